@@ -27,7 +27,7 @@ from coalloc.policies.moldable.bicriteria.policy import Bicriteria
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import defaults_of, read_options
-from coalloc.policies.published.demt import Search
+from coalloc.policies.published.demt import ShelfSearch
 from coalloc.policies.published.options import DemtOptions
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
@@ -88,7 +88,7 @@ def beats_demt(snapshot: Snapshot, cmax: float, completion: float, bound: float)
     for guess in ("reached", "accepted"):
         options = read_options({"guess": guess, "selection": "auto"}, DemtOptions)
         planner = Planner(snapshot, options)
-        search = Search(Layer(planner, of_planner(planner)), options, Budget(seed=1))
+        search = ShelfSearch(Layer(planner, of_planner(planner)), options, Budget(seed=1))
         schedule = search.run().schedule
         is_shorter = shortest or cmax < schedule.makespan
         if not is_shorter or completion >= schedule.weighted_completion:

@@ -20,7 +20,7 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import read_options
-from coalloc.policies.published.demt import Search
+from coalloc.policies.published.demt import ShelfSearch
 from coalloc.policies.published.moldable_lists import SOLVERS, order_and_rows
 from coalloc.policies.published.options import DemtOptions
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
@@ -67,7 +67,7 @@ def run(layer: Layer, name: str, seed: int) -> tuple[Schedule, float]:
         schedule = layer.lay(*order_and_rows(name, layer.queue))
         assert schedule is not None
     else:
-        search = Search(layer, read_options(VARIANTS[name], DemtOptions), Budget(seed=seed))
+        search = ShelfSearch(layer, read_options(VARIANTS[name], DemtOptions), Budget(seed=seed))
         schedule = search.run().schedule
     return schedule, time.process_time() - began
 

@@ -64,7 +64,7 @@ class Budget(Struct, frozen=True, kw_only=True):
     origin: float = 0.0
 
 
-class Solve(Protocol):
+class SolveFunction(Protocol):
     """The call of a policy; `options` are complete, as `coalloc.policies.options` reads them."""
 
     def __call__(
@@ -90,7 +90,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    solve: Solve
+    solve: SolveFunction
     doc: str
     options: type[Options] = Options
     package: str = ""

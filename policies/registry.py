@@ -17,13 +17,13 @@ from coalloc.model.values import replace
 from coalloc.policies import foreign
 from coalloc.policies.allocation.options import MbpcOptions
 from coalloc.policies.auto.options import AutoOptions
-from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
+from coalloc.policies.base import Budget, OnIncumbent, Policy, SolveFunction
 from coalloc.policies.moldable.bicriteria.options import BicriteriaOptions
 from coalloc.policies.oas.options import OasOptions
 from coalloc.policies.options import CommonOptions, Options
 from coalloc.policies.orders.options import SjbfOptions, StrictOptions, easy_options
 from coalloc.policies.published.options import (
-    BatchOptions,
+    BicriteriaBatchOptions,
     CbsOptions,
     CpaOptions,
     DemtOptions,
@@ -37,7 +37,7 @@ from coalloc.policies.published.options import (
     SlotsOptions,
 )
 from coalloc.policies.relative_time import at_time, from_now
-from coalloc.policies.workflow.search.options import WorkflowOptions
+from coalloc.policies.workflow.search.options import WorkflowPolicyOptions
 
 _COMPLETING = "coalloc.policies.divisible.complete"
 _SIMPLE = "coalloc.policies.orders.simple"
@@ -48,12 +48,12 @@ _M_HEFT = "coalloc.policies.published.m_heft"
 _CPA = "coalloc.policies.published.cpa"
 
 
-def _lazy(module: str, name: str) -> Solve:
+def _lazy(module: str, name: str) -> SolveFunction:
     """Load ``module`` on the first call; its table SOLVERS holds the function."""
     return _completed(lambda: import_module(module).SOLVERS[name])
 
 
-def _completed(engine_of: Callable[[], Solve]) -> Solve:
+def _completed(engine_of: Callable[[], SolveFunction]) -> SolveFunction:
     """A policy from an engine that sees the snapshot at time 0 (`relative_time`).
 
     What the engine plans, divisible jobs fill.
@@ -163,7 +163,7 @@ POLICIES: Mapping[str, Policy] = {
         _row(
             "bicriteria-batch",
             "coalloc.policies.published.batch",
-            BatchOptions,
+            BicriteriaBatchOptions,
             "moldable jobs in batches: what arrives meanwhile waits for the next one",
         ),
         _row(
@@ -217,7 +217,7 @@ POLICIES: Mapping[str, Policy] = {
         _row(
             "workflow",
             "coalloc.policies.workflow.search.engine",
-            WorkflowOptions,
+            WorkflowPolicyOptions,
             "workflows as a whole: all of these, then a search, with bound and gap",
         ),
         _row(

@@ -33,7 +33,7 @@ from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
-from coalloc.policies.base import Budget, OnIncumbent, Solve, never
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction, never
 from coalloc.policies.checking.check import check, jobs_named
 from coalloc.policies.options import read_known
 from coalloc.policies.registry import lookup
@@ -62,7 +62,7 @@ class CheckFailedError(Exception):
         super().__init__(f"its plan fails the check: {text}")
 
 
-def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
+def answer(stream: socket.socket, extra: Mapping[str, SolveFunction]) -> None:
     """Read a request from a stream and answer it there."""
     request = msgspec.json.decode(_body(stream, REQUEST), type=Request)
     stream.sendall(frame(BEGUN, b"%d" % os.getpid()))
@@ -90,7 +90,7 @@ def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
 
 def solved(
     snapshot: Snapshot,
-    solve: Solve,
+    solve: SolveFunction,
     request: Request,
     stop: Callable[[], bool] = never,
     on_incumbent: OnIncumbent | None = None,

@@ -36,10 +36,10 @@ from coalloc.policies.allocation.placing import (
 from coalloc.policies.allocation.program import PublishedModel
 from coalloc.policies.allocation.scene import Scene, read_scene
 from coalloc.policies.allocation.selecting import Selection, select
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.mip.runner import End, Limits, run
+from coalloc.policies.mip.runner import End, SolverLimits, run
 
 SCALE = 1000.0
 LARGEST = 2**20
@@ -56,9 +56,9 @@ def searches(scene: Scene, jobs: Sequence[int], threshold: float) -> bool:
     return can_count(scene, jobs, threshold)
 
 
-def limits_of(options: Mapping[str, Any], budget: Budget, first: bool = False) -> Limits:
+def limits_of(options: Mapping[str, Any], budget: Budget, first: bool = False) -> SolverLimits:
     """Read the limits of a solver from a policy's options and budget."""
-    return Limits(
+    return SolverLimits(
         seconds=options.get("solver_seconds"),
         nodes=budget.work,
         first=first,
@@ -98,7 +98,7 @@ class Prover:
         return counts.allocation(weakest) if counts.fits(weakest) else None
 
 
-def _solver(name: str) -> Solve:
+def _solver(name: str) -> SolveFunction:
     def solve(
         problem: Snapshot,
         options: Mapping[str, Any],
@@ -108,7 +108,7 @@ def _solver(name: str) -> Solve:
         scene = read_scene(problem, options)
         prover = Prover(scene, budget)
         selection = select(scene, strongest, prover)
-        search = Search(scene, selection, name, budget, on_incumbent)
+        search = AllocationSearch(scene, selection, name, budget, on_incumbent)
         search.incumbent.work += prover.nodes
         if search.is_ideal:
             search.ease(prover.threshold, budget)
@@ -122,7 +122,7 @@ def _solver(name: str) -> Solve:
     return solve
 
 
-def _by_levels(search: Search, threshold: float, budget: Budget) -> Plan:
+def _by_levels(search: AllocationSearch, threshold: float, budget: Budget) -> Plan:
     """Search over the levels of power, and of SC."""
     scene, jobs = search.scene, search.best.jobs
     counts = Counts(scene, jobs, threshold)
@@ -148,7 +148,7 @@ def _by_levels(search: Search, threshold: float, budget: Budget) -> Plan:
     return search.unproved(found.bound, stopped=found.stopped)
 
 
-def by_program(search: Search, model: PublishedModel, budget: Budget) -> Plan:
+def by_program(search: AllocationSearch, model: PublishedModel, budget: Budget) -> Plan:
     """Solve a program that begins at the best allocation."""
     options = search.scene.options
     if model.size > options["largest_model"]:
@@ -174,7 +174,7 @@ def by_program(search: Search, model: PublishedModel, budget: Budget) -> Plan:
     return search.unproved(bound, stopped=outcome.end is End.STOPPED)
 
 
-class Search:
+class AllocationSearch:
     """Search that improves the first allocation of a selection."""
 
     def __init__(
@@ -271,4 +271,4 @@ class Search:
         )
 
 
-SOLVERS: Mapping[str, Solve] = {name: _solver(name) for name in ("mbpc", "pas")}
+SOLVERS: Mapping[str, SolveFunction] = {name: _solver(name) for name in ("mbpc", "pas")}

@@ -27,7 +27,7 @@ import pulp
 from coalloc.policies.allocation.placing import Allocation
 from coalloc.policies.allocation.scene import Scene, load
 from coalloc.policies.mip.links import whole_row
-from coalloc.policies.mip.runner import Outcome
+from coalloc.policies.mip.runner import SolverOutcome
 
 Terms = list[tuple[Any, float]]
 """Variables with their coefficients."""
@@ -235,7 +235,7 @@ class PublishedModel:
         left = pulp.LpAffineExpression(list(terms))
         self.problem += {"<=": left <= right, "==": left == right, ">=": left >= right}[sense]
 
-    def allocation(self, outcome: Outcome) -> Allocation:
+    def allocation(self, outcome: SolverOutcome) -> Allocation:
         """Read a solution."""
         uses: dict[int, dict[int, int]] = {j: {} for j in self.jobs}
         for (j, r), x in self.X.items():

@@ -94,7 +94,7 @@ NONE: Ints = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class OnlineQueue:
     """Waiting jobs, as the kernel sees them, at time 0.
 
     Attributes
@@ -209,7 +209,7 @@ def solve_round(
     jobs, ranks = traits(planner), None
     if has_tasks(planner):
         jobs, ranks = ranked(planner, jobs)
-    queue = Queue(
+    queue = OnlineQueue(
         problem=planner.compiled.problem,
         base=planner.compiled.base,
         profile=planner.profile,
@@ -237,7 +237,7 @@ def solve_round(
 
 
 def choose(
-    queue: Queue,
+    queue: OnlineQueue,
     tolerance: float = 0.0,
     stop: Callable[[], bool] = never,
     tell: Callable[[Choice], None] = lambda _: None,
@@ -279,7 +279,9 @@ def choose(
     return replace(best, rolled=len(seen), stopped=stopped)
 
 
-def _rolled(queue: Queue, planned: Problem, problem: Problem, name: str, order: Ints) -> Choice:
+def _rolled(
+    queue: OnlineQueue, planned: Problem, problem: Problem, name: str, order: Ints
+) -> Choice:
     """An order, rolled forward."""
     out = queue.roll(problem, order)
     placed = ~np.isnan(out.end)
@@ -294,7 +296,7 @@ def _rolled(queue: Queue, planned: Problem, problem: Problem, name: str, order: 
     )
 
 
-def unsplit(queue: Queue) -> Problem | None:
+def unsplit(queue: OnlineQueue) -> Problem | None:
     """The problem whose jobs are split only where no cluster can hold them; None if it is the same.
 
     What a cluster can hold is what is free of it once all that runs has ended.
@@ -307,7 +309,7 @@ def unsplit(queue: Queue) -> Problem | None:
     return problem._replace(item_splits=splits)
 
 
-def has_room(queue: Queue) -> bool:
+def has_room(queue: OnlineQueue) -> bool:
     """Whether what is free now would do for any job; links and reservations are not looked at."""
     problem = queue.problem
     fits = _held(problem, queue.base.free[0]).sum(axis=1)
@@ -327,7 +329,7 @@ def _least(problem: Problem) -> Ints:
     return problem.mode_procs[problem.mode_first[:-1]]
 
 
-def orders(queue: Queue) -> Iterator[tuple[str, Ints]]:
+def orders(queue: OnlineQueue) -> Iterator[tuple[str, Ints]]:
     """The orders with their names; equal jobs are in arrival order in all."""
     jobs = queue.jobs
     seconds = jobs.seconds * queue.shares
@@ -342,7 +344,7 @@ def orders(queue: Queue) -> Iterator[tuple[str, Ints]]:
             yield f"width {b:g}, ageing {c:g}", queue.sort(keys)
 
 
-def promised(queue: Queue, choice: Choice) -> Outcome:
+def promised(queue: OnlineQueue, choice: Choice) -> Outcome:
     """By planned run times: what is believed to start now goes first, then what starts next.
 
     Over several clusters, the order as it is; where no job may be split, each has a reservation.
@@ -358,7 +360,7 @@ def promised(queue: Queue, choice: Choice) -> Outcome:
 
 def _written(
     planner: Planner,
-    queue: Queue,
+    queue: OnlineQueue,
     policy: str,
     budget: Budget,
     choice: Choice,

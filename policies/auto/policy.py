@@ -34,10 +34,10 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.auto.online import solve_round
 from coalloc.policies.auto.overdue import overdue, overdue_tasks
 from coalloc.policies.auto.widths import narrowed
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.moldable.bicriteria.engine import Engine
+from coalloc.policies.moldable.bicriteria.engine import BicriteriaEngine
 from coalloc.policies.moldable.bicriteria.front import lay_front
 from coalloc.policies.moldable.bicriteria.policy import searched
 from coalloc.policies.moldable.cmax_bound import cmax_bound
@@ -87,7 +87,7 @@ def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budge
     """Offer the schedules of the engine of `bicriteria`, which takes half of limited work."""
     queue = searched(planner)
     work = MOST_WORK if budget.work is None else min(MOST_WORK, int(budget.work) // 2)
-    engine = Engine(queue, cmax_bound(queue), work, budget)
+    engine = BicriteriaEngine(queue, cmax_bound(queue), work, budget)
     engine.run()
     incumbent.work += engine.work
     for laid in lay_front(Layer(planner, queue), engine.archive, budget.stop).points:
@@ -95,4 +95,4 @@ def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budge
     incumbent.report()
 
 
-SOLVERS: Mapping[str, Solve] = {"auto": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"auto": solve}

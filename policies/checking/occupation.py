@@ -22,7 +22,7 @@ from coalloc.policies.checking.sheet import RELATIVE, Flags, Floats, Ints, Sheet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Occupation:
+class SlotOccupation:
     """Intervals (placements first, then running work) and what each takes of which node.
 
     Attributes
@@ -40,7 +40,7 @@ class Occupation:
     count: Ints
 
 
-def occupation(sheet: Sheet) -> Occupation:
+def occupation(sheet: Sheet) -> SlotOccupation:
     """Placements and running work as intervals."""
     placed = len(sheet.units)
     start, end = running_times(sheet)
@@ -52,7 +52,7 @@ def occupation(sheet: Sheet) -> Occupation:
         if name in sheet.nodes.index
     ]
     more = np.array(taken, dtype=np.int64).reshape(-1, 3)
-    return Occupation(
+    return SlotOccupation(
         start=np.concatenate([sheet.start, start]),
         end=np.concatenate([sheet.swept_end, end]),
         interval=np.concatenate([sheet.row, more[:, 0]]),
@@ -70,7 +70,7 @@ def running_times(sheet: Sheet) -> tuple[Floats, Floats]:
     return np.full(len(end), -inf), swept_ends(now, end, snapshot.time)
 
 
-def slots(sheet: Sheet, taken: Occupation) -> Iterator[str]:
+def slots(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
     """At every instant, on every node: sum of processes <= slots."""
     for node, interval, used in overloads(sheet, taken, taken.count, sheet.nodes.slots):
         at = float(taken.start[interval])
@@ -79,7 +79,7 @@ def slots(sheet: Sheet, taken: Occupation) -> Iterator[str]:
         yield f"node {sheet.nodes.names[node]}: {what} at {shown(at)} s ({who})"
 
 
-def memory(sheet: Sheet, taken: Occupation) -> Iterator[str]:
+def memory(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
     """At every instant, on every node: sum of memory_mb_per_proc * n <= memory_mb.
 
     What running work needs is not known: it counts floor(memory * its slots / slots).
@@ -102,7 +102,7 @@ def memory(sheet: Sheet, taken: Occupation) -> Iterator[str]:
 
 def overloads(
     sheet: Sheet,
-    taken: Occupation,
+    taken: SlotOccupation,
     amount: npt.NDArray[np.float64 | np.int64],
     limit: Floats | Ints,
 ) -> Iterator[tuple[int, int, float]]:
@@ -145,7 +145,7 @@ def overloads(
         yield int(node_index), int(np.tile(interval, 2)[sweep[event]]), float(used[event])
 
 
-def _present(sheet: Sheet, taken: Occupation, node: int, at: float) -> str:
+def _present(sheet: Sheet, taken: SlotOccupation, node: int, at: float) -> str:
     """The jobs on a node at an instant."""
     there = taken.interval[taken.node == node]
     return _names(sheet, there[(taken.start[there] <= at) & (at < taken.end[there])])

@@ -69,7 +69,7 @@ def pool_of(snapshot: Snapshot, plan: Plan, nodes: NodeColumns) -> Pool:
     placed = [
         job for job in snapshot.queue if job.id not in left and not isinstance(job, DivisibleJob)
     ]
-    room = _Room(snapshot, plan.options, nodes)
+    room = _PoolRoom(snapshot, plan.options, nodes)
     steps = _steps(snapshot, placed, nodes, room.least_memory(placed))
     width = int(steps[1].max(initial=0))
     busy = {r.id: r.busy_until(snapshot.time, snapshot.overrun_s) for r in snapshot.running}
@@ -83,7 +83,7 @@ def pool_of(snapshot: Snapshot, plan: Plan, nodes: NodeColumns) -> Pool:
     return Pool(jobs=jobs, steps=steps)
 
 
-class _Room:
+class _PoolRoom:
     """Processes of each job that the usable nodes hold when they are empty."""
 
     def __init__(self, snapshot: Snapshot, options: Mapping[str, Any], nodes: NodeColumns) -> None:

@@ -54,7 +54,7 @@ def reasons(
     Only what is certain is reported: all units of the job fit on a single cluster that it
     allows, with its features and memory, all nodes free whatever their state.
     """
-    roomy = _Room(snapshot, nodes)
+    roomy = _ClusterRoom(snapshot, nodes)
     fits: dict[str, bool] = {}
     for item in deferred:
         unit = units.get((item.job, item.task))
@@ -69,7 +69,7 @@ def reasons(
                 yield f"{unit.name}: is deferred as infeasible, and fits an empty cluster"
 
 
-class _Room:
+class _ClusterRoom:
     """Processes that each cluster holds when empty, by features and memory."""
 
     def __init__(self, snapshot: Snapshot, nodes: NodeColumns) -> None:

@@ -53,7 +53,7 @@ class Timing:
     end: float
 
 
-class Solved:
+class RulePlan:
     """A snapshot planned by a rule."""
 
     def __init__(self, snapshot: Snapshot, rule: Rule) -> None:

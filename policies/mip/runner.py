@@ -6,9 +6,9 @@ it has one whose whole numbers are whole; values of a relaxation are thrown away
 
 Notes
 -----
-A policy has no clock. A limit of time comes in two ways: `Limits.stop`, which the caller injects
-and which is polled while the solver works, and `Limits.seconds`, which the solver measures itself.
-The caller's kill is the hard limit.
+A policy has no clock. A limit of time comes in two ways: `SolverLimits.stop`, which the caller
+injects and which is polled while the solver works, and `SolverLimits.seconds`, which the solver
+measures itself. The caller's kill is the hard limit.
 
 One thread: HiGHS instances of different thread counts do not live in one process, and one thread
 repeats its search exactly.
@@ -43,14 +43,14 @@ class End(StrEnum):
 
     OPTIMAL = "optimal"
     STOPPED = "stopped"
-    """By the clock; `Outcome.values` tells whether there is a solution."""
+    """By the clock; `SolverOutcome.values` tells whether there is a solution."""
     SPENT = "spent"
     """By its limit of nodes or of solutions, likewise."""
     INFEASIBLE = "infeasible"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SolverLimits:
     """Limits of a solver's search.
 
     Attributes
@@ -70,13 +70,13 @@ class Limits:
     first: bool = False
     stop: Callable[[], bool] = never
 
-    def less(self, nodes: int) -> Limits:
+    def less(self, nodes: int) -> SolverLimits:
         """Budget that is left after so many nodes."""
         return self if self.nodes is None else replace(self, nodes=max(self.nodes - nodes, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SolverOutcome:
     """Result of a solver.
 
     Attributes
@@ -103,9 +103,9 @@ class Outcome:
 
 def run(
     model: Any,
-    limits: Limits,
-    on_solution: Callable[[Outcome], None] | None = None,
-) -> Outcome:
+    limits: SolverLimits,
+    on_solution: Callable[[SolverOutcome], None] | None = None,
+) -> SolverOutcome:
     """Solve a model.
 
     Parameters
@@ -116,9 +116,9 @@ def run(
         Receives each better solution while HiGHS works.
     """
     if limits.stop():
-        return Outcome(end=End.STOPPED, values=None, bound=None, nodes=0)
+        return SolverOutcome(end=End.STOPPED, values=None, bound=None, nodes=0)
     if limits.nodes == 0:
-        return Outcome(end=End.SPENT, values=None, bound=None, nodes=0)
+        return SolverOutcome(end=End.SPENT, values=None, bound=None, nodes=0)
     model.solve(_Highs(limits, on_solution))
     told = model.solverModel.getInfo()
     by_clock = model.solverModel.getModelStatus() in _BY_CLOCK
@@ -132,7 +132,9 @@ def run(
 class _Highs(pulp.HiGHS):  # type: ignore[misc]
     """PuLP's HiGHS with callbacks that know the model."""
 
-    def __init__(self, limits: Limits, on_solution: Callable[[Outcome], None] | None) -> None:
+    def __init__(
+        self, limits: SolverLimits, on_solution: Callable[[SolverOutcome], None] | None
+    ) -> None:
         more = {"mip_max_improving_sols": 1} if limits.first else {}
         if limits.nodes is not None:
             more["mip_max_nodes"] = limits.nodes
@@ -166,7 +168,7 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
         elif self._on_solution is not None:
             found = list(told.mip_solution)
             values = {v.name: found[v.index] for v in self._variables}
-            outcome = Outcome(
+            outcome = SolverOutcome(
                 end=End.STOPPED,
                 values=values,
                 bound=float(told.mip_dual_bound),
@@ -175,18 +177,20 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
             self._on_solution(outcome)
 
 
-def _outcome(model: Any, has_one: bool, bound: float | None, nodes: int, unproved: End) -> Outcome:
+def _outcome(
+    model: Any, has_one: bool, bound: float | None, nodes: int, unproved: End
+) -> SolverOutcome:
     """Result in the model; `unproved` is how the search ended if it has proved nothing."""
     state = model.sol_status
     if state == pulp.LpSolutionInfeasible:
-        return Outcome(end=End.INFEASIBLE, values=None, bound=None, nodes=nodes)
+        return SolverOutcome(end=End.INFEASIBLE, values=None, bound=None, nodes=nodes)
     values = None
     if has_one and state in _ENDS_GOOD and _is_whole(model):
         values = {v.name: float(v.varValue or 0.0) for v in model.variables()}
     end = End.OPTIMAL if values and state == pulp.LpSolutionOptimal else unproved
     if bound is not None and not abs(bound) < 1e30:
         bound = None
-    return Outcome(end=end, values=values, bound=bound, nodes=nodes)
+    return SolverOutcome(end=end, values=values, bound=bound, nodes=nodes)
 
 
 def _is_whole(model: Any) -> bool:

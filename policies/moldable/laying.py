@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-class Lister:
+class PoolLister:
     """List scheduling of a queue on equal processors, with fixed allotments.
 
     Attributes
@@ -63,7 +63,7 @@ class Layer:
 
     def __init__(self, planner: Planner, queue: MoldableQueue) -> None:
         self.planner, self.queue = planner, queue
-        self.lister = Lister(queue)
+        self.lister = PoolLister(queue)
         self.is_exact = queue.is_exact and not planner.guarded.size
         self.work = 0
 
@@ -103,4 +103,4 @@ class Layer:
         return self.planner.measure(out, queue.size)
 
 
-__all__ = ["Layer", "Lister"]
+__all__ = ["Layer", "PoolLister"]

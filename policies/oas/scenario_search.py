@@ -52,8 +52,8 @@ from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_
 from coalloc.policies.kernel.search.listing_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import THEN, begin, objective_of, try_orders
-from coalloc.policies.oas.scenarios import Scenario, lay_out
-from coalloc.policies.oas.search import Search
+from coalloc.policies.oas.scenarios import RunTimeScenario, lay_out
+from coalloc.policies.oas.search import OasSearch
 from coalloc.policies.oas.seeds import as_before, by_rule
 from coalloc.policies.oas.window import choose, complete
 from coalloc.policies.orders.simple import START_ORDERS
@@ -88,7 +88,7 @@ def mean(values: list[float]) -> float:
 class Judge:
     """Evaluation of orders over scenarios."""
 
-    def __init__(self, scenarios: list[Scenario], objective: str, measure: str) -> None:
+    def __init__(self, scenarios: list[RunTimeScenario], objective: str, measure: str) -> None:
         self.scenarios = scenarios
         self.goal = WEIGHING if objective == WEIGHTED else MAKESPAN
         self.two = objective == THEN
@@ -154,13 +154,13 @@ def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = N
     return found.plan()
 
 
-def _on_estimates(planner: Planner, budget: Budget) -> Search:
+def _on_estimates(planner: Planner, budget: Budget) -> OasSearch:
     """The search of `oas`, with part of the work."""
     count = len(planner.items)
     most = max(FIRST_WORK, FIRST_MOVES * count * min(count, planner.options["window"]))
     if budget.work is not None:
         most = min(most, budget.work // FIRST_SHARE)
-    search = Search(planner, "oas", replace(budget, work=most))
+    search = OasSearch(planner, "oas", replace(budget, work=most))
     search.run(START_ORDERS, ())
     return search
 
@@ -206,7 +206,7 @@ class _ScenarioSearch:
             self._count()
         incumbent.report()
 
-    def join(self, search: Search) -> None:
+    def join(self, search: OasSearch) -> None:
         """Take in the deterministic best."""
         incumbent, found = self.incumbent, search.incumbent
         assert found.best is not None
@@ -244,7 +244,7 @@ class _ScenarioSearch:
             self.incumbent.work += self.judge.work
             self.judge.work = 0
 
-    def _own(self, search: Search) -> Genes:
+    def _own(self, search: OasSearch) -> Genes:
         """The order of the deterministic best."""
         walk = search.walk
         if walk is not None and search.incumbent.origin == "annealing":

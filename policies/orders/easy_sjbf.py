@@ -36,7 +36,7 @@ from coalloc.model.history import History
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.orders.queue_orders import order_jobs
 from coalloc.policies.orders.run_times import predicted
@@ -106,4 +106,4 @@ def _believed_end(work: Running, problem: Snapshot, history: History) -> float:
     return min(end, work.end)
 
 
-SOLVERS: Mapping[str, Solve] = {NAME: solve}
+SOLVERS: Mapping[str, SolveFunction] = {NAME: solve}

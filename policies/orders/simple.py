@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.base import Solve
+from coalloc.policies.base import SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.orders.options import EASY_ORDERS
@@ -148,11 +148,11 @@ def _floats(values: list[Any]) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
-def _solver(name: str) -> Solve:
+def _solver(name: str) -> SolveFunction:
     def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
         return lay_simply(planner, laying(name, options)), {}
 
     return one_pass(name, lay)
 
 
-SOLVERS: Mapping[str, Solve] = {name: _solver(name) for name in SIMPLE}
+SOLVERS: Mapping[str, SolveFunction] = {name: _solver(name) for name in SIMPLE}

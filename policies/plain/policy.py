@@ -28,7 +28,7 @@ from typing import Any
 
 from coalloc.model.plan import Deferred, Objective, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.modes import Item, Mode
 from coalloc.policies.plain.availability import Availability, Fit
@@ -51,7 +51,7 @@ def plain_easy(snapshot: Snapshot, *, pieces: bool = False, work: int = WORK) ->
     """
     problem = from_now(snapshot)
     intake = read_queue(problem, {})
-    queue = _Queue(intake, work)
+    queue = _PlainQueue(intake, work)
     waits = queue.start_and_backfill()
     placements = chosen_nodes(queue.availability, intake, queue.places)
     divided = dealt_pieces(intake, placements) if pieces and not waits else []
@@ -77,7 +77,7 @@ def plain_easy(snapshot: Snapshot, *, pieces: bool = False, work: int = WORK) ->
     return at_time(plan, snapshot.time)
 
 
-class _Queue:
+class _PlainQueue:
     """The items with the places that they have got."""
 
     def __init__(self, intake: Intake, work: int) -> None:
@@ -228,4 +228,4 @@ def solve(
     return plain_easy(problem)
 
 
-SOLVERS: Mapping[str, Solve] = {"plain": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"plain": solve}

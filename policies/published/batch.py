@@ -39,9 +39,9 @@ from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.laying import Lister
+from coalloc.policies.moldable.laying import PoolLister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling import lay
 from coalloc.policies.moldable.shelves import fill_shelves
@@ -118,7 +118,7 @@ def shelved(
     if not part.size:
         return [(int(item), 0.0) for item in items.tolist()], rows
     found = two_shelf(part)
-    guess = Lister(part).run(found.order, found.rows)[0]
+    guess = PoolLister(part).run(found.order, found.rows)[0]
     chosen: list[tuple[int, float]] = []
     for shelf in fill_shelves(part, guess if guess < np.inf else found.guess, selection):
         rows[part.items[shelf.jobs]] = keep[shelf.rows]
@@ -196,4 +196,4 @@ def _behind(planner: Planner, queue: MoldableQueue, items: Flags, end: float) ->
     return replace(queue, release=release)
 
 
-SOLVERS: Mapping[str, Solve] = {NAME: solve}
+SOLVERS: Mapping[str, SolveFunction] = {NAME: solve}

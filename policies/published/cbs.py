@@ -25,12 +25,12 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import Rest, patient, spread
 from coalloc.policies.allocation.placing import Uses, make_plan
-from coalloc.policies.allocation.scene import Candidate, read_scene
+from coalloc.policies.allocation.scene import CandidateJob, read_scene
 from coalloc.policies.allocation.selecting import select
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 
 
-def chunk_and_rest(rest: Rest, job: Candidate, chunk: float) -> Uses | None:
+def chunk_and_rest(rest: Rest, job: CandidateJob, chunk: float) -> Uses | None:
     """Choose clusters and nodes for one job."""
     room = patient(rest, job)
     free = [0] * len(rest.links)
@@ -87,4 +87,4 @@ def solve(
     )
 
 
-SOLVERS: Mapping[str, Solve] = {"cbs": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"cbs": solve}

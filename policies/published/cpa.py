@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.base import Solve
+from coalloc.policies.base import SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.cpa import Paths, Tasks, grow
 from coalloc.policies.kernel.state import SHORTEST
@@ -131,7 +131,7 @@ def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> Allotments:
     return allotments
 
 
-def _solver(name: str) -> Solve:
+def _solver(name: str) -> SolveFunction:
     def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
         mapper = Mapper(planner)
         allotments = run(name, mapper, options)
@@ -141,4 +141,4 @@ def _solver(name: str) -> Solve:
     return one_pass(name, lay)
 
 
-SOLVERS: Mapping[str, Solve] = {name: _solver(name) for name in ("hcpa", "mcpa")}
+SOLVERS: Mapping[str, SolveFunction] = {name: _solver(name) for name in ("hcpa", "mcpa")}

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.laying import Layer
@@ -49,7 +49,7 @@ READINGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ShelfResult:
     """A schedule and where it comes from.
 
     Attributes
@@ -68,7 +68,7 @@ class Found:
     shuffle: int
 
 
-class Search:
+class ShelfSearch:
     """Tries orders of shelves until a limit is reached.
 
     Parameters
@@ -78,7 +78,7 @@ class Search:
 
     Attributes
     ----------
-    incumbent : Incumbent of Found
+    incumbent : Incumbent of ShelfResult
         The best schedule so far; it counts starts of jobs that were tried.
     """
 
@@ -90,11 +90,11 @@ class Search:
         on_incumbent: OnIncumbent | None = None,
     ) -> None:
         self.layer, self.options, self.budget = layer, options, budget
-        self.incumbent: Incumbent[Found] = Incumbent(
+        self.incumbent: Incumbent[ShelfResult] = Incumbent(
             "demt", budget, on_incumbent, rank=self._rank, write=self._write
         )
 
-    def run(self) -> Found:
+    def run(self) -> ShelfResult:
         """Return the best schedule; the queue is not empty."""
         incumbent = self.incumbent
         parts = two_shelf(self.layer.queue)
@@ -111,7 +111,7 @@ class Search:
                 incumbent.work = self.layer.work
                 if schedule is None:
                     continue
-                found = Found(
+                found = ShelfResult(
                     schedule=schedule,
                     reading=reading,
                     guess=guess,
@@ -135,13 +135,13 @@ class Search:
             return np.inf
         return best.schedule.weighted_completion
 
-    def _rank(self, found: Found) -> Rank:
+    def _rank(self, found: ShelfResult) -> Rank:
         unplaced, makespan, weighted = found.schedule.rank
         if self.options["objective"] == WEIGHTED:
             return unplaced, weighted, makespan
         return unplaced, makespan, weighted
 
-    def _write(self, incumbent: Incumbent[Found]) -> Plan:
+    def _write(self, incumbent: Incumbent[ShelfResult]) -> Plan:
         found = incumbent.best
         assert found is not None
         stats = {
@@ -191,9 +191,9 @@ def solve(
     planner = Planner(problem, options)
     if not planner.items:
         return planner.plan(planner.decode([], "event"), "demt", budget.seed)
-    search = Search(Layer(planner, of_planner(planner)), options, budget, on_incumbent)
+    search = ShelfSearch(Layer(planner, of_planner(planner)), options, budget, on_incumbent)
     search.run()
     return search.incumbent.plan()
 
 
-SOLVERS: Mapping[str, Solve] = {"demt": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"demt": solve}

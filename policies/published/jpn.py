@@ -40,9 +40,9 @@ from coalloc.policies.allocation.placing import Allocation, is_allowed, link_tot
 from coalloc.policies.allocation.program import PublishedModel, Terms
 from coalloc.policies.allocation.scene import Scene, read_scene
 from coalloc.policies.allocation.selecting import select
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.mip.links import LARGEST
-from coalloc.policies.mip.runner import End, Limits, Outcome, run
+from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run
 
 
 def traffic_of(scene: Scene, allocation: Allocation) -> Fraction:
@@ -145,8 +145,8 @@ def solve(
 
 
 def _minimised(
-    model: PublishedModel, terms: Terms, limits: Limits
-) -> tuple[Outcome, Allocation | None]:
+    model: PublishedModel, terms: Terms, limits: SolverLimits
+) -> tuple[SolverOutcome, Allocation | None]:
     """The end of a run of the solver, and its allocation if that is allowed."""
     model.minimise(terms)
     outcome = run(model.problem, limits)
@@ -168,4 +168,4 @@ def _scale(traffic: Sequence[tuple[Any, Fraction]]) -> Fraction:
     return LARGEST / most if most * scale > LARGEST else scale
 
 
-SOLVERS: Mapping[str, Solve] = {"jpn": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"jpn": solve}

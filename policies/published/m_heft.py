@@ -37,10 +37,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.base import Solve
+from coalloc.policies.base import SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
-from coalloc.policies.workflow.costs import Costs
+from coalloc.policies.workflow.costs import MappingCosts
 from coalloc.policies.workflow.mapping import Mapper
 
 Ints = NDArray[np.int64]
@@ -49,7 +49,7 @@ SLACK = 1e-12
 """By which a step may fall short of a threshold, relative: rounding."""
 
 
-def mean_times(costs: Costs) -> Floats:
+def mean_times(costs: MappingCosts) -> Floats:
     """Run time of each item, averaged over the counts of all clusters that hold it, seconds.
 
     Where no cluster holds it: its smallest allotment at power 1.
@@ -82,7 +82,7 @@ def mean_delays(mapper: Mapper) -> Floats:
     return out
 
 
-def improving_rows(costs: Costs, single: Ints, improvement: float) -> Ints:
+def improving_rows(costs: MappingCosts, single: Ints, improvement: float) -> Ints:
     """Last row of each item and cluster before a step that gains less, of those that fit.
 
     Parameters
@@ -103,7 +103,7 @@ def improving_rows(costs: Costs, single: Ints, improvement: float) -> Ints:
     return _before_first(costs, single, ~enough)
 
 
-def efficient_rows(costs: Costs, single: Ints, efficiency: float) -> Ints:
+def efficient_rows(costs: MappingCosts, single: Ints, efficiency: float) -> Ints:
     """Last row of each item and cluster before one of less efficiency, of those that fit."""
     item = np.repeat(np.arange(costs.first.size - 1), np.diff(costs.first))
     least = costs.first[:-1][item]
@@ -120,7 +120,7 @@ def shared_rows(mapper: Mapper, share: float) -> Ints:
     return np.minimum(np.maximum(inside, mapper.costs.first[:-1, None]), mapper.single)
 
 
-def _before_first(costs: Costs, single: Ints, bad: NDArray[np.bool_]) -> Ints:
+def _before_first(costs: MappingCosts, single: Ints, bad: NDArray[np.bool_]) -> Ints:
     """Last row before the first step that is bad; step x leads to row x + 1."""
     rows, clusters = costs.seconds.shape
     nothing = np.iinfo(np.int64).max
@@ -172,7 +172,7 @@ def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> None:
     mapper.map(order, np.ascontiguousarray(low), high, options["insertion"])
 
 
-def _solver(name: str) -> Solve:
+def _solver(name: str) -> SolveFunction:
     def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
         mapper = Mapper(planner)
         run(name, mapper, options)
@@ -181,4 +181,4 @@ def _solver(name: str) -> Solve:
     return one_pass(name, lay)
 
 
-SOLVERS: Mapping[str, Solve] = {name: _solver(name) for name in LIMITS}
+SOLVERS: Mapping[str, SolveFunction] = {name: _solver(name) for name in LIMITS}

@@ -22,15 +22,15 @@ from typing import Any
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import strongest
-from coalloc.policies.allocation.mbpc import Prover, Search, by_program
+from coalloc.policies.allocation.mbpc import AllocationSearch, Prover, by_program
 from coalloc.policies.allocation.placing import Allocation, link_seconds
 from coalloc.policies.allocation.program import PublishedModel
 from coalloc.policies.allocation.scene import read_scene
 from coalloc.policies.allocation.selecting import select
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 
 
-class PrintedSearch(Search):
+class PrintedSearch(AllocationSearch):
     """The best allocation so far by equation (8) as printed."""
 
     def measure(self, allocation: Allocation) -> float:
@@ -67,7 +67,7 @@ def solve(
     prover = Prover(scene, budget)
     selection = select(scene, strongest, prover)
     printed = options["sc"] == "printed"
-    kind = PrintedSearch if printed else Search
+    kind = PrintedSearch if printed else AllocationSearch
     search = kind(scene, selection, "mbpc-published", budget, on_incumbent)
     search.incumbent.work += prover.nodes
     if search.is_ideal:
@@ -76,4 +76,4 @@ def solve(
     return by_program(search, model, budget)
 
 
-SOLVERS: Mapping[str, Solve] = {"mbpc-published": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"mbpc-published": solve}

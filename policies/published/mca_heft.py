@@ -54,7 +54,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.policies.base import Solve
+from coalloc.policies.base import SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.one_pass import one_pass
@@ -111,7 +111,7 @@ def threshold(ratios: Floats, share: float) -> float:
     return float(np.sort(ratios)[::-1][above])
 
 
-class Allocation:
+class SpreadAllotments:
     """The first two steps: allotments, and who may be spread.
 
     Attributes
@@ -176,7 +176,9 @@ class Allocation:
 class LevelMapping:
     """The third step: clusters by load, level by level."""
 
-    def __init__(self, mapper: Mapper, allocation: Allocation, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, mapper: Mapper, allocation: SpreadAllotments, options: Mapping[str, Any]
+    ) -> None:
         self.mapper, self.allocation = mapper, allocation
         self.insertion = bool(options["insertion"])
         self.by_time = options["free"] == "time"
@@ -287,10 +289,10 @@ def _greedy(procs: int, free: Ints, order: list[int]) -> Ints:
     return want
 
 
-def run(mapper: Mapper, options: Mapping[str, Any]) -> tuple[Allocation, int]:
+def run(mapper: Mapper, options: Mapping[str, Any]) -> tuple[SpreadAllotments, int]:
     """Map everything on a mapper that is clear; the allotments, and how many items are spread."""
     mapper.least_loaded = options["nodes"] == "least-loaded"
-    allocation = Allocation(mapper, options)
+    allocation = SpreadAllotments(mapper, options)
     return allocation, LevelMapping(mapper, allocation, options).run()
 
 
@@ -300,4 +302,4 @@ def _lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mappin
     return mapper.schedule(), {"spread": spread, "above_mca": int(allocation.spreads.sum())}
 
 
-SOLVERS: Mapping[str, Solve] = {"mca-heft": one_pass("mca-heft", _lay)}
+SOLVERS: Mapping[str, SolveFunction] = {"mca-heft": one_pass("mca-heft", _lay)}

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.base import Solve
+from coalloc.policies.base import SolveFunction
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule, eligible_first
 from coalloc.policies.kernel.instance.modes import Item
@@ -124,7 +124,7 @@ def _gang(planner: Planner, queue: MoldableQueue) -> Schedule:
     return layer.decode(np.array(order, dtype=np.int64), queue.first[1:] - 1, "insert")
 
 
-def _solver(name: str) -> Solve:
+def _solver(name: str) -> SolveFunction:
     def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
         queue = of_planner(planner)
         if name == "gang":
@@ -136,6 +136,6 @@ def _solver(name: str) -> Solve:
     return one_pass(name, lay)
 
 
-SOLVERS: Mapping[str, Solve] = {
+SOLVERS: Mapping[str, SolveFunction] = {
     name: _solver(name) for name in ("gang", "sequential", "list-shelf", *LIST_KEYS)
 }

@@ -25,7 +25,7 @@ from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.allocation.mbpc import limits_of
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.checking.check import check
 from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
@@ -36,7 +36,7 @@ from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.exact_model import threshold_of
 from coalloc.policies.orders.simple import sort_items
 from coalloc.policies.published.slot_grid import (
-    Grid,
+    SlotGrid,
     least_slowdowns,
     on_grid,
     slot_seconds,
@@ -179,7 +179,7 @@ class _Slotted:
 
 def _by_mip(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
     theta = options["slots"] or best.slots
-    model = SlotModel(Grid(best.planner, best.slot), theta)
+    model = SlotModel(SlotGrid(best.planner, best.slot), theta)
     best.stats["rows"] = model.size
     if model.size > options["largest_model"]:
         best.stats["not_searched"] = f"about {model.size} rows and columns are too many"
@@ -213,4 +213,4 @@ def _by_search(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Pl
     return best.end(search.bound, stopped=incumbent.stopped)
 
 
-SOLVERS: Mapping[str, Solve] = {"oas-slots": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"oas-slots": solve}

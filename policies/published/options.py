@@ -132,7 +132,7 @@ class DemtOptions(CommonOptions, frozen=True, kw_only=True):
     ] = 20
 
 
-class BatchOptions(CommonOptions, frozen=True, kw_only=True):
+class BicriteriaBatchOptions(CommonOptions, frozen=True, kw_only=True):
     """Options of `bicriteria-batch`."""
 
     selection: Selection = "auto"

@@ -66,7 +66,7 @@ class Busy:
         return max(sum((m for a, b, m in meeting if a <= t < b), Fraction(0)) for t in at)
 
 
-class Grid:
+class SlotGrid:
     """Nodes and links over slots of `slot` seconds from the snapshot's time on.
 
     Attributes
@@ -153,7 +153,7 @@ def on_grid(planner: Planner, plan: Plan, slot: float) -> tuple[Placement, ...]:
     plan : Plan
         Of rigid and moldable jobs.
     """
-    grid = Grid(planner, slot)
+    grid = SlotGrid(planner, slot)
     place = {node.name: n for n, node in enumerate(planner.intake.nodes)}
     items = {item.job.id: item for item in planner.items}
     numbers = {item.job.id: n for n, item in enumerate(planner.items)}
@@ -183,7 +183,7 @@ def least_slowdowns(
 
     Every placement loads its links to the end of its last slot.
     """
-    grid = Grid(planner, slot)
+    grid = SlotGrid(planner, slot)
     items = {item.job.id: item for item in planner.items}
     place = {node.name: n for n, node in enumerate(planner.intake.nodes)}
     spans = []
@@ -218,7 +218,7 @@ def seconds_of(planner: Planner, item: Item, nodes: dict[int, int], sc: float) -
     return max(scaled / power + fixed * sc, SHORTEST)
 
 
-def loads_of(grid: Grid, item: Item, nodes: dict[int, int]) -> dict[int, Fraction]:
+def loads_of(grid: SlotGrid, item: Item, nodes: dict[int, int]) -> dict[int, Fraction]:
     """Equation (4) on every link, Gbit/s."""
     inside: dict[int, int] = {}
     for n, count in nodes.items():
@@ -235,7 +235,7 @@ def bandwidth(item: Item, procs: int, inside: int) -> Fraction:
 
 
 def _first_fit(
-    grid: Grid, item: Item, nodes: dict[int, int], sc: Fraction, first: int, length: int
+    grid: SlotGrid, item: Item, nodes: dict[int, int], sc: Fraction, first: int, length: int
 ) -> int:
     loads = loads_of(grid, item, nodes)
     closed = {n: grid.closed(item, n) for n in nodes}
@@ -254,7 +254,7 @@ def _first_fit(
 
 
 def _fits(
-    grid: Grid,
+    grid: SlotGrid,
     nodes: dict[int, int],
     closed: dict[int, list[tuple[int, int]]],
     start: int,

@@ -33,9 +33,9 @@ from coalloc.model.plan import Placement
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.mip.links import whole_row
-from coalloc.policies.mip.runner import Outcome
+from coalloc.policies.mip.runner import SolverOutcome
 from coalloc.policies.oas.exact_model import threshold_of
-from coalloc.policies.published.slot_grid import Grid, bandwidth, seconds_of, slots_used
+from coalloc.policies.published.slot_grid import SlotGrid, bandwidth, seconds_of, slots_used
 
 EPSILON = 1e-3
 """Of (19'), in slots: a run that passes a slot's end by less needs no further slot."""
@@ -46,12 +46,12 @@ class SlotModel:
 
     Parameters
     ----------
-    grid : Grid
+    grid : SlotGrid
     theta : int
         Number of slots.
     """
 
-    def __init__(self, grid: Grid, theta: int) -> None:
+    def __init__(self, grid: SlotGrid, theta: int) -> None:
         self.grid, self.theta = grid, theta
         intake = grid.planner.intake
         step = grid.planner.options.get("power_step", 0.0)
@@ -322,7 +322,7 @@ class SlotModel:
         left = pulp.LpAffineExpression(list(terms))
         self.problem += {"<=": left <= right, "==": left == right, ">=": left >= right}[sense]
 
-    def placements(self, outcome: Outcome) -> tuple[Placement, ...]:
+    def placements(self, outcome: SolverOutcome) -> tuple[Placement, ...]:
         """Read a solution; ends are the true ones of the cost model."""
         nodes = self.grid.planner.intake.nodes
         out = []

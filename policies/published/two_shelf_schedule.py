@@ -37,11 +37,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.base import Solve
+from coalloc.policies.base import SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
 from coalloc.policies.kernel.state import SHORTEST
-from coalloc.policies.moldable.laying import Layer, Lister
+from coalloc.policies.moldable.laying import Layer, PoolLister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import LARGE, SECOND, SMALL, TwoShelf, part_jobs, two_shelf
 from coalloc.policies.one_pass import one_pass
@@ -231,7 +231,7 @@ def _listed(
     queue: MoldableQueue, parts: TwoShelf, rows: Ints | None = None, order: Ints | None = None
 ) -> ShelfSchedule:
     """The list of the parted jobs, or of others."""
-    lister = Lister(queue)
+    lister = PoolLister(queue)
     rows, order = parts.rows if rows is None else rows, parts.order if order is None else order
     makespan = lister.run(order, rows)[0]
     return ShelfSchedule(
@@ -258,6 +258,6 @@ def _lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mappin
     return layer.decode(_order(queue, found), found.rows), {}
 
 
-SOLVERS: Mapping[str, Solve] = {"two-shelf": one_pass("two-shelf", _lay)}
+SOLVERS: Mapping[str, SolveFunction] = {"two-shelf": one_pass("two-shelf", _lay)}
 
 __all__ = ["ShelfSchedule", "Shelves", "two_shelf_schedule"]

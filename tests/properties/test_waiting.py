@@ -175,7 +175,7 @@ def test_tasks_that_are_never_overdue_are_found(monkeypatch: pytest.MonkeyPatch)
     assert any(waited_too_long(replayed(seed, 0.3)) for seed in range(PLANTED_WITHIN))
 
 
-def _latest_first(queue: online.Queue) -> Iterator[tuple[str, online.Ints]]:
+def _latest_first(queue: online.OnlineQueue) -> Iterator[tuple[str, online.Ints]]:
     """A defect: of equal jobs the one that came last goes first."""
     count = queue.weights.size
     keys = queue.jobs.seconds * queue.jobs.procs

@@ -30,7 +30,7 @@ P = TypeVar("P", bound=Rated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Point:
+class ParetoPoint:
     """One schedule of a queue.
 
     Attributes
@@ -117,4 +117,4 @@ class Archive(Generic[P]):
         return all(a.cmax < b.cmax and a.total > b.total for a, b in pairwise(self.points))
 
 
-__all__ = ["Archive", "Point", "Rated"]
+__all__ = ["Archive", "ParetoPoint", "Rated"]

@@ -27,7 +27,7 @@ from coalloc.policies.kernel.pool.pool_reinsertion import (
     reinsert,
 )
 from coalloc.policies.kernel.pool.pricing import Priced, price_rows
-from coalloc.policies.moldable.bicriteria.archive import Point
+from coalloc.policies.moldable.bicriteria.archive import ParetoPoint
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue
 
@@ -96,9 +96,9 @@ class Builder:
         self._lists = lists_for(n, queue.capacity)
         self._annealing = make_annealing(seed)
 
-    def point(self) -> Point:
+    def point(self) -> ParetoPoint:
         """The schedule at hand."""
-        return Point(
+        return ParetoPoint(
             cmax=float(self.end.max()),
             total=float(self.queue.weight @ self.end),
             rows=self.rows.copy(),
@@ -175,7 +175,7 @@ class Builder:
         order = np.argsort(self.start, kind="stable")
         settle(self.queue.jobs, order, self._profile, self._now)
 
-    def take(self, point: Point) -> None:
+    def take(self, point: ParetoPoint) -> None:
         """Go on from this schedule."""
         self.rows[:], self.start[:] = point.rows, point.start
         self.settle()

@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import Budget
-from coalloc.policies.moldable.bicriteria.archive import Archive, Point
+from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
 from coalloc.policies.moldable.bicriteria.building import CALL, Builder, Prices
-from coalloc.policies.moldable.laying import Lister
+from coalloc.policies.moldable.laying import PoolLister
 from coalloc.policies.moldable.priced_bound import Ascent, transferred
 from coalloc.policies.moldable.queue import MoldableQueue, thinned
 from coalloc.policies.moldable.two_shelf import two_shelf
@@ -77,7 +77,7 @@ WAITING = 0.5
 """Share of these in which processors may wait for a job though a later one fits."""
 
 
-class Engine:
+class BicriteriaEngine:
     """Seeks a front until its work is done, or it is told to stop.
 
     Parameters
@@ -115,11 +115,11 @@ class Engine:
     ) -> None:
         self.queue, self.cmax, self.limit, self.budget = queue, cmax, work, budget
         self.needed, self.references = needed, references
-        self.archive: Archive[Point] = Archive()
+        self.archive: Archive[ParetoPoint] = Archive()
         self.ascents: list[Ascent] = []
         self.prices: list[Prices] = []
         self.builder = Builder(queue, budget.seed)
-        self.lister = Lister(queue)
+        self.lister = PoolLister(queue)
         self._thin = thinned(queue, THIN) if queue.size <= LARGE else queue
         self.stopped = False
         self._rng = np.random.default_rng(budget.seed)
@@ -220,7 +220,9 @@ class Engine:
     def _list(self, order: Ints, rows: Ints) -> None:
         cmax, total = self.lister.run(order, rows)
         self._priced += self.queue.size
-        self._keep(Point(cmax=cmax, total=total, rows=rows.copy(), start=self.lister.start.copy()))
+        self._keep(
+            ParetoPoint(cmax=cmax, total=total, rows=rows.copy(), start=self.lister.start.copy())
+        )
 
     def _order(self, prices: Prices, start: Floats, tail: float) -> Ints:
         """Jobs by their starts, or, if that is sooner, by how late they start to end by `tail`."""
@@ -232,7 +234,7 @@ class Engine:
         self.builder.settle()
         self._count(len(SHARES))
 
-    def _keep(self, point: Point) -> bool:
+    def _keep(self, point: ParetoPoint) -> bool:
         is_new = self.archive.add(point)
         if is_new and self._on_better is not None:
             self._on_better()
@@ -297,7 +299,7 @@ class Engine:
         point = self.archive.within(most)
         return point is not None and point.total < total
 
-    def _relist(self, point: Point, cap: float) -> None:
+    def _relist(self, point: ParetoPoint, cap: float) -> None:
         """Anneal the list that a schedule is, held at an end."""
         order = np.argsort(point.start, kind="stable")
         self._anneal(order, point.rows, cap, 2.0, HEATS[0])
@@ -312,11 +314,11 @@ class Engine:
         self._keep(self.builder.point())
 
 
-def shelved(queue: MoldableQueue) -> Point:
+def shelved(queue: MoldableQueue) -> ParetoPoint:
     """The two-shelf schedule."""
     laid = two_shelf_schedule(queue)
     total = float(queue.weight @ (laid.start + queue.times[laid.rows]))
-    return Point(cmax=laid.makespan, total=total, rows=laid.rows, start=laid.start)
+    return ParetoPoint(cmax=laid.makespan, total=total, rows=laid.rows, start=laid.start)
 
 
-__all__ = ["LARGE", "THIN", "Engine"]
+__all__ = ["LARGE", "THIN", "BicriteriaEngine"]

@@ -10,10 +10,10 @@ import numpy as np
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, never
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.moldable.bicriteria.archive import Archive, Point
+from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.published.demt import Search
+from coalloc.policies.published.demt import ShelfSearch
 from coalloc.policies.published.moldable_lists import order_and_rows, parents_first
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 
@@ -38,7 +38,7 @@ class Laid:
 
 
 def lay_front(
-    layer: Layer, archive: Archive[Point], stop: Callable[[], bool] = never
+    layer: Layer, archive: Archive[ParetoPoint], stop: Callable[[], bool] = never
 ) -> Archive[Laid]:
     """Lay points of the queue's archive on the snapshot; at least one, whatever `stop` says.
 
@@ -61,7 +61,7 @@ def lay_front(
     return found
 
 
-def _decoded(layer: Layer, points: list[Point]) -> Iterator[Schedule]:
+def _decoded(layer: Layer, points: list[ParetoPoint]) -> Iterator[Schedule]:
     planner = layer.planner
     for point in points:
         order = np.argsort(point.start, kind="stable")
@@ -78,7 +78,7 @@ def published(planner: Planner, budget: Budget) -> list[Laid]:
     found = []
     for guess in ("reached", "accepted"):
         options = {"guess": guess, "selection": "auto", "shuffles": 20, "objective": WEIGHTED}
-        search = Search(layer, options, replace(budget, work=None))
+        search = ShelfSearch(layer, options, replace(budget, work=None))
         found.append(Laid(schedule=search.run().schedule))
     parts = [order_and_rows(name, layer.queue) for name in LISTED]
     schedules = [layer.lay(order, rows) for order, rows in parts]

@@ -32,13 +32,13 @@ import numpy as np
 from coalloc.model.plan import FrontPoint, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, at_most
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.bicriteria.archive import Archive
-from coalloc.policies.moldable.bicriteria.engine import LARGE, THIN, Engine
+from coalloc.policies.moldable.bicriteria.engine import LARGE, THIN, BicriteriaEngine
 from coalloc.policies.moldable.bicriteria.front import Laid, lay_front, published
 from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, factor
 from coalloc.policies.moldable.bicriteria.preference import cap_of
@@ -77,7 +77,7 @@ class Bicriteria:
             self.published = published(planner, budget)
         work = options["search"] if budget.work is None else min(options["search"], budget.work)
         cap = cap_of(options["prefer"])
-        self.engine = Engine(
+        self.engine = BicriteriaEngine(
             self.queue,
             self.least,
             work,
@@ -246,4 +246,4 @@ def solve(
     return Bicriteria(planner, options, budget, on_incumbent).run()
 
 
-SOLVERS: Mapping[str, Solve] = {"bicriteria": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"bicriteria": solve}

@@ -18,7 +18,7 @@ import numpy as np
 
 from coalloc.policies.kernel.annealing_loop import BEST, COOLING, CURRENT, WARMTH, warm_up
 from coalloc.policies.kernel.search.serial_state import BLEND, SPLIT, Genes
-from coalloc.policies.workflow.search.search_case import Case, Search
+from coalloc.policies.workflow.search.search_case import WorkflowCase, WorkflowSearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class Track:
         What they reach: makespan or weighted completion.
     """
 
-    def __init__(self, case: Case, seed: int, objective: int) -> None:
+    def __init__(self, case: WorkflowCase, seed: int, objective: int) -> None:
         self.case = case
-        self.listing = Search(case, seed, objective, BLENDS[0])
+        self.listing = WorkflowSearch(case, seed, objective, BLENDS[0])
         self.top: Genes | None = None
         self.reached = inf
         self.length = FIRST_CYCLE * max(case.size, 1)
@@ -183,7 +183,7 @@ def copy(genes: Genes) -> Genes:
     return Genes._make(np.array(entry) for entry in genes)
 
 
-def tracks(case: Case, seed: int, objective: int) -> list[Track]:
+def tracks(case: WorkflowCase, seed: int, objective: int) -> list[Track]:
     """One without splits but of what no cluster holds, and one with, where anything else splits."""
     items = case.items
     widest = case.site.room[case.problem.item_group].max(axis=1, initial=0)

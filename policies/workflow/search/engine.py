@@ -20,18 +20,18 @@ import numpy as np
 
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.search.serial_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
-from coalloc.policies.oas.search import Search
+from coalloc.policies.oas.search import OasSearch
 from coalloc.policies.orders.simple import start_order
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search import portfolio
 from coalloc.policies.workflow.search.annealing import FEW, LEAST_CYCLE, Track, tracks
-from coalloc.policies.workflow.search.search_case import Case, read_case
+from coalloc.policies.workflow.search.search_case import WorkflowCase, read_case
 
 SMALL = 100
 """Items from which on `patience` counts by item."""
@@ -49,7 +49,7 @@ REPORT_AFTER = 200_000
 """Items placed, at least, between two incumbents of the annealing."""
 
 
-class Engine:
+class WorkflowEngine:
     """Search that improves the best plan of a queue with workflows.
 
     Attributes
@@ -67,7 +67,9 @@ class Engine:
     ) -> None:
         self.planner, self.budget = planner, budget
         self.incumbent = begin(planner, policy, budget, on_incumbent)
-        self.case: Case = read_case(planner, planner.options.get("max_coalloc_overhead", 0.25))
+        self.case: WorkflowCase = read_case(
+            planner, planner.options.get("max_coalloc_overhead", 0.25)
+        )
         self.weighted = objective_of(planner) == WEIGHTED
         self.tracks = tracks(self.case, budget.seed, WEIGHING if self.weighted else MAKESPAN)
         self.patience = planner.options.get("patience")
@@ -309,19 +311,19 @@ def solve(
 ) -> Plan:
     """Plan with the best of the portfolio and of the search."""
     planner = Planner(problem, options)
-    search = Engine(planner, "workflow", budget, on_incumbent)
+    search = WorkflowEngine(planner, "workflow", budget, on_incumbent)
     search.run((start_order("fpfs"),), (start_order("conservative"),))
     return search.incumbent.plan()
 
 
 def make_search(
     planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None = None
-) -> Engine | Search:
+) -> WorkflowEngine | OasSearch:
     """The engine where tasks of workflows are queued, and not too much else; `oas` elsewhere."""
     flows = any(item.task is not None for item in planner.items)
     if flows and len(planner.items) <= MOST_ITEMS:
-        return Engine(planner, policy, budget, on_incumbent)
-    return Search(planner, policy, budget, on_incumbent)
+        return WorkflowEngine(planner, policy, budget, on_incumbent)
+    return OasSearch(planner, policy, budget, on_incumbent)
 
 
-SOLVERS: Mapping[str, Solve] = {"workflow": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"workflow": solve}

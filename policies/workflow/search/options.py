@@ -10,7 +10,7 @@ from coalloc.policies.oas.options import PATIENCE, Patience
 from coalloc.policies.options import CommonOptions
 
 
-class WorkflowOptions(CommonOptions, frozen=True, kw_only=True):
+class WorkflowPolicyOptions(CommonOptions, frozen=True, kw_only=True):
     """Options of `workflow`."""
 
     patience: Patience = PATIENCE

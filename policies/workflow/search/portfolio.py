@@ -36,7 +36,7 @@ from coalloc.policies.published.options import (
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.forms import Form
 from coalloc.policies.workflow.mapping import Mapper
-from coalloc.policies.workflow.search.search_case import Case
+from coalloc.policies.workflow.search.search_case import WorkflowCase
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -72,12 +72,12 @@ def members(planner: Planner, may_go_on: Callable[[], bool]) -> Iterator[tuple[s
         yield name, mapper.schedule()
 
 
-def smallest(case: Case) -> Ints:
+def smallest(case: WorkflowCase) -> Ints:
     """The fewest processes of each item."""
     return np.array(case.items.low)
 
 
-def trajectory(case: Case, stop: Callable[[], bool]) -> list[Ints]:
+def trajectory(case: WorkflowCase, stop: Callable[[], bool]) -> list[Ints]:
     """Allotments on the way of CPA, the first stop and the last among them."""
     steps = _Growth(case)
     kept = [np.array(steps.procs)]
@@ -90,7 +90,7 @@ def trajectory(case: Case, stop: Callable[[], bool]) -> list[Ints]:
 class _Growth:
     """Allotments that grow along the critical path."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: WorkflowCase) -> None:
         self.case, self.graph = case, case.graph
         planner = case.planner
         self.forms = case.forms
@@ -154,7 +154,7 @@ def seconds(form: Form, procs: int, power: float, intra: float) -> float:
     return alone + shared / procs
 
 
-def of_program(case: Case, bound: WorkflowBound, share: float) -> Ints | None:
+def of_program(case: WorkflowCase, bound: WorkflowBound, share: float) -> Ints | None:
     """Allotments of the program where only a share of the processes is there."""
     times = bound.times(share)
     if times is None:

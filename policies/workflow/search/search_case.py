@@ -28,7 +28,7 @@ from coalloc.policies.kernel.search.serial_state import (
 from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
 from coalloc.policies.workflow.arrays import (
-    Begun,
+    StartedTasks,
     begun_of,
     desk_of,
     items_of,
@@ -42,7 +42,7 @@ from coalloc.policies.workflow.graph import Graph, graph_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class WorkflowCase:
     """Instance that is searched.
 
     Attributes
@@ -53,7 +53,7 @@ class Case:
         Of all items.
     forms : list of Form
         Of all items.
-    begun : Begun
+    begun : StartedTasks
         What they wait for, tasks that have started included.
     booked : Outcome
         The places of the others.
@@ -70,7 +70,7 @@ class Case:
     inside: Ints
     graph: Graph
     forms: list[Form]
-    begun: Begun
+    begun: StartedTasks
     booked: Outcome
     mean_power: float
     mean_intra: float
@@ -82,7 +82,7 @@ class Case:
         return self.inside.size
 
 
-def read_case(planner: Planner, overhead: float) -> Case:
+def read_case(planner: Planner, overhead: float) -> WorkflowCase:
     """Lay out what a planner has to place, around what its guard books first.
 
     Parameters
@@ -101,7 +101,7 @@ def read_case(planner: Planner, overhead: float) -> Case:
     power, intra = given.class_power, given.inverse_intra[given.class_cluster]
     last = planner.compiled.base.free[-1].astype(np.float64) // given.class_grain
     slots = float(last.sum())
-    return Case(
+    return WorkflowCase(
         planner=planner,
         problem=problem,
         site=site,
@@ -117,10 +117,10 @@ def read_case(planner: Planner, overhead: float) -> Case:
     )
 
 
-class Search:
+class WorkflowSearch:
     """Calls of the kernel on one case."""
 
-    def __init__(self, case: Case, seed: int, objective: int, blend: float) -> None:
+    def __init__(self, case: WorkflowCase, seed: int, objective: int, blend: float) -> None:
         self.case, self.objective = case, objective
         jobs = len(case.planner.snapshot.queue)
         self.desk = desk_of(case.problem, case.site, case.begun, jobs)
@@ -230,4 +230,4 @@ class Search:
         )
 
 
-__all__ = ["Case", "Search", "read_case"]
+__all__ = ["WorkflowCase", "WorkflowSearch", "read_case"]

@@ -31,7 +31,7 @@ from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.options import read_options
-from coalloc.policies.published.demt import Search
+from coalloc.policies.published.demt import ShelfSearch
 from coalloc.policies.published.moldable_lists import order_and_rows
 from coalloc.policies.published.options import DemtOptions
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
@@ -177,7 +177,7 @@ class Instance:
 def demt(layer: Layer, reading: str, selection: str = "knapsack") -> Schedule:
     """The schedule of `demt` with 20 shuffles."""
     options = read_options({"guess": reading, "selection": selection}, DemtOptions)
-    return Search(layer, options, Budget()).run().schedule
+    return ShelfSearch(layer, options, Budget()).run().schedule
 
 
 def study(run: Run, family: str) -> Sequence[Row]:

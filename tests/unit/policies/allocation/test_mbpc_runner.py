@@ -10,7 +10,7 @@ import pulp
 import pytest
 
 from coalloc.policies.mip.links import whole_row
-from coalloc.policies.mip.runner import End, Limits, Outcome, run
+from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run
 
 
 def cover(columns: int, rows: int) -> Any:
@@ -25,7 +25,7 @@ def cover(columns: int, rows: int) -> Any:
 
 
 def test_optimum_has_a_bound() -> None:
-    found = run(cover(40, 10), Limits())
+    found = run(cover(40, 10), SolverLimits())
     assert found.end is End.OPTIMAL
     assert found.values is not None
     value = sum(found.values[v.name] * c for v, c in cover(40, 10).objective.items())
@@ -40,14 +40,14 @@ def test_stopped_with_a_solution_is_not_optimal() -> None:
         asked += 1
         return asked > 20
 
-    found = run(cover(300, 80), Limits(stop=stop))
+    found = run(cover(300, 80), SolverLimits(stop=stop))
     assert found.end is End.STOPPED
     if found.values is not None:
         assert all(abs(x - round(x)) < 1e-4 for x in found.values.values())
 
 
 def test_limit_of_nodes_repeats() -> None:
-    limits = Limits(nodes=20)
+    limits = SolverLimits(nodes=20)
     one, two = run(cover(60, 20), limits), run(cover(60, 20), limits)
     assert one == two
     assert one.end in (End.SPENT, End.OPTIMAL)
@@ -56,24 +56,26 @@ def test_limit_of_nodes_repeats() -> None:
 def test_infeasible_is_told() -> None:
     model = cover(10, 3)
     model += pulp.lpSum(model.variables()) <= 1
-    assert run(model, Limits()) == Outcome(end=End.INFEASIBLE, values=None, bound=None, nodes=0)
+    assert run(model, SolverLimits()) == SolverOutcome(
+        end=End.INFEASIBLE, values=None, bound=None, nodes=0
+    )
 
 
 def test_the_first_solution_is_enough() -> None:
-    found = run(cover(60, 20), Limits(first=True))
+    found = run(cover(60, 20), SolverLimits(first=True))
     assert found.end is End.SPENT
     assert found.values is not None
 
 
 def test_stopped_before_it_begins() -> None:
-    found = run(cover(10, 3), Limits(stop=lambda: True))
+    found = run(cover(10, 3), SolverLimits(stop=lambda: True))
     assert (found.end, found.values, found.bound) == (End.STOPPED, None, None)
 
 
 def test_a_limit_of_nodes_is_no_clock() -> None:
-    found = run(cover(300, 80), Limits(nodes=1))
+    found = run(cover(300, 80), SolverLimits(nodes=1))
     assert (found.end, found.nodes) == (End.SPENT, 1)
-    assert run(cover(10, 3), Limits(nodes=4).less(5)).end is End.SPENT
+    assert run(cover(10, 3), SolverLimits(nodes=4).less(5)).end is End.SPENT
 
 
 def test_whole_rows_keep_what_is_exactly_full() -> None:

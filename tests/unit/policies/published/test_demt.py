@@ -16,7 +16,7 @@ from coalloc.policies.checking.check import check
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.options import read_options
-from coalloc.policies.published.demt import Search, in_order
+from coalloc.policies.published.demt import ShelfSearch, in_order
 from coalloc.policies.published.moldable_lists import order_and_rows
 from coalloc.policies.published.options import DemtOptions
 from coalloc.policies.registry import lookup
@@ -93,7 +93,7 @@ def test_shuffles_never_harm_and_seeds_repeat(objective: str) -> None:
 def test_a_shuffle_changes_the_order_of_shelves_only() -> None:
     snapshot = moldable_instance("mixed", 30, 20, 1)
     layer = Layer(planner_of(snapshot), queue_of(snapshot))
-    found = Search(layer, read_options({}, DemtOptions), Budget(seed=1)).run()
+    found = ShelfSearch(layer, read_options({}, DemtOptions), Budget(seed=1)).run()
     size = len(found.shelves)
     order, rows = in_order(found.shelves, tuple(range(size)))
     turned, same = in_order(found.shelves, tuple(reversed(range(size))))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coalloc.policies.kernel.pool.shelf_packing import fitting_rows, stack_up
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.laying import Lister
+from coalloc.policies.moldable.laying import PoolLister
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.shelves import fill_shelves, select, shelf_length
 from coalloc.policies.moldable.two_shelf import LARGE, SECOND, SMALL, part_jobs, two_shelf
@@ -236,7 +236,7 @@ def test_list_scheduling_against_its_definition(queue: MoldableQueue, data: st.D
         data.draw(st.integers(int(a), int(b) - 1))
         for a, b in zip(queue.first[:-1], queue.first[1:], strict=True)
     ]
-    lister = Lister(queue)
+    lister = PoolLister(queue)
     cmax, total = lister.run(np.array(order), np.array(rows))
     expected = np.array(listed(queue, list(order), rows))
     assert lister.start.tolist() == expected.tolist()

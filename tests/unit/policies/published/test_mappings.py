@@ -19,7 +19,7 @@ from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_known, read_options
 from coalloc.policies.published.cpa import Allotments
 from coalloc.policies.published.m_heft import efficient_rows, improving_rows, shared_rows
-from coalloc.policies.published.mca_heft import Allocation, threshold
+from coalloc.policies.published.mca_heft import SpreadAllotments, threshold
 from coalloc.policies.registry import POLICIES
 from coalloc.policies.workflow.mapping import Mapper
 from coalloc.simulation.reproduce.workflow_instances import Shape, das_3, draw_workflow
@@ -165,7 +165,7 @@ def test_mca_heft_shares_a_level_by_rank() -> None:
     queue = [flow(task("a", 6.0), task("b", 2.0))]
     for most, shares in ((1.0, [5, 1]), (0.5, [3, 1])):
         mapper = mapper_of(case([cluster("alpha", 8)], queue))
-        allocation = Allocation(
+        allocation = SpreadAllotments(
             mapper, read_options({"mca_max": most}, POLICIES["mca-heft"].options)
         )
         assert (allocation.row - mapper.costs.first[:-1]).tolist() == shares
@@ -202,7 +202,7 @@ def test_thresholds_are_monotone(seed: int) -> None:
     table = POLICIES["mca-heft"].options
 
     def allotted(**given: Any) -> Any:
-        return Allocation(mapper, read_options(given, table))
+        return SpreadAllotments(mapper, read_options(given, table))
 
     for a, b in ((0.0, 0.01), (0.01, 0.1), (0.1, 0.5)):
         assert (improving_rows(costs, single, a) >= improving_rows(costs, single, b)).all()

@@ -97,7 +97,7 @@ def test_tasks_of_a_workflow_stand_together_and_equal_workflows_in_order_of_arri
     queue = (fork("1", submitted=-5.0), fork("2", submitted=-5.0), fork("3", submitted=-5.0))
     planner = planner_of(Snapshot(clusters=(machine(4),), queue=queue))
     jobs, ranks = ranked(planner, traits(planner))
-    queued = online.Queue(
+    queued = online.OnlineQueue(
         problem=planner.compiled.problem,
         base=planner.compiled.base,
         profile=planner.profile,
