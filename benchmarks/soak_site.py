@@ -55,7 +55,7 @@ from coalloc.daemon.store.writer import without_submits
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig, TriggerConfig
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.plain.policy import plain_easy
 
 HOUR_S = 3600.0
 READ_EVERY_S = 120.0

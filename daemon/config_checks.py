@@ -41,8 +41,8 @@ def check_policies(config: Config) -> None:
             hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there)}"
             raise InputError(where, f"there is no policy {shown(name)}{hint}")
     if rounds.policy in POLICIES:
-        table = POLICIES[rounds.policy].options
-        check_options(rounds.policy, table, rounds.options, "rounds.options")
+        form = POLICIES[rounds.policy].options
+        check_options(rounds.policy, form, rounds.options, "rounds.options")
     else:
         check_foreign_options(rounds.policy, rounds.options, "rounds.options")
 

@@ -25,7 +25,7 @@ from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.text import decode_json, encode_json
 from coalloc.model.values import replace
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.runtime import texts
 from coalloc.runtime.config import file as config_file
 from coalloc.runtime.key_files import KeyFileError, parse_key

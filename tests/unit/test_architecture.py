@@ -126,10 +126,13 @@ PROCESSES = (
     "daemon/solver/worker.py",
     "daemon/solver/warming.py",
     "cli/demo.py",
-    "policies/mip/cbc.py",
 )
 # Modules under policies/ that own a mixed-integer program.
-MIPS: tuple[str, ...] = ("policies/mip/*",)
+MIPS: tuple[str, ...] = (
+    "policies/mip/*",
+    "policies/allocation/program.py",
+    "policies/published/slot_model.py",
+)
 HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("wire/*",),
     "starlette": ("dashboard/*",),

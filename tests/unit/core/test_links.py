@@ -13,7 +13,7 @@ from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import RigidJob
 from coalloc.model.settings import ClusterConfig
 from coalloc.model.values import replace
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.plain.policy import plain_easy
 from tests.support.core_site import Site
 
 

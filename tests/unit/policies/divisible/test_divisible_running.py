@@ -17,10 +17,10 @@ from coalloc.model.plan import Plan
 from coalloc.model.settings import JobMatchConfig
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.explain.explain import explain_plan
 from coalloc.policies.explain.words import lines
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.plain.policy import plain_easy
 
 NODES = [
     {"name": "a[1-2]", "power": 1.0, "slots": 2},
