@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from coalloc.model.fields import Table
@@ -61,7 +62,7 @@ class Budget(Struct, frozen=True, kw_only=True):
     history: History = NO_HISTORY
     live: bool = False
     bounds: bool = True
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = msgspec.field(default_factory=dict)
     origin: float = 0.0
 
 
