@@ -19,8 +19,8 @@ from coalloc.core.base.settings import (
 )
 from coalloc.core.jobs.batch_accounts import check_accounts
 from coalloc.daemon.foreign_options import check_foreign_options, check_options
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
 from coalloc.model.job_json import read_speedup
 from coalloc.policies.registry import POLICIES, foreign_names
 from coalloc.runtime import texts

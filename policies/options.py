@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, shown
+from coalloc.model.fields import Field, Table
 from coalloc.model.values import replace
 from coalloc.policies.moldable.preference import check_preference
 from coalloc.policies.oas.scenario_times import check_run_times
