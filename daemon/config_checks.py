@@ -9,8 +9,8 @@ from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
 from coalloc.core.jobs.batch_accounts import check_accounts
 from coalloc.daemon.foreign_options import check_foreign_options, check_options
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
 from coalloc.model.job_json import read_speedup
 from coalloc.model.settings import Config, JobDefaultsConfig
 from coalloc.model.speedup import shape_of

@@ -13,8 +13,8 @@ import tomli
 from msgspec import inspect
 from msgspec.structs import replace
 
+from coalloc.model.decoded import shown
 from coalloc.model.errors import ConfigError, InputError
-from coalloc.model.fields import shown
 from coalloc.model.ranges import GBPS, SHARE, Range
 from coalloc.model.settings import Config, JobDefaultsConfig
 from coalloc.model.structs import Fault, faults, key_text
