@@ -8,7 +8,7 @@ from typing import Any
 from coalloc.core.base.composites import WorkflowState, flow_of, named
 from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import Cancellation, JobRecord, JobState, Launch
+from coalloc.core.base.records import Cancellation, JobRecord, JobState, Launch, SubmitOptions
 from coalloc.core.base.requests import (
     Answer,
     Cancel,
@@ -23,7 +23,7 @@ from coalloc.core.base.requests import (
 from coalloc.core.base.state import State
 from coalloc.core.commands import admission
 from coalloc.core.jobs import deadlines, dependencies, workflows
-from coalloc.core.jobs.eligibility import Owner
+from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting
 from coalloc.core.learning.estimates import best_known, completed, history_keys
 from coalloc.core.learning.programs import program_of
@@ -32,7 +32,7 @@ from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.values import replace
+from coalloc.model.values import fields_of, replace
 
 MOST_PRIORITY = 30.0
 """Doublings of a weight that an operator may give or take."""
@@ -108,40 +108,26 @@ def _admitted(
         job, sources = submitted_job(state, event.user, command, now)
     except InputError as error:
         return Refused(code="bad_request", message=str(error))
-    project = state.tree.project(command.batch.account, event.user)
-    owner = Owner(
-        user=event.user,
-        uid=event.uid,
-        gid=event.gid,
-        batch=command.batch,
-        once=command.once,
-    )
-    lacking = admission.never_fits(state, job, owner) or limits.never_fits(
-        state, project, event.user, job
-    )
-    if lacking and not command.hold_infeasible:
-        return Refused(code="infeasible", message=lacking)
     record = JobRecord(
+        **{**fields_of(command, SubmitOptions), "name": name},
         id="new",
         job=job,
-        name=name,
         user=event.user,
         uid=event.uid,
         gid=event.gid,
         command=_program(command),
         submitted=now,
         sources=sources,
-        state=JobState.HELD if command.hold or lacking else JobState.PENDING,
-        reason="infeasible" if lacking else "",
-        detail=lacking,
-        retries=command.retries,
-        keep_going=command.keep_going,
-        requeue=command.requeue,
-        once=command.once,
-        batch=command.batch,
-        throttle=command.throttle,
-        finish_by=command.finish_by,
+        state=JobState.HELD if command.hold else JobState.PENDING,
     )
+    project = state.tree.project(command.batch.account, event.user)
+    lacking = admission.never_fits(state, job, owner_of(record)) or limits.never_fits(
+        state, project, event.user, job
+    )
+    if lacking:
+        if not command.hold_infeasible:
+            return Refused(code="infeasible", message=lacking)
+        record = replace(record, state=JobState.HELD, reason="infeasible", detail=lacking)
     if why := deadlines.impossible(state, record, now):
         return Refused(code="bad_request", message=why)
     return record
