@@ -106,7 +106,7 @@ def _informed(
 
 
 def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, now: float) -> None:
-    if not _is_admitted(state, cluster, hello, peer, now):
+    if not _is_admitted(state, cluster, hello, now):
         if cluster.connected:
             state.out.append(TurnAway(cluster=hello.cluster, peer=peer, why=SECOND))
         return
@@ -164,15 +164,11 @@ def _behind(state: State, cluster: ClusterState, report: Report, now: float) -> 
         state.out.append(ResendOrders(cluster=report.cluster, from_seq=report.last_seq + 1))
 
 
-def _is_admitted(
-    state: State, cluster: ClusterState, hello: Hello, peer: Hashable, now: float
-) -> bool:
+def _is_admitted(state: State, cluster: ClusterState, hello: Hello, now: float) -> bool:
     """Whether this executor may speak for its cluster now; else it says hello again."""
     known = cluster.identity
     if hello.identity == known or not known or hello.cluster in state.unreconciled:
         return True
-    if not hello.identity and (not cluster.connected or cluster.peer == peer):
-        return True  # of a version before there were identities
     if cluster.heard_at is None:
         cluster.heard_at = now
     # a clock that was set back must not keep it out for longer
@@ -190,7 +186,7 @@ def taken_over(state: State, cluster: ClusterState, hello: Hello) -> tuple[PartR
     the other one must not do so again. What that knows and was told to start is told again.
     """
     known = cluster.identity
-    if hello.identity in {"", known}:
+    if hello.identity == known:
         return ()
     cluster.identity, cluster.rival = hello.identity, ""
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=hello.identity))
