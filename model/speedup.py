@@ -15,18 +15,31 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from coalloc.model.ranges import Parallelism, Procs, Share, Span, Variance
 
 LADDER = 45
 """About how many allotments of a closed form are offered to a search."""
 
 
-class AmdahlSpeedup(Struct, frozen=True, kw_only=True):
+class SpeedupFields(
+    Struct, frozen=True, kw_only=True, tag_field="model", forbid_unknown_fields=True
+):
+    """Base of the models: `model` tells them apart in JSON."""
+
+
+class AmdahlSpeedup(
+    SpeedupFields, frozen=True, kw_only=True, tag="amdahl", rename={"time_1": "time"}
+):
     """t(n) = time * (1 - f + f / n)."""
 
-    time_1: float
-    parallel_fraction: float
+    time_1: Span
+    """Time on one process, s."""
+    parallel_fraction: Share
+    """Share that scales."""
 
     def time(self, procs: int) -> float:
         """Seconds on `procs` processes."""
@@ -34,12 +47,21 @@ class AmdahlSpeedup(Struct, frozen=True, kw_only=True):
         return self.time_1 * (1.0 - fraction + fraction / procs)
 
 
-class DowneySpeedup(Struct, frozen=True, kw_only=True):
-    """Downey's two-parameter model; `variance` is his sigma."""
+class DowneySpeedup(
+    SpeedupFields,
+    frozen=True,
+    kw_only=True,
+    tag="downey",
+    rename={"time_1": "time", "parallelism": "A", "variance": "sigma"},
+):
+    """Downey's two-parameter model."""
 
-    time_1: float
-    parallelism: float
-    variance: float
+    time_1: Span
+    """Time on one process, s."""
+    parallelism: Parallelism
+    """Average parallelism."""
+    variance: Variance
+    """Variance of parallelism (Downey's sigma)."""
 
     def speedup(self, procs: int) -> float:
         """S(n), equations (low variance, then high variance) of Downey 1997."""
@@ -59,14 +81,16 @@ class DowneySpeedup(Struct, frozen=True, kw_only=True):
         return self.time_1 / self.speedup(procs)
 
 
-class TableSpeedup(Struct, frozen=True, kw_only=True):
+class TableSpeedup(SpeedupFields, frozen=True, kw_only=True, tag="table"):
     """Measured times at some process counts; counts rise, times do not (see `repaired`).
 
     Only the listed counts are offered; between them `time` answers by the nearest smaller.
     """
 
-    procs: tuple[int, ...]
-    times: tuple[float, ...]
+    procs: Annotated[tuple[Procs, ...], Meta(min_length=1)]
+    """Rising process counts."""
+    times: Annotated[tuple[Span, ...], Meta(min_length=1)]
+    """Their times, s."""
 
     def time(self, procs: int) -> float:
         """Seconds on `procs` processes; `procs` is at least the smallest count."""
