@@ -151,8 +151,11 @@ class JobSummary(SubmitOptions, frozen=True, kw_only=True, omit_defaults=True):
     """Of a task: its name in the workflow."""
 
 
-class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True):
-    """One submitted job; its JSON is the text that the store keeps."""
+class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One submitted job; its JSON is the text that the store keeps.
+
+    Nothing in it refers back to it, so that the collector need not look at 100,000 of them.
+    """
 
     job: Job
     """The planner's view of it."""

@@ -10,9 +10,9 @@ import msgspec
 from coalloc.core.base.records import JobRecord, Launch
 from coalloc.core.base.start_intervals import Promise, StartError
 
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder()
-_records = msgspec.json.Decoder(JobRecord)
+_decode_record = msgspec.json.Decoder(JobRecord).decode
 _launches = msgspec.json.Decoder(Launch)
 _promises = msgspec.json.Decoder(tuple[Promise, ...])
 _start_errors = msgspec.json.Decoder(StartError)
@@ -45,17 +45,17 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
 
 def write_record(record: JobRecord) -> str:
     """The record as a JSON text; what is as by default is left out."""
-    return _encoder.encode(record).decode()
+    return _encode(record).decode()
 
 
 def read_record(text: str) -> JobRecord:
     """The record a text was written from."""
-    return _records.decode(text)
+    return _decode_record(text)
 
 
 def write_launch(launch: Launch) -> str:
     """A job's command, as a JSON text."""
-    return _encoder.encode(launch).decode()
+    return _encode(launch).decode()
 
 
 def read_launch(text: str) -> Launch:
@@ -65,12 +65,12 @@ def read_launch(text: str) -> Launch:
 
 def write_object(body: Mapping[str, Any]) -> str:
     """Plain values as a JSON text."""
-    return _encoder.encode(body).decode()
+    return _encode(body).decode()
 
 
 def write_tuple(values: tuple[Any, ...]) -> str:
     """Plain values in their order, as a JSON text."""
-    return _encoder.encode(values).decode()
+    return _encode(values).decode()
 
 
 def read_promises(text: str) -> tuple[Promise, ...]:
