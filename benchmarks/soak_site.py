@@ -51,6 +51,7 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import without_submits
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.policies.plain import plain_easy
@@ -286,7 +287,7 @@ class SoakSite:
             case Reply(origin=str(token), answer=Done(body=body)) if not self._is_lost():
                 job = str(body["job"])
                 assert self.acknowledged.setdefault(token, job) == job, "two jobs of one token"
-            case AppendEvent(kind="job_ended", job=job):
+            case AppendEvent(kind=EventKind.JOB_ENDED, job=job):
                 self.ends[job] += 1
             case Solve(round=number, snapshot=snapshot):
                 answer = Solved(round=number, plan=plain_easy(snapshot), solve_s=0.0)

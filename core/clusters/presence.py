@@ -34,6 +34,7 @@ from coalloc.core.clusters import readings
 from coalloc.core.jobs import after_restore
 from coalloc.core.starts import requeue as requeueing
 from coalloc.core.starts import two_phase as starting
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import PartReport
 
 TAKEOVER_S = 15.0
@@ -113,7 +114,7 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
     missing = taken_over(state, cluster, hello)
     if not cluster.connected:
         state.log("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
-        state.emit(now, "executor_connected", cluster=hello.cluster)
+        state.emit(now, EventKind.EXECUTOR_CONNECTED, cluster=hello.cluster)
     was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
     cluster.connected, cluster.peer = True, peer
     cluster.version, cluster.abilities = hello.version, frozenset(hello.abilities)
@@ -142,7 +143,7 @@ def lost(state: State, name: str, now: float, why: str) -> None:
     cluster.error = why
     if state.plan_order is not None and state.plan_order.on_cluster(state.node_cluster(), name):
         state.rounds.want("cluster_lost")
-    state.emit(now, "executor_disconnected", cluster=name, why=why)
+    state.emit(now, EventKind.EXECUTOR_DISCONNECTED, cluster=name, why=why)
     state.log("executor_disconnected", level="warning", cluster=name, why=why)
 
 

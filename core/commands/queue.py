@@ -30,6 +30,7 @@ from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.values import fields_of, replace
@@ -86,7 +87,7 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Answ
             array_index=index,
         )
         state.put(record)
-        state.emit(now, "job_submitted", job_id, user=event.user, name=record.name)
+        state.emit(now, EventKind.JOB_SUBMITTED, job_id, user=event.user, name=record.name)
         if record.state is JobState.PENDING:
             state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
@@ -309,12 +310,12 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
 
 def hold(state: State, event: Requested, command: Hold, now: float) -> None:
     """Keep waiting jobs from being planned."""
-    _switch(state, event, command.job, now, JobState.PENDING, JobState.HELD, "job_held")
+    _switch(state, event, command.job, now, JobState.PENDING, JobState.HELD, EventKind.JOB_HELD)
 
 
 def release(state: State, event: Requested, command: Release, now: float) -> None:
     """Let held jobs be planned."""
-    _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, "job_released")
+    _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, EventKind.JOB_RELEASED)
     state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     if command.job in state.composites:
         state.rounds.want("released")
@@ -337,13 +338,21 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
         return
     for record in waiting:
         state.put(replace(record, priority=command.priority))
-        state.emit(now, "job_priority_set", record.id, user=event.user, priority=command.priority)
+        state.emit(
+            now, EventKind.JOB_PRIORITY_SET, record.id, user=event.user, priority=command.priority
+        )
     state.rounds.want("priority_set")
     answered(state, event, Done(body={"jobs": [record.id for record in waiting]}))
 
 
 def _switch(
-    state: State, event: Requested, job: str, now: float, old: JobState, new: JobState, kind: str
+    state: State,
+    event: Requested,
+    job: str,
+    now: float,
+    old: JobState,
+    new: JobState,
+    kind: EventKind,
 ) -> None:
     chosen = chosen_jobs(state, event, job)
     if isinstance(chosen, Refused):

@@ -134,7 +134,7 @@ STATEMENTS: dict[type, Statement] = {
     ),
     AppendEvent: (
         "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, ?, ?)",
-        lambda e: (e.seq, e.time, e.kind, e.job, write_object(e.fields)),
+        lambda e: (e.seq, e.time, str(e.kind), e.job, write_object(e.fields)),
     ),
     SavePlan: (
         "INSERT INTO plans (round, time, body) VALUES (?, ?, ?)"
