@@ -52,6 +52,7 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import without_submits
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig, TriggerConfig
@@ -288,7 +289,7 @@ class SoakSite:
             case Reply(origin=str(token), answer=Done(body=body)) if not self._is_lost():
                 job = str(body["job"])
                 assert self.acknowledged.setdefault(token, job) == job, "two jobs of one token"
-            case AppendEvent(kind="job_ended", job=job):
+            case AppendEvent(kind=EventKind.JOB_ENDED, job=job):
                 self.ends[job] += 1
             case Solve(round=number, snapshot=snapshot):
                 answer = Solved(round=number, plan=plain_easy(snapshot), solve_s=0.0)

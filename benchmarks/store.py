@@ -30,6 +30,7 @@ from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob
 from coalloc.model.settings import Config
 
@@ -71,7 +72,9 @@ def submit(number: int) -> list[Effect]:
         SaveJob(record=record),
         SaveLaunch(job=name, launch=launch),
         SaveToken(user=record.user, token=f"{number:032x}", job=name),
-        AppendEvent(seq=number, time=1e9, kind="job_submitted", job=name, fields={"procs": 16}),
+        AppendEvent(
+            seq=number, time=1e9, kind=EventKind.JOB_SUBMITTED, job=name, fields={"procs": 16}
+        ),
     ]
 
 
@@ -158,7 +161,11 @@ def ended(number: int) -> list[Effect]:
     )
     events = [
         AppendEvent(
-            seq=3 * number + k, time=float(number), kind="k", job=name, fields={"z": "z" * 70}
+            seq=3 * number + k,
+            time=float(number),
+            kind=EventKind.JOB_ENDED,
+            job=name,
+            fields={"z": "z" * 70},
         )
         for k in (1, 2, 3)
     ]

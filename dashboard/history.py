@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 from coalloc.wire.answers import Event
 from coalloc.wire.job_rows import QueueRow
@@ -103,18 +104,18 @@ def _text(fields: Mapping[str, object], key: str) -> str:
 
 
 CHANGES: Mapping[str, Callable[[QueueRow, Event], QueueRow]] = {
-    "job_submitted": _submitted,
-    "job_handed_over": _submitted,
-    "job_placed": _placed,
-    "job_started": _started,
-    "job_requeued": _requeued,
-    "job_moved": _requeued,
-    "task_tried_again": _requeued,
-    "piece_tried_again": _requeued,
-    "job_held": _held,
-    "job_released": _released,
-    "job_cancelling": _cancelling,
-    "job_ended": _ended,
+    EventKind.JOB_SUBMITTED: _submitted,
+    EventKind.JOB_HANDED_OVER: _submitted,
+    EventKind.JOB_PLACED: _placed,
+    EventKind.JOB_STARTED: _started,
+    EventKind.JOB_REQUEUED: _requeued,
+    EventKind.JOB_MOVED: _requeued,
+    EventKind.TASK_TRIED_AGAIN: _requeued,
+    EventKind.PIECE_TRIED_AGAIN: _requeued,
+    EventKind.JOB_HELD: _held,
+    EventKind.JOB_RELEASED: _released,
+    EventKind.JOB_CANCELLING: _cancelling,
+    EventKind.JOB_ENDED: _ended,
 }
-BEGINNINGS = frozenset({"job_submitted", "job_handed_over", "job_placed"})
+BEGINNINGS = frozenset({EventKind.JOB_SUBMITTED, EventKind.JOB_HANDED_OVER, EventKind.JOB_PLACED})
 """Events that say enough of a job to begin with."""
