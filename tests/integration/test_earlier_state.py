@@ -18,7 +18,6 @@ from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
 from coalloc.core.base.records import JobState
 from coalloc.core.executor.state import ExecutorState
-from coalloc.daemon.access.key_table import KeyTable, Role
 from coalloc.daemon.store.recall import RecalledStore, recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.executor.actions import ProgressFile, kept_identity
@@ -91,18 +90,6 @@ def test_every_job_of_an_earlier_store_is_there_in_its_state(memory: RecalledSto
     assert (remembered.epoch, remembered.last_job) == (2, 10)
     assert remembered.seqs == {"alpha": 16, "beta": 3}
     assert remembered.identities.keys() == {"alpha", "beta"}
-
-
-def test_an_earlier_table_of_keys_is_read_and_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    shutil.copyfile(DATA / "keys.json", path)
-    path.chmod(0o600)
-    for _ in ("as it was", "as written anew"):
-        grants = {grant.role: grant for grant in KeyTable(path)}
-        assert grants.keys() == set(Role)
-        assert grants[Role.EXECUTOR].clusters == ("alpha",)
-        assert [role for role in Role if grants[role].revoked is not None] == [Role.SUBMIT]
-    assert b"coalloc-keys/2" in path.read_bytes()
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
