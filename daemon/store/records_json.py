@@ -66,7 +66,9 @@ _ALWAYS = ("id", "name", "user", "uid", "gid", "command", "submitted", "state")
 def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
     """JSON of an ended job's account, beside its columns; times in seconds since 1970."""
     clusters: dict[str, int] = {}
+    nodes: dict[str, int] = {}
     for part in record.parts:
+        nodes |= part.nodes
         clusters[part.cluster] = clusters.get(part.cluster, 0) + sum(part.nodes.values())
     job = record.job
     cpu_s = [part.cpu_s for part in record.parts]
@@ -80,6 +82,7 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
         "requested_s": job.time_limit or record.planned or getattr(job, "base_time", None),
         "proc_s": proc_s,
         "clusters": clusters,
+        "nodes": nodes,
         "exit_code": record.exit_code,
         "command": record.command,
         "detail": record.detail,
