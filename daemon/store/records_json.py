@@ -21,7 +21,9 @@ _start_errors = msgspec.json.Decoder(StartError)
 def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
     """JSON of an ended job's account, beside its columns; times in seconds since 1970."""
     clusters: dict[str, int] = {}
+    nodes: dict[str, int] = {}
     for part in record.parts:
+        nodes |= part.nodes
         clusters[part.cluster] = clusters.get(part.cluster, 0) + sum(part.nodes.values())
     job = record.job
     cpu_s = [part.cpu_s for part in record.parts]
@@ -35,6 +37,7 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
         "requested_s": job.time_limit or record.planned or getattr(job, "base_time", None),
         "proc_s": proc_s,
         "clusters": clusters,
+        "nodes": nodes,
         "exit_code": record.exit_code,
         "command": record.command,
         "detail": record.detail,
