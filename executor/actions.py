@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 from structlog.stdlib import BoundLogger
 
 from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
+from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import Prepare, Statement
 from coalloc.core.executor.effects import (
     ArrangePart,
@@ -80,13 +80,7 @@ class ProgressFile:
         """
         if progress == self.kept:
             return
-        body = msgspec.json.encode(progress)
-        written = self._path.with_suffix(".tmp")
-        with open(written, "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(self._path)
+        durable.write(self._path, msgspec.json.encode(progress))
         self.kept = progress
 
 
@@ -99,12 +93,7 @@ def kept_identity(state_dir: Path) -> str:
         found = ""
     if not found:
         found = uuid.uuid4().hex
-        fresh = path.with_suffix(".tmp")
-        with open(fresh, "w", encoding="ascii") as file:
-            file.write(found)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        durable.write(path, found.encode())
     return found
 
 

@@ -19,6 +19,7 @@ from structlog.stdlib import BoundLogger
 
 import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
+from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import Goodbye, Numbered, Ping, Read, Statement, TurnedAway, Welcome
 from coalloc.core.executor.effects import (
     ExecutorEffect,
@@ -87,7 +88,7 @@ class ExecutorService:
         self._on_demand, self._due = adapter.on_demand, adapter.due
         self._on_reserved = adapter.on_reserved
         self.interval_s, self.timeout_s = interval_s, timeout_s
-        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        durable.make_folder(state_dir)
         state = ExecutorState(
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
         )
