@@ -86,7 +86,6 @@ class ExecutorService:
         self.cluster, self.log, self.clock = cluster, log, clock
         self.reader, self.launcher = adapter.reader, adapter.launcher
         self._on_demand, self._due = adapter.on_demand, adapter.due
-        self._on_reserved = adapter.on_reserved
         self.interval_s, self.timeout_s = interval_s, timeout_s
         durable.make_folder(state_dir)
         state = ExecutorState(
@@ -174,11 +173,6 @@ class ExecutorService:
         if pings and self._on_demand is not None:
             self._on_demand(pings[-1].wanted)
         self._turn(MessageReceived(message=message) for message in heard)
-        state = self.core.state
-        if pings and self._on_reserved is not None and state.welcomed:
-            last = pings[-1]
-            if last.epoch == state.epoch and last.reserved is not None:
-                self._on_reserved(state.store, last.reserved)
 
     def _turn(self, events: Iterable[ExecutorEvent]) -> None:
         """Take these in and do what follows; one that fails costs none of the others."""

@@ -155,24 +155,6 @@ class MarkedClaim(Struct, frozen=True, kw_only=True):
     ours: bool
 
 
-class PassedReservation(Struct, frozen=True, kw_only=True):
-    """A reservation of ours that the batch system is to keep too.
-
-    Attributes
-    ----------
-    name : str
-        Ours.
-    why : str
-        Why the batch system does not have it; empty: it does.
-    running : tuple of str
-        Local jobs that may still run there when it begins.
-    """
-
-    name: str
-    why: str = ""
-    running: tuple[str, ...] = ()
-
-
 class ClusterReading(Struct, frozen=True, kw_only=True):
     """One successful reading of one cluster.
 
@@ -202,8 +184,6 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
         None: we go before no waiting job.
     rules : SiteRules or None
         What its batch system lets jobs do; None: not known.
-    passed : tuple of PassedReservation
-        Reservations of ours that are passed to the batch system.
     """
 
     cluster: str
@@ -220,4 +200,3 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     way: str = ""
     share: ShareUse | None = None
     rules: SiteRules | None = None
-    passed: tuple[PassedReservation, ...] = ()

@@ -48,7 +48,6 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("nodes", "Field of a cluster", node_rows.ClusterRow),
     ("nodes", "Field of a node", node_rows.NodeRow),
     ("nodes", "Field of a reservation", node_rows.ReservationRow),
-    ("nodes", "Field of a passed reservation", node_rows.PassedRow),
     ("reserve", ANSWER, answers.Reservation),
     ("priority", ANSWER, share_answers.PriorityAnswer),
     ("priority", "Field of a priority", share_answers.PriorityRow),
