@@ -96,8 +96,8 @@ class Explainer:
     def _rule(self, plan: Plan | None, policy: str, job: str) -> dict[str, Any]:
         """Policy of rounds: that of the last plan, unless that only stood in."""
         if plan is None or (plan.policy == "plain" and policy != "plain"):
-            limit = self._planner.passed_over_limit
-            given = {**guard(policy, limit), **self._planner.options}
+            limit = self._planner.rounds.passed_over_limit
+            given = {**guard(policy, limit), **self._planner.rounds.options}
             return {"policy": policy, "options": given}
         asked: dict[str, Any] = {"policy": plan.policy, "options": dict(plan.options)}
         won = plan.stats.get("order")

@@ -261,7 +261,8 @@ def purity_faults(package: str, uses: list[Use]) -> Iterator[str]:
         if package == "core" and use.imported:
             top = use.name.partition(".")[0]
             if top not in {"coalloc", "msgspec"} and top not in sys.stdlib_module_names:
-                yield f"{use.line}: core imports the standard library and msgspec only, not {use.name}"
+                only = "beside the standard library, core imports msgspec only"
+                yield f"{use.line}: {only}, not {use.name}"
 
 
 def bare_faults(uses: list[Use]) -> Iterator[str]:

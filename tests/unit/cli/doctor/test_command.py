@@ -234,7 +234,7 @@ def test_the_command_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("[daemon]\nfrob = 1\n")
     assert run("doctor", "--config", str(path)) == 1
     out = capsys.readouterr().out
-    assert f"PROBLEM  configuration  {path}:2: daemon.frob: unknown key" in out
+    assert f"PROBLEM  configuration  {path}: daemon.frob: unknown key" in out
     assert "problems: 1, warnings: 0" in out
     path.write_text(f'[daemon]\nstate_dir = "{tmp_path}/s"\nruntime_dir = "{tmp_path}/r"\n')
     assert run("doctor", "--config", str(path), "--json", "--timeout", "0.05") == 1
