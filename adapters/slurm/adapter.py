@@ -12,7 +12,6 @@ from pathlib import Path
 from coalloc.adapters.base import Adapter, Claim, Launcher
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.native_jobs import NativeLauncher
-from coalloc.adapters.slurm.node_hours import HOUR_S, NodeHours
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -33,8 +32,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         The folder cannot be used.
     """
     commands = commands_of(settings)
-    hours = NodeHours(state_dir / "share_hours.json", settings.share_window_h * HOUR_S)
-    share = Share(settings=settings, slurm=commands, hours=hours)
+    share = Share(settings=settings, slurm=commands)
     own = SlurmLauncher(settings, state_dir, share)
     handed = NativeLauncher(settings, commands, state_dir) if settings.hands_over else None
     reader = SlurmReader(
