@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,9 @@ def users() -> Iterator[list[Account]]:
         yield made
 
 
-def share_of(site: SlurmSite, name: str) -> dict[str, object]:
+def share_of(site: SlurmSite, name: str) -> dict[str, Any]:
     row = next(c for c in site.ask("nodes")["clusters"] if c["cluster"] == name)
-    found: dict[str, object] = row["share"]
+    found: dict[str, Any] = row["share"]
     return found
 
 

@@ -14,6 +14,7 @@ from coalloc.core.base import records, requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.reading import ShareUse
 from coalloc.wire import (
     answers,
     estimate_answers,
@@ -130,7 +131,12 @@ def test_every_answer_is_documented() -> None:
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }
-    assert declared - shown == {msgspec.Struct, answers.Answer, job_rows.MemberRow}
+    assert declared - shown == {
+        msgspec.Struct,
+        answers.Answer,
+        job_rows.MemberRow,
+        ShareUse,
+    }
 
 
 def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:
