@@ -95,7 +95,7 @@ class ExecutorService:
         if progress.kept is not None:
             state.recall(progress.kept)
         for report in self.launcher.adopt():
-            state.parts[report.job, report.attempt, report.part] = report
+            state.parts[report.key] = report
         self.core = ExecutorCore(state)
         self._context = new_context()
         self.refused = asyncio.Event()
@@ -211,7 +211,7 @@ class ExecutorService:
             return
         self._known = {report.key: report for report in reports}
         for report in news:
-            before = self.core.state.parts.get((report.job, report.attempt, report.part))
+            before = self.core.state.parts.get(report.key)
             if before is not None and before.state is not report.state:
                 self._log_change(report)
         self._turn(PartNews(report=report) for report in news)

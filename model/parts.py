@@ -39,6 +39,11 @@ class PartKey(Struct, frozen=True, kw_only=True, order=True):
     part: int
 
     @property
+    def start(self) -> tuple[str, int]:
+        """Job and attempt: what its other parts have in common with it."""
+        return self.job, self.attempt
+
+    @property
     def folder(self) -> str:
         """A file name that stands for this key, and for no other."""
         return f"part+{quote(self.job, safe='')}+{self.attempt}+{self.part}"

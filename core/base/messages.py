@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.parts import PartReport, QueueTerms
+from coalloc.model.parts import PartKey, PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
 
 ONCE = "once"
@@ -89,6 +89,11 @@ class Prepare(Struct, frozen=True, kw_only=True):
     batch: BatchOptions = PLAIN
     launch: Launch | None = None
     once: Launch | None = None
+
+    @property
+    def key(self) -> PartKey:
+        """Name of the part."""
+        return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
 
 class Arrange(Struct, frozen=True, kw_only=True):
