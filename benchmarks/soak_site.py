@@ -39,7 +39,6 @@ from coalloc.core.base.events import (
     TokenRecalled,
 )
 from coalloc.core.base.messages import Numbered, Ping, Read, Statement, Welcome
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Done, Submit
 from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
 from coalloc.core.coordinator import Coordinator
@@ -51,7 +50,7 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import without_submits
-from coalloc.model.parts import PartKey, PartReport, PartState
+from coalloc.model.parts import Launch, PartKey, PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.policies.plain import plain_easy
 

@@ -80,6 +80,17 @@ class QueueTerms(Struct, frozen=True, kw_only=True):
     avoid: tuple[str, ...] = ()
 
 
+class Launch(Struct, frozen=True, kw_only=True):
+    """A job's command; the core passes it on without looking inside."""
+
+    argv: tuple[str, ...]
+    script: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/"
+    stdout: str = ""
+    stderr: str = ""
+
+
 class PartSpec(Struct, frozen=True, kw_only=True):
     """One part of a job, ready to be launched.
 

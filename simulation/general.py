@@ -41,7 +41,6 @@ from coalloc.core.base.events import (
 )
 from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Start
 from coalloc.core.base.projects import Project, UserLimits
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.base.settings import ClusterSettings, PrioritySettings, Settings, Trigger
 from coalloc.core.base.start_intervals import StartError
@@ -49,7 +48,7 @@ from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.learning.estimates import history_keys, remembered
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import Launch, PartReport, PartState
 from coalloc.model.plan import Objective, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.simulation.flow_runs import first_runs, runs_of

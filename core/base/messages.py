@@ -11,9 +11,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.parts import PartKey, PartReport, QueueTerms
+from coalloc.model.parts import Launch, PartKey, PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
 
 ONCE = "once"

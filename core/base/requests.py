@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import PLAIN, BatchOptions
+from coalloc.model.parts import Launch
 
 
 class Submit(Struct, frozen=True, kw_only=True):

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from coalloc.core.base.records import JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.job_json import restore_job, write_job
+from coalloc.model.parts import Launch
 
 _STATES: dict[str, JobState] = {str(state): state for state in JobState}
 _encoder = msgspec.json.Encoder()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from coalloc.core.base.effects import AppendEvent, SaveJob, SaveLaunch
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 
 
 def saved_job(name: str, *, state: str = "", ended: float | None = None, size: int = 1) -> SaveJob:

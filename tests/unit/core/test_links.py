@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import Reconfigured
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.base.settings import ClusterSettings
 from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 from coalloc.model.values import replace
 from coalloc.policies.plain import plain_easy
 from tests.support.core_site import Site

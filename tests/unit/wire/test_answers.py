@@ -10,10 +10,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from coalloc.core.base import records, requests
+from coalloc.core.base import requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.parts import Launch
 from coalloc.model.reading import ShareUse
 from coalloc.wire import (
     answers,
@@ -180,7 +181,7 @@ def test_a_command_is_answered_as_documented(
 def test_a_submit_is_answered_as_documented() -> None:
     site = Site({"a": 2})
     body = {"kind": "rigid", "procs": 1}
-    submit = requests.Submit(token="t", job=body, launch=records.Launch(argv=("x",)))
+    submit = requests.Submit(token="t", job=body, launch=Launch(argv=("x",)))
     for again in (False, True):
         answer = site.ask(submit)
         assert isinstance(answer, requests.Done)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from coalloc.core.base import messages, records, requests
+from coalloc.core.base import messages, requests
 from coalloc.daemon.queries.answers import QUESTIONS
-from coalloc.model.parts import OF_THE_EXECUTOR, PartReport, PartState
+from coalloc.model.parts import OF_THE_EXECUTOR, Launch, PartReport, PartState
 from coalloc.model.reading import ClusterReading, NativeJob, NodeReading
 from coalloc.model.site_rules import PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation, Running
@@ -27,7 +27,7 @@ TYPES: Mapping[str, type[Any]] = {
     **codec.TO_EXECUTOR,
     **codec.FROM_EXECUTOR,
     **codec.COMMANDS,
-    "Launch": records.Launch,
+    "Launch": Launch,
     "Part report": PartReport,
 }
 

@@ -20,7 +20,7 @@ from coalloc.core.base.events import (
     Together,
 )
 from coalloc.core.base.messages import Hello, Prepare, Read
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import (
     Drain,
     PauseRounds,
@@ -31,7 +31,7 @@ from coalloc.core.base.requests import (
     Submit,
 )
 from coalloc.core.base.settings import Trigger
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.platform import NodeState
 from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, first_fit, reading

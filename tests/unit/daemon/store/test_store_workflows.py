@@ -10,7 +10,7 @@ import pytest
 
 from coalloc.core.base.effects import SaveJob, SaveLaunch
 from coalloc.core.base.messages import Prepare
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.workflows import first_record
 from coalloc.daemon.launches import Launches
 from coalloc.daemon.store.recall import recall
@@ -18,6 +18,7 @@ from coalloc.daemon.store.records_json import write_record
 from coalloc.daemon.store.schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import Edge, Task, WorkflowJob
+from coalloc.model.parts import Launch
 from tests.support.stored import event, saved_launch
 
 
