@@ -1,24 +1,24 @@
-"""Slurm's accounts of jobs (``sacct``), beside ours: which job differs, and in what.
+"""An audit: our accounts of jobs beside Slurm's, and in what they differ.
 
-Where slurmdbd keeps comments (``AccountingStoreFlags=job_comment``), a row names the part of ours
-that it was made for. Otherwise, and for jobs that were handed over, it is the row of the same user
-and name that began nearest to ours.
+A row of Slurm's that names no part of ours, as those of jobs that were handed over, is taken for
+the job of the same user and name that began nearest to it.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from coalloc.adapters.batch.token import Token, parse_comment
-from coalloc.adapters.slurm.parse_text import read_time
-from coalloc.adapters.slurm.records import ParseError, job_state
+from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.parse_sacct import SlurmRow, parse_accounts, sacct_words
+from coalloc.client.client import Client
+from tests.testbeds.slurm import Cluster
 
-DELIMITER = "\x1f"
-FIELDS = ("JobIDRaw", "User", "State", "Start", "End", "NodeList", "Comment", "JobName")
-"""The last one may hold any character."""
+DAY_S = 86_400.0
+SACCT_S = 300.0
+"""For the answer of ``sacct``, which may be long."""
 SLACK_S = 60.0
 """Seconds that a job may begin earlier and end later in Slurm: from its claim to its release."""
 AGREE: dict[str, frozenset[str]] = {
@@ -31,20 +31,6 @@ AGREE: dict[str, frozenset[str]] = {
 }
 """States in Slurm by those of ours; a job that was lost may have any."""
 NEVER_RAN = frozenset({"PENDING", "CANCELLED", "BOOT_FAIL", "REVOKED"})
-NO_NODES = frozenset({"", "None assigned"})
-"""What a job that never had nodes shows for them; its start is when it was cancelled."""
-
-
-class SlurmRow(Struct, frozen=True, kw_only=True):
-    """One allocation in Slurm's accounts; times in seconds since 1970, no start without nodes."""
-
-    number: str
-    user: str
-    state: str
-    started: float | None
-    ended: float | None
-    token: Token | None
-    name: str
 
 
 class OurRow(Struct, frozen=True, kw_only=True):
@@ -74,41 +60,26 @@ class Difference(Struct, frozen=True, kw_only=True):
     text: str
 
 
-def sacct_words(since: float, until: float, user: str = "") -> tuple[str, ...]:
-    """Arguments of ``sacct`` for `parse_accounts`; it is to run with ``TZ=UTC``."""
-    first, last = (
-        datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S") for at in (since, until)
-    )
-    who = ("-u", user) if user else ("-a",)
-    shape = ("-n", "-P", "-X", f"--delimiter={DELIMITER}", "-o", ",".join(FIELDS))
-    return (*shape, "-S", first, "-E", last, *who)
-
-
-def parse_accounts(text: str) -> Iterator[SlurmRow]:
-    """Read what ``sacct`` printed for `sacct_words`.
-
-    Raises
-    ------
-    ParseError
-        With the line.
-    """
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        words = line.split(DELIMITER, len(FIELDS) - 1)
-        where = f"line {number}"
-        if len(words) != len(FIELDS) or not words[0]:
-            raise ParseError(where, f"not the {len(FIELDS)} fields {','.join(FIELDS)}")
-        job, user, state, start, end, nodes, comment, name = words
-        yield SlurmRow(
-            number=job,
-            user=user,
-            state=job_state(state.partition(" ")[0]),
-            started=None if nodes in NO_NODES else read_time(start, where),
-            ended=read_time(end, where),
-            token=parse_comment(comment),
-            name=name,
-        )
+def audit(endpoint: str, cluster: Cluster) -> tuple[int, list[Difference]]:
+    """The number of jobs that our accounts have of a cluster, and what Slurm's have otherwise."""
+    until = time.time()
+    with Client(endpoint) as client:
+        ours = [
+            OurRow(
+                id=row.id,
+                user=row.user,
+                name=row.name,
+                state=row.state,
+                started=row.started,
+                ended=row.ended,
+            )
+            for row in client.account(until=until)
+            if cluster.name in row.clusters and row.started is not None
+        ]
+    first = min((job.started for job in ours), default=until)
+    slurm = Slurm(conf=str(cluster.conf), timeout_s=SACCT_S)
+    text = slurm.run("sacct", *sacct_words(first - DAY_S, until + DAY_S), env={"TZ": "UTC"})
+    return len(ours), list(differences(ours, list(parse_accounts(text)), since=0.0, until=until))
 
 
 def differences(
