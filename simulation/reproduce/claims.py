@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coalloc.simulation.reproduce import oas_fig4
 from coalloc.simulation.reproduce.demt.claims import GRAHAM, PAPERS
 from coalloc.simulation.reproduce.demt.ratios import MAKESPAN, REPAIRED
 from coalloc.simulation.reproduce.demt.study import REACHED
@@ -44,6 +43,7 @@ from coalloc.simulation.reproduce.judging import (
     talks_longer,
     worst_but_gang,
 )
+from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean, median
 
-from coalloc.simulation.reproduce import mca_fig2, oas_fig4
 from coalloc.simulation.reproduce.demt.claims import GRAHAM, PAPERS
 from coalloc.simulation.reproduce.demt.ratios import MAKESPAN, REPAIRED, means, single
 from coalloc.simulation.reproduce.demt.study import GANG, REACHED
@@ -25,8 +24,10 @@ from coalloc.simulation.reproduce.mbpc.dispersion import (
 )
 from coalloc.simulation.reproduce.mbpc.study import plotted
 from coalloc.simulation.reproduce.mbpc.times import savings
-from coalloc.simulation.reproduce.mca_tables import PAPER_SPREAD
-from coalloc.simulation.reproduce.oas_workloads import PLAIN
+from coalloc.simulation.reproduce.mca import fig2 as mca_fig2
+from coalloc.simulation.reproduce.mca.tables import PAPER_SPREAD
+from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
+from coalloc.simulation.reproduce.oas.workloads import PLAIN
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, spread, where
 
 Rows = Sequence[Row]

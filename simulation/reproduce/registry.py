@@ -56,8 +56,8 @@ def _row(name: str, paper: str, figure: str, module: str, doc: str) -> Entry:
 ENTRIES: Mapping[str, Entry] = {
     entry.name: entry
     for entry in (
-        _row("oas-fig3", OAS, "Fig. 3", "oas_fig3", "what the size of the time slot costs"),
-        _row("oas-fig4", OAS, "Fig. 4", "oas_fig4", "six workloads, OAS against six plain orders"),
+        _row("oas-fig3", OAS, "Fig. 3", "oas.fig3", "what the size of the time slot costs"),
+        _row("oas-fig4", OAS, "Fig. 4", "oas.fig4", "six workloads, OAS against six plain orders"),
         *(
             _row(f"mbpc-fig{number}", MBPC, f"Fig. {number}", f"mbpc.{module}", doc)
             for number, module, doc in (
@@ -74,7 +74,7 @@ ENTRIES: Mapping[str, Entry] = {
             "oas-stochastic",
             MBPC,
             "Sect. 5",
-            "stochastic",
+            "oas.stochastic",
             "two real logs: what scenarios of run times gain and cost",
         ),
         *(
@@ -94,12 +94,12 @@ ENTRIES: Mapping[str, Entry] = {
             "demt.online",
             "moldable jobs that arrive over time: two on-line forms against EASY",
         ),
-        _row("mca-table1", MCA, "Table 1", "mca_tables", "the workflows, as published and drawn"),
-        _row("mca-fig2", MCA, "Fig. 2", "mca_fig2", "makespans against M-HEFT, HCPA and the bound"),
+        _row("mca-table1", MCA, "Table 1", "mca.tables", "the workflows, as published and drawn"),
+        _row("mca-fig2", MCA, "Fig. 2", "mca.fig2", "makespans against M-HEFT, HCPA and the bound"),
         _row(
-            "mca-table2", MCA, "Table 2", "mca_tables", "processes, and tasks on several clusters"
+            "mca-table2", MCA, "Table 2", "mca.tables", "processes, and tasks on several clusters"
         ),
-        _row("mca-table3", MCA, "Table 3", "mca_tables", "time that tasks spend communicating"),
+        _row("mca-table3", MCA, "Table 3", "mca.tables", "time that tasks spend communicating"),
     )
 }
 """Every experiment that ``coalloc reproduce`` knows, in the order of ``all``."""

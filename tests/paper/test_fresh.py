@@ -13,13 +13,14 @@ from coalloc.policies.allocation.levels import Descent, axes_of
 from coalloc.policies.allocation.scene import read_scene
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce import mca_study, oas_fig4
 from coalloc.simulation.reproduce.experiment import Row, Run
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic
-from coalloc.simulation.reproduce.mca_tables import EXPERIMENTS as TABLES
-from coalloc.simulation.reproduce.oas_workloads import PLAIN, workloads
+from coalloc.simulation.reproduce.mca import study as mca_study
+from coalloc.simulation.reproduce.mca.tables import EXPERIMENTS as TABLES
+from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
+from coalloc.simulation.reproduce.oas.workloads import PLAIN, workloads
 from coalloc.simulation.reproduce.rows import where
 from coalloc.simulation.reproduce.solving import solve
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1

@@ -14,7 +14,7 @@ import pytest
 from coalloc.cli import main
 from coalloc.simulation.reproduce import command, plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
-from coalloc.simulation.reproduce.oas_fig4 import spearman
+from coalloc.simulation.reproduce.oas.fig4 import spearman
 from coalloc.simulation.reproduce.registry import ENTRIES, Entry, load
 from coalloc.simulation.reproduce.rows import from_csv, grouped, spread, table, to_csv, where
 from coalloc.simulation.reproduce.writing import carry_out

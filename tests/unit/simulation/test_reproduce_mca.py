@@ -7,9 +7,9 @@ from statistics import fmean
 import pytest
 
 from coalloc.simulation.reproduce.experiment import Row, Run
-from coalloc.simulation.reproduce.mca_fig2 import above_bound, gains
-from coalloc.simulation.reproduce.mca_study import _measures, workflow_of
-from coalloc.simulation.reproduce.mca_tables import EXPERIMENTS
+from coalloc.simulation.reproduce.mca.fig2 import above_bound, gains
+from coalloc.simulation.reproduce.mca.study import _measures, workflow_of
+from coalloc.simulation.reproduce.mca.tables import EXPERIMENTS
 from coalloc.simulation.reproduce.solving import solve
 from tests.unit.policies.kernel.kernel_case import case, cluster
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
-from coalloc.simulation.reproduce.mca_study import (
+from coalloc.simulation.reproduce.mca.study import (
     BEST_FIT,
     COLUMNS,
     POLICIES,

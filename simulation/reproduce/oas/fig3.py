@@ -19,8 +19,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.instances import oas_instance
-from coalloc.simulation.reproduce.oas_fig4 import EXACT, SLOTTED, planned, share_text
-from coalloc.simulation.reproduce.oas_workloads import SHAPES, workloads
+from coalloc.simulation.reproduce.oas.fig4 import EXACT, SLOTTED, planned, share_text
+from coalloc.simulation.reproduce.oas.workloads import SHAPES, workloads
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, spread, table, where
 from coalloc.simulation.reproduce.solving import Solved, solve
 

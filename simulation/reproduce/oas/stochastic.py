@@ -1,7 +1,7 @@
 """Gain and cost of scenarios: two real logs on line, with real run times against estimates.
 
 The MBPC paper names run times that are not known as future work (section 5); nothing of it is
-published, so there is no figure to compare with. `stochastic_replay` states the rule for windows.
+published, so there is no figure to compare with. `windows` states the rule for windows.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
+from coalloc.simulation.reproduce.oas.windows import LOAD, LOGS, replay_window, windows
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, spread, table, where
-from coalloc.simulation.reproduce.stochastic_replay import LOAD, LOGS, replay_window, windows
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure

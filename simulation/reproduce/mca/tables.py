@@ -15,8 +15,8 @@ from coalloc.policies.workflow.mapping import Mapper
 from coalloc.policies.workflow.mca_heft import Allocation
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
-from coalloc.simulation.reproduce.mca_fig2 import LOOKS
-from coalloc.simulation.reproduce.mca_study import (
+from coalloc.simulation.reproduce.mca.fig2 import LOOKS
+from coalloc.simulation.reproduce.mca.study import (
     BEST_FIT,
     COLUMNS,
     MOST_CLUSTERS,

@@ -22,8 +22,8 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
-from coalloc.simulation.reproduce.oas_replay import carried_out
-from coalloc.simulation.reproduce.oas_workloads import PLAIN, SHAPES, Workload, workloads
+from coalloc.simulation.reproduce.oas.replay import carried_out
+from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
 from coalloc.simulation.reproduce.rows import column, distinct, grouped, spread, table, where
 from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
 
@@ -221,7 +221,7 @@ def describe(rows: Sequence[Row]) -> Story:
         ),
         reasons=(
             "The papers' job lists and bandwidths per process are not published; ours come from "
-            "a seeded rule (`oas_workloads.py`), so single bars cannot be compared, only what "
+            "a seeded rule (`oas/workloads.py`), so single bars cannot be compared, only what "
             "the text says of all of them.",
             _verdict(rows),
             "A slot that is begun is paid in full: each job's time is rounded up to a multiple of "
