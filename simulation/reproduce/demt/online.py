@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import exp, inf, log
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -21,15 +22,15 @@ import numpy as np
 from coalloc.simulation.metrics import measure as measured
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES
 from coalloc.simulation.reproduce.moldable_stream import (
     moldable_stream,
     requested,
     shortest_times,
 )
-from coalloc.simulation.reproduce.rows import distinct, grouped, spread, table, where
+from coalloc.simulation.reproduce.rows import by_value, distinct, grouped, mean, tabulate, where
 from coalloc.simulation.reproduce.solving import NotAllowedError
+from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 
@@ -40,18 +41,6 @@ PROCS, LOADS, SEEDS, JOBS = 200, (0.4, 0.7, 0.9), (1, 2), 500
 QUICK_PROCS, QUICK_LOADS, QUICK_JOBS = 32, (0.4, 0.9), 80
 ROLLING, EFFICIENCY, BATCH = "bicriteria", "bicriteria, efficiency", "bicriteria-batch"
 EASY_80, EASY_50, EASY_1 = "easy, 80 %", "easy, 50 %", "easy, sequential"
-COLUMNS = {
-    "family": "of the bi-criteria paper",
-    "load": "work on one processor that arrives, by what the processors can do",
-    "seed": "of the generator",
-    "series": "the policy, and its rule or what users ask for",
-    "mean_flow_s": "mean of end less submission, s",
-    "p99_stretch": "99th percentile of the flow time by the time on the fastest allotment",
-    "max_stretch": "the largest",
-    "mean_procs": "mean number of processors of a job",
-    "utilisation": "share of the machine that is busy until the last submission, 0..1",
-    "rounds": "calls of the policy; empty where the event loop has none",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +66,7 @@ SERIES = {
     EASY_50: Series(policy="easy", efficiency=0.5),
     EASY_1: Series(policy="easy", efficiency=inf),
 }
+OURS = (ROLLING, EFFICIENCY, BATCH)
 REQUESTS = (EASY_80, EASY_50)
 EASY = (*REQUESTS, EASY_1)
 
@@ -141,7 +131,7 @@ class Ratios:
     stretch: list[float]
 
 
-def ratios(rows: Sequence[Row], series: str) -> Ratios:
+def ratios(rows: Rows, series: str) -> Ratios:
     """Compare a series stream by stream."""
     flow, wrong, stretch = [], [], []
     for group in grouped(rows, "family", "load", "seed").values():
@@ -159,67 +149,34 @@ def geometric_mean(values: Sequence[float]) -> float:
     return exp(fmean(map(log, values)))
 
 
-def describe(rows: Sequence[Row]) -> Story:
-    """Text about the streams."""
+def facts(rows: Rows) -> Facts:
+    """What the rows say."""
     rolling, batch = ratios(rows, ROLLING), ratios(rows, BATCH)
-    mean = geometric_mean(rolling.flow)
-    return Story(
-        headline=f"the rolling form has {mean:.2f} of the mean flow time of EASY with the better "
-        f"of two rigid requests ({spread(rolling.flow, _two)}); batches have "
-        f"{geometric_mean(batch.flow):.1f} times it",
-        claims=(
-            "The paper has no on-line experiment. It recalls (section 2.2) that an off-line "
-            "algorithm within ρ of the least makespan, used batch by batch, stays within 2ρ on "
-            "line.",
-        ),
-        measured=(
-            "Mean flow time by that of EASY with the better of the requests for 80 % and 50 % "
-            "efficiency:",
-            _flow_table(rows),
-            f"Over all streams the rolling form is at {mean:.3f} (geometric mean), at most "
-            f"{max(rolling.flow):.3f}. Against the worse of the two requests it is "
-            f"{spread(rolling.wrong, _two)} times better.",
-            "99th percentile of the stretch by that of EASY with the request for 80 %:",
-            _stretch_table(rows),
-            f"For the rolling form it is at most {max(rolling.stretch):.3f}, and "
-            f"{geometric_mean(rolling.stretch):.3f} in the geometric mean.",
-        ),
-        reasons=(
-            "No rigid request suits all loads: half the efficiency halves the run times where the "
-            "machine is idle, and overloads it at a load above one half. The rolling form pays "
-            "for width by what it costs those who wait, so it is wide in the first case and "
-            "narrow in the second. Serving small jobs first does the rest.",
-            "A batch makes each arrival wait for the end of all that came before, and its last "
-            "jobs leave most processors idle. What bounds the makespan says nothing of the flow "
-            "time.",
-        ),
+    flows = {f"`{name}`": partial(_gain, name, "flow") for name in OURS}
+    stretches = {f"`{name}`": partial(_gain, name, "stretch") for name in OURS}
+    easy = by_value(
+        [row for row in rows if row["series"] in EASY],
+        "series",
+        lambda group: f"{mean(group, 'mean_flow_s'):.2f} s",
     )
-
-
-_two = "{:.2f}".format
-
-
-def _flow_table(rows: Sequence[Row]) -> str:
-    names = (ROLLING, EFFICIENCY, BATCH)
-    lines = []
-    for (family, load), group in grouped(rows, "family", "load").items():
-        found = [ratios(group, name).flow for name in names]
-        easy = [fmean(row["mean_flow_s"] for row in where(group, series=name)) for name in EASY]
-        cells = [f"{family}, {load:g}", *(_two(geometric_mean(values)) for values in found)]
-        lines.append([*cells, *map("{:.2f} s".format, easy)])
-    return table(("family, load", *(f"`{name}`" for name in names), *EASY), lines)
-
-
-def _stretch_table(rows: Sequence[Row]) -> str:
-    names = (ROLLING, EFFICIENCY, BATCH)
-    lines = [
-        [
-            f"{family}, {load:g}",
-            *(_two(geometric_mean(ratios(group, name).stretch)) for name in names),
-        ]
+    cells = {
+        f"{family}, {load:g}": group
         for (family, load), group in grouped(rows, "family", "load").items()
-    ]
-    return table(("family, load", *(f"`{name}`" for name in names)), lines)
+    }
+    return {
+        "flow": rolling.flow,
+        "flow_mean": geometric_mean(rolling.flow),
+        "batch_mean": geometric_mean(batch.flow),
+        "wrong": rolling.wrong,
+        "stretch": rolling.stretch,
+        "stretch_mean": geometric_mean(rolling.stretch),
+        "flows": tabulate("family, load", cells, flows | easy),
+        "stretches": tabulate("family, load", cells, stretches),
+    }
+
+
+def _gain(series: str, measure: str, rows: Rows) -> str:
+    return f"{geometric_mean(getattr(ratios(rows, series), measure)):.2f}"
 
 
 LOOKS = {
@@ -232,7 +189,7 @@ LOOKS = {
 }
 
 
-def draw(rows: Sequence[Row], figure: Figure) -> None:
+def draw(rows: Rows, figure: Figure) -> None:
     """Mean flow time above the stretch, a column of panels for each family."""
     families = distinct(rows, "family")
     grid = plots.panels(figure, 2, len(families), sharex=True)
@@ -247,7 +204,7 @@ def draw(rows: Sequence[Row], figure: Figure) -> None:
     plots.legend_below(figure, grid[0][0], 6)
 
 
-def _lines(axes: Axes, rows: Sequence[Row], name: str) -> None:
+def _lines(axes: Axes, rows: Rows, name: str) -> None:
     loads = distinct(rows, "load")
     for series, (colour, marker, label) in LOOKS.items():
         values = [
@@ -261,12 +218,9 @@ def _lines(axes: Axes, rows: Sequence[Row], name: str) -> None:
 
 EXPERIMENTS = {
     "demt-online": Experiment(
-        columns=COLUMNS,
-        reduced=f"one stream of {QUICK_JOBS} jobs on {QUICK_PROCS} processors for each family at "
-        "loads of .4 and .9.",
-        size=(plots.PAGE, 4.2),
-        measure=measure,
-        describe=describe,
+        study=Study(name="demt-online", measure=measure),
+        facts=facts,
         draw=draw,
+        size=(plots.PAGE, 4.2),
     )
 }

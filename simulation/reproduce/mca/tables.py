@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,19 +13,19 @@ from coalloc.policies.registry import POLICIES as REGISTRY
 from coalloc.policies.workflow.mapping import Mapper
 from coalloc.policies.workflow.mca_heft import Allocation
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.mca.fig2 import LOOKS
 from coalloc.simulation.reproduce.mca.study import (
     BEST_FIT,
-    COLUMNS,
     MOST_CLUSTERS,
     POLICIES,
-    REDUCED,
     SET_NAMES,
-    study,
+    STUDY,
+    by_set,
     workflow_of,
 )
-from coalloc.simulation.reproduce.rows import column, distinct, table, where
+from coalloc.simulation.reproduce.rows import column, distinct, grouped, mean, table, where
+from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.words import CLOSE
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
 if TYPE_CHECKING:
@@ -41,21 +40,6 @@ PAPER_PATHS: Mapping[str, tuple[int, ...]] = {
     "few": (290, 383, 482, 573, 666),
     "various": (574, 760, 874, 957, 1053),
     "many": (189, 290, 294, 385, 676),
-}
-PAPER_RESOURCES = {"few": (25, 9), "various": (20, 5), "many": (9, 6)}
-"""Means of Table 2's columns: MCA-HEFT, M-HEFT."""
-PAPER_SPREAD = {"few": 11, "various": 8, "many": 2}
-PAPER_COMM = {"few": (770, 455, 0, 1), "various": (14821, 12401, 1, 4), "many": (205, 440, 0, 1)}
-
-TABLE_1_COLUMNS: Mapping[str, str] = {
-    "set": "few, various or many tasks by level",
-    "number": "which of the set's five workflows",
-    "tasks": "tasks, as published",
-    "levels": "levels, as published",
-    "paper_share": "tasks with MCACCR > MCA, published, %",
-    "share": "the same of the workflow drawn here, %",
-    "paper_path": "critical path as published",
-    "path_s": "longest path of work, drawn here, s at power 1",
 }
 
 
@@ -78,37 +62,25 @@ def _measure_1(run: Run) -> Iterator[Row]:
             }
 
 
-def _describe_1(rows: Sequence[Row]) -> Story:
+def _facts_1(rows: Rows) -> Facts:
     off = max(abs(row["path_s"] / row["paper_path"] - 1.0) for row in rows)
-    return Story(
-        headline=f"critical paths within {100.0 * off:.1f} % of the published ones",
-        claims=("Three sets of five workflows, with these tasks, levels and critical paths.",),
-        measured=(
-            table(
-                ("set", "tasks", "levels", "above MCA", "here", "critical path", "here"),
-                [
-                    [
-                        SET_NAMES[row["set"]],
-                        f"{row['tasks']}",
-                        f"{row['levels']}",
-                        f"{row['paper_share']} %",
-                        f"{row['share']:.0f} %",
-                        f"{row['paper_path']}",
-                        f"{row['path_s']:.0f}",
-                    ]
-                    for row in rows
-                ],
-            ),
-        ),
-        reasons=(
-            "The published critical paths are about 96 a level, whatever the width: so weights "
-            "are bounded near 100, with a heavy task on each level. MCA is set so that the mean "
-            "share of the table, 37 %, lies above it.",
-        ),
-    )
+    lines = [
+        (
+            SET_NAMES[row["set"]],
+            f"{row['tasks']}",
+            f"{row['levels']}",
+            f"{row['paper_share']} %",
+            f"{row['share']:.0f} %",
+            f"{row['paper_path']}",
+            f"{row['path_s']:.0f}",
+        )
+        for row in rows
+    ]
+    head = ("set", "tasks", "levels", "above MCA", "here", "critical path", "here")
+    return {"off": off, "is_near": off <= CLOSE, "table": table(head, lines)}
 
 
-def _draw_1(rows: Sequence[Row], figure: Figure) -> None:
+def _draw_1(rows: Rows, figure: Figure) -> None:
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
     for name, marker in zip(distinct(rows, "set"), "os^", strict=True):
@@ -122,90 +94,41 @@ def _draw_1(rows: Sequence[Row], figure: Figure) -> None:
     axes.legend()
 
 
-def _measure(run: Run) -> Iterable[Row]:
-    return study(run)
+def _shares(rows: Rows) -> list[float]:
+    """Share of the tasks on one cluster, on two, and so on."""
+    counts = [sum(column(rows, f"on_{k}")) for k in range(1, MOST_CLUSTERS + 1)]
+    return [count / sum(counts) for count in counts]
 
 
-def _means(rows: Sequence[Row], name: str, policy: str) -> dict[str, float]:
-    """Means over the workflows of a set."""
-    mine = where(rows, set=name, policy=policy)
-    counts = [sum(column(mine, f"on_{k}")) for k in range(1, MOST_CLUSTERS + 1)]
+def _facts_2(rows: Rows) -> Facts:
+    mine = where(rows, policy="mca-heft")
+    spread = {name: mean(where(mine, set=name), "spread") for name in distinct(mine, "set")}
+    falling = sorted(spread, key=lambda name: -spread[name])
+    ordered = list(TABLE_1)
+
+    def on_clusters(group: Rows, policy: str) -> str:
+        shares = _shares(where(group, policy=policy))
+        return ", ".join(f"{100.0 * share:.1f}" for share in shares) + " %"
+
     return {
-        **{key: fmean(column(mine, key)) for key in ("resources", "spread", "comm_s", "comm_sd_s")},
-        **{f"on_{k}": count / sum(counts) for k, count in enumerate(counts, 1)},
+        "spread": tuple(spread.values()),
+        "falls": [spread[name] for name in ordered] == sorted(spread.values(), reverse=True),
+        "resources": by_set(
+            rows, lambda group, p: f"{mean(where(group, policy=p), 'resources'):.1f}"
+        ),
+        "clusters": by_set(rows, on_clusters, ("mca-heft", BEST_FIT, "workflow")),
+        "kept": "is kept" if falling == ordered else "is not kept",
+        "order": tuple(SET_NAMES[name] for name in falling),
     }
 
 
-def _describe_2(rows: Sequence[Row]) -> Story:
-    sets = distinct(rows, "set")
-    found = {(name, p): _means(rows, name, p) for name in sets for p in POLICIES}
-    shares = [100.0 * found[name, "mca-heft"]["spread"] for name in sets]
-    return Story(
-        headline="tasks that MCA-HEFT spreads: " + ", ".join(f"{share:.1f} %" for share in shares),
-        claims=(
-            "MCA-HEFT gives a task more processes than M-HEFT does: "
-            + "; ".join(f"{SET_NAMES[n]} {a} against {b}" for n, (a, b) in PAPER_RESOURCES.items())
-            + ".",
-            "It spreads "
-            + ", ".join(f"{share} %" for share in PAPER_SPREAD.values())
-            + " of the tasks over several clusters, fewer the more tasks there are by level.",
-        ),
-        measured=(
-            "Mean processes of a task:",
-            table(
-                ("", *(SET_NAMES[name] for name in sets)),
-                [
-                    [f"`{p}`", *(f"{found[name, p]['resources']:.1f}" for name in sets)]
-                    for p in POLICIES
-                ],
-            ),
-            "Share of the tasks on one cluster, on two, and so on:",
-            table(
-                ("", *(SET_NAMES[name] for name in sets)),
-                [
-                    [
-                        f"`{p}`",
-                        *(
-                            ", ".join(
-                                f"{100.0 * found[name, p][f'on_{k}']:.1f}"
-                                for k in range(1, MOST_CLUSTERS + 1)
-                            )
-                            + " %"
-                            for name in sets
-                        ),
-                    ]
-                    for p in ("mca-heft", BEST_FIT, "workflow")
-                ],
-            ),
-        ),
-        reasons=(
-            _order(sets, shares),
-            "Plain M-HEFT takes whole clusters here, where the paper's takes 4 to 13 nodes: it "
-            "must have been one of the restrained forms, which the text does not name.",
-            "A task may take a quarter of all nodes at most, 68, and the largest cluster has 85: "
-            "a task is spread only where its level's earlier tasks have taken the room.",
-        ),
-    )
-
-
-def _order(sets: Sequence[str], shares: Sequence[float]) -> str:
-    """Whether the spread falls with the width of levels, as the paper has it."""
-    order = [SET_NAMES[sets[n]] for n in sorted(range(len(sets)), key=lambda n: -shares[n])]
-    paper = [SET_NAMES[name] for name in sorted(PAPER_SPREAD, key=lambda n: -PAPER_SPREAD[n])]
-    kept = "The paper's order of the sets is kept" if order == paper else "It is not kept here"
-    return (
-        f"In the paper the share of spread tasks falls from {', to '.join(paper)}. {kept}: by "
-        f"falling share they are {', '.join(order)}."
-    )
-
-
-def _draw_2(rows: Sequence[Row], figure: Figure) -> None:
+def _draw_2(rows: Rows, figure: Figure) -> None:
     sets = distinct(rows, "set")
     grid = plots.panels(figure, 1, 2)
     wide, many = grid[0]
     for policy in POLICIES:
         colour, marker = LOOKS[policy]
-        means = [_means(rows, name, policy)["resources"] for name in sets]
+        means = [mean(where(rows, set=name, policy=policy), "resources") for name in sets]
         wide.plot(range(len(sets)), means, marker=marker, color=colour, label=policy)
     wide.set_xticks(range(len(sets)), sets)
     wide.set_xlabel("tasks by level")
@@ -213,10 +136,10 @@ def _draw_2(rows: Sequence[Row], figure: Figure) -> None:
     several = range(2, MOST_CLUSTERS + 1)
     looks = ((plots.ORANGE, ""), (plots.SKY, "//"), (plots.GREEN, ".."))
     for s, (name, (colour, hatch)) in enumerate(zip(sets, looks, strict=True)):
-        found = _means(rows, name, "mca-heft")
+        found = _shares(where(rows, set=name, policy="mca-heft"))
         for k in several:
             x = k * (len(sets) + 1) + s
-            share = 100.0 * found[f"on_{k}"]
+            share = 100.0 * found[k - 1]
             plots.bar(many, x, share, 0.0, colour, SET_NAMES[name] if k == 2 else None, hatch)
     many.set_xticks([k * (len(sets) + 1) + 1 for k in several], [str(k) for k in several])
     many.set_xlabel("clusters of a task")
@@ -226,60 +149,37 @@ def _draw_2(rows: Sequence[Row], figure: Figure) -> None:
     plots.legend_below(figure, wide, 4)
 
 
-def _describe_3(rows: Sequence[Row]) -> Story:
-    sets = distinct(rows, "set")
-    found = {(name, p): _means(rows, name, p) for name in sets for p in POLICIES}
-    mca = [f"{found[name, 'mca-heft']['comm_s']:.2f} s" for name in sets]
-    return Story(
-        headline="communication of a task under MCA-HEFT: " + ", ".join(mca),
-        claims=(
-            "Mean and standard deviation of the time spent communicating, MCA-HEFT and M-HEFT: "
-            + "; ".join(
-                f"{SET_NAMES[name]} {a} and {b}, {c} and {d}"
-                for name, (a, b, c, d) in PAPER_COMM.items()
-            )
-            + ".",
-        ),
-        measured=(
-            "Communication time of a task, mean and standard deviation over the tasks, mean over "
-            "the workflows, seconds:",
-            table(
-                ("", *(SET_NAMES[name] for name in sets)),
-                [
-                    [
-                        f"`{p}`",
-                        *(
-                            f"{found[name, p]['comm_s']:.3f}, {found[name, p]['comm_sd_s']:.3f}"
-                            for name in sets
-                        ),
-                    ]
-                    for p in POLICIES
-                ],
-            ),
-        ),
-        reasons=(
-            "The published ratio of 14,821 to 1 does not follow from bandwidths of 1 GB/s inside "
-            "and 100 MB/s between clusters, which differ by a factor of ten: the text names "
-            "neither the unit nor the volumes.",
-            "A task's processes share its communication: who takes whole clusters communicates "
-            "least, and the forms with few processes longest. MCA-HEFT lies above plain M-HEFT for "
-            "its smaller allotments, and for the tasks that it spreads.",
-        ),
+def _facts_3(rows: Rows) -> Facts:
+    ours, others = (
+        [mean(group, "comm_s") for group in grouped(where(rows, policy=policy), "set").values()]
+        for policy in ("mca-heft", "m-heft")
     )
+    ratios = tuple(a / b for a, b in zip(ours, others, strict=True))
+
+    def cell(group: Rows, policy: str) -> str:
+        chosen = where(group, policy=policy)
+        return f"{mean(chosen, 'comm_s'):.3f}, {mean(chosen, 'comm_sd_s'):.3f}"
+
+    return {
+        "ours": tuple(ours),
+        "ratios": ratios,
+        "longer": [ratio > 1.0 for ratio in ratios],
+        "table": by_set(rows, cell),
+    }
 
 
-def _draw_3(rows: Sequence[Row], figure: Figure) -> None:
+def _draw_3(rows: Rows, figure: Figure) -> None:
     sets = distinct(rows, "set")
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
     for n, policy in enumerate(POLICIES):
         colour, marker = LOOKS[policy]
-        means = [_means(rows, name, policy) for name in sets]
+        chosen = [where(rows, set=name, policy=policy) for name in sets]
         at = [s + 0.08 * (n - len(POLICIES) / 2) for s in range(len(sets))]
         axes.errorbar(
             at,
-            [found["comm_s"] for found in means],
-            yerr=[[0.0] * len(sets), [found["comm_sd_s"] for found in means]],
+            [mean(group, "comm_s") for group in chosen],
+            yerr=[[0.0] * len(sets), [mean(group, "comm_sd_s") for group in chosen]],
             color=colour,
             marker=marker,
             linestyle="none",
@@ -294,27 +194,11 @@ def _draw_3(rows: Sequence[Row], figure: Figure) -> None:
 
 EXPERIMENTS = {
     "mca-table1": Experiment(
-        columns=TABLE_1_COLUMNS,
-        reduced="nothing: it is fast.",
-        size=(plots.COLUMN, 2.8),
-        measure=_measure_1,
-        describe=_describe_1,
+        study=Study(name="mca-table1", measure=_measure_1),
+        facts=_facts_1,
         draw=_draw_1,
-    ),
-    "mca-table2": Experiment(
-        columns=COLUMNS,
-        reduced=REDUCED,
-        size=(plots.PAGE, 3.0),
-        measure=_measure,
-        describe=_describe_2,
-        draw=_draw_2,
-    ),
-    "mca-table3": Experiment(
-        columns=COLUMNS,
-        reduced=REDUCED,
         size=(plots.COLUMN, 2.8),
-        measure=_measure,
-        describe=_describe_3,
-        draw=_draw_3,
     ),
+    "mca-table2": Experiment(study=STUDY, facts=_facts_2, draw=_draw_2, size=(plots.PAGE, 3.0)),
+    "mca-table3": Experiment(study=STUDY, facts=_facts_3, draw=_draw_3, size=(plots.COLUMN, 2.8)),
 }

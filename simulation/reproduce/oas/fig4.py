@@ -13,19 +13,30 @@ they got: the mean over their processes, and the weakest, which alone decides SP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from statistics import fmean, median
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.oas.replay import carried_out
 from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
-from coalloc.simulation.reproduce.rows import column, distinct, grouped, spread, table, where
+from coalloc.simulation.reproduce.rows import (
+    by_code,
+    by_value,
+    column,
+    distinct,
+    grouped,
+    mean,
+    middle,
+    table,
+    tabulate,
+    where,
+)
 from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
+from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.words import CLOSE, Held, shown
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -41,20 +52,6 @@ SHARES = {SLOTTED: SLOT_SHARE, NEAR: NEAR_SHARE}
 SEARCHES = (SLOTTED, NEAR, EXACT, BALANCED)
 EXTENDED, CONFERENCE = "3x2", "3x4"
 """Platforms of the two papers."""
-COLUMNS = {
-    "platform": "clusters x nodes per cluster",
-    "workload": "WL-1 to WL-6",
-    "draw": "seed of the generator",
-    "policy": "of the registry, or with slots of another size",
-    "makespan_s": "s; for oas-slots to the end of the last slot",
-    "over_oas": "makespan by that of oas",
-    "carried_out_s": "of oas-slots: its order and nodes without the slots, s",
-    "compaction": "share of the machine's time that jobs fill, 0..1",
-    "status": "how the search ended",
-    "cpu_s": "processor time of the call, s",
-    "rho_mean": "rank correlation of sigma times base time with the mean power of a job's nodes",
-    "rho_weakest": "the same with its weakest node's power",
-}
 
 
 def measure(run: Run) -> Iterable[Row]:
@@ -152,172 +149,118 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [fmean(places[key]) for key in keys]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Slots of one size on one platform against the best plain order of each workload.
-
-    Attributes
-    ----------
-    over_best : list of float
-        Makespan of whole slots by that of the best plain order, by workload.
-    carried_out : list of float
-        The same of the plan without its slots.
-    """
-
-    over_best: list[float]
-    carried_out: list[float]
-
-    @property
-    def lost(self) -> int:
-        """Workloads on which the best plain order is shorter."""
-        return sum(ratio > 1.0 + 1e-9 for ratio in self.over_best)
-
-
-def standing(rows: Sequence[Row], policy: str) -> Standing:
-    """Ratios of slots of this size, on the platforms of these rows."""
-    over, freed = [], []
+def over_best(rows: Rows, policy: str, name: str) -> list[float]:
+    """Makespans of a policy by that of the best plain order, workload by workload."""
+    out = []
     for group in grouped(rows, "platform", "workload").values():
-        best = min(row["makespan_s"] for row in group if row["policy"] in PLAIN)
         (row,) = where(group, policy=policy)
-        over.append(row["makespan_s"] / best)
-        freed.append(row["carried_out_s"] / best)
-    return Standing(over_best=over, carried_out=freed)
+        out.append(row[name] / min(row["makespan_s"] for row in group if row["policy"] in PLAIN))
+    return out
 
 
-def describe(rows: Sequence[Row]) -> Story:
-    """Text about the rows."""
+def facts(rows: Rows) -> Facts:
+    """What the rows say."""
     plain = [row for row in rows if row["policy"] in PLAIN]
     cases = grouped(plain, "platform", "workload")
-    best = [min(column(group, "over_oas")) for group in cases.values()]
-    worst = [max(column(group, "over_oas")) for group in cases.values()]
-    exact, balanced = where(rows, policy=EXACT), where(rows, policy=BALANCED)
-    proved = sum(row["status"] == "optimal" for row in exact)
-    slots = {
-        policy: spread(column(where(rows, policy=policy), "over_oas"), _ratio) for policy in SHARES
+    exact = where(rows, policy=EXACT)
+    platforms = distinct(rows, "platform")
+    slotted = {
+        (platform, policy): over_best(where(rows, platform=platform), policy, "makespan_s")
+        for platform in platforms
+        for policy in SHARES
     }
-    return Story(
-        headline=f"makespan by oas: best plain order {spread(best, _ratio)}, "
-        f"50 % slots {slots[SLOTTED]}, 15 % slots {slots[NEAR]}",
-        claims=(
-            "On every workload OAS has the best or close to the best makespan and compaction, "
-            "whatever the workload's nature, while each plain order does well on some workloads "
-            "and badly on others. The conference paper (3 × 4 nodes) takes slots of 50 % of the "
-            "mean base time, the extended one (3 × 2 nodes) a size “defined to obtain a "
-            "near-optimal makespan”. In the solver's solutions jobs with heavier processing run "
-            "on the more powerful nodes (extended paper).",
-        ),
-        measured=(
-            *(_table(rows, platform) for platform in distinct(rows, "platform")),
-            f"Continuous `oas` was proved optimal on {proved} of {len(exact)} workloads and took "
-            f"{spread(column(exact, 'cpu_s'))} s. The best plain order is at "
-            f"{spread(best, _ratio)} times its makespan, the worst at "
-            f"{spread(worst, _ratio)}. `oas` has a compaction of "
-            f"{spread(column(exact, 'compaction'), '{:.2f}'.format)}, `oas-balanced` a makespan of "
-            f"{spread(column(balanced, 'over_oas'), _ratio)}.",
-            "The optimum in slots by the best plain order of each workload:",
-            _standings(rows),
-            *_favoured(rows),
-            _correlations(rows),
-        ),
-        reasons=(
-            "The papers' job lists and bandwidths per process are not published; ours come from "
-            "a seeded rule (`oas/workloads.py`), so single bars cannot be compared, only what "
-            "the text says of all of them.",
-            _verdict(rows),
-            "A slot that is begun is paid in full: each job's time is rounded up to a multiple of "
-            "the slot, and the plain orders round nothing. An optimum on that grid can therefore "
-            "be behind a plain order that is not. The papers carried their plans out in a "
-            "simulator and do not say whether jobs kept to the slots there; both readings are "
-            "given above. Finer slots cost less (see oas-fig3), continuous time costs nothing.",
-            "Which nodes a job gets in an optimal plan is often free, since many plans have the "
-            "same makespan, and a job too wide for the strong clusters gets weak nodes whatever it "
-            "computes: a rank correlation over eight jobs shows a tendency at most.",
-        ),
-    )
+    extended = slotted.get((EXTENDED, NEAR), [])
+    conference = slotted.get((CONFERENCE, SLOTTED), [])
+    heavy = middle(where(rows, policy=SLOTTED), "rho_mean")
+    return {
+        "best": [min(column(group, "over_oas")) for group in cases.values()],
+        "worst": [max(column(group, "over_oas")) for group in cases.values()],
+        "half": where(rows, policy=SLOTTED),
+        "fine": where(rows, policy=NEAR),
+        "balanced": where(rows, policy=BALANCED),
+        "exact": exact,
+        "proved": where(exact, status="optimal"),
+        "tables": "\n\n".join(_table(where(rows, platform=name)) for name in platforms),
+        "standings": _standings(rows, slotted),
+        "matching": _best_two(where(plain, workload="WL-1")),
+        "small_first": _best_two(where(plain, workload="WL-2")),
+        "correlations": _correlations(rows),
+        "extended": extended,
+        "extended_close": [ratio <= 1.0 + CLOSE for ratio in extended],
+        "extended_won": [ratio <= 1.0 + 1e-9 for ratio in extended],
+        "conference": conference,
+        "conference_close": [ratio <= 1.0 + CLOSE for ratio in conference],
+        "conference_won": [ratio <= 1.0 + 1e-9 for ratio in conference],
+        **_plain_orders(cases.values()),
+        "is_heavy_on_strong": Held.PARTLY if 0.0 < heavy < 0.5 else heavy > 0.0,
+        "heavy": heavy,
+    }
 
 
-def _standings(rows: Sequence[Row]) -> str:
+def _plain_orders(cases: Iterable[Rows]) -> Facts:
+    """Each plain order by the best one: where it does best, and where worst."""
+    ratios: dict[str, list[float]] = {policy: [] for policy in PLAIN}
+    for group in cases:
+        best = min(column(group, "makespan_s"))
+        for row in group:
+            ratios[row["policy"]].append(row["makespan_s"] / best)
+    return {
+        "vary": [min(own) <= 1.0 + 1e-9 and max(own) > 1.0 + CLOSE for own in ratios.values()],
+        "plain": {policy: (min(own), max(own)) for policy, own in ratios.items()},
+    }
+
+
+def _standings(rows: Rows, slotted: Mapping[tuple[str, str], list[float]]) -> str:
     lines = []
-    for platform in distinct(rows, "platform"):
-        for policy, share in SHARES.items():
-            found = standing(where(rows, platform=platform), policy)
-            lines.append(
-                [
-                    f"{platform.replace('x', ' × ')} nodes, slots of {100.0 * share:g} %",
-                    spread(found.over_best, _ratio),
-                    f"{found.lost} of {len(found.over_best)}",
-                    spread(found.carried_out, _ratio),
-                    f"{sum(r > 1.0 + 1e-9 for r in found.carried_out)} of {len(found.over_best)}",
-                ]
-            )
+    for (platform, policy), whole in slotted.items():
+        freed = over_best(where(rows, platform=platform), policy, "carried_out_s")
+        cells = [f"{platform.replace('x', ' × ')} nodes, slots of {100.0 * SHARES[policy]:g} %"]
+        for ratios in (whole, freed):
+            lost = sum(ratio > 1.0 + 1e-9 for ratio in ratios)
+            cells += [shown(ratios, ".3f"), f"{lost} of {len(ratios)}"]
+        lines.append(cells)
     return table(("", "whole slots", "loses on", "carried out without them", "loses on"), lines)
 
 
-def _verdict(rows: Sequence[Row]) -> str:
-    """The claim on each paper's platform at its slot size."""
-    said = []
-    for platform, policy, paper in (
-        (EXTENDED, NEAR, "extended paper's platform at a near-optimal size"),
-        (CONFERENCE, SLOTTED, "conference paper's platform at 50 %"),
-    ):
-        mine = where(rows, platform=platform)
-        if mine:
-            found = standing(mine, policy)
-            won = len(found.over_best) - found.lost
-            said.append(
-                f"on the {paper} OAS is the best on {won} of {len(found.over_best)} workloads and "
-                f"at worst {_ratio(max(found.over_best))} times the best plain order"
-            )
-    return "The claim depends on the size of a slot: " + "; ".join(said) + "."
-
-
-_ratio: Callable[[float], str] = "{:.3f}".format
-
-
-def _table(rows: Sequence[Row], platform: str) -> str:
-    chosen = where(rows, platform=platform)
-    names = distinct(chosen, "workload")
-    lines = [
-        [
-            f"`{policy}`",
-            *(_ratio(row["over_oas"]) for row in where(chosen, policy=policy)),
-            f"{fmean(column(where(chosen, policy=policy), 'compaction')):.2f}",
-        ]
-        for policy in distinct(chosen, "policy")
-    ]
-    nodes = platform.replace("x", " × ")
-    return table((f"makespan by `oas`, {nodes} nodes", *names, "mean compaction"), lines)
-
-
-def _favoured(rows: Sequence[Row]) -> Iterable[str]:
-    plain = [row for row in rows if row["policy"] in PLAIN]
-    for name, nature in (("WL-1", "matching resources"), ("WL-2", "small jobs first")):
-        winners = [
-            f"{_first_two(group)} ({platform})"
-            for (platform,), group in grouped(where(plain, workload=name), "platform").items()
-        ]
-        yield f"On {name}, made for {nature}, the two best plain orders are {'; '.join(winners)}."
-
-
-def _first_two(group: Sequence[Row]) -> str:
-    best = sorted(group, key=lambda row: float(row["makespan_s"]))[:2]
-    return " and ".join(f"`{row['policy']}`" for row in best)
-
-
-def _correlations(rows: Sequence[Row]) -> str:
-    lines = []
-    for policy in (*SEARCHES, "fcfs"):
-        chosen = where(rows, policy=policy)
-        cells = [f"`{policy}`"]
-        for name in ("rho_mean", "rho_weakest"):
-            values = column(chosen, name)
-            above = sum(value > 0.0 for value in values)
-            cells += [f"{median(values):.2f}", f"{above} of {len(values)}"] if values else ["", ""]
-        lines.append(cells)
-    head = ("rank correlation of σ·Tb with", "mean power", "above 0", "weakest power", "above 0")
-    return "\n\n".join(
-        ("Medians over the workloads, each over its eight jobs:", table(head, lines))
+def _table(rows: Rows) -> str:
+    nodes = rows[0]["platform"].replace("x", " × ")
+    return tabulate(
+        f"makespan by `oas`, {nodes} nodes",
+        by_code(rows, "policy"),
+        by_value(rows, "workload", lambda group: f"{group[0]['over_oas']:.3f}")
+        | {"mean compaction": lambda group: f"{mean(group, 'compaction'):.2f}"},
     )
+
+
+def _best_two(rows: Rows) -> str:
+    """The two best plain orders on each platform."""
+    return "; ".join(
+        " and ".join(f"`{row['policy']}`" for row in sorted(group, key=_makespan)[:2])
+        + f" ({platform})"
+        for (platform,), group in grouped(rows, "platform").items()
+    )
+
+
+def _makespan(row: Row) -> float:
+    return float(row["makespan_s"])
+
+
+def _correlations(rows: Rows) -> str:
+    def above(group: Rows, name: str) -> str:
+        values = column(group, name)
+        return f"{sum(value > 0.0 for value in values)} of {len(values)}" if values else ""
+
+    def median_of(group: Rows, name: str) -> str:
+        return f"{middle(group, name):.2f}" if column(group, name) else ""
+
+    lines = [
+        [f"`{policy}`"]
+        + [cell(mine, name) for name in ("rho_mean", "rho_weakest") for cell in (median_of, above)]
+        for policy in (*SEARCHES, "fcfs")
+        for mine in [where(rows, policy=policy)]
+    ]
+    head = ("rank correlation of σ·Tb with", "mean power", "above 0", "weakest power", "above 0")
+    return table(head, lines)
 
 
 LOOKS = {
@@ -340,7 +283,7 @@ LABELS = {
 }
 
 
-def draw(rows: Sequence[Row], figure: Figure) -> None:
+def draw(rows: Rows, figure: Figure) -> None:
     """Makespan above compaction, a column of panels for each platform."""
     platforms = distinct(rows, "platform")
     grid = plots.panels(figure, 2, len(platforms), sharex="col", sharey="row")
@@ -356,7 +299,7 @@ def draw(rows: Sequence[Row], figure: Figure) -> None:
     plots.legend_below(figure, grid[0][0], 5)
 
 
-def _dots(axes: Axes, rows: Sequence[Row], name: str, scale: float) -> None:
+def _dots(axes: Axes, rows: Rows, name: str, scale: float) -> None:
     workload_names = distinct(rows, "workload")
     for policy, (colour, marker, filled) in LOOKS.items():
         chosen = where(rows, policy=policy)
@@ -376,7 +319,7 @@ def _dots(axes: Axes, rows: Sequence[Row], name: str, scale: float) -> None:
     axes.margins(y=0.08)
 
 
-def _freed(axes: Axes, rows: Sequence[Row]) -> None:
+def _freed(axes: Axes, rows: Rows) -> None:
     """The slotted plans again, carried out without their slots."""
     axes.plot(
         _places(rows, SLOTTED),
@@ -388,18 +331,16 @@ def _freed(axes: Axes, rows: Sequence[Row]) -> None:
     )
 
 
-def _places(rows: Sequence[Row], policy: str) -> list[float]:
+def _places(rows: Rows, policy: str) -> list[float]:
     shift = list(LOOKS).index(policy) - (len(LOOKS) - 1) / 2
     return [place + 0.09 * shift for place in range(len(rows))]
 
 
 EXPERIMENTS = {
     "oas-fig4": Experiment(
-        columns=COLUMNS,
-        reduced="only the conference paper's platform of 3 × 4 nodes.",
-        size=(plots.PAGE, 4.6),
-        measure=measure,
-        describe=describe,
+        study=Study(name="oas-fig4", measure=measure),
+        facts=facts,
         draw=draw,
+        size=(plots.PAGE, 4.6),
     )
 }

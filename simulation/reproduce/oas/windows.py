@@ -40,8 +40,8 @@ from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.general import replay_general
 from coalloc.simulation.metrics import TAU_S
-from coalloc.simulation.reproduce.experiment import NoDataError
 from coalloc.simulation.reproduce.solving import NotAllowedError
+from coalloc.simulation.reproduce.study import NoDataError
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import Workload, map_slots
 

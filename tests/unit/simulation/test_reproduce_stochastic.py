@@ -9,9 +9,9 @@ import pytest
 
 from coalloc.cli import main
 from coalloc.core.learning.estimates import KEPT
-from coalloc.simulation.reproduce.experiment import Row
 from coalloc.simulation.reproduce.oas.stochastic import OAS, POLICIES, SEARCH, compared
 from coalloc.simulation.reproduce.oas.windows import LOAD, LOGS, replay_window, windows
+from coalloc.simulation.reproduce.study import Row
 
 
 def test_absent_logs_are_one_line(
