@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 from string import Formatter
 from typing import Any
 
@@ -37,6 +37,7 @@ NOTHING, ABSENT = "–", "\0"
 STATISTICS: Mapping[str, Callable[[list[Any]], float]] = {
     "mean": fmean,
     "median": median,
+    "geomean": geometric_mean,
     "min": min,
     "max": max,
 }
@@ -123,20 +124,19 @@ def read_template(path: Path) -> Template:
 
 
 def _parts(path: Path) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """What stands above the sections, and the paragraphs of each section."""
+    """Lines above the sections, and the paragraphs of each section."""
     head, *parts = f"\n{path.read_text(encoding='utf-8')}".split("\n## ")
     texts = {name: text for name, _, text in (part.partition("\n") for part in parts)}
     if odd := texts.keys() - set(SECTIONS):
         raise ValueError(f"{path.name}: there are no sections {', '.join(odd)}")
     pairs = (line.partition(": ") for line in head.split("\n"))
-    return {key: value for key, _, value in pairs}, {
-        name: tuple(
-            _unwrapped(paragraph)
-            for paragraph in texts.get(name, "").strip().split("\n\n")
-            if paragraph
-        )
-        for name in SECTIONS
-    }
+    sections = {name: paragraphs(texts.get(name, "")) for name in SECTIONS}
+    return {key: value for key, _, value in pairs}, sections
+
+
+def paragraphs(text: str) -> tuple[str, ...]:
+    """The paragraphs of a text, each on one line; a table keeps its lines."""
+    return tuple(_unwrapped(part) for part in text.strip().split("\n\n") if part)
 
 
 def _unwrapped(paragraph: str) -> str:
@@ -149,18 +149,14 @@ def _cells(line: str) -> list[str]:
 
 def fill(template: Template, facts: Facts) -> Story:
     """Put what the rows say in the place of the placeholders."""
-    filler = _Filler()
-    return Story(
-        template=template,
-        sections={
-            name: tuple(
-                text
-                for part in paragraphs
-                if ABSENT not in (text := filler.vformat(part, (), facts))
-            )
-            for name, paragraphs in template.sections.items()
-        },
-    )
+    sections = {name: filled(parts, facts) for name, parts in template.sections.items()}
+    return Story(template=template, sections=sections)
+
+
+def filled(parts: Sequence[str], facts: Facts) -> tuple[str, ...]:
+    """Paragraphs with their placeholders filled in, without those that come out empty."""
+    texts = (_Filler().vformat(part, (), facts) for part in parts)
+    return tuple(text for text in texts if text and ABSENT not in text)
 
 
 class _Filler(Formatter):
