@@ -1,4 +1,4 @@
-"""What experiments leave: the files of one that was carried out, and a document about all.
+"""Pages of experiments: the files of one that was carried out, and a document about all.
 
 In the document, ``<!-- results: all -->`` to ``<!-- end -->`` is a table of every experiment,
 ``claims`` one of every claim, and ``sections`` a section on each, all made from the stored CSVs. So
@@ -120,7 +120,7 @@ def with_results(text: str, folder: Path) -> str:
 
 
 def stored_story(name: str, folder: Path) -> Story:
-    """What the stored data of an experiment say."""
+    """An experiment, told from its stored data."""
     rows = from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))
     return fill(template(name), load(name).facts(rows))
 

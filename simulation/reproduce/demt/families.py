@@ -82,7 +82,7 @@ def wins(rows: Rows) -> tuple[int, int]:
 
 
 def facts(rows: Rows) -> Facts:
-    """What the rows say."""
+    """Values of the placeholders."""
     makespan = {name: means(rows, name, MAKESPAN) for name in (REACHED, ACCEPTED, *PAPERS)}
     completion = {name: means(rows, name, REPAIRED) for name in (REACHED, *PAPERS)}
     return {
@@ -232,23 +232,15 @@ def _draw(rows: Rows, figure: Figure) -> None:
 
 def _panel(axes: Axes, rows: Rows, names: tuple[str, str]) -> None:
     sizes = distinct(rows, "jobs")
-    for place, (name, (colour, marker)) in enumerate(LOOKS.items()):
+    for place, (name, look) in enumerate(LOOKS.items()):
         found = {
             jobs: one
             for jobs in sizes
             if (one := ratio(where(rows, algorithm=name, jobs=jobs), names)) is not None
         }
         beside = 2.0 ** (0.07 * (place - 4.5))
-        plots.ranges(
-            axes,
-            [jobs * beside for jobs in found],
-            [one.low for one in found.values()],
-            [one.mean for one in found.values()],
-            [one.high for one in found.values()],
-            colour=colour,
-            marker=marker,
-            label=name,
-        )
+        points = [(one.low, one.mean, one.high) for one in found.values()]
+        plots.ranges(axes, [jobs * beside for jobs in found], points, look, name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(LOWEST, HIGHEST)

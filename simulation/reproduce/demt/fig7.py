@@ -96,7 +96,7 @@ def _measure(run: Run) -> Iterator[Row]:
 
 
 def facts(rows: Rows) -> Facts:
-    """What the rows say."""
+    """Values of the placeholders."""
     largest = where(rows, jobs=max(distinct(rows, "jobs")))
     mine, reading = where(largest, what=DEMT), where(largest, what=READING)
     return {
@@ -131,18 +131,10 @@ def _short(value: float) -> str:
 def _draw(rows: Rows, figure: Figure) -> None:
     ((axes,),) = plots.panels(figure, 1, 1)
     sizes = distinct(rows, "jobs")
-    for what, (colour, marker) in LOOKS.items():
-        found = [column(where(rows, what=what, jobs=jobs), "cpu_s") for jobs in sizes]
-        plots.ranges(
-            axes,
-            sizes,
-            [min(values) for values in found],
-            [fmean(values) for values in found],
-            [max(values) for values in found],
-            colour=colour,
-            marker=marker,
-            label=what,
-        )
+    for what, look in LOOKS.items():
+        found = (column(where(rows, what=what, jobs=jobs), "cpu_s") for jobs in sizes)
+        points = [(min(values), fmean(values), max(values)) for values in found]
+        plots.ranges(axes, sizes, points, look, what)
     axes.axhline(PAPER_S, color=plots.BLACK, linestyle="--", label="the paper, at most")
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -2,19 +2,14 @@
 
 Notes
 -----
-Streams are those of `moldable_stream`. With EASY, whose jobs are rigid, every user asks for the
-widest allotment of at least 80 % efficiency, of at least 50 %, or for one processor. Run times are
-known. A flow time is the end less the submission; a stretch is the flow time by the job's time on
-its fastest allotment. Means are over all jobs of a stream.
+Streams are those of `moldable_stream`. Means are over all jobs of a stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from math import exp, inf, log
-from statistics import fmean
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,29 +38,15 @@ ROLLING, EFFICIENCY, BATCH = "bicriteria", "bicriteria, efficiency", "bicriteria
 EASY_80, EASY_50, EASY_1 = "easy, 80 %", "easy, 50 %", "easy, sequential"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """One policy of the comparison.
-
-    Attributes
-    ----------
-    efficiency : float or None
-        Of the rigid request, at least; None leaves jobs moldable.
-    """
-
-    policy: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    efficiency: float | None = None
-
-
-SERIES = {
-    ROLLING: Series(policy="bicriteria"),
-    EFFICIENCY: Series(policy="bicriteria", options={"allotment": "efficiency"}),
-    BATCH: Series(policy="bicriteria-batch"),
-    EASY_80: Series(policy="easy", efficiency=0.8),
-    EASY_50: Series(policy="easy", efficiency=0.5),
-    EASY_1: Series(policy="easy", efficiency=inf),
+SERIES: Mapping[str, tuple[str, Mapping[str, Any], float | None]] = {
+    ROLLING: ("bicriteria", {}, None),
+    EFFICIENCY: ("bicriteria", {"allotment": "efficiency"}, None),
+    BATCH: ("bicriteria-batch", {}, None),
+    EASY_80: ("easy", {}, 0.8),
+    EASY_50: ("easy", {}, 0.5),
+    EASY_1: ("easy", {}, inf),
 }
+"""Policy, options, and the least efficiency of rigid requests; None leaves jobs moldable."""
 OURS = (ROLLING, EFFICIENCY, BATCH)
 REQUESTS = (EASY_80, EASY_50)
 EASY = (*REQUESTS, EASY_1)
@@ -83,11 +64,9 @@ def measure(run: Run) -> Iterable[Row]:
     for family, load, seed in run.steps("demt-online", cells):
         workload, platform = moldable_stream(family, jobs, procs, load, seed)
         shortest = shortest_times(workload)
-        for name, series in SERIES.items():
-            asked = (
-                workload if series.efficiency is None else requested(workload, series.efficiency)
-            )
-            trace = replay(asked, platform, series.policy, series.options)
+        for name, (policy, options, efficiency) in SERIES.items():
+            asked = workload if efficiency is None else requested(workload, efficiency)
+            trace = replay(asked, platform, policy, options)
             _refuse_faults(trace)
             flow = trace.end - workload.submit
             stretch = flow / shortest
@@ -112,71 +91,52 @@ def _refuse_faults(trace: Trace) -> None:
         raise NotAllowedError(f"{trace.policy} on {trace.workload.name}: {why}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratios:
-    """A series against EASY, a ratio for each stream.
+def ratios(rows: Rows, series: str) -> dict[str, list[float]]:
+    """A series against EASY, stream by stream.
 
-    Attributes
-    ----------
-    flow : list of float
-        Mean flow time by that of the better of both requests.
-    wrong : list of float
-        That of the worse request by the series'.
-    stretch : list of float
-        99th percentile by that of the request of 80 %.
+    Returns
+    -------
+    mapping
+        *flow*: mean flow time by that of the better of both requests; *wrong*: that of the worse
+        request by the series'; *stretch*: 99th percentile by that of the request of 80 %.
     """
-
-    flow: list[float]
-    wrong: list[float]
-    stretch: list[float]
-
-
-def ratios(rows: Rows, series: str) -> Ratios:
-    """Compare a series stream by stream."""
-    flow, wrong, stretch = [], [], []
+    out: dict[str, list[float]] = {"flow": [], "wrong": [], "stretch": []}
     for group in grouped(rows, "family", "load", "seed").values():
         by_name = {row["series"]: row for row in group}
         mine = by_name[series]
         asked = [by_name[name]["mean_flow_s"] for name in REQUESTS]
-        flow.append(mine["mean_flow_s"] / min(asked))
-        wrong.append(max(asked) / mine["mean_flow_s"])
-        stretch.append(mine["p99_stretch"] / by_name[EASY_80]["p99_stretch"])
-    return Ratios(flow=flow, wrong=wrong, stretch=stretch)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive numbers."""
-    return exp(fmean(map(log, values)))
+        out["flow"].append(mine["mean_flow_s"] / min(asked))
+        out["wrong"].append(max(asked) / mine["mean_flow_s"])
+        out["stretch"].append(mine["p99_stretch"] / by_name[EASY_80]["p99_stretch"])
+    return out
 
 
 def facts(rows: Rows) -> Facts:
-    """What the rows say."""
-    rolling, batch = ratios(rows, ROLLING), ratios(rows, BATCH)
-    flows = {f"`{name}`": partial(_gain, name, "flow") for name in OURS}
-    stretches = {f"`{name}`": partial(_gain, name, "stretch") for name in OURS}
+    """Values of the placeholders."""
     easy = by_value(
         [row for row in rows if row["series"] in EASY],
         "series",
         lambda group: f"{mean(group, 'mean_flow_s'):.2f} s",
     )
-    cells = {
+    lines = {
         f"{family}, {load:g}": group
         for (family, load), group in grouped(rows, "family", "load").items()
     }
     return {
-        "flow": rolling.flow,
-        "flow_mean": geometric_mean(rolling.flow),
-        "batch_mean": geometric_mean(batch.flow),
-        "wrong": rolling.wrong,
-        "stretch": rolling.stretch,
-        "stretch_mean": geometric_mean(rolling.stretch),
-        "flows": tabulate("family, load", cells, flows | easy),
-        "stretches": tabulate("family, load", cells, stretches),
+        **ratios(rows, ROLLING),
+        "batch": ratios(rows, BATCH)["flow"],
+        "flows": tabulate("family, load", lines, _gains("flow") | easy),
+        "stretches": tabulate("family, load", lines, _gains("stretch")),
     }
 
 
-def _gain(series: str, measure: str, rows: Rows) -> str:
-    return f"{geometric_mean(getattr(ratios(rows, series), measure)):.2f}"
+def _gains(measure: str) -> dict[str, Callable[[Rows], str]]:
+    """Columns of a table: the ratio of each form of ours."""
+
+    def of(series: str) -> Callable[[Rows], str]:
+        return lambda rows: f"{geometric_mean(ratios(rows, series)[measure]):.2f}"
+
+    return {f"`{series}`": of(series) for series in OURS}
 
 
 LOOKS = {

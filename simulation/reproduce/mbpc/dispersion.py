@@ -106,7 +106,7 @@ def dispersions(rows: Rows, view: View) -> dict[str, Width]:
 
 
 def _processing(limit: float, others: float, every: Rows) -> Facts:
-    """What the rows say of SP; the paper has limits on the dispersion of MBPC and of the others."""
+    """Values of the placeholders; the paper has limits on the dispersion of MBPC and the others."""
     rows = plotted(every)
     best = dispersions(rows, TO_BEST)
     widths = {policy: width.mean for policy, width in best.items()}
@@ -155,7 +155,7 @@ def _free_widths(rows: Rows) -> list[float]:
 
 
 def _links(rows: Rows) -> Facts:
-    """What the rows say of the load of links."""
+    """Values of the placeholders on the load of links."""
     loads = {policy: mean(where(rows, policy=policy), "ratio") for policy in POLICIES}
     widths = {policy: width.mean for policy, width in dispersions(rows, RATIO).items()}
     saturated = [row for row in rows if row["sc"] > 1.0 + SAME]
@@ -196,16 +196,8 @@ def _ranges(axes: Axes, rows: Rows, view: View) -> None:
     for number, policy in enumerate(POLICIES):
         at = [number * (len(widths) + 1.0) + place for place in range(len(widths))]
         points = [seen(where(rows, policy=policy, abw_gbps=abw), view) for abw in widths]
-        plots.ranges(
-            axes,
-            at,
-            [p.low for p in points],
-            [p.mean for p in points],
-            [p.high for p in points],
-            colour=LOOKS[policy][0],
-            marker=LOOKS[policy][1],
-            label=policy.upper(),
-        )
+        ends = [(point.low, point.mean, point.high) for point in points]
+        plots.ranges(axes, at, ends, LOOKS[policy], policy.upper())
         ticks += at
         axes.annotate(
             policy.upper(),

@@ -44,7 +44,7 @@ def measure(run: Run) -> Iterable[Row]:
 
 
 def facts(rows: Rows) -> Facts:
-    """What the rows say."""
+    """Values of the placeholders."""
     mine = {(row["job"], row["cluster"]): row["processes"] for row in where(rows, policy="mbpc")}
     nodes = {row["cluster"]: row["nodes"] for row in rows}
     jobs = distinct(rows, "job")

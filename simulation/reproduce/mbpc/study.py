@@ -53,7 +53,7 @@ class Point:
 
 
 def _study(case: int, run: Run) -> Iterator[Row]:
-    """What the policies choose, and the ends of what `jpn` could choose instead."""
+    """Choices of the policies, and the ends of what `jpn` could choose instead."""
     count = 1 if case == 1 else QUICK_SEEDS if run.quick else SEEDS
     first = run.seed * SEEDS
     places = [(seed, abw) for seed in range(first, first + count) for abw in bandwidths(run)]

@@ -56,7 +56,7 @@ def savings(rows: Rows) -> dict[tuple[str, str | None], list[float]]:
 
 
 def _facts(cut: float, rows: Rows) -> Facts:
-    """What the rows say; in the paper the total of MBPC is lower than the others' by this share."""
+    """Values of the placeholders; `cut` is how much lower the paper has the total of MBPC."""
     found = savings(rows)
     cbs = fmean(found["cbs", None])
     jpn = [fmean(values) for (policy, _), values in found.items() if policy == "jpn"]

@@ -60,7 +60,7 @@ def above_bound(rows: Rows, policy: str) -> float:
 
 
 def facts(rows: Rows) -> Facts:
-    """What the rows say."""
+    """Values of the placeholders."""
     of_set = {name: group for (name,), group in grouped(rows, "set").items()}
     correlations = tuple(correlation(group) for group in of_set.values())
     gained, with_best_fit, of_hcpa = (

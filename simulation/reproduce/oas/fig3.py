@@ -2,10 +2,9 @@
 
 Notes
 -----
-The published model is solved for the papers' eight jobs by the exact search with run times rounded
-up to slots (`oas-slots`, engine ``search``), since no open solver solves the mixed-integer program
-of that size. The program itself (engine ``mip``) is there for three jobs on three nodes, where
-both can be compared.
+The published model is solved by the exact search with run times rounded up to slots (`oas-slots`,
+engine ``search``). The mixed-integer program itself (engine ``mip``) is there for three jobs on
+three nodes, where both can be compared.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def _on_all_grids(
 
 
 def facts(rows: Rows) -> Facts:
-    """What the rows say."""
+    """Values of the placeholders."""
     large = [row for row in rows if row["jobs"] != TINY_JOBS]
     slots, exact = where(large, method="search"), where(large, method="oas")
     programs = where(rows, method="mip")
@@ -198,8 +197,10 @@ def _proofs(rows: Rows, programs: Rows) -> Facts:
     return {"proved": proved, "agree": agree}
 
 
-LOOKS = {"search": (plots.BLUE, "o"), "mip": (plots.VERMILION, "s")}
-LABELS = {"search": "slots, exact search", "mip": "slots, the program (HiGHS)"}
+LOOKS = {
+    "search": (plots.BLUE, "o", "slots, exact search"),
+    "mip": (plots.VERMILION, "s", "slots, the program (HiGHS)"),
+}
 MEASURES = (
     ("over_oas", "makespan by\ncontinuous optimum"),
     ("elapsed_s", "solving time (s)"),
@@ -219,33 +220,29 @@ def draw(rows: Rows, figure: Figure) -> None:
             _curves(axes, where(rows, platform=platform), name)
             axes.set_xlabel("slot (% of mean base time)" if down == len(MEASURES) - 1 else "")
         grid[down][0].set_ylabel(label)
-    plots.letter(grid[:1], [_title(where(rows, platform=name)) for name in platforms])
+    sizes = [where(rows, platform=name)[0]["jobs"] for name in platforms]
+    plots.letter(
+        grid[:1],
+        [
+            f"{jobs} jobs, {name.replace('x', ' × ')} nodes"
+            for jobs, name in zip(sizes, platforms, strict=True)
+        ],
+    )
     plots.legend_below(figure, grid[0][-1], 3)
 
 
-def _title(rows: Rows) -> str:
-    return f"{rows[0]['jobs']} jobs, {rows[0]['platform'].replace('x', ' × ')} nodes"
-
-
 def _curves(axes: Axes, rows: Rows, name: str) -> None:
-    for method in distinct(rows, "method"):
+    level = middle(where(rows, method="oas"), name)
+    axes.axhline(level, color=plots.BLACK, linestyle="--", label="continuous time, oas")
+    for method, (colour, marker, label) in LOOKS.items():
         chosen = where(rows, method=method)
-        if method == "oas":
-            axes.axhline(
-                middle(chosen, name),
-                color=plots.BLACK,
-                linestyle="--",
-                label="continuous time, oas",
-            )
-            continue
-        colour, marker = LOOKS[method]
         for group in grouped(chosen, "workload").values():
             ends = [100.0 * row["slot_share"] for row in group]
             axes.plot(ends, [row[name] for row in group], color=colour, linewidth=0.4, alpha=0.5)
-        shares = distinct(chosen, "slot_share")
-        middles = [middle(where(chosen, slot_share=share), name) for share in shares]
-        at = [100.0 * share for share in shares]
-        axes.plot(at, middles, color=colour, marker=marker, label=LABELS[method])
+        if of_size := grouped(chosen, "slot_share"):
+            at = [100.0 * share for (share,) in of_size]
+            middles = [middle(group, name) for group in of_size.values()]
+            axes.plot(at, middles, color=colour, marker=marker, label=label)
 
 
 EXPERIMENTS = {

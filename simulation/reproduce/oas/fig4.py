@@ -2,11 +2,6 @@
 
 Notes
 -----
-Four series stand for OAS: the optimum of the published model in time slots (`oas-slots`, by the
-exact search) of half the mean base time, the conference paper's choice, and of 15 % of it, a size
-whose makespan is near the optimum, as the extended paper has it; the optimum in continuous time
-(`oas`); and the one-pass rule that the extended paper read out of its solutions (`oas-balanced`).
-
 The rank correlation is Spearman's, between sigma_j * Tb_j of the jobs and the power of the nodes
 they got: the mean over their processes, and the weakest, which alone decides SP_j.
 """
@@ -14,14 +9,14 @@ they got: the mean over their processes, and the weakest, which alone decides SP
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
-from typing import TYPE_CHECKING
+from statistics import correlation, fmean, median
+from typing import TYPE_CHECKING, Any
 
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.replay import carried_out
-from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
+from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, workloads
 from coalloc.simulation.reproduce.rows import (
     by_code,
     by_value,
@@ -41,14 +36,13 @@ from coalloc.simulation.reproduce.words import CLOSE, Held, shown
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
 
-SLOT_SHARE = 0.5
-"""Time slot by mean base time (section 4.2 of the conference paper)."""
 SECONDS = 60.0
 """Most time of one search; each of them ends by proof long before."""
-NEAR_SHARE = 0.15
-"""The least size of Fig. 3; "defined to obtain a near-optimal makespan" in the extended paper."""
 SLOTTED, NEAR, EXACT, BALANCED = "oas-slots", "oas-slots, 15 %", "oas", "oas-balanced"
-SHARES = {SLOTTED: SLOT_SHARE, NEAR: NEAR_SHARE}
+SHARES = {SLOTTED: 0.5, NEAR: 0.15}
+"""Time slot by mean base time: that of the conference paper (section 4.2), and the least of Fig. 3,
+for the extended paper's "defined to obtain a near-optimal makespan".
+"""
 SEARCHES = (SLOTTED, NEAR, EXACT, BALANCED)
 EXTENDED, CONFERENCE = "3x2", "3x4"
 """Platforms of the two papers."""
@@ -71,17 +65,15 @@ def measure(run: Run) -> Iterable[Row]:
                 "policy": name,
                 "makespan_s": span,
                 "over_oas": span / results[EXACT].makespan,
-                "carried_out_s": _carried_out(case, solved.plan, name),
+                "carried_out_s": carried_out(case.snapshot, solved.plan)
+                if name in SHARES
+                else None,
                 "compaction": solved.compaction * solved.makespan / span,
                 "status": status,
                 "cpu_s": solved.cpu_s,
                 "rho_mean": rhos[0],
                 "rho_weakest": rhos[1],
             }
-
-
-def _carried_out(case: Workload, plan: Plan, name: str) -> float | None:
-    return carried_out(case.snapshot, plan) if name in SHARES else None
 
 
 def _warm_up(snapshot: Snapshot) -> None:
@@ -132,11 +124,8 @@ def power_correlation(snapshot: Snapshot, plan: Plan) -> tuple[float | None, flo
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Pearson's correlation of the ranks, ties at their mean rank; None if one never varies."""
-    a, b = _ranks(first), _ranks(second)
-    middle = (len(a) - 1) / 2
-    across = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
-    within = sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b)
-    return None if within == 0.0 else float(across / within**0.5)
+    ranks = _ranks(first), _ranks(second)
+    return None if any(len(set(each)) == 1 for each in ranks) else correlation(*ranks)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
@@ -159,7 +148,7 @@ def over_best(rows: Rows, policy: str, name: str) -> list[float]:
 
 
 def facts(rows: Rows) -> Facts:
-    """What the rows say."""
+    """Values of the placeholders."""
     plain = [row for row in rows if row["policy"] in PLAIN]
     cases = grouped(plain, "platform", "workload")
     exact = where(rows, policy=EXACT)
@@ -234,28 +223,21 @@ def _table(rows: Rows) -> str:
 
 def _best_two(rows: Rows) -> str:
     """The two best plain orders on each platform."""
-    return "; ".join(
-        " and ".join(f"`{row['policy']}`" for row in sorted(group, key=_makespan)[:2])
-        + f" ({platform})"
+    best = {
+        platform: [row["policy"] for row in sorted(group, key=lambda row: float(row["makespan_s"]))]
         for (platform,), group in grouped(rows, "platform").items()
-    )
-
-
-def _makespan(row: Row) -> float:
-    return float(row["makespan_s"])
+    }
+    return "; ".join(f"`{one}` and `{two}` ({at})" for at, (one, two, *_) in best.items())
 
 
 def _correlations(rows: Rows) -> str:
-    def above(group: Rows, name: str) -> str:
+    def cells(group: Rows, name: str) -> list[str]:
         values = column(group, name)
-        return f"{sum(value > 0.0 for value in values)} of {len(values)}" if values else ""
-
-    def median_of(group: Rows, name: str) -> str:
-        return f"{middle(group, name):.2f}" if column(group, name) else ""
+        above = f"{sum(value > 0.0 for value in values)} of {len(values)}"
+        return [f"{median(values):.2f}", above] if values else ["", ""]
 
     lines = [
-        [f"`{policy}`"]
-        + [cell(mine, name) for name in ("rho_mean", "rho_weakest") for cell in (median_of, above)]
+        [f"`{policy}`", *cells(mine, "rho_mean"), *cells(mine, "rho_weakest")]
         for policy in (*SEARCHES, "fcfs")
         for mine in [where(rows, policy=policy)]
     ]
@@ -264,22 +246,14 @@ def _correlations(rows: Rows) -> str:
 
 
 LOOKS = {
-    "fcfs": (plots.GREY, "o", False),
-    "sjf": (plots.GREY, "v", False),
-    "bjf": (plots.GREY, "^", False),
-    "fpfs": (plots.GREY, "s", False),
-    "spt": (plots.GREY, "<", False),
-    "lpt": (plots.GREY, ">", False),
-    SLOTTED: (plots.ORANGE, "s", True),
-    NEAR: (plots.VERMILION, "P", True),
-    EXACT: (plots.BLUE, "o", True),
-    BALANCED: (plots.GREEN, "D", True),
-}
-LABELS = {
-    SLOTTED: "OAS, 50 % slots",
-    NEAR: "OAS, 15 % slots",
-    EXACT: "OAS, continuous",
-    BALANCED: "OAS, balanced",
+    **{
+        policy: (plots.GREY, marker, policy.upper())
+        for policy, marker in zip(PLAIN, "ov^s<>", strict=True)
+    },
+    SLOTTED: (plots.ORANGE, "s", "OAS, 50 % slots"),
+    NEAR: (plots.VERMILION, "P", "OAS, 15 % slots"),
+    EXACT: (plots.BLUE, "o", "OAS, continuous"),
+    BALANCED: (plots.GREEN, "D", "OAS, balanced"),
 }
 
 
@@ -290,7 +264,8 @@ def draw(rows: Rows, figure: Figure) -> None:
     for across, platform in enumerate(platforms):
         chosen = where(rows, platform=platform)
         _dots(grid[0][across], chosen, "makespan_s", 1e-6)
-        _freed(grid[0][across], where(chosen, policy=SLOTTED))
+        freed = {"marker": "x", "color": LOOKS[SLOTTED][0], "label": "50 % slots, carried out"}
+        _beside(grid[0][across], where(chosen, policy=SLOTTED), "carried_out_s", 1e-6, freed)
         _dots(grid[1][across], chosen, "compaction", 1.0)
     grid[0][0].set_ylabel("makespan (10⁶ s)")
     grid[1][0].set_ylabel("compaction degree")
@@ -301,17 +276,10 @@ def draw(rows: Rows, figure: Figure) -> None:
 
 def _dots(axes: Axes, rows: Rows, name: str, scale: float) -> None:
     workload_names = distinct(rows, "workload")
-    for policy, (colour, marker, filled) in LOOKS.items():
-        chosen = where(rows, policy=policy)
-        axes.plot(
-            _places(chosen, policy),
-            [row[name] * scale for row in chosen],
-            linestyle="none",
-            marker=marker,
-            color=colour,
-            markerfacecolor=colour if filled else "white",
-            label=LABELS.get(policy, policy.upper()),
-        )
+    for policy, (colour, marker, label) in LOOKS.items():
+        inside = "white" if policy in PLAIN else colour
+        look = {"marker": marker, "color": colour, "markerfacecolor": inside, "label": label}
+        _beside(axes, where(rows, policy=policy), name, scale, look)
     axes.set_xticks(range(len(workload_names)), workload_names)
     for place in range(len(workload_names) - 1):
         axes.axvline(place + 0.5, color="#DDDDDD", linewidth=0.5)
@@ -319,21 +287,11 @@ def _dots(axes: Axes, rows: Rows, name: str, scale: float) -> None:
     axes.margins(y=0.08)
 
 
-def _freed(axes: Axes, rows: Rows) -> None:
-    """The slotted plans again, carried out without their slots."""
-    axes.plot(
-        _places(rows, SLOTTED),
-        [row["carried_out_s"] * 1e-6 for row in rows],
-        linestyle="none",
-        marker="x",
-        color=LOOKS[SLOTTED][0],
-        label="50 % slots, carried out",
-    )
-
-
-def _places(rows: Rows, policy: str) -> list[float]:
-    shift = list(LOOKS).index(policy) - (len(LOOKS) - 1) / 2
-    return [place + 0.09 * shift for place in range(len(rows))]
+def _beside(axes: Axes, rows: Rows, name: str, scale: float, look: Mapping[str, Any]) -> None:
+    """Dots of one policy, a little beside those of the others."""
+    shift = list(LOOKS).index(rows[0]["policy"]) - (len(LOOKS) - 1) / 2
+    places = [place + 0.09 * shift for place in range(len(rows))]
+    axes.plot(places, [row[name] * scale for row in rows], linestyle="none", **look)
 
 
 EXPERIMENTS = {

@@ -74,7 +74,7 @@ def measure(run: Run) -> Iterable[Row]:
 
 
 def facts(rows: Rows) -> Facts:
-    """What the rows say."""
+    """Values of the placeholders."""
     logs = distinct(rows, "log")
     waits = {
         log: {
@@ -144,13 +144,12 @@ def _against(rows: Rows, name: str) -> Facts:
     }
 
 
-_COLOURS = {
-    EASY: plots.GREY,
-    OAS: plots.SKY,
-    MEAN: plots.ORANGE,
-    P90: plots.VERMILION,
+LOOKS = {
+    EASY: (plots.GREY, ""),
+    OAS: (plots.SKY, ""),
+    MEAN: (plots.ORANGE, "///"),
+    P90: (plots.VERMILION, "..."),
 }
-_HATCHES = {EASY: "", OAS: "", MEAN: "///", P90: "..."}
 
 
 def draw(rows: Rows, figure: Figure) -> None:
@@ -188,10 +187,10 @@ def _bars(axes: Axes, rows: Rows, name: str, unit: float) -> None:
             [row["window"] + (place - 1.5) * width for row in mine],
             [row[name] / unit for row in mine],
             width=width,
-            color=_COLOURS[policy],
+            color=LOOKS[policy][0],
             edgecolor=plots.BLACK,
             linewidth=0.4,
-            hatch=_HATCHES[policy],
+            hatch=LOOKS[policy][1],
             label=policy,
         )
     axes.set_xticks(numbers)
