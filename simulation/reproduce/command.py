@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from coalloc.model.errors import InputError
 from coalloc.simulation.online import command as online
+from coalloc.simulation.online.pieces import NoDataError
+from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import check_report
 from coalloc.simulation.reproduce.pages import carry_out
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, find, load, template
-from coalloc.simulation.reproduce.study import NoDataError, Report, Run, silent
+from coalloc.simulation.reproduce.study import Run
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 FOLDER = Path("reproduction")
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if online.NAME in args.name:
         if args.name != [online.NAME]:
             raise InputError("reproduce", f"{online.NAME} is carried out by itself")
-        with _progress(args.quiet) as report:
+        with progress_bar(quiet=args.quiet) as report:
             code = online.run(args, report)
         _write_report(args, [online.NAME])
         return code
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     args.output.mkdir(parents=True, exist_ok=True)
     missing = ""
     done = []
-    with _progress(args.quiet) as report:
+    with progress_bar(quiet=args.quiet) as report:
         study = Run(quick=args.quick, seed=args.seed, report=report)
         for name in names:
             try:
@@ -135,22 +136,3 @@ def listing() -> str:
 
 def _width() -> int:
     return max(map(len, MODULES))
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Report]:
-    """Show a bar while experiments run, on a terminal only."""
-    if quiet or not sys.stderr.isatty():
-        yield silent
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description:>32}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task("preparing", total=None)
-        yield lambda label, done, total: bar.update(
-            task, description=label, completed=done, total=total
-        )

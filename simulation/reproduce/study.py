@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coalloc.model.errors import InputError
+from coalloc.simulation.progress import Report, silent
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
@@ -26,18 +26,7 @@ Facts = Mapping[str, Any]
 """Values of a template's placeholders, by name."""
 
 
-class NoDataError(InputError):
-    """A file that an experiment reads is absent; the message says where it was looked for."""
-
-
-Report = Callable[[str, int, int], None]
-"""Receives what is being done, how many steps are done, and of how many."""
-
 T = TypeVar("T")
-
-
-def silent(label: str, done: int, total: int) -> None:
-    """Report to nobody."""
 
 
 @dataclass(kw_only=True)
