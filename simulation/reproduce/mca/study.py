@@ -9,7 +9,7 @@ malleable tasks. `workflow` gets a fixed amount of work, so that the same seed g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -19,8 +19,9 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.graph import graph_of
-from coalloc.simulation.reproduce.experiment import Row, Run
+from coalloc.simulation.reproduce.rows import grouped, table
 from coalloc.simulation.reproduce.solving import Solved, solve
+from coalloc.simulation.reproduce.study import Row, Rows, Run, Study
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
 DRAWS, QUICK_DRAWS = 2, 1
@@ -45,29 +46,6 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """Policies that are one of the registry with options of its own."""
 SET_NAMES = {"few": "few tasks by level", "various": "various", "many": "many tasks by level"}
 MOST_CLUSTERS = 5
-REDUCED = "two workflows of each set, drawn once, and a tenth of the work for `workflow`."
-
-COLUMNS: Mapping[str, str] = {
-    "set": "few, various or many tasks by level",
-    "number": "which of the set's five workflows",
-    "draw": "seed of the draw",
-    "tasks": "tasks of the workflow",
-    "levels": "levels of its graph",
-    "critical_path_s": "longest path of work at power 1, on one node a task, s",
-    "bound_s": "lower bound of any plan's makespan, s",
-    "policy": "name in the registry, or a variant of one",
-    "makespan_s": "of the plan, s",
-    "resources": "mean processes of a task",
-    "spread": "share of the tasks on several clusters",
-    "comm_s": "mean communication time of a task, s",
-    "comm_sd_s": "its standard deviation over the tasks, s",
-    **{f"on_{k}": f"tasks on {k} clusters" for k in range(1, MOST_CLUSTERS + 1)},
-}
-
-
-def study(run: Run) -> Sequence[Row]:
-    """One row per workflow and policy; made once per run."""
-    return run.share("mca", lambda: list(_study(run)))
 
 
 def _study(run: Run) -> Iterator[Row]:
@@ -102,6 +80,19 @@ def _study(run: Run) -> Iterator[Row]:
                 "makespan_s": found.makespan,
                 **_measures(snapshot, job, found),
             }
+
+
+STUDY = Study(name="mca", measure=_study)
+"""Every workflow under every policy."""
+
+
+def by_set(rows: Rows, cell: Callable[[Rows, str], str], policies: Sequence[str] = POLICIES) -> str:
+    """A table of policies by sets of workflows."""
+    of_set = grouped(rows, "set")
+    return table(
+        ("", *(SET_NAMES[name] for (name,) in of_set)),
+        [[f"`{p}`", *(cell(group, p) for group in of_set.values())] for p in policies],
+    )
 
 
 def workflow_of(snapshot: Snapshot) -> WorkflowJob:

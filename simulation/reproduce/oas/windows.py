@@ -16,18 +16,15 @@ estimate of the last jobs before the window, as many as the daemon keeps.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from coalloc.adapters.formats.platforms import Platform
-from coalloc.adapters.formats.swf import read_swf
-from coalloc.adapters.formats.swf_jobs import LoggedJob, make_jobs
+from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.core.base.effects import Solve
 from coalloc.core.learning.estimates import history_for, remembered
 from coalloc.model.history import NO_HISTORY, History
@@ -41,7 +38,8 @@ from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.general import replay_general
 from coalloc.simulation.metrics import TAU_S
-from coalloc.simulation.reproduce.experiment import NoDataError
+from coalloc.simulation.online.pieces import LOGS as KNOWN
+from coalloc.simulation.online.pieces import Log, find_data, read_log
 from coalloc.simulation.reproduce.solving import NotAllowedError
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import Workload, map_slots
@@ -52,36 +50,22 @@ LOAD = 3.0
 """Work that arrives by what the machine can do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """A log, and the machine it is replayed on: equal clusters, as large together as its own."""
-
-    name: str
-    file: str
-    clusters: int
-    nodes: int
-    slots: int
-
-    def platform(self) -> Platform:
-        """The clusters."""
-        return Platform(
-            name=self.name,
-            clusters=tuple(
-                Cluster(
-                    name=f"c{k}",
-                    nodes=tuple(
-                        Node(name=f"c{k}n{n}", slots=self.slots) for n in range(self.nodes)
-                    ),
-                )
-                for k in range(self.clusters)
-            ),
-        )
+LOGS = (KNOWN["KTH-SP2"], KNOWN["HPC2N"])
 
 
-LOGS = (
-    Log(name="KTH-SP2", file="KTH-SP2-1996-2.1-cln.swf.gz", clusters=2, nodes=50, slots=1),
-    Log(name="HPC2N", file="HPC2N-2002-2.1-cln.first25k.swf.gz", clusters=2, nodes=60, slots=2),
-)
+def halves(log: Log) -> Platform:
+    """The machine of a log as two equal clusters."""
+    nodes = range(log.nodes // 2)
+    return Platform(
+        name=log.name,
+        clusters=tuple(
+            Cluster(
+                name=f"c{k}",
+                nodes=tuple(Node(name=f"c{k}n{n}", slots=log.slots) for n in nodes),
+            )
+            for k in range(2)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +76,12 @@ class Window:
     ----------
     first : int
         Number of the first job among the usable ones of the log.
-    users : tuple of str
-        Of each job.
     ratios : mapping of user to ratios
     """
 
     log: Log
     first: int
     workload: Workload
-    users: tuple[str, ...]
     ratios: Mapping[str, tuple[float, ...]]
 
 
@@ -113,39 +94,19 @@ def windows(log: Log, count: int, jobs: int, seed: int) -> list[Window]:
     InputError
         If the log cannot be read.
     """
-    path = _folder() / log.file
-    if not path.exists():
-        raise NoDataError(
-            str(path), "is absent (COALLOC_SHARED names another folder than ../shared)"
-        )
-    read = read_swf(path)
-    user = {line.line: str(line.user) for line in read.jobs}
-    capacity = log.clusters * log.nodes * log.slots
-    usable = [logged for logged in make_jobs(read).jobs if logged.job.procs <= capacity]
+    usable, capacity = read_log(log, find_data()).jobs, log.nodes * log.slots
     step = (len(usable) - jobs) / MOST
     out = []
     for n in range(count):
         first = int((n + 0.5) * step + 97 * seed) % (len(usable) - jobs)
         ratios: dict[str, tuple[float, ...]] = {}
         for logged in usable[:first]:
-            name = user[logged.line]
             ratio = logged.run_s / logged.job.base_time
-            ratios[name] = remembered(ratios.pop(name, ()), ratio)
-        chosen = usable[first : first + jobs]
-        out.append(
-            Window(
-                log=log,
-                first=first,
-                workload=Workload(name=f"{log.name}@{first}", jobs=_compressed(chosen, capacity)),
-                users=tuple(user[logged.line] for logged in chosen),
-                ratios=ratios,
-            )
-        )
+            ratios[logged.user] = remembered(ratios.pop(logged.user, ()), ratio)
+        chosen = _compressed(usable[first : first + jobs], capacity)
+        workload = Workload(name=f"{log.name}@{first}", jobs=chosen)
+        out.append(Window(log=log, first=first, workload=workload, ratios=ratios))
     return out
-
-
-def _folder() -> Path:
-    return Path(os.environ.get("COALLOC_SHARED") or Path("..") / "shared") / "data" / "swf"
 
 
 def _compressed(jobs: Sequence[LoggedJob], capacity: int) -> tuple[LoggedJob, ...]:
@@ -194,7 +155,7 @@ class _Caller:
         if not self.options.get("scenarios"):
             return NO_HISTORY
         ids = [job.id for job in (*snapshot.queue, *snapshot.running)]
-        keys = {job: self.window.users[int(job) - 1] for job in ids}
+        keys = {job: self.window.workload.jobs[int(job) - 1].user for job in ids}
         return history_for(self.window.ratios, keys)
 
     def __call__(self, asked: Solve) -> Plan:
@@ -241,7 +202,7 @@ def replay_window(
     """
     complete = read_options(options, lookup(policy).options)
     caller = _Caller(window=window, policy=policy, options=complete, work=work, seed=seed)
-    found = replay_general(window.workload, map_slots(window.log.platform()), caller)
+    found = replay_general(window.workload, map_slots(halves(window.log)), caller)
     if max(found.outcome) > Outcome.KILLED:
         raise NotAllowedError(
             f"{policy}: {next(iter(found.reasons.values()), 'a job did not run')}"

@@ -1,10 +1,11 @@
-"""Experiments: measure rows, tell what they say, draw them.
+"""Studies and the experiments that are read from them: measure rows, read them, draw them.
 
 Notes
 -----
-The three steps are apart on purpose. `Experiment.measure` does the work; what it yields is
-written as CSV and read back, and `Experiment.describe` and `Experiment.draw` see nothing but
-those rows. So every number in a text or picture can be computed again from the CSV beside it.
+The three steps are apart on purpose. A `Study` does the work; its rows are written as CSV and read
+back, and `Experiment.facts` and `Experiment.draw` see nothing but those rows. So every number in a
+text or picture can be computed again from the CSV beside it. The words are in a template
+(`words`): what the paper did, what is done here, what it claims, and why both differ.
 """
 
 from __future__ import annotations
@@ -13,27 +14,19 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coalloc.model.errors import InputError
+from coalloc.simulation.progress import Report, silent
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
 
 Row = Mapping[str, Any]
 """One line of a CSV: text, numbers, and None where a cell is empty."""
+Rows = Sequence[Row]
+Facts = Mapping[str, Any]
+"""Values of a template's placeholders, by name."""
 
-
-class NoDataError(InputError):
-    """A file that an experiment reads is absent; the message says where it was looked for."""
-
-
-Report = Callable[[str, int, int], None]
-"""Receives what is being done, how many steps are done, and of how many."""
 
 T = TypeVar("T")
-
-
-def silent(label: str, done: int, total: int) -> None:
-    """Report to nobody."""
 
 
 @dataclass(kw_only=True)
@@ -71,44 +64,42 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """Text about the rows, in Markdown.
+class Study:
+    """Instances under policies, measured once in a run however many figures are read from it."""
 
-    Attributes
-    ----------
-    headline : str
-        One line for the summary of all experiments.
-    claims : tuple of str
-        What the paper says of this figure.
-    measured : tuple of str
-        Paragraphs and tables; every figure in them is computed from the rows.
-    reasons : tuple of str
-        Why both differ, or that they do not.
-    """
+    name: str
+    measure: Callable[[Run], Iterable[Row]]
 
-    headline: str
-    claims: tuple[str, ...]
-    measured: tuple[str, ...]
-    reasons: tuple[str, ...]
+    def rows(self, run: Run) -> Rows:
+        """All rows."""
+        return run.share(self.name, lambda: list(self.measure(run)))
+
+
+def _every(row: Row) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One figure of a paper.
+    """One figure or table of a paper; the template of its name has the words.
 
     Attributes
     ----------
-    columns : mapping of str to str
-        The CSV's columns and what they hold, with units.
-    reduced : str
-        What ``--quick`` leaves out, one sentence.
+    facts : callable
+        Values of the template's placeholders. A truth, or a list of them, is the verdict on a
+        claim: reproduced where all hold, in part where some do.
     size : pair of float
         Width and height of the picture, inches.
+    keep : callable
+        Which rows of the study it is made from.
     """
 
-    columns: Mapping[str, str]
-    reduced: str
+    study: Study
+    facts: Callable[[Rows], Facts]
+    draw: Callable[[Rows, Figure], None]
     size: tuple[float, float]
-    measure: Callable[[Run], Iterable[Row]]
-    describe: Callable[[Sequence[Row]], Story]
-    draw: Callable[[Sequence[Row], Figure], None]
+    keep: Callable[[Row], bool] = _every
+
+    def measure(self, run: Run) -> Rows:
+        """The rows of the figure."""
+        return [row for row in self.study.rows(run) if self.keep(row)]
