@@ -123,4 +123,4 @@ def read_question(body: Mapping[str, Any], form: type[Q]) -> Q:
     try:
         return msgspec.convert(given, form)
     except msgspec.ValidationError as error:
-        raise WireError("bad_request", readable(str(error))) from error
+        raise WireError("bad_field", readable(str(error))) from error
