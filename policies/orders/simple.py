@@ -52,23 +52,22 @@ StartOrder = tuple[str, str]
 """A simple policy, and the decoder that lays its order."""
 
 
-def start_order(name: str, *, skips: bool = False) -> StartOrder:
-    """A simple policy as a search begins with it; `skips` is its option ``skip``."""
-    decoder = SIMPLE[name].decoder
-    return name, "event" if skips and decoder == "strict" else decoder
+def start_orders(*names: str, skips: bool = True) -> tuple[StartOrder, ...]:
+    """Simple policies as a search begins with them; `skips` is their option ``skip``."""
+    decoders = [SIMPLE[name].decoder for name in names]
+    return tuple(
+        (name, "event" if skips and decoder == "strict" else decoder)
+        for name, decoder in zip(names, decoders, strict=True)
+    )
 
 
-LISTS = ("lpt", "bjf", "spt", "sjf")
-SKIPPING: tuple[StartOrder, ...] = (
-    *(start_order(name) for name in ("easy", "conservative", "fpfs")),
-    *(start_order(name, skips=True) for name in LISTS),
+SKIPPING = start_orders("easy", "conservative", "fpfs", "lpt", "bjf", "spt", "sjf")
+"""What `auto` begins with."""
+START_ORDERS = (
+    *start_orders("easy", "conservative", "lpt", "bjf", "fpfs", "spt", "sjf"),
+    *start_orders("fcfs", "lpt", "bjf", "spt", "sjf", skips=False),
 )
-"""Orders and decoders with which searches begin."""
-START_ORDERS: tuple[StartOrder, ...] = (
-    *SKIPPING,
-    *(start_order(name) for name in ("fcfs", *LISTS)),
-)
-"""Orders and decoders of all simple policies, with and without `skip`."""
+"""What `oas` begins with: all simple policies, with and without `skip`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

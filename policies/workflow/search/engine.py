@@ -27,7 +27,7 @@ from coalloc.policies.kernel.search.serial_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import OasSearch
-from coalloc.policies.orders.simple import start_order
+from coalloc.policies.orders.simple import start_orders
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search import portfolio
 from coalloc.policies.workflow.search.annealing import FEW, LEAST_CYCLE, Track, tracks
@@ -312,7 +312,7 @@ def solve(
     """Plan with the best of the portfolio and of the search."""
     planner = Planner(problem, options)
     search = WorkflowEngine(planner, "workflow", budget, on_incumbent)
-    search.run((start_order("fpfs"),), (start_order("conservative"),))
+    search.run(start_orders("fpfs"), start_orders("conservative"))
     return search.incumbent.plan()
 
 
