@@ -62,7 +62,7 @@ GuardAfter = Annotated[
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What every declaration of options begins with."""
+    """Base of every declaration of options."""
 
 
 class CommonOptions(Options, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The one default: users wait as little as they can, and nobody for ever.
+"""The one default: users wait as little as they can, and no job without bound.
 
 *On line* (`Budget.live`: the daemon, and `simulate`), jobs go on arriving, and what counts is how
 long each waits. Queues of rigid and moldable jobs and workflows are planned by `online`: nine

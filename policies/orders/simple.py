@@ -4,7 +4,7 @@ A policy here is an order of the queue (`queue_orders`), for EASY one more of ba
 decoder. Ties keep arrival order. A moldable job or a task of a workflow sorts by its smallest
 allotment; where it runs, it takes the allotment that ends earliest, of equal ones the smaller.
 
-EASY under an order of its own may let a job wait for ever, since others may always come before it.
+EASY under an order of its own may let a job wait without bound, since others may always come first.
 So jobs that have waited for `wait_limit` seconds go first, in arrival order, in both its orders.
 """
 
@@ -62,12 +62,12 @@ def start_orders(*names: str, skips: bool = True) -> tuple[StartOrder, ...]:
 
 
 SKIPPING = start_orders("easy", "conservative", "fpfs", "lpt", "bjf", "spt", "sjf")
-"""What `auto` begins with."""
+"""Orders with which `auto` begins."""
 START_ORDERS = (
     *start_orders("easy", "conservative", "lpt", "bjf", "fpfs", "spt", "sjf"),
     *start_orders("fcfs", "lpt", "bjf", "spt", "sjf", skips=False),
 )
-"""What `oas` begins with: all simple policies, with and without `skip`."""
+"""Orders with which `oas` begins: all simple policies, with and without `skip`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ Flags = NDArray[np.bool_]
 
 NAME = "bicriteria-batch"
 BEHIND_S = 1e-3
-"""What waits for a batch that should have ended by now is planned this much later, seconds."""
+"""Delay of the next batch where the running one should have ended by now, seconds."""
 
 
 def solve(

@@ -88,7 +88,7 @@ class Ties:
                 ]
 
     def _on_nodes(self, cost: Callable[[int, int], float]) -> Terms:
-        """What a process of each job costs on a node of each class."""
+        """Cost of a process of each job on a node of each class."""
         costs: dict[tuple[int, int], float] = {}
         for j, r in self.model.X:
             c = self.model.of[r]

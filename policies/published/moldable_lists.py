@@ -20,7 +20,7 @@ like them. Both are here.
 
 `gang` takes a job's largest allotment that is faster than the next smaller one, and leaves idle
 what that does not use. It keeps the order among jobs that depend on each other, and a job that is
-not released yet keeps nobody waiting.
+not released yet keeps no other waiting.
 
 References
 ----------

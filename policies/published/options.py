@@ -139,7 +139,7 @@ class BicriteriaBatchOptions(CommonOptions, frozen=True, kw_only=True):
 
 
 class MappedOptions(CommonOptions, frozen=True, kw_only=True):
-    """What every policy understands that maps by earliest finish time."""
+    """Options of every policy that maps by earliest finish time."""
 
     insertion: Insertion = True
     edge_data: Annotated[

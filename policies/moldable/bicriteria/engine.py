@@ -47,7 +47,7 @@ FEWEST, EACH = 5, 100
 SLACKS = (1.03, 1.0, 1.06)
 SLACKEST = 1.1
 NOISES = (0.02, 0.05)
-"""How far starts are moved at random, in T."""
+"""Range in which starts are moved at random, in T."""
 TAIL, TAILS, OFTEN = 0.8, (0.5, 1.0), 0.6
 """By what share of T long jobs are placed as if all had to end; and how often they are."""
 DEARER = (1.0, 1.0, 1.0, 1.3, 1.7)
@@ -89,7 +89,7 @@ class BicriteriaEngine:
     work : int
         Jobs placed or priced after which the search ends; something is found before that.
     needed : tuple of float
-        Ends that somebody asks for, seconds; they are sought first.
+        Ends that the caller asks for, seconds; they are sought first.
     references : sequence of (makespan, weighted completion)
         What shall be beaten in both.
 

@@ -8,7 +8,7 @@ front is of what comes out.
 What is proved
 --------------
 The bounds (`cmax_bound`, `priced_bound`) are those of the pool: every processor as fast as the
-strongest that a job may use, no link, nobody waiting for another. So they hold on any snapshot of
+strongest that a job may use, no link, no job waiting for another. So they hold on any snapshot of
 rigid and moldable jobs, and are near only where the pool is. Where a workflow or a dependency is in
 the queue, the plan has no bound.
 
