@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import Survey
-from coalloc.runtime.config.schema import NotifiedEvent, NotifyConfig
+from coalloc.model.settings import NotifiedEvent, NotifyConfig
 
 GOOD_ENDS = frozenset({JobState.COMPLETED, JobState.CANCELLED})
 ENOUGH_AGAIN = 1.1

@@ -19,7 +19,7 @@ import msgspec
 from coalloc.client.client import Client
 from coalloc.client.endpoint import daemon_endpoint
 from coalloc.dashboard.cache import Cache
-from coalloc.runtime.config.schema import ConfigError
+from coalloc.model.errors import ConfigError
 from coalloc.wire.answers import Event, EventsAnswer, QueueAnswer
 from coalloc.wire.client import EventSubscriber, NoAnswerError, RefusedError
 

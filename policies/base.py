@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct
 
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
@@ -60,7 +61,7 @@ class Budget(Struct, frozen=True, kw_only=True):
     history: History = NO_HISTORY
     live: bool = False
     bounds: bool = True
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = msgspec.field(default_factory=dict)
     origin: float = 0.0
 
 

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct, inspect
 
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
 from coalloc.model.structs import faults, key_text
 
 LARGEST = 1e18

@@ -180,7 +180,7 @@ def submitted_job(
         name=command.name or program,
         launcher=launcher,
     )
-    admission.check(command, job, state.settings.max_tasks)
+    admission.check(command, job, state.settings.daemon.max_tasks)
     if command.once and isinstance(job, RigidJob | MoldableJob):
         job = replace(job, one_cluster=True)
     check_options(command.batch)
@@ -211,11 +211,11 @@ def planned_job(
         asked,
         user=user,
         command=program,
-        defaults=state.settings.defaults,
+        defaults=state.settings.jobs.in_order,
         launcher=launcher,
         history=best_known(state.history, keys),
         runs=best_known(state.runs, keys),
-        fallback_base_time=state.settings.fallback_base_time,
+        fallback_base_time=state.settings.jobs.fallback_base_time_s,
     )
     body: dict[str, Any] = {**fields, "id": "new"}
     for cluster in body.get("clusters") or ():
@@ -230,14 +230,15 @@ def planned_job(
 
 
 def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
-    if len(command.array) > state.settings.max_array:
+    most = state.settings.daemon.max_array
+    if len(command.array) > most:
         return Refused(
             code="too_many",
-            message=f"array has {len(command.array)} jobs, at most {state.settings.max_array}",
+            message=f"array has {len(command.array)} jobs, at most {most}",
         )
     if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
         return Refused(code="bad_request", message="array: indices must differ and not be negative")
-    limit = state.settings.max_jobs_per_user
+    limit = state.settings.daemon.max_jobs_per_user
     if limit:
         waiting = (state.jobs[job] for job in state.waiting)
         mine = sum(record.user == event.user and record.is_waiting for record in waiting)

@@ -42,7 +42,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
     `record` has its parts, attempt, round and policy already; where it is queued, their claims
     may wait.
     """
-    deadline = now + state.settings.prepare_timeout_s
+    deadline = now + state.settings.start.prepare_timeout_s
     record = replace(record, state=JobState.PREPARING, deadline=deadline, reason="", detail="")
     state.put(record)
     for part in record.parts:
@@ -76,7 +76,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         uid=record.uid,
         gid=record.gid,
         user=record.user,
-        lease_s=state.settings.lease_s,
+        lease_s=state.settings.start.lease_s,
         rendezvous=record.rendezvous,
         name=record.name,
         time_limit=job.time_limit,

@@ -20,12 +20,12 @@ from coalloc.daemon.store.records_json import read_object
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan
+from coalloc.model.settings import RoundsConfig
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.options import options_of
 from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import POLICIES
-from coalloc.runtime.config.schema import RoundsConfig
 from coalloc.wire.codec import encode
 
 NODE_ENTRIES = 50_000

@@ -1,13 +1,16 @@
-"""The configuration: what ``coallocd.toml`` may say, its defaults, and how it is found.
+"""The configuration: what ``coallocd.toml`` may say, with its defaults.
 
-``etc/coallocd.toml`` shows every key with its default and unit.
+``etc/coallocd.toml`` shows every key with its default, unit and meaning. The core takes the same
+values as its settings.
 """
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from math import inf
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from coalloc.model.ranges import INSIDE_GBPS, LATENCY, OVERRUN, SPAN, WEIGHT
 
@@ -179,6 +182,11 @@ class JobsConfig(Struct, frozen=True, kw_only=True):
     defaults: JobDefaultsConfig = JobDefaultsConfig()
     match: tuple[JobMatchConfig, ...] = ()
 
+    @property
+    def in_order(self) -> tuple[JobMatchConfig, ...]:
+        """The matches, then the defaults, which match every job."""
+        return (*self.match, JobMatchConfig(**structs.asdict(self.defaults)))
+
 
 class PriorityConfig(Struct, frozen=True, kw_only=True):
     """``[priority]``: what counts beside the weight that a job is submitted with."""
@@ -192,6 +200,11 @@ class PriorityConfig(Struct, frozen=True, kw_only=True):
     size: Annotated[float, Meta(ge=-30, le=30)] = 0.0
     others_share: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
 
+    @property
+    def has_factors(self) -> bool:
+        """Whether any of them changes a weight."""
+        return bool(self.shares or self.age or self.size)
+
 
 class LimitsConfig(Struct, frozen=True, kw_only=True):
     """Limits of one user or project; what is left out is unlimited."""
@@ -203,6 +216,12 @@ class LimitsConfig(Struct, frozen=True, kw_only=True):
     window_days: Annotated[int, Meta(ge=1, le=366)] = 30
     max_weight: Annotated[float, Meta(ge=WEIGHT.low, le=WEIGHT.high)] | None = None
 
+    @property
+    def holds_starts(self) -> bool:
+        """Whether a job may have to wait for it."""
+        most = (self.max_procs, self.max_running_jobs, self.max_proc_hours)
+        return any(limit is not None for limit in most)
+
 
 class ProjectConfig(LimitsConfig, frozen=True, kw_only=True):
     """``[projects.NAME]``: one project, with limits of its own and of each of its users."""
@@ -212,6 +231,10 @@ class ProjectConfig(LimitsConfig, frozen=True, kw_only=True):
     users: tuple[Text, ...] = ()
     each_user: LimitsConfig = LimitsConfig()
     guarantees: dict[str, Number] = field(default_factory=dict)
+
+    def lists(self, user: str) -> bool:
+        """Whether its patterns name a user."""
+        return any(fnmatchcase(user, pattern) for pattern in self.users)
 
 
 class DashboardConfig(Struct, frozen=True, kw_only=True):
@@ -237,6 +260,16 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     accounts: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def link_capacity_gbps(self) -> float:
+        """Capacity of its link; infinite where none is given."""
+        return inf if self.link_gbps is None else self.link_gbps
+
+    @property
+    def inner_capacity_gbps(self) -> float:
+        """Bandwidth between two of its nodes; infinite where none is given."""
+        return inf if self.intra_gbps is None else self.intra_gbps
+
 
 class Config(Struct, frozen=True, kw_only=True):
     """The whole file."""
@@ -256,7 +289,3 @@ class Config(Struct, frozen=True, kw_only=True):
 
     dashboard: DashboardConfig = DashboardConfig()
     clusters: tuple[ClusterConfig, ...] = (ClusterConfig(name="local"),)
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; the message is one line with file and key."""
