@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.base import SolveFunction
+from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.orders.options import EASY_ORDERS
@@ -148,8 +148,8 @@ def _floats(values: list[Any]) -> Floats:
 
 
 def _solver(name: str) -> SolveFunction:
-    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
-        return lay_simply(planner, laying(name, options)), {}
+    def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
+        return lay_simply(planner, laying(name, planner.options)), {}
 
     return one_pass(name, lay)
 
