@@ -118,17 +118,12 @@ class RoundControl:
 
 
 class Aside(Struct, frozen=True, kw_only=True):
-    """Reason for which rounds leave a job out, see `core.rounds.isolation`.
-
-    Attributes
-    ----------
-    seen : object
-        The job and the clusters as they were: other ones make it worth a try. None: nothing does.
-    """
+    """Reason for which rounds leave a job out, see `core.rounds.isolation`."""
 
     reason: str
     detail: str
     seen: object
+    """The job and the clusters as they were: other ones make it worth a try."""
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from coalloc.core.base.round_control import Aside, Isolation, RoundControl
 from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.core.base.usage import Owner, Usage
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.reserved import Reserved
@@ -343,7 +344,7 @@ class State:
         """Have written whether rounds are paused."""
         self.out.append(SaveMeta(key="paused", value="1" if self.rounds.paused else ""))
 
-    def emit(self, now: float, kind: str, job: str = "", /, **fields: Any) -> None:
+    def emit(self, now: float, kind: EventKind, job: str = "", /, **fields: Any) -> None:
         """Append to the event stream."""
         self.last_event += 1
         self.out.append(

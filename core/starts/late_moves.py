@@ -46,6 +46,7 @@ from coalloc.core.starts.waits import (
     width_of,
 )
 from coalloc.model.cost import run_time
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import MoldableJob, RigidJob, stays_whole
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Plan
@@ -124,7 +125,7 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
             "gain_s": round(expected + record.planned - place.end, 3),
             "moves": record.moves,
         }
-        state.emit(now, "move_ordered", record.id, **fields)
+        state.emit(now, EventKind.MOVE_ORDERED, record.id, **fields)
         state.log("move_ordered", job=record.id, **fields)
     state.send(last.cluster, Withdraw(job=record.id, attempt=record.attempt))
 

@@ -30,6 +30,7 @@ from coalloc.core.starts.waits import (
     remember,
     width_of,
 )
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState
@@ -157,14 +158,14 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
                 state.rounds.want("claim_granted")
             state.emit(
                 now,
-                "claim_granted",
+                EventKind.CLAIM_GRANTED,
                 record.id,
                 cluster=part.cluster,
                 nodes=dict(part.nodes),
                 waited_s=round(waited, 3),
             )
     else:
-        state.emit(now, "claim_queued", record.id, cluster=part.cluster)
+        state.emit(now, EventKind.CLAIM_QUEUED, record.id, cluster=part.cluster)
     if record.state is not JobState.PREPARING or any(p.state in PART_ENDED for p in record.parts):
         return record
     if all(p.granted is not None for p in record.parts):
@@ -182,7 +183,7 @@ def _stays(state: State, record: JobRecord, part: PartRecord, now: float) -> Job
         return record
     record = replace(record, leaving="")
     state.put(record)
-    state.emit(now, "move_overtaken", record.id, cluster=part.cluster)
+    state.emit(now, EventKind.MOVE_OVERTAKEN, record.id, cluster=part.cluster)
     state.log("move_overtaken", job=record.id, cluster=part.cluster)
     return record
 
@@ -281,7 +282,7 @@ def _hasten(state: State, record: JobRecord, now: float) -> JobRecord:
         state.put(record)
         state.out.append(Wake(at=record.deadline or now))
         names = ",".join(part.cluster for part in put_off)
-        state.emit(now, "claims_hastened", record.id, clusters=names)
+        state.emit(now, EventKind.CLAIMS_HASTENED, record.id, clusters=names)
     return record
 
 

@@ -14,6 +14,7 @@ from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.two_phase import prepare
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
+from coalloc.model.ranges import SPAN
 from coalloc.model.values import replace
 
 NOW_S = 1e-6
@@ -63,7 +64,8 @@ def place(
     loads = loads_of(placement, record, view)
     if isinstance(record.job, RigidJob) and record.flow:
         procs = sum(placement.nodes.values())
-        planned = placement.end - placement.start
+        # a run as the kernel plans it may be shorter than one that a job may ask for
+        planned = min(max(placement.end - placement.start, SPAN.low), SPAN.high)
         record = replace(record, job=replace(record.job, procs=procs, base_time=planned))
     chosen = replace(
         record,

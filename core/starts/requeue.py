@@ -18,6 +18,7 @@ from coalloc.core.jobs.workflows import settle, task_ended
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import rivals
 from coalloc.core.starts.waits import remember_late
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import PartState
 from coalloc.model.refusals import PERMANENT
 from coalloc.model.settings import StartConfig
@@ -76,7 +77,7 @@ def give_back(
     fields: dict[str, Any] = {"detail": text, "pause_s": pause}
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)
-    state.emit(now, "job_requeued", record.id, **fields)
+    state.emit(now, EventKind.JOB_REQUEUED, record.id, **fields)
     state.log("job_requeued", level="warning", job=record.id, **fields)
     state.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
@@ -107,7 +108,7 @@ def _move(state: State, record: JobRecord, now: float) -> None:
         "moves": record.moves,
         "idle_node_s": round(idle, 3),
     }
-    state.emit(now, "job_moved", record.id, detail=text, **fields)
+    state.emit(now, EventKind.JOB_MOVED, record.id, detail=text, **fields)
     state.log("job_moved", job=record.id, **fields)
     state.rounds.want("job_moved")
 

@@ -163,11 +163,8 @@ def _tables() -> list[bytes]:
 
     row = {"key": new_pair().public, "user": "ann", "uid": 7, "gid": 7, "role": "submit"}
     other = {**row, "role": "executor", "clusters": ["alpha"], "revoked": 1.5}
-    lines = [{"format": "coalloc-keys/2"}, row, {**row, "role": "operator"}]
-    return [
-        json.dumps({"format": "coalloc-keys/1", "keys": [row, other]}).encode(),
-        b"".join(json.dumps(line).encode() + b"\n" for line in lines),
-    ]
+    lines = [{"format": "coalloc-keys/1"}, row, {**row, "role": "operator"}, other]
+    return [b"".join(json.dumps(line).encode() + b"\n" for line in lines)]
 
 
 def _typed_seeds() -> list[bytes]:

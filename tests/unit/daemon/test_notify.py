@@ -23,6 +23,7 @@ from coalloc.daemon.figures import ClusterFigures, Survey
 from coalloc.daemon.notices import Notice, Watch, job_notice
 from coalloc.daemon.notify import Notifier
 from coalloc.model.errors import ConfigError
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import NotifyConfig
 from coalloc.model.values import replace
 from coalloc.runtime.config.file import parse
@@ -37,7 +38,7 @@ DOWN = replace(UP, up=False, why="executor stopped")
 def ended(**changes: Any) -> tuple[AppendEvent, JobRecord]:
     site = Site({"a": 2})
     record = replace(site.job(site.submit()), **{"user": "ada", "name": NASTY, **changes})
-    return AppendEvent(seq=1, time=5.0, kind="job_ended", job=record.id, fields={}), record
+    return AppendEvent(seq=1, time=5.0, kind=EventKind.JOB_ENDED, job=record.id, fields={}), record
 
 
 def test_the_end_of_a_job() -> None:
@@ -49,7 +50,7 @@ def test_the_end_of_a_job() -> None:
     assert job_notice(event, record, ("job_ended",)) is not None
     assert job_notice(event, replace(record, state=JobState.COMPLETED), ("job_failed",)) is None
     assert job_notice(event, replace(record, flow="7"), ("job_ended",)) is None
-    assert job_notice(replace(event, kind="job_started"), record, ("job_ended",)) is None
+    assert job_notice(replace(event, kind=EventKind.JOB_STARTED), record, ("job_ended",)) is None
 
 
 def told(watch: Watch, time: float, free: int = 5000, **clusters: ClusterFigures) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -308,10 +306,5 @@ def test_the_daemons_core_keeps_ratios_and_hands_them_out_where_asked(tmp_path: 
         remembered = recall(store, 10).remembered
         assert dict(remembered.ratios) == {saved.key: saved.ratios}
         assert Site(remembered=remembered).state.ratios == {saved.key: saved.ratios}
-        store.close()  # of an older release:
-        with closing(sqlite3.connect(store.path)) as raw, raw:
-            old = ("ann\nold", '{"base_times":[7.0]}')
-            raw.execute("INSERT INTO history (key, body) VALUES (?, ?)", old)
-        assert "ann\nold" not in recall(store, 10).remembered.ratios
     finally:
         store.close()
