@@ -130,24 +130,26 @@ class Coordinator:
         control.paused = past.paused
         self.state = State(settings=settings, rounds=control, epoch=past.epoch, store=past.store)
         state = self.state
-        state.drained = dict(past.drained)
-        state.reserved = dict(past.reserved)
-        state.numbers = {n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()}
-        state.identities = dict(past.identities)
+        state.maintenance.drained = dict(past.drained)
+        state.maintenance.reserved = dict(past.reserved)
+        state.presence.numbers = {
+            n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()
+        }
+        state.presence.identities = dict(past.identities)
         state.tokens.update(past.tokens)
-        state.history.update(past.history)
-        state.notes.update(past.notes)
-        state.waits.update(past.waits)
-        state.unreconciled.update(past.unreconciled)
-        state.ratios.update(past.ratios)
-        state.runs.update(past.runs)
-        state.usage.update(past.usage)
-        state.days = {owner: dict(days) for owner, days in past.days.items()}
-        state.promises.update(past.promises)
-        state.calibration = Calibration.of(past.start_errors)
-        state.tree = tree_of(settings)
-        state.last_job, state.last_event = past.last_job, past.last_event
-        state.last_round = past.last_round
+        state.learning.history.update(past.history)
+        state.learning.notes.update(past.notes)
+        state.learning.waits.update(past.waits)
+        state.presence.unreconciled.update(past.unreconciled)
+        state.learning.ratios.update(past.ratios)
+        state.learning.runs.update(past.runs)
+        state.sharing.usage.update(past.usage)
+        state.sharing.days = {owner: dict(days) for owner, days in past.days.items()}
+        state.learning.promises.update(past.promises)
+        state.learning.calibration = Calibration.of(past.start_errors)
+        state.sharing.tree = tree_of(settings)
+        state.last.job, state.last.event = past.last_job, past.last_event
+        state.last.round = past.last_round
         self._now: float | None = None
         state.index_all(sorted(past.jobs, key=lambda r: arrival(r.id)))
         self._take_clusters(settings)
@@ -226,7 +228,7 @@ class Coordinator:
     def _look_at_clock(self, now: float) -> None:
         if self._now is None:
             after_restore.after_restart(self.state, now)
-            self.state.gathers_until = now + presence.GATHERING_S
+            self.state.presence.gathers_until = now + presence.GATHERING_S
         elif now < self._now:
             after_restore.set_back(self.state, now, self._now - now)
         self._now = now
@@ -238,11 +240,11 @@ class Coordinator:
 
     def _reconfigure(self, settings: Settings) -> None:
         self.state.settings = settings
-        self.state.tree = tree_of(settings)
+        self.state.sharing.tree = tree_of(settings)
         self.state.rounds.triggers = settings.triggers
         self.state.rounds.min_interval_s = settings.min_interval_s
         self.state.rounds.rearm()
-        self.state.aside.clear()
+        self.state.findings.aside.clear()
         self._take_clusters(settings)
 
     def _take_clusters(self, settings: Settings) -> None:
@@ -257,17 +259,17 @@ class Coordinator:
             if cluster is None:
                 cluster = ClusterState(settings=ClusterSettings(name=name))
                 # An executor that was here before goes on counting where it stood.
-                cluster.next_seq, cluster.acked_seq = state.numbers.pop(name, (1, 0))
-                cluster.identity = state.identities.pop(name, "")
+                cluster.next_seq, cluster.acked_seq = state.presence.numbers.pop(name, (1, 0))
+                cluster.identity = state.presence.identities.pop(name, "")
             cluster.settings = sites.get(name, cluster.settings)
             cluster.verdicts.clear()
             cluster.configured = name in sites
-            cluster.drained = name in state.drained or not cluster.configured
+            cluster.drained = name in state.maintenance.drained or not cluster.configured
             state.clusters[name] = cluster
         for name, cluster in old.items():
-            state.numbers[name] = (cluster.next_seq, cluster.acked_seq)
-            state.identities[name] = cluster.identity
-        state.unknown_clusters.clear()
+            state.presence.numbers[name] = (cluster.next_seq, cluster.acked_seq)
+            state.presence.identities[name] = cluster.identity
+        state.presence.unknown.clear()
         state.suitable.clear()
 
     def _requested(self, event: Requested, now: float) -> None:
@@ -300,7 +302,7 @@ class Coordinator:
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""
-        if self.state.plan_order is not None:
+        if self.state.schedule.order is not None:
             self.state.rounds.outdated()
 
     def _ticked(self, now: float) -> None:
@@ -310,14 +312,14 @@ class Coordinator:
         dispatch.return_due(state, now)
         ready = [
             record.not_before
-            for record in (state.jobs[job] for job in state.backing_off)
+            for record in (state.jobs[job] for job in state.marked.backing_off)
             if record.state is JobState.PENDING
         ]
         if any(at <= now for at in ready):
             state.rounds.want("backed_off")
-        state.backing_off = {
+        state.marked.backing_off = {
             job
-            for job in state.backing_off
+            for job in state.marked.backing_off
             if state.jobs[job].is_waiting and state.jobs[job].not_before > now
         }
         following = [at for at in ready if at > now]

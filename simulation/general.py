@@ -336,7 +336,7 @@ class _Replay:
     def _explain_waiting(self) -> None:
         """Tell what is left in the queue, which nothing can ever change."""
         for job in self.core.state.waiting:
-            number, outlook = self.index[job], self.core.state.outlook.get(job)
+            number, outlook = self.index[job], self.core.state.findings.outlook.get(job)
             reason = outlook.reason if outlook else ""
             detail = (outlook.detail if outlook else "") or reason or "no round placed it"
             never = reason == Reason.INFEASIBLE

@@ -284,7 +284,7 @@ def bar(
         state.put(replace(record, reason="backing_off", detail=detail))
         state.emit(now, EventKind.JOB_REQUEUED, record.id, detail=detail, pause_s=0.0)
         state.log("cluster_barred", level="warning", job=record.id, cluster=cluster, why=detail)
-        state.backing_off.add(record.id)
+        state.marked.backing_off.add(record.id)
         state.out.append(Wake(at=now))
         return True
     why = f"{told}; without {', '.join(barred)} it {lacking}" if lacking else told

@@ -69,8 +69,8 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Answ
     base = _admitted(state, event, command, name, now)
     if isinstance(base, Refused):
         return base
-    state.last_job += 1
-    number = str(state.last_job)
+    state.last.job += 1
+    number = str(state.last.job)
     ids = [f"{number}_{i}" for i in command.array] or [number]
     state.out.append(SaveMeta(key="last_job", value=number))
     state.out.append(SaveToken(user=event.user, token=command.token, job=number))
@@ -89,7 +89,7 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Answ
         state.put(record)
         state.emit(now, EventKind.JOB_SUBMITTED, job_id, user=event.user, name=record.name)
         if record.state is JobState.PENDING:
-            state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+            state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
     body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
     return Done(body=body)
@@ -103,7 +103,7 @@ def _admitted(
     now: float,
 ) -> JobRecord | Refused:
     """The record of a job that may be queued, of an array the first member's; or why not."""
-    if why := state.tree.refusal(command.batch.account, event.user):
+    if why := state.sharing.tree.refusal(command.batch.account, event.user):
         return Refused(code="not_allowed", message=f"account: {why}")
     try:
         job, sources = submitted_job(state, event.user, command, now)
@@ -121,7 +121,7 @@ def _admitted(
         sources=sources,
         state=JobState.HELD if command.hold else JobState.PENDING,
     )
-    project = state.tree.project(command.batch.account, event.user)
+    project = state.sharing.tree.project(command.batch.account, event.user)
     lacking = admission.never_fits(state, job, owner_of(record)) or limits.never_fits(
         state, project, event.user, job
     )
@@ -200,8 +200,8 @@ def planned_job(
         command=program,
         defaults=state.settings.defaults,
         launcher=launcher,
-        history=best_known(state.history, keys),
-        runs=best_known(state.runs, keys),
+        history=best_known(state.learning.history, keys),
+        runs=best_known(state.learning.runs, keys),
         fallback_base_time=state.settings.fallback_base_time,
     )
     body: dict[str, Any] = {**fields, "id": "new"}
@@ -232,7 +232,7 @@ def _too_many(state: State, event: Requested, command: Submit) -> Refused | None
             return Refused(
                 code="too_many", message=f"{event.user} has {mine} waiting jobs, at most {limit}"
             )
-    project = state.tree.project(command.batch.account, event.user)
+    project = state.sharing.tree.project(command.batch.account, event.user)
     more = max(1, len(command.array))
     if why := limits.waiting_refusal(state, project, event.user, more):
         return Refused(code="too_many", message=why)
@@ -316,7 +316,7 @@ def hold(state: State, event: Requested, command: Hold, now: float) -> None:
 def release(state: State, event: Requested, command: Release, now: float) -> None:
     """Let held jobs be planned."""
     _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, EventKind.JOB_RELEASED)
-    state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     if command.job in state.composites:
         state.rounds.want("released")
 

@@ -61,14 +61,14 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
                 state.put(replace(record, throttle=command.throttle))
     for record in changed:
         state.put(record)
-        state.limited.pop(record.id, None)
-        state.outlook.pop(record.id, None)
+        state.findings.limited.pop(record.id, None)
+        state.findings.outlook.pop(record.id, None)
         promises.withdraw(state, record.id)
         if state.round is not None:
             state.round.changed.add(record.id)
         state.emit(now, EventKind.JOB_UPDATED, record.id, user=event.user, changes=changes)
         state.log("job_updated", job=record.id, user=event.user, changes=changes)
-    state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     answered(state, event, Done(body={"jobs": [record.id for record in changed]}))
 
 
@@ -103,8 +103,8 @@ def _changed(
         deadlines.check(command.finish_by or None)
     except InputError as error:
         return Refused(code="bad_request", message=str(error))
-    project = state.tree.project(batch.account, record.user)
-    if why := state.tree.refusal(batch.account, record.user):
+    project = state.sharing.tree.project(batch.account, record.user)
+    if why := state.sharing.tree.refusal(batch.account, record.user):
         return Refused(code="not_allowed", message=f"account: {why}")
     owner = owner_of(replace(record, batch=batch))
     lacking = admission.never_fits(state, job, owner) or limits.never_fits(

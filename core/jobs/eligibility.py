@@ -279,6 +279,6 @@ def run_into_reserved(
 def _reserved_ahead(
     state: State, record: JobRecord, now: float, length_s: float
 ) -> Iterator[Reserved]:
-    for kept in state.reserved.values():
+    for kept in state.maintenance.reserved.values():
         if now < kept.start < now + length_s and record.user not in kept.users:
             yield kept

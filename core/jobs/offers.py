@@ -107,7 +107,7 @@ class Offers:
     def of(self, record: JobRecord) -> Offer:
         """Offer of the clusters to a waiting job."""
         if self._are_needed is None:
-            self._are_needed = bool(self.state.reserved) or any(
+            self._are_needed = bool(self.state.maintenance.reserved) or any(
                 cluster.refused or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
             )

@@ -57,20 +57,22 @@ def remember(state: State, record: JobRecord) -> None:
     base = max(record.ended - record.started, 1e-3) / max(slowdown, 1e-9)
     for key in history_keys(record.user, record.command, record.name):
         if isinstance(job, RigidJob):
-            state.history[key] = remembered(state.history.get(key, ()), base)
-        state.ratios[key] = remembered(state.ratios.pop(key, ()), base / max(expected, 1e-3))
+            state.learning.history[key] = remembered(state.learning.history.get(key, ()), base)
+        state.learning.ratios[key] = remembered(
+            state.learning.ratios.pop(key, ()), base / max(expected, 1e-3)
+        )
         if not record.flow:
-            state.runs[key] = remembered_runs(state.runs.get(key, ()), size, base)
+            state.learning.runs[key] = remembered_runs(state.learning.runs.get(key, ()), size, base)
         state.out.append(
             SaveHistory(
                 key=key,
-                values=state.history.get(key, ()),
-                ratios=state.ratios[key],
-                runs=state.runs.get(key, ()),
+                values=state.learning.history.get(key, ()),
+                ratios=state.learning.ratios[key],
+                runs=state.learning.runs.get(key, ()),
             )
         )
-    while len(state.ratios) > MOST_KEYS:
-        oldest = next(iter(state.ratios))
-        for table in (state.ratios, state.history, state.runs):
+    while len(state.learning.ratios) > MOST_KEYS:
+        oldest = next(iter(state.learning.ratios))
+        for table in (state.learning.ratios, state.learning.history, state.learning.runs):
             table.pop(oldest, None)
         state.out.append(DropHistory(key=oldest))

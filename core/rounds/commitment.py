@@ -84,7 +84,7 @@ def queue_up(state: State, plan: Plan, now: float) -> None:
 
 def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
     outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
-    state.outlook[job] = outlook
+    state.findings.outlook[job] = outlook
     state.log("start_superseded", job=job, why=why)
     state.rounds.want("superseded")
 
@@ -156,13 +156,13 @@ def _count_passed_over(state: State, started: list[str], now: float) -> None:
         not_before = bisect_right(levels, first.get(job, 0.0))
         is_over = not_before > 0 and arrival(job) < latest[not_before - 1]
         if is_over and _is_eligible(state, state.jobs[job], now):
-            state.passed_over[job] = state.passed_over.get(job, 0) + 1
+            state.findings.passed_over[job] = state.findings.passed_over.get(job, 0) + 1
 
 
 def _is_eligible(state: State, record: JobRecord, now: float) -> bool:
     """Whether a waiting job may start now, if there is room."""
     if record.state is not JobState.PENDING or record.opens(now) > now:
         return False
-    if record.throttle and record.id in state.limited:
+    if record.throttle and record.id in state.findings.limited:
         return False
     return not open_needs(state, record)

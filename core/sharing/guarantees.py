@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from coalloc.core.base.projects import Project
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.state import State, procs_of
+from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import procs_of
 from coalloc.core.sharing.priority import project_of
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.platform import Cluster, NodeState
@@ -31,11 +32,12 @@ def reservations(
 ) -> Iterator[Reservation]:
     """Reservations for the projects that have guarantees, as long as their jobs wait."""
     of = {cluster.name: cluster for cluster in clusters}
-    for project in state.tree.guaranteed:
+    for project in state.sharing.tree.guaranteed:
         mine = [
             (record, job)
             for record, job in views
-            if project.name in state.tree.path(project_of(state, record)) and _may_start(job, now)
+            if project.name in state.sharing.tree.path(project_of(state, record))
+            and _may_start(job, now)
         ]
         for name, procs in project.guarantees.items():
             wanting = [job for _, job in mine if job.clusters is None or name in job.clusters]
@@ -74,7 +76,7 @@ def _used(state: State, project: Project, cluster: str) -> int:
     return sum(
         sum(part.nodes.values())
         for record in state.placed_records()
-        if project.name in state.tree.path(project_of(state, record))
+        if project.name in state.sharing.tree.path(project_of(state, record))
         for part in record.parts
         if part.cluster == cluster
     )

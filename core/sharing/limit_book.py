@@ -57,7 +57,7 @@ class LimitBook:
         self._state, self._now, self._of_site = state, now, of_site
         self._uses: dict[Key, Use] = {}
         self._of_owner: dict[tuple[str, str, str, int], tuple[tuple[Scope, Use], ...]] = {}
-        if state.tree.window_days:
+        if state.sharing.tree.window_days:
             self._count_days(int(now // DAY_S))
         for record in state.placed_records():
             self._count(record)
@@ -127,8 +127,8 @@ class LimitBook:
 
     def _scopes(self, record: JobRecord) -> Iterator[Scope]:
         state = self._state
-        if self._of_site and state.tree.has_limits:
-            every = state.tree.scopes(project_of(state, record), record.user)
+        if self._of_site and state.sharing.tree.has_limits:
+            every = state.sharing.tree.scopes(project_of(state, record), record.user)
             yield from (scope for scope in every if scope.limits.holds_starts)
         if record.throttle and record.array:
             most = Limits(max_running_jobs=record.throttle)
@@ -152,8 +152,8 @@ class LimitBook:
                 use.proc_s += sum(count * s for day, s in by_day(start, end) if day > first)
 
     def _count_days(self, today: int) -> None:
-        for (project, user), days in self._state.days.items():
-            for scope in self._state.tree.scopes(project, user):
+        for (project, user), days in self._state.sharing.days.items():
+            for scope in self._state.sharing.tree.scopes(project, user):
                 if scope.limits.max_proc_hours is None:
                     continue
                 use = self._use(scope)

@@ -37,7 +37,8 @@ from msgspec import Struct
 from coalloc.core.base.projects import OTHERS, ProjectTree
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.settings import PrioritySettings
-from coalloc.core.base.state import State, procs_of
+from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import procs_of
 from coalloc.core.base.usage import Owner, decayed_proc_s, spans
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
@@ -129,17 +130,17 @@ class Standing:
 def is_on(state: State) -> bool:
     """Whether anything but the submitted weight may count."""
     rule = state.settings.priority
-    return rule.has_factors or state.tree.has_weights or bool(state.prioritised)
+    return rule.has_factors or state.sharing.tree.has_weights or bool(state.marked.prioritised)
 
 
 def project_of(state: State, record: JobRecord) -> str:
     """The project that a job is charged to."""
-    return state.tree.project(record.account, record.user)
+    return state.sharing.tree.project(record.account, record.user)
 
 
 def owner_of(state: State, record: JobRecord) -> Owner:
     """Whose share a job counts against."""
-    return state.tree.owner(project_of(state, record), record.user)
+    return state.sharing.tree.owner(project_of(state, record), record.user)
 
 
 def capacity(state: State) -> int:
@@ -156,8 +157,8 @@ def charged_proc_s(state: State, now: float) -> dict[Owner, float]:
     """Decayed usage of every user in every project, with what runs charged ahead."""
     rule = state.settings.priority
     out: dict[Owner, float] = {}
-    for charged, usage in state.usage.items():
-        owner = state.tree.owner(*charged)
+    for charged, usage in state.sharing.usage.items():
+        owner = state.sharing.tree.owner(*charged)
         out[owner] = out.get(owner, 0.0) + usage.now(now, rule.half_life_s)
     for record in state.placed_records():
         owner = owner_of(state, record)
@@ -187,7 +188,7 @@ class _Charges(Struct, frozen=True, kw_only=True):
         of_owner = charged_proc_s(state, now)
         of_project: dict[str, float] = {}
         for (project, _), proc_s in of_owner.items():
-            for name in state.tree.path(project):
+            for name in state.sharing.tree.path(project):
                 of_project[name] = of_project.get(name, 0.0) + proc_s
         members = Counter(project for project, _ in of_owner.keys() | set(waiting))
         return cls(of_owner=of_owner, of_project=of_project, members=members)
@@ -219,7 +220,9 @@ def standing(state: State, waiting: Collection[Owner], now: float) -> Standing:
     if not out.capacity or not state.settings.priority.shares:
         return out
     charges = _Charges.of(state, waiting, now)
-    levels = {owner: [*charges.levels(state.tree, owner, out.capacity)] for owner in waiting}
+    levels = {
+        owner: [*charges.levels(state.sharing.tree, owner, out.capacity)] for owner in waiting
+    }
     least: dict[tuple[str, ...], float] = {}
     for rows in levels.values():
         for above, lead in rows:
@@ -236,7 +239,7 @@ def factors(
 ) -> Iterator[tuple[JobRecord, Factors]]:
     """The factors of waiting jobs, which are given in arrival order."""
     chosen = list(records)
-    rule, tree = state.settings.priority, state.tree
+    rule, tree = state.settings.priority, state.sharing.tree
     owners = [owner_of(state, record) for record in chosen]
     current = standing(state, set(owners), now)
     slots = {project: _entitled(tree, project, current.capacity) for project, _ in owners}

@@ -88,8 +88,8 @@ def place(
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)
     view.take({} if later is not None else placement.nodes, loads)
-    if state.plan_order is not None:
-        state.plan_order.drop((placement.job, placement.task or ""))
+    if state.schedule.order is not None:
+        state.schedule.order.drop((placement.job, placement.task or ""))
     return chosen
 
 

@@ -59,7 +59,7 @@ def expected_wait(state: State, cluster: str, ahead: int, *, width: float | None
     width : float or None
         Nodes that it asks for; None: any.
     """
-    own = [wait for wait in state.waits.get(cluster, ()) if not wait.was_put_off]
+    own = [wait for wait in state.learning.waits.get(cluster, ()) if not wait.was_put_off]
     if own:
         each = [wait._replace(seconds=wait.seconds / (1 + wait.ahead)) for wait in own]
         return _median(each, width) * (1 + ahead)
@@ -91,7 +91,7 @@ def put_off_wait(state: State, cluster: str, width: float) -> float:
 
     Where the queue keeps places, they have come to its head by then.
     """
-    waits = [wait for wait in state.waits.get(cluster, ()) if wait.was_put_off]
+    waits = [wait for wait in state.learning.waits.get(cluster, ()) if wait.was_put_off]
     return _median(waits, width)
 
 
@@ -117,8 +117,8 @@ def remember(state: State, part: PartRecord, waited_s: float) -> None:
         was_put_off=part.was_put_off,
         width=width_of(state, part),
     )
-    waits = (*state.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
-    state.waits[part.cluster] = waits
+    waits = (*state.learning.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
+    state.learning.waits[part.cluster] = waits
     state.out.append(SaveMeta(key=f"{WAITS_KEY}{part.cluster}", value=json.dumps(waits)))
 
 

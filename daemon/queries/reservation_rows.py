@@ -20,7 +20,7 @@ def reservation_rows(state: State) -> tuple[ReservationRow, ...]:
             reason=kept.reason,
             passed=_passed(state, kept.name),
         )
-        for kept in state.reserved.values()
+        for kept in state.maintenance.reserved.values()
     ]
     rows += [
         ReservationRow(

@@ -307,8 +307,8 @@ class Site:
             seqs={name: c.next_seq for name, c in state.clusters.items()},
             unacked={name: c.acked_seq + 1 for name, c in state.clusters.items()},
             epoch=state.epoch + 1,
-            last_job=state.last_job,
-            last_event=state.last_event,
-            last_round=state.last_round,
+            last_job=state.last.job,
+            last_event=state.last.event,
+            last_round=state.last.round,
         )
         return Site(self.sizes, remembered=remembered, **settings)

@@ -332,7 +332,7 @@ def test_a_job_that_began_after_the_copy_is_not_taken_for_gone() -> None:
         seqs={"b": 1_000_050},
         unreconciled=frozenset("b"),
         paused=True,
-        last_job=before.state.last_job,
+        last_job=before.state.last.job,
     )
     site = Site(remembered=past)
     report = PartReport(job=record.id, attempt=1, part=0, state=PartState.RUNNING)
@@ -353,7 +353,7 @@ def restored(before: Site) -> Site:
         store=before.state.store,
         unreconciled=frozenset("b"),
         paused=True,
-        last_job=before.state.last_job,
+        last_job=before.state.last.job,
     )
     site = Site(before.sizes, remembered=past)
     site.do(StatementReceived(statement=Hello(cluster="b", store=before.state.store, last_seq=60)))

@@ -280,7 +280,7 @@ def test_submits_that_could_not_be_written_leave_no_trace() -> None:
     lost = site.submit(token="lost")
     site.do(StorageLost(jobs=(lost,)))
     assert lost not in site.state.jobs
-    assert (site.state.pending_jobs, site.state.pending_procs) == (0, 0)
+    assert (site.state.pending.jobs, site.state.pending.procs) == (0, 0)
     again = submit(site, token="lost")
     assert isinstance(again, Done)
     assert again.body["job"] != lost
@@ -405,7 +405,9 @@ def test_the_program_that_ran_longest_ago_is_forgotten_first(
     site = Site({"a": 1})
     for program in ("x", "y", "x", "z"):
         ran(site, 5.0, program=program)
-    assert set(site.state.ratios) == set(site.state.history) == {"ann\nx", "ann\nz"}
+    assert (
+        set(site.state.learning.ratios) == set(site.state.learning.history) == {"ann\nx", "ann\nz"}
+    )
     assert [e.key for e in site.effects if isinstance(e, DropHistory)] == ["ann\ny"]
 
 

@@ -22,7 +22,7 @@ def copy_of(site: Site, *jobs: JobRecord, unreconciled: str = "ab") -> StoredSta
         seqs={"a": 1_000_050, "b": 1_000_050},
         epoch=site.state.epoch + 1_000,
         store=site.state.store,
-        last_job=site.state.last_job,
+        last_job=site.state.last.job,
         unreconciled=frozenset(unreconciled),
         paused=True,
     )

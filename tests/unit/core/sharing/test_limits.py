@@ -55,7 +55,7 @@ def test_processes_that_run_at_once() -> None:
     site.run(first)
     site.finish(first)
     assert site.job(second).state == "preparing"
-    assert second not in site.state.limited
+    assert second not in site.state.findings.limited
 
 
 def test_jobs_that_run_at_once_and_a_workflow_is_one() -> None:

@@ -247,7 +247,7 @@ def test_a_restarted_daemon_goes_on_with_the_negotiation() -> None:
 def put_off(**settings: Any) -> tuple[Crowded, str]:
     """A job on two clusters, of which the second has been the quicker."""
     site = Crowded({"a": 2, "b": 2}, **settings)
-    site.state.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3),)}
+    site.state.learning.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3),)}
     job = site.submit(3)
     site.waits(job, "a", "b")
     return site, job
@@ -295,7 +295,7 @@ def test_who_loses_its_place_when_put_off_begins_before_the_last() -> None:
     """What was put off there came 30 s after it might: so much earlier the next begins."""
     site = Crowded({"a": 2, "b": 2})
     late = Wait(30.0, 3, was_put_off=True)
-    site.state.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3), late)}
+    site.state.learning.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3), late)}
     job = site.submit(3)
     terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
     assert terms["a"].begin_s == 0.0
@@ -309,8 +309,8 @@ def test_a_wait_that_was_given_up_counts_as_long_as_it_was() -> None:
     site.wait(15.5)
     assert site.job(job).state is JobState.PENDING
     assert site.job(job).late == ("b",)
-    assert site.state.waits["b"][-1].seconds == pytest.approx(15.5)
-    assert site.state.waits["b"][-1].was_put_off
+    assert site.state.learning.waits["b"][-1].seconds == pytest.approx(15.5)
+    assert site.state.learning.waits["b"][-1].was_put_off
 
 
 def test_a_part_that_is_put_off_is_not_late() -> None:
@@ -343,7 +343,7 @@ def test_local_jobs_tell_how_long_the_first_claim_will_wait() -> None:
 def test_waits_of_about_the_same_width_count() -> None:
     site = Crowded({"a": 4})
     narrow, wide = Wait(10.0, 0, width=1.0), Wait(100.0, 0, width=8.0)
-    site.state.waits = {"a": (narrow, narrow, narrow, wide, wide)}
+    site.state.learning.waits = {"a": (narrow, narrow, narrow, wide, wide)}
     assert expected_wait(site.state, "a", 0, width=1.0) == 10.0
     assert expected_wait(site.state, "a", 0, width=5.0) == 100.0
     assert expected_wait(site.state, "a", 0, width=32.0) == 320.0, "none is as wide: in proportion"

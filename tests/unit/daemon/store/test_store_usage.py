@@ -46,8 +46,8 @@ def test_usage_is_recalled_as_it_was(used: tuple[Site, Path], tmp_path: Path) ->
         memory = recall(store, 10)
         store.close()
         state = Coordinator(site.settings, memory.remembered).state
-        assert state.usage == site.state.usage
-        assert state.days == site.state.days
+        assert state.sharing.usage == site.state.sharing.usage
+        assert state.sharing.days == site.state.sharing.days
 
 
 def test_days_add_up_and_decayed_usage_is_replaced(tmp_path: Path) -> None:
