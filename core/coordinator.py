@@ -70,45 +70,39 @@ from coalloc.model.reserved import Reserved
 
 
 class StoredState(Struct, frozen=True, kw_only=True):
-    """The state that the store gives back at a start.
-
-    Attributes
-    ----------
-    jobs : iterable of JobRecord
-        All that have not ended, and the newest that have.
-    tokens : mapping of (user, token) to job number
-    seqs : mapping of cluster to the next number of its orders
-    unacked : mapping of cluster to the lowest number still in its outbox
-    drained : mapping of cluster or node to the reason given
-    notes : mapping of policy to what it noted
-    waits : mapping of cluster to the newest waits of claims in its queue
-    unreconciled : set of clusters not heard of since the store was restored from a backup
-    identities : mapping of cluster to the identity of its executor's state
-    usage : mapping of (project, user) to decayed usage
-    days : mapping of (project, user) to processor-seconds by day
-    promises : mapping of waiting job to the expected starts it was given
-    start_errors : iterable of StartError
-        In the order of their numbers.
-    """
+    """The state that the store gives back at a start."""
 
     jobs: Iterable[JobRecord] = ()
+    """All that have not ended, and the newest that have."""
     tokens: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By user and token: the number of the job."""
     seqs: Mapping[str, int] = field(default_factory=dict)
+    """By cluster: the next number of its orders."""
     unacked: Mapping[str, int] = field(default_factory=dict)
+    """By cluster: the lowest number still in its outbox."""
     history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     drained: Mapping[str, str] = field(default_factory=dict)
+    """By cluster or node: the reason given."""
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
     notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By policy: what it noted."""
     waits: Mapping[str, tuple[Wait, ...]] = field(default_factory=dict)
+    """By cluster: the newest waits of claims in its queue."""
     paused: bool = False
     unreconciled: frozenset[str] = frozenset()
+    """Clusters not heard of since the store was restored from a backup."""
     identities: Mapping[str, str] = field(default_factory=dict)
+    """By cluster: the identity of its executor's state."""
     usage: Mapping[Owner, Usage] = field(default_factory=dict)
+    """By project and user, decayed."""
     days: Mapping[Owner, Mapping[int, float]] = field(default_factory=dict)
+    """By project and user: processor-seconds by day."""
     promises: Mapping[str, tuple[Promise, ...]] = field(default_factory=dict)
+    """By waiting job: the expected starts that it was given."""
     start_errors: Iterable[StartError] = ()
+    """In the order of their numbers."""
     epoch: int = 1
     store: str = ""
     last_job: int = 0

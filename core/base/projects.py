@@ -19,27 +19,18 @@ ITS_ARRAY = "its array"
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits of one user, or of one project; None is unlimited.
-
-    Attributes
-    ----------
-    max_procs : int or None
-        Processes that run at once.
-    max_running_jobs, max_waiting_jobs : int or None
-    max_proc_hours : float or None
-        Processor-hours within `window_days`.
-    window_days : int
-        Days of UTC, today among them.
-    max_weight : float or None
-        The most that a submitted weight counts for.
-    """
+    """Limits of one user, or of one project; None is unlimited."""
 
     max_procs: int | None = None
+    """Processes that run at once."""
     max_running_jobs: int | None = None
     max_waiting_jobs: int | None = None
     max_proc_hours: float | None = None
+    """Processor-hours within `window_days`."""
     window_days: int = 30
+    """Days of UTC, today among them."""
     max_weight: float | None = None
+    """The most that a submitted weight counts for."""
 
     @property
     def holds_starts(self) -> bool:
@@ -56,29 +47,21 @@ class UserLimits(Struct, frozen=True, kw_only=True):
 
 
 class Project(Struct, frozen=True, kw_only=True):
-    """One project.
-
-    Attributes
-    ----------
-    parent : str
-        Empty: it is one of the highest.
-    share : float
-        Against its siblings.
-    users : tuple of str
-        Shell patterns; empty admits every user, and is the default project of none.
-    limits, each_user : Limits
-        Of all that runs in it and below it, and of each of its users in it.
-    guarantees : mapping of cluster name to processes
-        Kept for its jobs while they wait.
-    """
+    """One project."""
 
     name: str
     parent: str = ""
+    """Empty: it is one of the highest."""
     share: float = 1.0
+    """Against its siblings."""
     users: tuple[str, ...] = ()
+    """Shell patterns; empty admits every user, and is the default project of none."""
     limits: Limits = Limits()
+    """Of all that runs in it and below it."""
     each_user: Limits = Limits()
+    """Of each of its users in it."""
     guarantees: Mapping[str, int] = field(default_factory=dict)
+    """By cluster name: processes that are kept for its jobs while they wait."""
 
     def lists(self, user: str) -> bool:
         """Whether it names a user."""
@@ -86,20 +69,15 @@ class Project(Struct, frozen=True, kw_only=True):
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """Jobs that one set of limits holds for.
-
-    Attributes
-    ----------
-    project, user : str or None
-        None: of all of them. A project stands for those below it too.
-    array : str
-        Number of the job array whose throttle it is; empty: none.
-    """
+    """Jobs that one set of limits holds for."""
 
     project: str | None
+    """None: of all of them. A project stands for those below it too."""
     user: str | None
+    """None: of all of them."""
     limits: Limits
     array: str = ""
+    """Number of the job array whose throttle it is; empty: none."""
 
     def __str__(self) -> str:
         if self.array:

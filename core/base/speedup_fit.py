@@ -44,18 +44,13 @@ VARIANCES = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 16.0)
 
 
 class Fit(Struct, frozen=True, kw_only=True):
-    """A fitted model.
-
-    Attributes
-    ----------
-    error : float
-        Root mean square of the relative deviations.
-    """
+    """A fitted model."""
 
     speedup: Speedup
     runs: int
     sizes: int
     error: float
+    """Root mean square of the relative deviations."""
 
 
 def remembered_runs(runs: Sequence[Run], procs: int, base_time: float) -> tuple[Run, ...]:

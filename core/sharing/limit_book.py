@@ -26,20 +26,14 @@ Key = tuple[str | None, str | None, str]
 
 @dataclass(slots=True)
 class Use:
-    """Use of one scope, and what the jobs that a round plans ask for.
-
-    Attributes
-    ----------
-    proc_s : float
-        Within the window, what runs counted to its planned end.
-    days : dict of day to float
-        Processor-seconds of ended jobs within the window.
-    """
+    """Use of one scope, and what the jobs that a round plans ask for."""
 
     procs: int = 0
     jobs: set[str] = field(default_factory=set)
     proc_s: float = 0.0
+    """Within the window, what runs counted to its planned end."""
     days: dict[int, float] = field(default_factory=dict)
+    """By day: processor-seconds of ended jobs within the window."""
     asked_procs: int = 0
     asked_jobs: int = 0
 

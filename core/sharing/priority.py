@@ -51,52 +51,35 @@ LEAST = 1e-9
 
 
 class Lead(Struct, frozen=True, kw_only=True):
-    """Lead of one level of a job's path over its siblings.
-
-    Attributes
-    ----------
-    name : str
-        Of the project; of the last level, of the user.
-    share : float
-        Of everything, 0..1.
-    usage_proc_s : float
-        Decayed, with what running jobs are charged ahead.
-    seconds : float
-        Of its entitlement, ahead of the sibling that is furthest behind.
-    """
+    """Lead of one level of a job's path over its siblings."""
 
     name: str
+    """Of the project; of the last level, of the user."""
     share: float
+    """Of everything, 0..1."""
     usage_proc_s: float
+    """Decayed, with what running jobs are charged ahead."""
     seconds: float
+    """Of its entitlement, ahead of the sibling that is furthest behind."""
 
 
 class Factors(NamedTuple):
-    """The terms of one job's effective weight; all but the weights in doublings.
-
-    Attributes
-    ----------
-    submitted : float
-        Its weight as it was submitted.
-    allowed : float
-        As much of it as its limits admit.
-    shares : float
-        Not above 0.
-    weight : float
-        The effective one.
-    ahead_s : float
-        Entitlement of its project that the project's earlier jobs take, seconds.
-    """
+    """The terms of one job's effective weight; all but the weights in doublings."""
 
     submitted: float
+    """Its weight as it was submitted."""
     allowed: float
+    """As much of it as its limits admit."""
     operator: float
     age: float
     size: float
     shares: float
+    """Not above 0."""
     weight: float
+    """The effective one."""
     leads: tuple[Lead, ...] = ()
     ahead_s: float = 0.0
+    """Entitlement of its project that the project's earlier jobs take, seconds."""
 
     @property
     def unshared(self) -> float:
@@ -111,18 +94,12 @@ class Factors(NamedTuple):
 
 @dataclass(slots=True)
 class Standing:
-    """Usage and entitlement of every project and user at one instant.
-
-    Attributes
-    ----------
-    capacity : int
-        Slots of all clusters.
-    leads : dict of (project, user) to tuple of Lead
-        Of those that have jobs waiting.
-    """
+    """Usage and entitlement of every project and user at one instant."""
 
     capacity: int
+    """Slots of all clusters."""
     leads: dict[Owner, tuple[Lead, ...]] = field(default_factory=dict)
+    """By project and user, those that have jobs waiting."""
     seconds: dict[Owner, float] = field(default_factory=dict)
     """Sums of the leads."""
 

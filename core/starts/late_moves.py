@@ -61,16 +61,12 @@ MOST_DOUBLINGS = 40
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Nodes for a job elsewhere; a queue there if there are none.
-
-    Attributes
-    ----------
-    start, end : float
-        Seconds.
-    """
+    """Nodes for a job elsewhere; a queue there if there are none."""
 
     start: float
+    """Seconds."""
     end: float
+    """Seconds."""
     nodes: Mapping[str, int]
     cluster: str
 
