@@ -16,7 +16,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 MANY = 20_000
 HERE = Path(__file__).resolve()
@@ -27,7 +29,6 @@ def measure(path: Path, jobs: int) -> dict[str, float]:
     # What both versions have, imported where it is known which one this is.
     from coalloc.core.base.effects import SaveJob
     from coalloc.core.base.records import JobRecord, JobState, PartRecord
-    from coalloc.core.base.settings import Settings
     from coalloc.core.coordinator import Coordinator
     from coalloc.daemon.store.recall import recall
     from coalloc.daemon.store.records_json import read_record, write_record
@@ -106,10 +107,18 @@ def measure(path: Path, jobs: int) -> dict[str, float]:
     remembered = recall(store, 1000).remembered
     out["read the store, s"] = time.process_time() - begun
     begun = time.process_time()
-    Coordinator(Settings(clusters=()), remembered)
+    Coordinator(settings_type()(clusters=()), remembered)
     out["make the core's tables, s"] = time.process_time() - begun
     store.close()
     return out
+
+
+def settings_type() -> Any:
+    """The class of the core's settings."""
+    try:
+        return import_module("coalloc.model.settings").Config
+    except ModuleNotFoundError:
+        return import_module("coalloc.core.base.settings").Settings
 
 
 def cpu_s(call: Callable[[], object]) -> float:

@@ -99,7 +99,7 @@ class Effects:
 
     def _welcome(self, cluster: str, base: int) -> None:
         state = self._state
-        lease_s = state.settings.lease_s
+        lease_s = state.settings.start.lease_s
         welcome = Welcome(store=state.store, epoch=state.epoch, base_seq=base, lease_s=lease_s)
         tell(state, self._server, cluster, welcome)
 

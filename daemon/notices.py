@@ -11,7 +11,7 @@ from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import Survey
 from coalloc.model.event_kinds import EventKind
-from coalloc.runtime.config.schema import NotifiedEvent, NotifyConfig
+from coalloc.model.settings import NotifiedEvent, NotifyConfig
 
 GOOD_ENDS = frozenset({JobState.COMPLETED, JobState.CANCELLED})
 ENOUGH_AGAIN = 1.1

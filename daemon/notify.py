@@ -27,7 +27,7 @@ from coalloc.core.base.records import JobRecord
 from coalloc.daemon.figures import Survey
 from coalloc.daemon.notices import Notice, Watch, job_notice
 from coalloc.model.event_kinds import EventKind
-from coalloc.runtime.config.schema import NotifyConfig
+from coalloc.model.settings import NotifyConfig
 from coalloc.runtime.logs import RateLimit
 
 TOLD_EVERY_S = 60.0

@@ -11,11 +11,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.parts import PartReport, QueueTerms
+from coalloc.model.parts import Launch, PartKey, PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
-from coalloc.model.reserved import Reserved
 
 ONCE = "once"
 """Ability of an executor: a job's command is started once where `Prepare` says so."""
@@ -91,6 +89,11 @@ class Prepare(Struct, frozen=True, kw_only=True):
     launch: Launch | None = None
     once: Launch | None = None
 
+    @property
+    def key(self) -> PartKey:
+        """Name of the part."""
+        return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+
 
 class Arrange(Struct, frozen=True, kw_only=True):
     """Every part has been granted nodes: these are the job's, in rank order, and it meets there."""
@@ -165,8 +168,6 @@ class Ping(Struct, frozen=True, kw_only=True):
     """False to an executor that counts as disconnected: it says hello, and is back."""
     wanted: int = 0
     """Slots of the cluster that waiting jobs could fill."""
-    reserved: tuple[Reserved, ...] | None = None
-    """Operators' reservations with nodes of the cluster, and those nodes; None: not said."""
 
 
 class TurnedAway(Struct, frozen=True, kw_only=True):

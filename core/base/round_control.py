@@ -19,7 +19,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from coalloc.core.base.settings import Trigger
+from coalloc.model.settings import TriggerConfig
 
 OUTDATED = "plan_outdated"
 """A task ended earlier or later than planned, or failed."""
@@ -34,7 +34,7 @@ Attempt = Literal["without", "beginning", "again"]
 class RoundControl:
     """Decides when a round is due; knows nothing of jobs or clusters."""
 
-    triggers: tuple[Trigger, ...]
+    triggers: tuple[TriggerConfig, ...]
     min_interval_s: float
     paused: bool = False
     blocked: bool = False

@@ -16,7 +16,6 @@ from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, Sav
 from coalloc.core.base.messages import Abort, Dismiss, Forget, Order, Withdraw
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.round_control import Isolation, RoundControl
-from coalloc.core.base.settings import Settings
 from coalloc.core.base.state_tables import (
     Deadlines,
     Findings,
@@ -32,6 +31,7 @@ from coalloc.core.base.state_tables import (
 )
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.settings import Config
 from coalloc.model.snapshot import Snapshot
 
 NOBODY = ""
@@ -68,7 +68,7 @@ class RoundState:
 class State:
     """The daemon's memory; `out` collects the effects of the event being handled."""
 
-    settings: Settings
+    settings: Config
     rounds: RoundControl
     epoch: int = 1
     store: str = ""

@@ -206,7 +206,7 @@ class Learning:
 class Sharing:
     """Projects, and their use."""
 
-    tree: ProjectTree = field(default_factory=lambda: ProjectTree(()))
+    tree: ProjectTree = field(default_factory=lambda: ProjectTree({}))
     usage: dict[Owner, Usage] = field(default_factory=dict)
     """Decayed, of jobs that have ended."""
     days: dict[Owner, dict[int, float]] = field(default_factory=dict)

@@ -115,10 +115,10 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
     if not cluster.connected:
         state.log("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
         state.emit(now, EventKind.EXECUTOR_CONNECTED, cluster=hello.cluster)
-    was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
+    was_stale = cluster.is_stale(now, state.settings.readings.max_age_s)
     cluster.connected, cluster.peer = True, peer
     cluster.version, cluster.abilities = hello.version, frozenset(hello.abilities)
-    if was_stale and not cluster.is_stale(now, state.settings.reading_max_age_s):
+    if was_stale and not cluster.is_stale(now, state.settings.readings.max_age_s):
         # It was read while its executor was not known to be there; no other reading tells.
         state.rounds.happened("cluster_returned")
     if hello.store == state.store:

@@ -213,7 +213,7 @@ def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, in
     largest = max(slots.values(), default=0)
     if procs <= largest:
         return ""
-    links = [state.clusters[name].settings.link_gbps for name in slots]
+    links = [state.clusters[name].settings.link_capacity_gbps for name in slots]
     low = [low_side(procs, gbps, link, link * TOLERANCE) for link in links]
     if split(procs, list(slots.values()), low) is not None:
         return ""

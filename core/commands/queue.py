@@ -8,7 +8,7 @@ from typing import Any
 from coalloc.core.base.composites import WorkflowState, flow_of, named
 from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import Cancellation, JobRecord, JobState, Launch, SubmitOptions
+from coalloc.core.base.records import Cancellation, JobRecord, JobState, SubmitOptions
 from coalloc.core.base.requests import (
     Answer,
     Cancel,
@@ -33,6 +33,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.parts import Launch
 from coalloc.model.values import fields_of, replace
 
 MOST_PRIORITY = 30.0
@@ -167,7 +168,7 @@ def submitted_job(
         name=command.name or program,
         launcher=launcher,
     )
-    admission.check(command, job, state.settings.max_tasks)
+    admission.check(command, job, state.settings.daemon.max_tasks)
     if command.once and isinstance(job, RigidJob | MoldableJob):
         job = replace(job, one_cluster=True)
     check_options(command.batch)
@@ -198,11 +199,11 @@ def planned_job(
         asked,
         user=user,
         command=program,
-        defaults=state.settings.defaults,
+        defaults=state.settings.jobs.in_order,
         launcher=launcher,
         history=best_known(state.learning.history, keys),
         runs=best_known(state.learning.runs, keys),
-        fallback_base_time=state.settings.fallback_base_time,
+        fallback_base_time=state.settings.jobs.fallback_base_time_s,
     )
     body: dict[str, Any] = {**fields, "id": "new"}
     for cluster in body.get("clusters") or ():
@@ -217,14 +218,15 @@ def planned_job(
 
 
 def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
-    if len(command.array) > state.settings.max_array:
+    most = state.settings.daemon.max_array
+    if len(command.array) > most:
         return Refused(
             code="too_many",
-            message=f"array has {len(command.array)} jobs, at most {state.settings.max_array}",
+            message=f"array has {len(command.array)} jobs, at most {most}",
         )
     if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
         return Refused(code="bad_request", message="array: indices must differ and not be negative")
-    limit = state.settings.max_jobs_per_user
+    limit = state.settings.daemon.max_jobs_per_user
     if limit:
         waiting = (state.jobs[job] for job in state.waiting)
         mine = sum(record.user == event.user and record.is_waiting for record in waiting)

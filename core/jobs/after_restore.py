@@ -266,12 +266,12 @@ def _earlier(part: PartRecord, seconds: float) -> PartRecord:
 
 def after_restart(state: State, now: float) -> None:
     """Bring back what an earlier run set by a clock that was ahead of this one."""
-    limits = state.settings
+    start = state.settings.start
     for record in _timed(state, now):
-        not_before = min(record.not_before, now + limits.backoff_max_s)
+        not_before = min(record.not_before, now + start.backoff_max_s)
         deadline = record.deadline
         if deadline is not None:
-            patience = limits.max_wait_s if record.queued else limits.prepare_timeout_s
+            patience = start.max_wait_s if record.queued else start.prepare_timeout_s
             deadline = min(deadline, now + patience)
         if (not_before, deadline) != (record.not_before, record.deadline):
             state.put(replace(record, not_before=not_before, deadline=deadline))

@@ -97,8 +97,8 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     if record.failures >= workflow.retries or is_stopping(workflow, flow):
         return False
     failures = record.failures + 1
-    limits = state.settings
-    pause = min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(failures - 1, 60))
+    start = state.settings.start
+    pause = min(start.backoff_max_s, start.backoff_first_s * 2.0 ** min(failures - 1, 60))
     why = record.detail or record.reason
     state.put(
         replace(
@@ -157,9 +157,9 @@ def _is_off(state: State, record: JobRecord) -> bool:
     """Its run time was not the planned one."""
     if record.started is None or record.ended is None:
         return True
-    limits = state.settings
+    rounds = state.settings.rounds
     off = abs(record.ended - record.started - record.planned)
-    return off > max(limits.task_tolerance_s, limits.task_tolerance * record.planned)
+    return off > max(rounds.task_tolerance_s, rounds.task_tolerance * record.planned)
 
 
 def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:

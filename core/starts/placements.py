@@ -127,10 +127,14 @@ def place_pieces(
     """Commit a placement of a divisible job that fits what is free; the ids of its pieces.
 
     One piece takes all its chunks where as many are free in a row. None runs for longer than
-    `Settings.piece_s`, or the job's time limit, unless one chunk does.
+    `Config.piece_s`, or the job's time limit, unless one chunk does.
     """
     limit = state.jobs[pool.id].job.time_limit
-    longest = state.settings.piece_s if limit is None else min(limit, state.settings.piece_s)
+    longest = (
+        state.settings.rounds.piece_s
+        if limit is None
+        else min(limit, state.settings.rounds.piece_s)
+    )
     placed = []
     for share in shares(pool, placement, longest, followers, now):
         record = _piece(state, pool, share)

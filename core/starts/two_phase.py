@@ -14,7 +14,7 @@ from typing import Any
 from coalloc.core.base.composites import part_fields
 from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
-from coalloc.core.base.records import REQUEUED, JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.after_restore import (
@@ -33,7 +33,7 @@ from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.parts import PART_ENDED, Launch, PartReport, PartState
 from coalloc.model.values import replace
 
 
@@ -43,7 +43,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
     `record` has its parts, attempt, round and policy already; where it is queued, their claims
     may wait.
     """
-    deadline = now + state.settings.prepare_timeout_s
+    deadline = now + state.settings.start.prepare_timeout_s
     record = replace(record, state=JobState.PREPARING, deadline=deadline, reason="", detail="")
     state.put(record)
     for part in record.parts:
@@ -77,7 +77,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         uid=record.uid,
         gid=record.gid,
         user=record.user,
-        lease_s=state.settings.lease_s,
+        lease_s=state.settings.start.lease_s,
         rendezvous=record.rendezvous,
         name=record.name,
         time_limit=job.time_limit,

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.start_intervals import Promise, StartError
+from coalloc.model.parts import Launch
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder()
@@ -21,7 +22,9 @@ _start_errors = msgspec.json.Decoder(StartError)
 def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
     """JSON of an ended job's account, beside its columns; times in seconds since 1970."""
     clusters: dict[str, int] = {}
+    nodes: dict[str, int] = {}
     for part in record.parts:
+        nodes |= part.nodes
         clusters[part.cluster] = clusters.get(part.cluster, 0) + sum(part.nodes.values())
     job = record.job
     cpu_s = [part.cpu_s for part in record.parts]
@@ -35,6 +38,7 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
         "requested_s": job.time_limit or record.planned or getattr(job, "base_time", None),
         "proc_s": proc_s,
         "clusters": clusters,
+        "nodes": nodes,
         "exit_code": record.exit_code,
         "command": record.command,
         "detail": record.detail,

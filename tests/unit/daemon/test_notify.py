@@ -22,10 +22,11 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import ClusterFigures, Survey
 from coalloc.daemon.notices import Notice, Watch, job_notice
 from coalloc.daemon.notify import Notifier
+from coalloc.model.errors import ConfigError
 from coalloc.model.event_kinds import EventKind
+from coalloc.model.settings import NotifyConfig
 from coalloc.model.values import replace
 from coalloc.runtime.config.file import parse
-from coalloc.runtime.config.schema import ConfigError, NotifyConfig
 from tests.support.core_site import Site
 
 NASTY = 'x"; rm -rf $HOME\n`id` \x1b[31m'

@@ -220,7 +220,7 @@ class Restarted:
     """A daemon that has just started again, with a job that waits."""
 
     def __init__(self, **identities: str) -> None:
-        site = Site({"a": 2, "b": 2}, triggers=())
+        site = Site({"a": 2, "b": 2}, trigger=())
         job = site.submit(4)
         self.core = Coordinator(
             site.settings,
