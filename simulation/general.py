@@ -43,7 +43,7 @@ from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Star
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.base.start_intervals import StartError
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.learning.estimates import history_keys, remembered
+from coalloc.core.learning.estimates import Program, remembered
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import Launch, PartReport, PartState
@@ -365,7 +365,8 @@ def known_ratios(ended: Iterable[LoggedJob]) -> dict[str, tuple[float, ...]]:
     """History of these jobs as a daemon would have it, by rising end: real by planned run times."""
     out: dict[str, tuple[float, ...]] = {}
     for logged in ended:
-        for key in history_keys(*_whose(logged), ""):
+        user, command = _whose(logged)
+        for key in Program(user=user, command=command).history_keys:
             # Taken out and put back: the newest is last.
             out[key] = remembered(out.pop(key, ()), logged.run_s / logged.job.base_time)
     return out

@@ -25,7 +25,7 @@ from coalloc.core.commands import admission
 from coalloc.core.jobs import deadlines, dependencies, workflows
 from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting
-from coalloc.core.learning.estimates import best_known, completed, history_keys
+from coalloc.core.learning.estimates import Program, best_known, completed
 from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import check_options
@@ -40,6 +40,11 @@ MOST_PRIORITY = 30.0
 """Doublings of a weight that an operator may give or take."""
 LONGEST_REASON = 500
 """Of a cancellation, characters."""
+SWITCHES = {
+    JobState.HELD: (JobState.PENDING, EventKind.JOB_HELD),
+    JobState.PENDING: (JobState.HELD, EventKind.JOB_RELEASED),
+}
+"""By the new state: the one before, and the event."""
 REPAIRED = "repaired"
 """Among the sources: what was repaired of the speed-up a user gave."""
 
@@ -157,17 +162,14 @@ def submitted_job(
     ------
     InputError
     """
-    program = _program(command)
-    launcher = command.launch.argv[0].rpartition("/")[2] if command.launch.argv else ""
-    job, sources = planned_job(
-        state,
-        user,
-        command.job,
-        now,
-        program=program,
-        name=command.name or program,
-        launcher=launcher,
+    name = _program(command)
+    program = Program(
+        user=user,
+        command=name,
+        name=command.name or name,
+        launcher=command.launch.argv[0].rpartition("/")[2] if command.launch.argv else "",
     )
+    job, sources = planned_job(state, command.job, program, now)
     admission.check(command, job, state.settings.daemon.max_tasks)
     if command.once and isinstance(job, RigidJob | MoldableJob):
         job = replace(job, one_cluster=True)
@@ -176,14 +178,7 @@ def submitted_job(
 
 
 def planned_job(
-    state: State,
-    user: str,
-    asked: Mapping[str, Any],
-    now: float,
-    *,
-    program: str,
-    name: str,
-    launcher: str = "",
+    state: State, asked: Mapping[str, Any], program: Program, now: float
 ) -> tuple[Job, Mapping[str, str]]:
     """A job with what its user left out, and where its figures came from.
 
@@ -194,16 +189,13 @@ def planned_job(
     for key in ("id", "submitted", "passed_over", "held", "after", "priority"):
         if key in asked:
             raise InputError(f"job.{key}", "is set by the daemon")
-    keys = history_keys(user, program, name)
+    keys = program.history_keys
     fields, sources = completed(
         asked,
-        user=user,
-        command=program,
-        defaults=state.settings.jobs.in_order,
-        launcher=launcher,
+        program,
+        state.settings.jobs,
         history=best_known(state.learning.history, keys),
         runs=best_known(state.learning.runs, keys),
-        fallback_base_time=state.settings.jobs.fallback_base_time_s,
     )
     body: dict[str, Any] = {**fields, "id": "new"}
     for cluster in body.get("clusters") or ():
@@ -312,12 +304,12 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
 
 def hold(state: State, event: Requested, command: Hold, now: float) -> None:
     """Keep waiting jobs from being planned."""
-    _switch(state, event, command.job, now, JobState.PENDING, JobState.HELD, EventKind.JOB_HELD)
+    _switch(state, event, command.job, now, JobState.HELD)
 
 
 def release(state: State, event: Requested, command: Release, now: float) -> None:
     """Let held jobs be planned."""
-    _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, EventKind.JOB_RELEASED)
+    _switch(state, event, command.job, now, JobState.PENDING)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     if command.job in state.composites:
         state.rounds.want("released")
@@ -347,15 +339,9 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
     answered(state, event, Done(body={"jobs": [record.id for record in waiting]}))
 
 
-def _switch(
-    state: State,
-    event: Requested,
-    job: str,
-    now: float,
-    old: JobState,
-    new: JobState,
-    kind: EventKind,
-) -> None:
+def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> None:
+    """Hold a job, or release it."""
+    old, kind = SWITCHES[new]
     chosen = chosen_jobs(state, event, job)
     if isinstance(chosen, Refused):
         answered(state, event, chosen)

@@ -14,7 +14,7 @@ from coalloc.core.jobs.occupation import Occupation, misfit, occupation
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.starts import queued_claims as queueing
-from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
+from coalloc.core.starts.placements import NOW_S, Commitment, divisible, place_pieces, startable
 from coalloc.core.starts.waits import waiting_claims
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
@@ -27,6 +27,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
         return
     time = current.snapshot.time
     view = occupation(state, now)
+    by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
     book = LimitBook(state, now) if limits.are_on(state) else None
     started: list[str] = []
@@ -51,9 +52,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
         queued = queueing.may_wait(state, record, placement, view, claims)
         if not queued and not record.foreign and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
-        queueing.commit(
-            state, current, record, placement, view, claims, now, policy=plan.policy, queued=queued
-        )
+        queueing.commit(by, current, claims, record, placement, queued=queued)
         if book is not None:
             book.take(record, *limits.start_of(record, placement))
         started.append(record.id)
@@ -102,6 +101,7 @@ def fill(state: State, plan: Plan, now: float) -> None:
     if not pieces:
         return
     view, starts = occupation(state, now), _starts(current.snapshot, plan)
+    by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
     for planned in pieces:
         pool = divisible(state, planned, now)
@@ -119,12 +119,7 @@ def fill(state: State, plan: Plan, now: float) -> None:
         if not queued and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
         later = [start for node in placement.nodes for start in starts.get(node, ())]
-        placed = place_pieces(
-            *(state, pool, placement, view, later, now),
-            policy=plan.policy,
-            round=current.number,
-            queued=queued,
-        )
+        placed = place_pieces(by, pool, placement, later, queued=queued)
         queueing.count_claims(state, claims, placed)
         current.committed.update(placed)
 

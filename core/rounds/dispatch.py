@@ -19,7 +19,7 @@ from coalloc.core.commands.reservations import is_kept_from
 from coalloc.core.jobs.occupation import Occupation, misfit, occupation
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.sharing.limits import holds, start_of
-from coalloc.core.starts.placements import place, startable
+from coalloc.core.starts.placements import Commitment, place, startable
 from coalloc.core.starts.queued_claims import may_wait, must_wait
 from coalloc.core.starts.waits import is_crowded, waiting_claims
 from coalloc.model.cost import edge_delay
@@ -126,12 +126,10 @@ def _start_all(
         if not queued and must_wait(state, placement, view):
             continue
         behind = list(plan_order.behind(entry))
-        place(
-            *(state, record, placement, view, now),
-            policy=plan_order.policy,
-            round=plan_order.round,
-            queued=queued,
+        by = Commitment(
+            state=state, view=view, now=now, policy=plan_order.policy, round=plan_order.round
         )
+        place(by, record, placement, queued=queued)
         if book is not None:
             book.take(record, *start_of(record, placement))
         for other in behind:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import Struct
+
 from coalloc.core.base.composites import REST, ChunkPool, Share, WorkflowState, is_stopping, shares
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
@@ -19,6 +21,19 @@ from coalloc.model.values import replace
 
 NOW_S = 1e-6
 """A placement that starts within this of the snapshot's time starts now."""
+
+
+class Commitment(Struct, frozen=True, kw_only=True):
+    """A plan whose placements are committed now, and what is free for them."""
+
+    state: State
+    view: Occupation
+    """What is free; every placement takes its share of it."""
+    now: float
+    policy: str
+    """Of the plan."""
+    round: int
+    """Of the plan."""
 
 
 def startable(state: State, placement: Placement, now: float) -> JobRecord | None:
@@ -42,15 +57,7 @@ def startable(state: State, placement: Placement, now: float) -> JobRecord | Non
 
 
 def place(
-    state: State,
-    record: JobRecord,
-    placement: Placement,
-    view: Occupation,
-    now: float,
-    *,
-    policy: str,
-    round: int,
-    queued: bool = False,
+    by: Commitment, record: JobRecord, placement: Placement, *, queued: bool = False
 ) -> JobRecord:
     """Commit a placement that fits what is free; returns the record without its new state.
 
@@ -59,6 +66,7 @@ def place(
     queued : bool
         Its claims may wait in their clusters' queues; where it starts later, they are to.
     """
+    state, view, now = by.state, by.view, by.now
     parts = parts_of(placement, view)
     later = placement.start if queued and placement.start > now + NOW_S else None
     loads = loads_of(placement, record, view)
@@ -74,8 +82,8 @@ def place(
         rendezvous=meeting_place(state, record, parts),
         planned=placement.end - placement.start,
         link_gbps=loads,
-        round=round,
-        policy=policy,
+        round=by.round,
+        policy=by.policy,
         queued=queued,
         arranged=False,
         late=(),
@@ -113,15 +121,11 @@ def divisible(state: State, placement: Placement, now: float) -> ChunkPool | Non
 
 
 def place_pieces(
-    state: State,
+    by: Commitment,
     pool: ChunkPool,
     placement: Placement,
-    view: Occupation,
-    followers: Iterable[float],
-    now: float,
+    followers: Iterable[float] = (),
     *,
-    policy: str,
-    round: int,
     queued: bool = False,
 ) -> list[str]:
     """Commit a placement of a divisible job that fits what is free; the ids of its pieces.
@@ -129,6 +133,7 @@ def place_pieces(
     One piece takes all its chunks where as many are free in a row. None runs for longer than
     `Config.piece_s`, or the job's time limit, unless one chunk does.
     """
+    state = by.state
     limit = state.jobs[pool.id].job.time_limit
     longest = (
         state.settings.rounds.piece_s
@@ -136,10 +141,10 @@ def place_pieces(
         else min(limit, state.settings.rounds.piece_s)
     )
     placed = []
-    for share in shares(pool, placement, longest, followers, now):
+    for share in shares(pool, placement, longest, followers, by.now):
         record = _piece(state, pool, share)
         mine = replace(placement, nodes=share.nodes, end=placement.start + share.seconds)
-        place(state, record, mine, view, now, policy=policy, round=round, queued=queued)
+        place(by, record, mine, queued=queued)
         placed.append(record.id)
     return placed
 

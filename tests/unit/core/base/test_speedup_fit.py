@@ -14,9 +14,9 @@ from coalloc.core.base.speedup_fit import (
     fitted,
     remembered_runs,
 )
-from coalloc.core.learning.estimates import completed
+from coalloc.core.learning.estimates import Program, completed
 from coalloc.model.errors import InputError
-from coalloc.model.settings import JobMatchConfig
+from coalloc.model.settings import JobMatchConfig, JobsConfig
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
 
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -97,12 +97,9 @@ def filled(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     return completed(
         {"kind": "moldable", "min_procs": 1, "max_procs": 8, **fields},
-        user="ann",
-        command="solver",
-        defaults=defaults,
-        history=(),
+        Program(user="ann", command="solver"),
+        JobsConfig(match=defaults),
         runs=runs,
-        fallback_base_time=3600.0,
     )
 
 

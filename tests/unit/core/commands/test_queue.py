@@ -14,12 +14,19 @@ from coalloc.core.base.power import PowerState, floored, updated
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.jobs import outcome
-from coalloc.core.learning.estimates import KEPT, completed, history_key, predicted, remembered
+from coalloc.core.learning.estimates import (
+    KEPT,
+    Program,
+    completed,
+    history_key,
+    predicted,
+    remembered,
+)
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import Launch, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.settings import JobMatchConfig
+from coalloc.model.settings import JobMatchConfig, JobsConfig
 from tests.support.core_site import Site
 
 LAUNCH = Launch(argv=("/usr/bin/solver", "-x"))
@@ -330,11 +337,9 @@ def test_where_a_run_time_comes_from(
 ) -> None:
     out, sources = completed(
         {"kind": "rigid", **fields},
-        user="ann",
-        command="solver",
-        defaults=(),
+        Program(user="ann", command="solver"),
+        JobsConfig(),
         history=history,
-        fallback_base_time=3600.0,
     )
     assert (out["base_time"], sources["base_time"]) == (value, source)
 
@@ -346,11 +351,9 @@ def test_site_defaults_apply_to_the_first_matching_user_and_command() -> None:
     )
     out, sources = completed(
         {"kind": "rigid"},
-        user="ann",
-        command="solver",
-        defaults=defaults,
+        Program(user="ann", command="solver"),
+        JobsConfig(match=defaults),
         history=(9.0,),
-        fallback_base_time=1.0,
     )
     assert (out["sigma"], out["proc_gbps"], out["base_time"]) == (0.3, 0.1, 5.0)
     assert set(sources.values()) == {"defaults"}
@@ -360,12 +363,8 @@ def test_site_defaults_may_name_the_interpreter_or_the_program() -> None:
     for pattern in ("python*", "train.py"):
         out, _ = completed(
             {"kind": "rigid"},
-            user="ann",
-            command="train.py",
-            launcher="python3",
-            defaults=(JobMatchConfig(command=pattern, base_time_s=5.0),),
-            history=(),
-            fallback_base_time=1.0,
+            Program(user="ann", command="train.py", launcher="python3"),
+            JobsConfig(match=(JobMatchConfig(command=pattern, base_time_s=5.0),)),
         )
         assert out["base_time"] == 5.0
 
