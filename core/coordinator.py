@@ -7,7 +7,6 @@ No clock, no I/O: the shell around it owns sockets, the store, timers and the so
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -33,7 +32,7 @@ from coalloc.core.base.events import (
     TokenRecalled,
 )
 from coalloc.core.base.projects import ProjectTree
-from coalloc.core.base.records import JobRecord, JobState, Wait
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import (
     Cancel,
     Drain,
@@ -50,10 +49,8 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.core.base.round_control import RoundControl
-from coalloc.core.base.speedup_fit import Run
-from coalloc.core.base.start_intervals import Calibration, Promise, StartError
 from coalloc.core.base.state import State, arrival, forget_tokens
-from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.base.state_tables import LastNumbers, Learning, Maintenance, Presence, Sharing
 from coalloc.core.clusters import presence
 from coalloc.core.commands import operators as operating
 from coalloc.core.commands import queue
@@ -65,12 +62,11 @@ from coalloc.core.rounds import dispatch
 from coalloc.core.rounds import round as rounds
 from coalloc.core.sharing import accounting
 from coalloc.core.starts import requeue as requeueing
-from coalloc.model.reserved import Reserved
 from coalloc.model.settings import ClusterConfig, Config
 
 
 class StoredState(Struct, frozen=True, kw_only=True):
-    """The state that the store gives back at a start."""
+    """The state that the store gives back at a start; its groups become the coordinator's own."""
 
     jobs: Iterable[JobRecord] = ()
     """All that have not ended, and the newest that have."""
@@ -80,34 +76,14 @@ class StoredState(Struct, frozen=True, kw_only=True):
     """By cluster: the next number of its orders."""
     unacked: Mapping[str, int] = field(default_factory=dict)
     """By cluster: the lowest number still in its outbox."""
-    history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
-    drained: Mapping[str, str] = field(default_factory=dict)
-    """By cluster or node: the reason given."""
-    reserved: Mapping[str, Reserved] = field(default_factory=dict)
-    notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By policy: what it noted."""
-    waits: Mapping[str, tuple[Wait, ...]] = field(default_factory=dict)
-    """By cluster: the newest waits of claims in its queue."""
     paused: bool = False
-    unreconciled: frozenset[str] = frozenset()
-    """Clusters not heard of since the store was restored from a backup."""
-    identities: Mapping[str, str] = field(default_factory=dict)
-    """By cluster: the identity of its executor's state."""
-    usage: Mapping[Owner, Usage] = field(default_factory=dict)
-    """By project and user, decayed."""
-    days: Mapping[Owner, Mapping[int, float]] = field(default_factory=dict)
-    """By project and user: processor-seconds by day."""
-    promises: Mapping[str, tuple[Promise, ...]] = field(default_factory=dict)
-    """By waiting job: the expected starts that it was given."""
-    start_errors: Iterable[StartError] = ()
-    """In the order of their numbers."""
     epoch: int = 1
     store: str = ""
-    last_job: int = 0
-    last_event: int = 0
-    last_round: int = 0
+    last: LastNumbers = field(default_factory=LastNumbers)
+    maintenance: Maintenance = field(default_factory=Maintenance)
+    presence: Presence = field(default_factory=Presence)
+    learning: Learning = field(default_factory=Learning)
+    sharing: Sharing = field(default_factory=Sharing)
 
 
 def tree_of(settings: Config) -> ProjectTree:
@@ -124,28 +100,22 @@ class Coordinator:
             triggers=settings.rounds.trigger, min_interval_s=settings.rounds.min_interval_s
         )
         control.paused = past.paused
-        self.state = State(settings=settings, rounds=control, epoch=past.epoch, store=past.store)
-        state = self.state
-        state.maintenance.drained = dict(past.drained)
-        state.maintenance.reserved = dict(past.reserved)
+        state = self.state = State(
+            settings=settings,
+            rounds=control,
+            epoch=past.epoch,
+            store=past.store,
+            tokens=dict(past.tokens),
+            last=past.last,
+            maintenance=past.maintenance,
+            presence=past.presence,
+            learning=past.learning,
+            sharing=past.sharing,
+        )
         state.presence.numbers = {
             n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()
         }
-        state.presence.identities = dict(past.identities)
-        state.tokens.update(past.tokens)
-        state.learning.history.update(past.history)
-        state.learning.notes.update(past.notes)
-        state.learning.waits.update(past.waits)
-        state.presence.unreconciled.update(past.unreconciled)
-        state.learning.ratios.update(past.ratios)
-        state.learning.runs.update(past.runs)
-        state.sharing.usage.update(past.usage)
-        state.sharing.days = {owner: dict(days) for owner, days in past.days.items()}
-        state.learning.promises.update(past.promises)
-        state.learning.calibration = Calibration.of(past.start_errors)
         state.sharing.tree = tree_of(settings)
-        state.last.job, state.last.event = past.last_job, past.last_event
-        state.last.round = past.last_round
         self._now: float | None = None
         state.index_all(sorted(past.jobs, key=lambda r: arrival(r.id)))
         self._take_clusters(settings)

@@ -42,6 +42,7 @@ from coalloc.core.base.events import (
 from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Start
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.base.start_intervals import StartError
+from coalloc.core.base.state_tables import Learning
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.learning.estimates import Program, remembered
 from coalloc.model.cost import run_time
@@ -168,7 +169,9 @@ class _Replay:
         self.on_progress = on_progress
         nodes = [node for cluster in slot_map.platform.clusters for node in cluster.nodes]
         self.power = {node.name: node.power for node in nodes}
-        self.core = Coordinator(settings, StoredState(ratios=known_ratios(workload.earlier)))
+        self.core = Coordinator(
+            settings, StoredState(learning=Learning(ratios=known_ratios(workload.earlier)))
+        )
         self.index: dict[str, int] = {}
         self.parts: dict[str, list[tuple[str, Prepare]]] = {}
         self.ends: list[tuple[float, str]] = []

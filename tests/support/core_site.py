@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from coalloc.core.base.events import Requested, Solved, StatementReceived, Ticke
 from coalloc.core.base.messages import Hello, Order, Read, Report
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Answer, Command, Done, Submit, SubmitWorkflow
+from coalloc.core.base.state_tables import Maintenance
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import Coordinator, StoredState
@@ -302,14 +304,12 @@ class Site:
         state = self.state
         meta = {e.key: e.value for e in self.effects if isinstance(e, SaveMeta)}
         remembered = StoredState(
-            reserved=read_reserved(meta.get(RESERVED, "")),
+            maintenance=Maintenance(reserved=read_reserved(meta.get(RESERVED, ""))),
             jobs=list(self.saved().values()),
             tokens=dict(state.tokens),
             seqs={name: c.next_seq for name, c in state.clusters.items()},
             unacked={name: c.acked_seq + 1 for name, c in state.clusters.items()},
             epoch=state.epoch + 1,
-            last_job=state.last.job,
-            last_event=state.last.event,
-            last_round=state.last.round,
+            last=dataclasses.replace(state.last),
         )
         return Site(self.sizes, remembered=remembered, **settings)

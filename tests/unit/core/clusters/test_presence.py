@@ -17,6 +17,7 @@ from coalloc.core.base.events import Disconnected, Event, Requested, StatementRe
 from coalloc.core.base.messages import Goodbye, Hello, Prepare, Read, Report, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Drain, RoundNow
+from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.clusters.presence import GATHERING_S, MARK, SECOND, TAKEOVER_S
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.daemon.queries.job_views import cluster_rows
@@ -224,7 +225,11 @@ class Restarted:
         job = site.submit(4)
         self.core = Coordinator(
             site.settings,
-            StoredState(jobs=[site.saved()[job]], identities=identities, last_round=4),
+            StoredState(
+                jobs=[site.saved()[job]],
+                presence=Presence(identities=identities),
+                last=LastNumbers(round=4),
+            ),
         )
         self.now = site.now
 

@@ -11,6 +11,7 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Arrange, Hasten, Prepare, Read, Start
 from coalloc.core.base.records import JobState, Wait
 from coalloc.core.base.requests import Cancel, Done, PauseRounds, ResumeRounds
+from coalloc.core.base.state_tables import Learning
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.jobs.occupation import occupation
 from coalloc.core.starts.negotiation import in_words, late_clusters
@@ -357,7 +358,7 @@ def test_waits_are_kept_for_the_next_daemon() -> None:
     (wait,) = kept_waits(kept[-1].value)
     assert wait.seconds == pytest.approx(12.0)
     assert (wait.width, wait.ahead) == (2.0, 3)
-    later = Coordinator(site.state.settings, StoredState(waits={"a": (wait,)}))
+    later = Coordinator(site.state.settings, StoredState(learning=Learning(waits={"a": (wait,)})))
     assert expected_wait(later.state, "a", 0) == pytest.approx(3.0)
 
 
