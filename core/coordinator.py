@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import Effect, Wake
 from coalloc.core.base.events import (
+    CoreEvent,
     CostsWanted,
     Disconnected,
-    Event,
     IncumbentFound,
     Reconfigured,
     Requested,
@@ -122,7 +122,7 @@ class Coordinator:
         if state.waiting:
             control.want("restart")
 
-    def handle(self, event: Event, now: float) -> list[Effect]:
+    def handle(self, event: CoreEvent, now: float) -> list[Effect]:
         """Take in one event; the caller carries out the effects, in order.
 
         Parameters

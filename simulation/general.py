@@ -30,7 +30,7 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.core.base.composites import flow_of
 from coalloc.core.base.effects import Reply, SaveStartError, SendOrder, Solve, Wake
 from coalloc.core.base.events import (
-    Event,
+    CoreEvent,
     Requested,
     SingleEvent,
     Solved,
@@ -44,7 +44,7 @@ from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.base.start_intervals import StartError
 from coalloc.core.base.state_tables import Learning
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.learning.estimates import Program, remembered
+from coalloc.core.learning.estimates import UserProgram, remembered
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import Launch, PartReport, PartState
@@ -271,7 +271,7 @@ class _Replay:
         acked = self.core.state.clusters[cluster].next_seq - 1
         return StatementReceived(statement=Report(cluster=cluster, last_seq=acked, parts=(part,)))
 
-    def _handle(self, event: Event, now: float) -> None:
+    def _handle(self, event: CoreEvent, now: float) -> None:
         """Hand in an event and carry out its effects; plans are made after everything else."""
         effects = deque(self.core.handle(event, now))
         while effects:
@@ -369,7 +369,7 @@ def known_ratios(ended: Iterable[LoggedJob]) -> dict[str, tuple[float, ...]]:
     out: dict[str, tuple[float, ...]] = {}
     for logged in ended:
         user, command = _whose(logged)
-        for key in Program(user=user, command=command).history_keys:
+        for key in UserProgram(user=user, command=command).history_keys:
             # Taken out and put back: the newest is last.
             out[key] = remembered(out.pop(key, ()), logged.run_s / logged.job.base_time)
     return out

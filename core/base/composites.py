@@ -247,7 +247,7 @@ class ChunkPool:
         return sum(self.chunks[piece][1] for piece in self.failed)
 
 
-class Share(Struct, frozen=True, kw_only=True):
+class PieceShare(Struct, frozen=True, kw_only=True):
     """One piece's share of a placement."""
 
     piece: str
@@ -264,7 +264,7 @@ class Share(Struct, frozen=True, kw_only=True):
 
 def shares(
     pool: ChunkPool, placement: Placement, longest_s: float, followers: Iterable[float], now: float
-) -> list[Share]:
+) -> list[PieceShare]:
     """Deal free chunks to the processes of a placement, the lowest first.
 
     Parameters
@@ -297,7 +297,7 @@ def shares(
         mine, nodes = nodes[:used], nodes[used:]
         left -= taken
         out.append(
-            Share(
+            PieceShare(
                 piece=piece,
                 first=first,
                 chunks=taken,

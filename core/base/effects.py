@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import Answer
-from coalloc.core.base.speedup_fit import Run
+from coalloc.core.base.requests import CommandAnswer
+from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.history import NO_HISTORY, History
@@ -59,7 +59,7 @@ class SaveHistory(Struct, frozen=True, kw_only=True):
     """Base times, seconds."""
     ratios: tuple[float, ...] = ()
     """Real by planned times."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[SizedRun, ...] = ()
     """Base times by size."""
 
 
@@ -202,7 +202,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     """Answer a client, after the commit."""
 
     origin: Hashable
-    answer: Answer
+    answer: CommandAnswer
 
 
 class Publish(Struct, frozen=True, kw_only=True):

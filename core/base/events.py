@@ -132,4 +132,4 @@ class Together(Struct, frozen=True, kw_only=True):
     events: tuple[SingleEvent, ...]
 
 
-Event = SingleEvent | Together
+CoreEvent = SingleEvent | Together

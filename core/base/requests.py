@@ -161,4 +161,4 @@ class Refused(Struct, frozen=True, kw_only=True):
     message: str
 
 
-Answer = Done | Refused
+CommandAnswer = Done | Refused

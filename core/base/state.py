@@ -19,14 +19,14 @@ from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.core.base.state_tables import (
     Deadlines,
     Findings,
+    FollowedPlan,
     LastNumbers,
     Learning,
     Maintenance,
     Marked,
     NativeJobs,
-    Pending,
+    PendingCount,
     Presence,
-    Schedule,
     Sharing,
 )
 from coalloc.model.event_kinds import EventKind
@@ -87,7 +87,7 @@ class State:
     """Where the ranks of the placed jobs meet."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
-    pending: Pending = field(default_factory=Pending)
+    pending: PendingCount = field(default_factory=PendingCount)
     marked: Marked = field(default_factory=Marked)
     deadlines: Deadlines = field(default_factory=Deadlines)
     findings: Findings = field(default_factory=Findings)
@@ -99,7 +99,7 @@ class State:
     learning: Learning = field(default_factory=Learning)
     sharing: Sharing = field(default_factory=Sharing)
     round: RoundState | None = None
-    schedule: Schedule = field(default_factory=Schedule)
+    schedule: FollowedPlan = field(default_factory=FollowedPlan)
     suitable: dict[tuple[object, ...], dict[str, int] | None] = field(default_factory=dict)
     out: list[Effect] = field(default_factory=list)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.projects import ProjectTree
-from coalloc.core.base.records import NOT_STARTED, JobRecord, JobState, Outlook, Wait
+from coalloc.core.base.records import NOT_STARTED, ClaimWait, JobRecord, JobState, Outlook
 from coalloc.core.base.round_control import Aside
-from coalloc.core.base.speedup_fit import Run
+from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Calibration, Promise
-from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.reserved import Reserved
@@ -32,7 +32,7 @@ class LastNumbers:
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingCount:
     """Size of the queue: pending jobs only, since one that is held asks for no round."""
 
     jobs: int = 0
@@ -190,9 +190,9 @@ class Learning:
     """Base times of finished runs, by user and program or name; the newest last."""
     ratios: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Real by planned run times, by the keys of `history`; the newest key last."""
-    runs: dict[str, tuple[Run, ...]] = field(default_factory=dict)
+    runs: dict[str, tuple[SizedRun, ...]] = field(default_factory=dict)
     """Processes and base times of finished runs, by the keys of `history`."""
-    waits: dict[str, tuple[Wait, ...]] = field(default_factory=dict)
+    waits: dict[str, tuple[ClaimWait, ...]] = field(default_factory=dict)
     """By cluster, how long claims waited in its queue: the newest last."""
     promises: dict[str, tuple[Promise, ...]] = field(default_factory=dict)
     """Expected starts that jobs were given which have not started."""
@@ -207,14 +207,14 @@ class Sharing:
     """Projects, and their use."""
 
     tree: ProjectTree = field(default_factory=lambda: ProjectTree({}))
-    usage: dict[Owner, Usage] = field(default_factory=dict)
+    usage: dict[ProjectUser, Usage] = field(default_factory=dict)
     """Decayed, of jobs that have ended."""
-    days: dict[Owner, dict[int, float]] = field(default_factory=dict)
+    days: dict[ProjectUser, dict[int, float]] = field(default_factory=dict)
     """Processor-seconds of ended jobs by day, as far back as a limit looks."""
 
 
 @dataclass(slots=True)
-class Schedule:
+class FollowedPlan:
     """The newest plan, and what has become free or ready since somebody followed it."""
 
     plan: Plan | None = None

@@ -20,7 +20,7 @@ from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.eligibility import (
     MOST_KEPT,
     UNKNOWN_OWNER,
-    Owner,
+    JobOwner,
     bound_text,
     nodes_text,
     offered,
@@ -130,12 +130,12 @@ def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
             raise InputError(f"commands.{missing}", "is missing: nothing says what this task runs")
 
 
-def never_fits(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> str:
+def never_fits(state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER) -> str:
     """Reason why the job cannot run on all that exists, whatever its state; empty if it can.
 
     Parameters
     ----------
-    owner : Owner, optional
+    owner : JobOwner, optional
         By whom the rules of batch systems judge it; absent: they have done so.
     """
     slots = suitable_slots(state, job, owner)
@@ -149,7 +149,7 @@ def never_fits(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> str:
     return f"{lacking} ({rules})" if any(slots.values()) else rules
 
 
-def _rules_against(state: State, job: Job, owner: Owner) -> str:
+def _rules_against(state: State, job: Job, owner: JobOwner) -> str:
     """Objections of the clusters' batch systems to a job, cluster by cluster."""
     told = []
     for name, cluster in state.clusters.items():
@@ -224,7 +224,9 @@ def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, in
     )
 
 
-def suitable_slots(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> dict[str, int] | None:
+def suitable_slots(
+    state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER
+) -> dict[str, int] | None:
     """Slots with the features and memory a job asks for, by cluster; None if one is unread.
 
     Kept until a cluster is read again: a stream of submits asks for the same few kinds.
@@ -238,7 +240,7 @@ def suitable_slots(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> dict
     return state.suitable[key]
 
 
-def _counted(state: State, job: Job, owner: Owner) -> dict[str, int] | None:
+def _counted(state: State, job: Job, owner: JobOwner) -> dict[str, int] | None:
     slots: dict[str, int] = {}
     wanted = set(job.features)
     for name, cluster in state.clusters.items():

@@ -10,8 +10,8 @@ from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import Cancellation, JobRecord, JobState, SubmitOptions
 from coalloc.core.base.requests import (
-    Answer,
     Cancel,
+    CommandAnswer,
     Done,
     Hold,
     Refused,
@@ -25,7 +25,7 @@ from coalloc.core.commands import admission
 from coalloc.core.jobs import deadlines, dependencies, workflows
 from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting
-from coalloc.core.learning.estimates import Program, best_known, completed
+from coalloc.core.learning.estimates import UserProgram, best_known, completed
 from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import check_options
@@ -49,7 +49,7 @@ REPAIRED = "repaired"
 """Among the sources: what was repaired of the speed-up a user gave."""
 
 
-def answered(state: State, event: Requested, answer: Answer) -> None:
+def answered(state: State, event: Requested, answer: CommandAnswer) -> None:
     """Reply to the client, after the commit."""
     state.out.append(Reply(origin=event.origin, answer=answer))
 
@@ -64,7 +64,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
     answered(state, event, _too_many(state, event, command) or _queued(state, event, command, now))
 
 
-def _queued(state: State, event: Requested, command: Submit, now: float) -> Answer:
+def _queued(state: State, event: Requested, command: Submit, now: float) -> CommandAnswer:
     """Queue a job, or every member of an array, under the next number; or why not."""
     name = command.name or _program(command)
     needs = dependencies.resolved(
@@ -163,7 +163,7 @@ def submitted_job(
     InputError
     """
     name = _program(command)
-    program = Program(
+    program = UserProgram(
         user=user,
         command=name,
         name=command.name or name,
@@ -178,7 +178,7 @@ def submitted_job(
 
 
 def planned_job(
-    state: State, asked: Mapping[str, Any], program: Program, now: float
+    state: State, asked: Mapping[str, Any], program: UserProgram, now: float
 ) -> tuple[Job, Mapping[str, str]]:
     """A job with what its user left out, and where its figures came from.
 

@@ -15,7 +15,7 @@ from coalloc.core.jobs import deadlines, dependencies
 from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.learning import promises
-from coalloc.core.learning.estimates import Program
+from coalloc.core.learning.estimates import UserProgram
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import NAMES, BatchOptions, check_options
 from coalloc.model.errors import InputError
@@ -200,7 +200,7 @@ def _planned(
             fields.pop(other, None)
         fields[key] = value
     fields = {key: value for key, value in fields.items() if value is not None}
-    job, sources = planned_job(state, fields, Program.of(record), now)
+    job, sources = planned_job(state, fields, UserProgram.of(record), now)
     earliest = job.earliest if "earliest" in changes else record.job.earliest
     return replace(job, id=record.id, submitted=record.job.submitted, earliest=earliest), sources
 

@@ -16,7 +16,7 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.avoided_nodes import avoided, shape_of
 from coalloc.core.jobs.eligibility import (
-    Owner,
+    JobOwner,
     is_capped,
     narrowest,
     offered,
@@ -202,7 +202,7 @@ def _least_power(record: JobRecord, now: float) -> float:
     return job.sigma * shortest / left_s * (1.0 - TOLERANCE) if left_s > 0.0 else inf
 
 
-def _label(owner: Owner, ahead: Mapping[str, float], least: float) -> str:
+def _label(owner: JobOwner, ahead: Mapping[str, float], least: float) -> str:
     asked = [f"{k}={v}" for k, v in owner.batch.given() if k in OF_NODES]
     if least:
         asked.append("fast enough for its deadline")

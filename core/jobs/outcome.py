@@ -6,7 +6,7 @@ from coalloc.core.base.effects import DropHistory, SaveHistory
 from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
 from coalloc.core.base.speedup_fit import remembered_runs
 from coalloc.core.base.state import State
-from coalloc.core.learning.estimates import MOST_KEYS, Program, remembered
+from coalloc.core.learning.estimates import MOST_KEYS, UserProgram, remembered
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.parts import PartState
 
@@ -55,7 +55,7 @@ def remember(state: State, record: JobRecord) -> None:
             return
     slowdown = record.planned / expected if expected > 0.0 else 1.0
     base = max(record.ended - record.started, 1e-3) / max(slowdown, 1e-9)
-    for key in Program.of(record).history_keys:
+    for key in UserProgram.of(record).history_keys:
         if isinstance(job, RigidJob):
             state.learning.history[key] = remembered(state.learning.history.get(key, ()), base)
         state.learning.ratios[key] = remembered(

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.speedup_fit import Run, fitted
+from coalloc.core.base.speedup_fit import SizedRun, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.history import History
 from coalloc.model.job_json import read_speedup, write_speedup
@@ -45,7 +45,7 @@ def history_key(user: str, program: str) -> str:
     return f"{user}\n{program}"
 
 
-class Program(Struct, frozen=True, kw_only=True):
+class UserProgram(Struct, frozen=True, kw_only=True):
     """A user's program, by which its earlier runs and a site's defaults are found."""
 
     user: str
@@ -57,7 +57,7 @@ class Program(Struct, frozen=True, kw_only=True):
     """The first word of the command line; empty: the program."""
 
     @classmethod
-    def of(cls, record: JobRecord) -> Program:
+    def of(cls, record: JobRecord) -> UserProgram:
         """The program of a job."""
         return cls(user=record.user, command=record.command, name=record.name)
 
@@ -121,11 +121,11 @@ def planned(seconds: float) -> float:
 
 def completed(
     fields: Mapping[str, Any],
-    program: Program,
+    program: UserProgram,
     settings: JobsConfig,
     *,
     history: Sequence[float] = (),
-    runs: tuple[Run, ...] = (),
+    runs: tuple[SizedRun, ...] = (),
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Fill in what a submitted job leaves out.
 
@@ -137,7 +137,7 @@ def completed(
         Of its defaults, the first one that matches and has a value gives it.
     history : sequence of float
         Base times of earlier runs, seconds.
-    runs : tuple of Run
+    runs : tuple of SizedRun
         Earlier runs by size.
 
     Returns
@@ -166,7 +166,7 @@ def completed(
     return out, sources
 
 
-def _matching(defaults: Sequence[JobMatchConfig], program: Program) -> list[JobMatchConfig]:
+def _matching(defaults: Sequence[JobMatchConfig], program: UserProgram) -> list[JobMatchConfig]:
     """Those for this user and for any of the names of the program."""
     commands = {program.command, program.launcher or program.command}
     return [
@@ -223,7 +223,7 @@ def _fill_speedup(
     out: dict[str, Any],
     sources: dict[str, str],
     matching: Sequence[JobMatchConfig],
-    runs: tuple[Run, ...],
+    runs: tuple[SizedRun, ...],
     command: str,
     fallback: float,
 ) -> None:
@@ -262,7 +262,7 @@ def _time_1(
     base_time: float | None,
     shape: Speedup,
     matching: Sequence[JobMatchConfig],
-    runs: Sequence[Run],
+    runs: Sequence[SizedRun],
     fallback: float,
 ) -> tuple[float, str]:
     """Run time on one process, seconds, and where it comes from."""

@@ -20,7 +20,7 @@ from coalloc.core.clusters import presence
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.eligibility import refused_by_all, reserved_text
 from coalloc.core.learning import promises
-from coalloc.core.learning.estimates import Program, history_for
+from coalloc.core.learning.estimates import UserProgram, history_for
 from coalloc.core.rounds import commitment as committing
 from coalloc.core.rounds import dispatch, rules, snapshots
 from coalloc.core.rounds import isolation as isolating
@@ -84,7 +84,7 @@ def _solve(
         views = (snapshot, *lifted.values())
         names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
         records = [state.jobs[name] for name in names if name in state.jobs]
-        keys = {r.id: Program.of(r).history_keys for r in records}
+        keys = {r.id: UserProgram.of(r).history_keys for r in records}
         history = history_for(state.learning.ratios, keys)
     return Solve(
         round=state.last.round,

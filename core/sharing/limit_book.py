@@ -26,7 +26,7 @@ Key = tuple[str | None, str | None, str]
 
 
 @dataclass(slots=True)
-class Use:
+class ScopeUse:
     """Use of one scope, and what the jobs that a round plans ask for."""
 
     procs: int = 0
@@ -50,8 +50,8 @@ class LimitBook:
 
     def __init__(self, state: State, now: float, *, of_site: bool = True) -> None:
         self._state, self._now, self._of_site = state, now, of_site
-        self._uses: dict[Key, Use] = {}
-        self._of_owner: dict[tuple[str, str, str, int], tuple[tuple[Scope, Use], ...]] = {}
+        self._uses: dict[Key, ScopeUse] = {}
+        self._of_owner: dict[tuple[str, str, str, int], tuple[tuple[Scope, ScopeUse], ...]] = {}
         if state.sharing.tree.window_days:
             self._count_days(int(now // DAY_S))
         for record in state.placed_records():
@@ -110,7 +110,7 @@ class LimitBook:
         """The scopes of a job that may hold it."""
         return (scope for scope, _ in self._uses_of(record))
 
-    def _uses_of(self, record: JobRecord) -> tuple[tuple[Scope, Use], ...]:
+    def _uses_of(self, record: JobRecord) -> tuple[tuple[Scope, ScopeUse], ...]:
         """The same, with the use of each; looked up once for all jobs that are charged alike."""
         throttle = record.throttle
         alike = (record.account, record.user, record.array if throttle else "", throttle)
@@ -129,8 +129,8 @@ class LimitBook:
             most = LimitsConfig(max_running_jobs=record.throttle)
             yield Scope(project=None, user=None, limits=most, array=record.array)
 
-    def _use(self, scope: Scope) -> Use:
-        return self._uses.setdefault((scope.project, scope.user, scope.array), Use())
+    def _use(self, scope: Scope) -> ScopeUse:
+        return self._uses.setdefault((scope.project, scope.user, scope.array), ScopeUse())
 
     def _count(self, record: JobRecord) -> None:
         procs = record.placed_procs
@@ -163,7 +163,7 @@ def whole(record: JobRecord) -> str:
     return record.flow or record.id
 
 
-def _why_not(scope: Scope, use: Use, job: str, procs: int, proc_s: float) -> str:
+def _why_not(scope: Scope, use: ScopeUse, job: str, procs: int, proc_s: float) -> str:
     limits = scope.limits
     most = limits.max_procs
     if most is not None and use.procs + procs > most:
@@ -183,7 +183,9 @@ def _why_not(scope: Scope, use: Use, job: str, procs: int, proc_s: float) -> str
     return ""
 
 
-def over_hours(limits: LimitsConfig, scope: Scope, use: Use, proc_s: float, hours: float) -> str:
+def over_hours(
+    limits: LimitsConfig, scope: Scope, use: ScopeUse, proc_s: float, hours: float
+) -> str:
     """The words for processor-hours that so much more would pass."""
     wanted = f"needs {proc_s / HOUR_S:.4g} processor-hours"
     if proc_s > hours * HOUR_S + TOLERANCE_S:

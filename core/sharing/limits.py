@@ -22,7 +22,7 @@ from coalloc.core.base.projects import ITS_ARRAY, Scope
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.sharing.limit_book import HOUR_S, TOLERANCE_S, LimitBook, Use, over_hours
+from coalloc.core.sharing.limit_book import HOUR_S, TOLERANCE_S, LimitBook, ScopeUse, over_hours
 from coalloc.core.sharing.priority import factors, is_on, project_of
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
@@ -45,7 +45,7 @@ def never_fits(state: State, project: str, user: str, job: Job) -> str:
         if most is not None and procs > most:
             return f"needs {procs} processes, and {scope} may run {most}"
         if hours is not None and procs * seconds > hours * HOUR_S + TOLERANCE_S:
-            return over_hours(scope.limits, scope, Use(), procs * seconds, hours)
+            return over_hours(scope.limits, scope, ScopeUse(), procs * seconds, hours)
     return ""
 
 

@@ -38,7 +38,7 @@ from coalloc.core.base.projects import OTHERS, ProjectTree
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import procs_of
-from coalloc.core.base.usage import Owner, decayed_proc_s, spans
+from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.ranges import WEIGHT
@@ -98,9 +98,9 @@ class Standing:
 
     capacity: int
     """Slots of all clusters."""
-    leads: dict[Owner, tuple[Lead, ...]] = field(default_factory=dict)
+    leads: dict[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
     """By project and user, those that have jobs waiting."""
-    seconds: dict[Owner, float] = field(default_factory=dict)
+    seconds: dict[ProjectUser, float] = field(default_factory=dict)
     """Sums of the leads."""
 
 
@@ -115,7 +115,7 @@ def project_of(state: State, record: JobRecord) -> str:
     return state.sharing.tree.project(record.account, record.user)
 
 
-def owner_of(state: State, record: JobRecord) -> Owner:
+def owner_of(state: State, record: JobRecord) -> ProjectUser:
     """Whose share a job counts against."""
     return state.sharing.tree.owner(project_of(state, record), record.user)
 
@@ -130,10 +130,10 @@ def capacity(state: State) -> int:
     )
 
 
-def charged_proc_s(state: State, now: float) -> dict[Owner, float]:
+def charged_proc_s(state: State, now: float) -> dict[ProjectUser, float]:
     """Decayed usage of every user in every project, with what runs charged ahead."""
     rule = state.settings.priority
-    out: dict[Owner, float] = {}
+    out: dict[ProjectUser, float] = {}
     for charged, usage in state.sharing.usage.items():
         owner = state.sharing.tree.owner(*charged)
         out[owner] = out.get(owner, 0.0) + usage.now(now, rule.half_life_s)
@@ -156,12 +156,12 @@ Level = tuple[tuple[str, ...], Lead]
 class _Charges(Struct, frozen=True, kw_only=True):
     """Usage of users and of projects with those below them, and the users of each project."""
 
-    of_owner: Mapping[Owner, float]
+    of_owner: Mapping[ProjectUser, float]
     of_project: Mapping[str, float]
     members: Mapping[str, int]
 
     @classmethod
-    def of(cls, state: State, waiting: Collection[Owner], now: float) -> _Charges:
+    def of(cls, state: State, waiting: Collection[ProjectUser], now: float) -> _Charges:
         of_owner = charged_proc_s(state, now)
         of_project: dict[str, float] = {}
         for (project, _), proc_s in of_owner.items():
@@ -170,7 +170,7 @@ class _Charges(Struct, frozen=True, kw_only=True):
         members = Counter(project for project, _ in of_owner.keys() | set(waiting))
         return cls(of_owner=of_owner, of_project=of_project, members=members)
 
-    def levels(self, tree: ProjectTree, owner: Owner, slots: int) -> Iterator[Level]:
+    def levels(self, tree: ProjectTree, owner: ProjectUser, slots: int) -> Iterator[Level]:
         """Usage by share at each level, from the highest project to the user."""
         project, user = owner
         path = tree.path(project)
@@ -191,7 +191,7 @@ def share_of(tree: ProjectTree, project: str) -> float:
     return tree.shares.get(project, tree.shares[OTHERS])
 
 
-def standing(state: State, waiting: Collection[Owner], now: float) -> Standing:
+def standing(state: State, waiting: Collection[ProjectUser], now: float) -> Standing:
     """Entitlement and leads of owners who have jobs waiting."""
     out = Standing(capacity=capacity(state))
     if not out.capacity or not state.settings.priority.shares:

@@ -6,7 +6,14 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from coalloc.core.base.composites import REST, ChunkPool, Share, WorkflowState, is_stopping, shares
+from coalloc.core.base.composites import (
+    REST,
+    ChunkPool,
+    PieceShare,
+    WorkflowState,
+    is_stopping,
+    shares,
+)
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import open_needs
@@ -149,7 +156,7 @@ def place_pieces(
     return placed
 
 
-def _piece(state: State, pool: ChunkPool, share: Share) -> JobRecord:
+def _piece(state: State, pool: ChunkPool, share: PieceShare) -> JobRecord:
     """The record of a piece; what one that is tried again gets no room for goes to a new one."""
     if share.piece == REST:
         record = part_record(state.jobs[pool.id], pool.last + 1)

@@ -14,7 +14,7 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.start_intervals import Calibration
 from coalloc.core.base.state import NOBODY
 from coalloc.core.base.state_tables import LastNumbers, Learning, Maintenance, Presence, Sharing
-from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.core.clusters.presence import MARK as EXECUTOR
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
@@ -126,9 +126,9 @@ def _under(prefix: str, meta: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix(prefix): v for key, v in meta.items() if key.startswith(prefix)}
 
 
-def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[Owner, dict[int, float]]:
+def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[ProjectUser, dict[int, float]]:
     """Processor seconds of each day, by who used them."""
-    days: dict[Owner, dict[int, float]] = {}
+    days: dict[ProjectUser, dict[int, float]] = {}
     for project, user, day, proc_s in rows:
         days.setdefault((project, user), {})[day] = proc_s
     return days

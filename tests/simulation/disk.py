@@ -27,7 +27,7 @@ from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.start_intervals import Calibration, Promise, StartError
 from coalloc.core.base.state_tables import LastNumbers, Learning, Maintenance, Presence, Sharing
-from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.core.clusters.presence import MARK as EXECUTOR
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
@@ -54,8 +54,8 @@ class Disk:
     promises: dict[str, tuple[Promise, ...]] = field(default_factory=dict)
     start_errors: dict[int, StartError] = field(default_factory=dict)
     outbox: dict[str, dict[int, Order]] = field(default_factory=dict)
-    usage: dict[Owner, Usage] = field(default_factory=dict)
-    days: dict[Owner, dict[int, float]] = field(default_factory=dict)
+    usage: dict[ProjectUser, Usage] = field(default_factory=dict)
+    days: dict[ProjectUser, dict[int, float]] = field(default_factory=dict)
     charged: float = 0.0
     """Processor-seconds that the last commit has added."""
     last_event: int = 0

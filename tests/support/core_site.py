@@ -10,7 +10,7 @@ from coalloc.core.base.effects import Effect, LogLine, Reply, SaveJob, SaveMeta,
 from coalloc.core.base.events import Requested, Solved, StatementReceived, Ticked
 from coalloc.core.base.messages import Hello, Order, Read, Report
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import Answer, Command, Done, Submit, SubmitWorkflow
+from coalloc.core.base.requests import Command, CommandAnswer, Done, Submit, SubmitWorkflow
 from coalloc.core.base.state_tables import Maintenance
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
@@ -189,7 +189,7 @@ class Site:
         self.solving = solving
         self.effects: list[Effect] = []
         self.orders: list[tuple[str, int, Order]] = []
-        self.answers: list[Answer] = []
+        self.answers: list[CommandAnswer] = []
         self.pending_solves: list[Solve] = []
         for name, size in self.sizes.items():
             self.do(StatementReceived(statement=Hello(cluster=name)))
@@ -225,7 +225,7 @@ class Site:
                 self.do(StatementReceived(statement=Read(cluster=name, reading=cluster.reading)))
         self.do(Ticked())
 
-    def ask(self, command: Command, *, user: str = "ann", operator: bool = False) -> Answer:
+    def ask(self, command: Command, *, user: str = "ann", operator: bool = False) -> CommandAnswer:
         """A client's request and its answer."""
         before = len(self.answers)
         self.do(

@@ -13,7 +13,7 @@ from coalloc.core.base.effects import (
     TurnAway,
     Wake,
 )
-from coalloc.core.base.events import Disconnected, Event, Requested, StatementReceived, Ticked
+from coalloc.core.base.events import CoreEvent, Disconnected, Requested, StatementReceived, Ticked
 from coalloc.core.base.messages import Goodbye, Hello, Prepare, Read, Report, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Drain, RoundNow
@@ -233,7 +233,7 @@ class Restarted:
         )
         self.now = site.now
 
-    def solves(self, *events: Event) -> list[str]:
+    def solves(self, *events: CoreEvent) -> list[str]:
         """The rounds that begin after these events: the clusters whose nodes they may use."""
         effects = [effect for event in events for effect in self.core.handle(event, self.now)]
         self.wakes = [effect.at for effect in effects if isinstance(effect, Wake)]

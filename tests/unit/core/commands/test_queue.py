@@ -16,7 +16,7 @@ from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Sub
 from coalloc.core.jobs import outcome
 from coalloc.core.learning.estimates import (
     KEPT,
-    Program,
+    UserProgram,
     completed,
     history_key,
     predicted,
@@ -337,7 +337,7 @@ def test_where_a_run_time_comes_from(
 ) -> None:
     out, sources = completed(
         {"kind": "rigid", **fields},
-        Program(user="ann", command="solver"),
+        UserProgram(user="ann", command="solver"),
         JobsConfig(),
         history=history,
     )
@@ -351,7 +351,7 @@ def test_site_defaults_apply_to_the_first_matching_user_and_command() -> None:
     )
     out, sources = completed(
         {"kind": "rigid"},
-        Program(user="ann", command="solver"),
+        UserProgram(user="ann", command="solver"),
         JobsConfig(match=defaults),
         history=(9.0,),
     )
@@ -363,7 +363,7 @@ def test_site_defaults_may_name_the_interpreter_or_the_program() -> None:
     for pattern in ("python*", "train.py"):
         out, _ = completed(
             {"kind": "rigid"},
-            Program(user="ann", command="train.py", launcher="python3"),
+            UserProgram(user="ann", command="train.py", launcher="python3"),
             JobsConfig(match=(JobMatchConfig(command=pattern, base_time_s=5.0),)),
         )
         assert out["base_time"] == 5.0
