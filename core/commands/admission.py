@@ -77,12 +77,7 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
 
 
 def _check_retries(command: Submit, job: Job) -> None:
-    """Refuse tries of what has no parts to be tried again.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse tries of what has no parts to be tried again."""
     if command.retries < 0:
         raise InputError("retries", f"{command.retries} is below 0")
     if not isinstance(job, WorkflowJob | DivisibleJob) and (command.retries or command.keep_going):
@@ -91,12 +86,7 @@ def _check_retries(command: Submit, job: Job) -> None:
 
 
 def _check_divisible(command: Submit, job: DivisibleJob) -> None:
-    """Refuse a divisible job whose pieces cannot be run.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a divisible job whose pieces cannot be run."""
     if command.array:
         raise InputError("array", "a divisible job cannot be an array")
     if job.time_limit is not None and job.time_limit < job.chunk_s:
@@ -105,12 +95,7 @@ def _check_divisible(command: Submit, job: DivisibleJob) -> None:
 
 
 def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
-    """Refuse a workflow whose tasks cannot all be run.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a workflow whose tasks cannot all be run."""
     if not isinstance(command, SubmitWorkflow):
         raise InputError("job.kind", "a workflow is submitted with submit_workflow")
     if job.started:

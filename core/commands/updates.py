@@ -179,12 +179,7 @@ def _circle(state: State, command: Update, changed: list[JobRecord]) -> Refused 
 def _planned(
     state: State, record: JobRecord, changes: Mapping[str, Any], now: float
 ) -> tuple[Job, Mapping[str, str]]:
-    """The job with its changes, estimated again where the user named no run time.
-
-    Raises
-    ------
-    InputError
-    """
+    """The job with its changes, estimated again where the user named no run time."""
     for key in changes:
         if key in FIXED:
             raise InputError(f"job.{key}", "cannot be changed; submit another job")
@@ -206,12 +201,7 @@ def _planned(
 
 
 def _with_options(old: BatchOptions, changes: Mapping[str, str]) -> BatchOptions:
-    """Options for the batch systems, with its changes.
-
-    Raises
-    ------
-    InputError
-    """
+    """Options for the batch systems, with its changes."""
     for name in changes:
         if name not in NAMES:
             raise InputError(f"batch.{name}", f"is not one of {', '.join(NAMES)}")
