@@ -233,12 +233,12 @@ async def _job(site: Site, asked: JobAsked, viewer: Viewer) -> Job:
 
 
 async def _why(site: Site, asked: JobAsked, viewer: Viewer) -> JobWhy:
-    """Why a job waits; may take some seconds."""
+    """The reason why a job waits; may take some seconds."""
     return JobWhy(why=await site.questions.why(asked.job), time=site.known.heard or 0.0)
 
 
 async def _plan(site: Site, asked: Nothing, viewer: Viewer) -> SitePlan:
-    """What runs, and what is planned."""
+    """Work that runs, and the newest plan."""
     return views.plan(site.known)
 
 

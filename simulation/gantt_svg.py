@@ -1,4 +1,4 @@
-"""Gantt charts as SVG: lanes over time, with bars, shares and ties between lanes.
+"""Gantt charts as SVG: lanes over time, with bars or shares.
 
 What a lane is, a node's slots or a whole cluster, is the caller's choice; so is what its bars are.
 """
@@ -6,13 +6,15 @@ What a lane is, a node's slots or a whole cluster, is the caller's choice; so is
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 
-WIDTH, RIGHT, TOP, FOOT = 1200, 20, 46, 34
-"""Of the whole, and of the margins, pixels."""
+from msgspec import Struct
+
+WIDTH, LEFT, RIGHT, TOP, FOOT = 1200, 150, 20, 46, 34
+"""Of the whole, and of the margins, pixels; names are in the left one."""
+COLUMNS = WIDTH - LEFT - RIGHT
+"""Pixels from the plot's left edge to its right."""
 STEPS_S = (
     *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 4 * 3600, 8 * 3600, 86400),
     *(2 * 86400, 5 * 86400, 10 * 86400, 20 * 86400, 50 * 86400, 100 * 86400),
@@ -21,8 +23,7 @@ UNITS_S = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 MOST_TICKS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Struct, frozen=True, kw_only=True):
     """A rectangle in a lane.
 
     Attributes
@@ -35,8 +36,6 @@ class Bar:
         Shown by pointing at it.
     name : str
         Written into it where there is room.
-    is_framed : bool
-        Marked as important.
     """
 
     start: float
@@ -46,11 +45,9 @@ class Bar:
     name: str
     top: float = 0.0
     bottom: float = 1.0
-    is_framed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
+class Area(Struct, frozen=True, kw_only=True):
     """A share of a lane over time.
 
     Attributes
@@ -63,8 +60,7 @@ class Area:
     fill: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class Lane(Struct, frozen=True, kw_only=True):
     """One row of a chart.
 
     Attributes
@@ -86,37 +82,15 @@ class Lane:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tie:
-    """A line between lanes, at the start of what belongs together.
-
-    Attributes
-    ----------
-    lanes : tuple of int
-        By index.
-    """
-
-    time: float
-    lanes: tuple[int, ...]
-    title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(Struct, frozen=True, kw_only=True):
     """A whole chart.
 
     Attributes
     ----------
     begin, end : float
         What is shown, seconds.
-    now : float or None
-        Where the line for now is.
     zero : float
-        From where the axis counts, where it is no wall clock.
-    is_clock : bool
-        Times are wall-clock time.
-    left : int
-        Room for labels, pixels.
+        From where the axis counts.
     legend : sequence of (fill, text)
     """
 
@@ -125,36 +99,22 @@ class Chart:
     begin: float
     end: float
     zero: float
-    is_clock: bool = False
-    now: float | None = None
-    left: int = 150
     legend: Sequence[tuple[str, str]] = ()
-    ties: Sequence[Tie] = ()
-
-    @property
-    def columns(self) -> int:
-        """Pixels from the plot's left edge to its right."""
-        return WIDTH - self.left - RIGHT
 
     def x(self, instant: float) -> float:
         """The pixel of an instant."""
-        return self.left + (instant - self.begin) * self.columns / (self.end - self.begin)
+        return LEFT + (instant - self.begin) * COLUMNS / (self.end - self.begin)
 
 
 def draw(chart: Chart) -> str:
     """The chart as SVG."""
     parts: list[str] = []
-    middles: list[float] = []
     top = float(TOP)
     for lane in chart.lanes:
         top += lane.gap
-        middles.append(top + lane.height / 2)
         parts += _lane(chart, lane, top)
         top += lane.height
     parts += _ticks(chart, top)
-    parts += [_tie(chart, tie, middles) for tie in chart.ties]
-    if chart.now is not None:
-        parts.append(_now(chart.x(chart.now), top))
     return "\n".join([_head(chart, top + FOOT), *parts, "</svg>"]) + "\n"
 
 
@@ -162,24 +122,23 @@ def _lane(chart: Chart, lane: Lane, top: float) -> list[str]:
     middle = top + lane.height / 2
     aside = f' <tspan fill="#667">{escape(lane.aside)}</tspan>' if lane.aside else ""
     out = [
-        f'<rect x="{chart.left}" y="{top:g}" width="{chart.columns}" height="{lane.height:g}" '
-        f'fill="#f3f4f6"/><text x="{chart.left - 8}" y="{middle:.1f}" text-anchor="end">'
+        f'<rect x="{LEFT}" y="{top:g}" width="{COLUMNS}" height="{lane.height:g}" '
+        f'fill="#f3f4f6"/><text x="{LEFT - 8}" y="{middle:.1f}" text-anchor="end">'
         f"{escape(lane.label)}{aside}</text>"
     ]
-    out += [_area(chart, area, top, lane.height) for area in lane.areas]
+    out += [_area(area, top, lane.height) for area in lane.areas]
     for bar in lane.bars:
         out += _bar(chart, bar, top, lane.height)
     if lane.note:
-        out.append(f'<text x="{chart.left + 4}" y="{top + 9:g}">{escape(lane.note)}</text>')
+        out.append(f'<text x="{LEFT + 4}" y="{top + 9:g}">{escape(lane.note)}</text>')
     return out
 
 
 def _bar(chart: Chart, bar: Bar, top: float, height: float) -> list[str]:
     left, right = chart.x(max(bar.start, chart.begin)), chart.x(min(bar.end, chart.end))
     wide, y, tall = max(right - left, 0.3), top + bar.top * height, (bar.bottom - bar.top) * height
-    kind = "job key" if bar.is_framed else "job"
     out = [
-        f'<rect class="{kind}" x="{left:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}" '
+        f'<rect class="job" x="{left:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{tall:.2f}" '
         f'fill="{bar.fill}"><title>{escape(bar.title)}</title></rect>'
     ]
     if wide > 7 * len(bar.name) and tall > 10:
@@ -188,68 +147,36 @@ def _bar(chart: Chart, bar: Bar, top: float, height: float) -> list[str]:
     return out
 
 
-def _area(chart: Chart, area: Area, top: float, height: float) -> str:
+def _area(area: Area, top: float, height: float) -> str:
     ys = (top + height * (1.0 - min(max(share, 0.0), 1.0)) for share in area.shares)
-    steps = " ".join(f"V{y:.1f}H{chart.left + i + 1}" for i, y in enumerate(ys))
+    steps = " ".join(f"V{y:.1f}H{LEFT + i + 1}" for i, y in enumerate(ys))
     bottom = top + height
-    return f'<path fill="{area.fill}" d="M{chart.left} {bottom:g}{steps}V{bottom:g}Z"/>'
-
-
-def _tie(chart: Chart, tie: Tie, middles: Sequence[float]) -> str:
-    """A line through the lanes, with a dot on each of them."""
-    x, ys = chart.x(max(tie.time, chart.begin)) + 3.0, [middles[lane] for lane in tie.lanes]
-    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for y in ys)
-    return (
-        f'<g class="tie"><title>{escape(tie.title)}</title>'
-        f'<path d="M{x:.1f} {min(ys):.1f}V{max(ys):.1f}"/>{dots}</g>'
-    )
-
-
-def _now(x: float, bottom: float) -> str:
-    return (
-        f'<path d="M{x:.1f} {TOP}V{bottom + 4:g}" stroke="#c00" stroke-width="1.5">'
-        f"<title>now</title></path>"
-        f'<text x="{x:.1f}" y="{TOP - 5}" fill="#c00" text-anchor="middle">now</text>'
-    )
+    return f'<path fill="{area.fill}" d="M{LEFT} {bottom:g}{steps}V{bottom:g}Z"/>'
 
 
 def _ticks(chart: Chart, bottom: float) -> list[str]:
     out = []
-    for instant, label in ticks_of(chart.begin, chart.end, chart.zero, is_clock=chart.is_clock):
+    for instant, label in ticks_of(chart.begin, chart.end, chart.zero):
         x = chart.x(instant)
         out.append(f'<path class="tick" d="M{x:.1f} {TOP}V{bottom + 5:g}"/>')
         out.append(f'<text x="{x:.1f}" y="{bottom + 17:g}" text-anchor="middle">{label}</text>')
     return out
 
 
-def ticks_of(
-    begin: float, end: float, zero: float, *, is_clock: bool = False
-) -> list[tuple[float, str]]:
-    """Instants of an axis with their labels: times of day, or lengths of time since `zero`."""
+def ticks_of(begin: float, end: float, zero: float) -> list[tuple[float, str]]:
+    """Instants of an axis with their labels, lengths of time since `zero`."""
     span = end - begin
     step = next((float(s) for s in STEPS_S if span / s <= MOST_TICKS), span / MOST_TICKS)
-    if is_clock:
-        zero = -float(time.localtime(begin).tm_gmtoff)
     unit, name = next(pair for pair in UNITS_S if step >= pair[0] or pair[0] == 1)
-    out = []
     first, last = math.ceil((begin - zero) / step - 1e-9), math.floor((end - zero) / step)
-    for number in range(first, last + 1):
-        at = zero + number * step
-        label = _time_of_day(at, step) if is_clock else f"{number * step / unit:g} {name}"
-        out.append((at, label))
-    return out
-
-
-def _time_of_day(at: float, step: float) -> str:
-    """The hour; at midnight, and where days are counted, the date."""
-    there = time.localtime(at)
-    if step >= 86400 or (there.tm_hour, there.tm_min, there.tm_sec) == (0, 0, 0):
-        return time.strftime("%Y-%m-%d", there)
-    return time.strftime("%H:%M" if step >= 60 else "%H:%M:%S", there)
+    return [
+        (zero + number * step, f"{number * step / unit:g} {name}")
+        for number in range(first, last + 1)
+    ]
 
 
 def _head(chart: Chart, height: float) -> str:
-    legend, x = "", chart.left
+    legend, x = "", LEFT
     for fill, text in chart.legend:
         legend += (
             f'<rect x="{x}" y="28" width="10" height="10" fill="{fill}"/>'
@@ -260,10 +187,9 @@ def _head(chart: Chart, height: float) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}" '
         f'viewBox="0 0 {WIDTH} {height:.0f}" font-family="sans-serif" font-size="11" '
         'dominant-baseline="middle" fill="#223">'
-        "<style>.job{stroke:#fff;stroke-width:.4}.key{stroke:#b00;stroke-width:1.6}"
-        ".in{text-anchor:middle;font-size:10px}.tie{fill:#223}"
-        ".tie path{stroke:#223;stroke-width:1;stroke-dasharray:3 2;fill:none}"
+        "<style>.job{stroke:#fff;stroke-width:.4}"
+        ".in{text-anchor:middle;font-size:10px}"
         ".tick{stroke:#9aa3ad;stroke-width:.5;stroke-dasharray:2 3;fill:none}</style>"
         f'<rect width="{WIDTH}" height="{height:.0f}" fill="#fff"/>'
-        f'<text x="{chart.left}" y="16" font-size="13">{escape(chart.title)}</text>{legend}'
+        f'<text x="{LEFT}" y="16" font-size="13">{escape(chart.title)}</text>{legend}'
     )
