@@ -13,7 +13,7 @@ from itertools import islice
 
 from coalloc.client.client import Client
 from coalloc.dashboard.known import Known
-from coalloc.runtime.config.schema import ConfigError
+from coalloc.model.errors import ConfigError
 from coalloc.wire.client import NoAnswerError, RefusedError
 from coalloc.wire.share_answers import AccountRow
 

@@ -18,7 +18,7 @@ from coalloc.core.base.messages import ROOT_REFUSED
 from coalloc.core.base.requests import Refused
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
-from coalloc.runtime.config.schema import AccessConfig
+from coalloc.model.settings import AccessConfig
 from coalloc.runtime.key_files import fingerprint
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.curve import BROKEN, CLOSED, KeyPair

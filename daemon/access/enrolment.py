@@ -23,7 +23,7 @@ from structlog.stdlib import BoundLogger
 
 from coalloc.daemon.access.access import Access, TokenBucket
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 from coalloc.runtime.key_files import KeyFile, fingerprint, read_key, write_key
 from coalloc.wire.curve import new_pair
 from coalloc.wire.key_proof import ProofError, new_challenge

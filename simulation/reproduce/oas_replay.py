@@ -8,7 +8,7 @@ from coalloc.model.cost import link_loads
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.check import occupation_violations
+from coalloc.policies.checking.check import occupation_violations
 from coalloc.simulation.reproduce.solving import NotAllowedError, rigid_jobs
 
 Loads = Mapping[str, float]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.simulation.reproduce import plots

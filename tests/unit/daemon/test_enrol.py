@@ -21,8 +21,8 @@ from coalloc.daemon.access.enrolment import (
     Peer,
 )
 from coalloc.daemon.access.key_table import KeyTable
+from coalloc.model.settings import AccessConfig, ClusterConfig, Config
 from coalloc.runtime import logs
-from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config
 from coalloc.wire.curve import KeyPair, new_pair, sealed, unsealed
 from coalloc.wire.key_proof import ProofError, new_challenge, nonce_of
 

@@ -27,8 +27,8 @@ from coalloc.daemon.access.key_table import (
 )
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.parts import spec_of
+from coalloc.model.settings import AccessConfig
 from coalloc.runtime import logs
-from coalloc.runtime.config.schema import AccessConfig
 from coalloc.runtime.key_files import KeyFile, KeyFileError, calling, read_key, write_key
 from coalloc.wire.curve import CurveClient, is_key, new_pair
 
