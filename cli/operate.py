@@ -10,7 +10,6 @@ from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, note, warn
-from coalloc.cli.submit.options import begin
 from coalloc.client.client import Client, RefusedError
 from coalloc.model.nodeset import fold
 
@@ -162,6 +161,8 @@ def _drain(args: argparse.Namespace) -> int:
 
 def _drain_by(args: argparse.Namespace) -> int:
     """A reservation for nobody, from then on."""
+    from coalloc.cli.submit.options import begin
+
     with connect(args) as client:
         made = client.reserve(
             [name for names in args.targets for name in names],

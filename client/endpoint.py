@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
 
@@ -85,6 +84,8 @@ def _configured(config: Path | None) -> Config:
 
 
 def _security(key: Path | None, server: str) -> CurveClient:
+    from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
+
     path = key or user_key_path()
     try:
         return calling(read_key(path), server, path)

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, CommandError, connect, note
@@ -15,7 +15,9 @@ from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.submission import portable
 from coalloc.runtime import texts
-from coalloc.wire.answers import Estimate, Submitted
+
+if TYPE_CHECKING:
+    from coalloc.wire.answers import Estimate, Submitted
 
 BATCH = ("account", "qos", "partition", "reservation", "licenses", "gres")
 """Options that batch systems are told as they are."""
