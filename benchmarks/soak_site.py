@@ -41,7 +41,6 @@ from coalloc.core.base.events import (
     TokenRecalled,
 )
 from coalloc.core.base.messages import Numbered, Ping, Read, Statement, Welcome
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Done, Submit
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.executor import effects as effects_there
@@ -53,7 +52,7 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import without_submits
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import Launch, PartKey, PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig, TriggerConfig
 from coalloc.policies.plain.policy import plain_easy
@@ -111,7 +110,7 @@ class SoakSite:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._progress = {name: ExecutorState(cluster=name) for name in nodes}
-        self._parts: dict[tuple[str, effects_there.Key], PartReport] = {}
+        self._parts: dict[tuple[str, PartKey], PartReport] = {}
         self._unwritten: list[Effect] = []
         self._full_until = 0.0
         self.executors: dict[str, there.ExecutorCore] = {}
@@ -325,7 +324,7 @@ class SoakSite:
         for effect in effects:
             match effect:
                 case effects_there.ClaimPart(order=order):
-                    key = (order.job, order.attempt, order.part)
+                    key = order.key
                     self._soon(lambda key=key: self._news(cluster, key, PartState.READY))  # type: ignore[misc]
                 case effects_there.StartPart(key=key):
                     self._begin(cluster, key)
@@ -342,24 +341,24 @@ class SoakSite:
                 case _:
                     pass
 
-    def _begin(self, cluster: str, key: effects_there.Key) -> None:
+    def _begin(self, cluster: str, key: PartKey) -> None:
         before = self._parts.get((cluster, key))
         if before is None or before.state is not PartState.READY:
             return
-        job, _, part = key
+        job, part = key.job, key.part
         self.runs[job] += part == 0
         self._news(cluster, key, PartState.RUNNING)
         record = self.core.state.jobs.get(job)
         run_s = getattr(record.job, "base_time", 1.0) if record is not None else 1.0
         self._at(self.now + run_s, lambda: self._news(cluster, key, PartState.FINISHED))
 
-    def _news(self, cluster: str, key: effects_there.Key, state: PartState) -> None:
+    def _news(self, cluster: str, key: PartKey, state: PartState) -> None:
         before = self._parts.get((cluster, key))
         if before is not None and before.state in ENDED:
             return
         if state is PartState.READY and before is not None:
             return
-        job, attempt, part = key
+        job, attempt, part = key.job, key.attempt, key.part
         began = None if before is None else before.started
         report = PartReport(
             job=job,

@@ -25,13 +25,14 @@ from functools import partial
 from pathlib import Path
 
 from coalloc.core.base.effects import AppendEvent, Effect, SaveJob, SaveLaunch, SaveToken
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 from coalloc.model.settings import Config
 
 BATCHES = (1, 32, 500)

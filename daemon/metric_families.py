@@ -186,8 +186,8 @@ class ClusterMetrics:
         )
         self.local_delay = gauge(
             "coalloc_local_delay_seconds",
-            "Delay that kept nodes cause to local jobs, of the last hour.",
-            ["cluster", "of"],
+            "Longest that a local job that waits was delayed by kept nodes.",
+            ["cluster"],
         )
         self.outbox = gauge("coalloc_outbox_messages", "Orders not acknowledged.", ["cluster"])
         self.dropped = counter(

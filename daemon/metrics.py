@@ -152,8 +152,7 @@ class Metrics:
             share = None if there.reading is None else there.reading.share
             if share is not None:
                 self.clusters.share_kept.labels(name).set(share.kept)
-                self.clusters.local_delay.labels(name, "mean").set(share.delay_mean_s)
-                self.clusters.local_delay.labels(name, "max").set(share.delay_max_s)
+                self.clusters.local_delay.labels(name).set(share.delay_s)
         for cluster, count in orders_waiting.items():
             self.clusters.outbox.labels(cluster).set(count)
         self._catch_up("dropped", self.clusters.dropped, faults)

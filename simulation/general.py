@@ -40,14 +40,13 @@ from coalloc.core.base.events import (
     Together,
 )
 from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Start
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.base.start_intervals import StartError
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.learning.estimates import history_keys, remembered
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import Launch, PartReport, PartState
 from coalloc.model.plan import Objective, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import (

@@ -13,12 +13,13 @@ from typing import Any
 from msgspec import Struct, field
 
 from coalloc.core.base.messages import Order
-from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Answer
 from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.history import NO_HISTORY, History
+from coalloc.model.parts import Launch
 from coalloc.model.snapshot import Snapshot
 
 

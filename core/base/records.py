@@ -316,14 +316,3 @@ class Outlook(Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
     detail: str = ""
-
-
-class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job's command; the core passes it on without looking inside."""
-
-    argv: tuple[str, ...]
-    script: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: str = "/"
-    stdout: str = ""
-    stderr: str = ""

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from coalloc.core.base.records import Launch, SubmitOptions
+from coalloc.core.base.records import SubmitOptions
+from coalloc.model.parts import Launch
 
 
 class Submit(SubmitOptions, frozen=True, kw_only=True):

@@ -53,7 +53,6 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         if before is None or notice not in before.notices:
             state.log("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
     _say_way_in(state, before, reading)
-    _say_passed(state, before, reading)
     if was_stale and cluster.connected:
         slots = sum(node.slots for node in reading.nodes)
         state.log("cluster_returned", cluster=read.cluster, nodes=len(reading.nodes), slots=slots)
@@ -110,20 +109,6 @@ def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading
         state.log("claims_paused", level="warning", cluster=now.cluster, why=why)
     elif paused and not why:
         state.log("claims_resumed", cluster=now.cluster)
-
-
-def _say_passed(state: State, before: ClusterReading | None, now: ClusterReading) -> None:
-    """Log which reservations the batch system has too, and which not, when it changes."""
-    told = {} if before is None else {each.name: each for each in before.passed}
-    for each in now.passed:
-        old = told.get(each.name)
-        if old is not None and (old.why, bool(old.running)) == (each.why, bool(each.running)):
-            continue
-        fields = {"cluster": now.cluster, "name": each.name}
-        if each.why:
-            state.log("reservation_not_passed", level="warning", **fields, why=each.why)
-        else:
-            state.log("reservation_passed", **fields, local_jobs=",".join(each.running))
 
 
 def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:

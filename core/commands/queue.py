@@ -8,7 +8,7 @@ from typing import Any
 from coalloc.core.base.composites import WorkflowState, flow_of, named
 from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import Cancellation, JobRecord, JobState, Launch, SubmitOptions
+from coalloc.core.base.records import Cancellation, JobRecord, JobState, SubmitOptions
 from coalloc.core.base.requests import (
     Answer,
     Cancel,
@@ -33,6 +33,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.parts import Launch
 from coalloc.model.values import fields_of, replace
 
 MOST_PRIORITY = 30.0

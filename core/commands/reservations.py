@@ -20,7 +20,6 @@ from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.reserved import Reserved
 from coalloc.model.snapshot import Reservation
-from coalloc.model.values import replace
 
 META = "reservations"
 MOST = 1000
@@ -86,19 +85,6 @@ def views(state: State, known: Collection[str]) -> list[Reservation]:
                 Reservation(id=kept.name, nodes=nodes, start=kept.start, end=kept.end, jobs=jobs)
             )
     return found
-
-
-def of_cluster(state: State, name: str) -> tuple[Reserved, ...] | None:
-    """The reservations with nodes of a cluster, and those nodes; None: its nodes are not known."""
-    reading = state.clusters[name].reading
-    if reading is None:
-        return None
-    here = {node.name for node in reading.nodes} if state.reserved else set()
-    found = (
-        replace(kept, nodes=tuple(node for node in kept.nodes if node in here))
-        for kept in state.reserved.values()
-    )
-    return tuple(kept for kept in found if kept.nodes)
 
 
 def is_kept_from(state: State, user: str, nodes: Collection[str], start: float, end: float) -> bool:

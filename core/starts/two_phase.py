@@ -14,7 +14,7 @@ from typing import Any
 from coalloc.core.base.composites import part_fields
 from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
-from coalloc.core.base.records import REQUEUED, JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.after_restore import (
@@ -33,7 +33,7 @@ from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.parts import PART_ENDED, Launch, PartReport, PartState
 from coalloc.model.values import replace
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from coalloc.adapters.runner import durable
 from coalloc.wire.curve import is_key
 
 FORMAT = "coalloc-keys/1"
@@ -287,17 +288,8 @@ class KeyTable:
     def _write_anew(self) -> None:
         """One line for each key, in a file that takes the place of the old one."""
         body = b"".join([_line(_Header(format=FORMAT)), *map(_line, self)])
-        written = self.path.with_suffix(".tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with open(os.open(written, flags, 0o600), "wb", buffering=0) as file:
-                _write_durably(file.fileno(), body)
-            os.replace(written, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            durable.write(self.path, body)
         except OSError as error:
             raise self._unwritable(error) from error
         self._size = len(body)

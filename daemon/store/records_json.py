@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.start_intervals import Promise, StartError
+from coalloc.model.parts import Launch
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder()

@@ -229,7 +229,7 @@ def _submit(site: Site, dice: random.Random, token: str) -> None:
 
 
 def _launch() -> Any:
-    from coalloc.core.base.records import Launch
+    from coalloc.model.parts import Launch
 
     return Launch(argv=("x",))
 

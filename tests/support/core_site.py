@@ -8,14 +8,14 @@ from typing import Any
 from coalloc.core.base.effects import Effect, LogLine, Reply, SaveJob, SaveMeta, SendOrder, Solve
 from coalloc.core.base.events import Requested, Solved, StatementReceived, Ticked
 from coalloc.core.base.messages import Hello, Order, Read, Report
-from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Answer, Command, Done, Submit, SubmitWorkflow
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import Launch, PartReport, PartState
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig, TriggerConfig

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from coalloc.core.base.effects import AppendEvent, SaveJob, SaveLaunch
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 
 
 def saved_job(name: str, *, state: str = "", ended: float | None = None, size: int = 1) -> SaveJob:

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "policies": ("coalloc.model",),
     "adapters": ("coalloc.model",),
     "wire": ("coalloc.model", "coalloc.core.base"),
-    "runtime": ("coalloc", "coalloc.model", "coalloc.wire"),
+    "runtime": ("coalloc", "coalloc.model", "coalloc.wire", "coalloc.adapters.runner.durable"),
     "client": (
         *("coalloc", "coalloc.model", "coalloc.adapters.formats"),
         *("coalloc.wire", "coalloc.runtime"),

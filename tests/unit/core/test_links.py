@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import Reconfigured
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 from coalloc.model.settings import ClusterConfig
 from coalloc.model.values import replace
 from coalloc.policies.plain.policy import plain_easy

@@ -13,11 +13,11 @@ from coalloc.core.base.events import (
     StorageLost,
 )
 from coalloc.core.base.messages import Goodbye, Prepare, Read, Report
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.clusters.presence import STALLED_S, UNKNOWN_CLUSTERS_NAMED
 from coalloc.core.rounds import snapshots
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig, TriggerConfig
 from coalloc.model.snapshot import Running

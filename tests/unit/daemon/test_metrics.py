@@ -60,7 +60,7 @@ def test_figures_are_served() -> None:
 def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
     metrics = Metrics()
     site = Site({"a": 4, "b": 4}, solving=False)
-    share = ShareUse(nodes=3, kept=2, delay_mean_s=1.5, delay_max_s=4.0)
+    share = ShareUse(nodes=3, kept=2, delay_s=4.0)
     there = site.state.clusters["a"]
     assert there.reading is not None
     there.reading = replace(there.reading, share=share)
@@ -76,7 +76,7 @@ def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
     steps = {s: figure("coalloc_moves_total", {"step": s}) for s in MOVES.values()}
     assert steps == {"ordered": 2, "moved": 1, "overtaken": 1}
     assert figure("coalloc_share_nodes_kept", {"cluster": "a"}) == 2
-    assert figure("coalloc_local_delay_seconds", {"cluster": "a", "of": "max"}) == 4.0
+    assert figure("coalloc_local_delay_seconds", {"cluster": "a"}) == 4.0
     assert figure("coalloc_share_nodes_kept", {"cluster": "b"}) is None
 
 

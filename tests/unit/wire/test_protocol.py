@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from coalloc.core.base import messages, records, requests
+from coalloc.core.base import messages, requests
 from coalloc.daemon.queries.answers import QUESTIONS
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.parts import OF_THE_EXECUTOR, PartReport, PartState
+from coalloc.model.parts import OF_THE_EXECUTOR, Launch, PartReport, PartState
 from coalloc.model.reading import ClusterReading, NativeJob, NodeReading
-from coalloc.model.reserved import Reserved
 from coalloc.model.site_rules import PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation, Running
 from coalloc.model.values import replace
@@ -28,7 +27,7 @@ TYPES: Mapping[str, type[Any]] = {
     **codec.TO_EXECUTOR,
     **codec.FROM_EXECUTOR,
     **codec.COMMANDS,
-    "Launch": records.Launch,
+    "Launch": Launch,
     "Part report": PartReport,
 }
 
@@ -53,7 +52,6 @@ def test_every_field_is_documented_with_its_default(name: str) -> None:
         ("read", "Field of running work", Running),
         ("read", "Field of a reservation", Reservation),
         ("read", "Field of a handed job", NativeJob),
-        ("ping", "Field of a reservation", Reserved),
         ("read", "Field of rules", SiteRules),
         ("read", "Field of a partition", PartitionRules),
     ],

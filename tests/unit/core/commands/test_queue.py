@@ -11,13 +11,13 @@ from coalloc.core.base.effects import DropHistory
 from coalloc.core.base.events import StatementReceived, StorageLost
 from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.base.power import PowerState, floored, updated
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.jobs import outcome
 from coalloc.core.learning.estimates import KEPT, completed, history_key, predicted, remembered
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import JobMatchConfig
 from tests.support.core_site import Site

@@ -8,13 +8,13 @@ import pytest
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import ABILITIES, Hello, Prepare
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.executor.parts import spec_of
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget

@@ -10,10 +10,10 @@ from msgspec.structs import force_setattr
 
 from coalloc.core.base.events import Disconnected, Solved, StatementReceived
 from coalloc.core.base.messages import Abort, Prepare, Read
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Hold, Refused, Release, Submit
 from coalloc.model.jobs import WorkflowJob
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation

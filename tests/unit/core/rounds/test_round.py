@@ -20,7 +20,7 @@ from coalloc.core.base.events import (
     Together,
 )
 from coalloc.core.base.messages import Hello, Prepare, Read
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import (
     Drain,
     PauseRounds,
@@ -30,7 +30,7 @@ from coalloc.core.base.requests import (
     RoundNow,
     Submit,
 )
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.platform import NodeState
 from coalloc.model.settings import TriggerConfig
 from coalloc.model.values import replace
