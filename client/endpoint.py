@@ -6,9 +6,10 @@ import errno
 import os
 import socket
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
@@ -21,19 +22,13 @@ PATIENCE_S = 1.0
 LOOK_AGAIN_S = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonEndpoint:
-    """Addresses of a daemon, and the keys it has to be shown.
-
-    Attributes
-    ----------
-    security : CurveClient or None
-        None: it tells no users apart.
-    """
+class DaemonEndpoint(Struct, frozen=True, kw_only=True):
+    """Addresses of a daemon, and the keys it has to be shown."""
 
     endpoint: str
     publish_endpoint: str | None = None
     security: CurveClient | None = None
+    """None: it tells no users apart."""
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:

@@ -24,82 +24,57 @@ MOST_TICKS = 10
 
 
 class Bar(Struct, frozen=True, kw_only=True):
-    """A rectangle in a lane.
-
-    Attributes
-    ----------
-    start, end : float
-        Seconds on the chart's axis.
-    top, bottom : float
-        Shares of the lane's height, from above.
-    title : str
-        Shown by pointing at it.
-    name : str
-        Written into it where there is room.
-    """
+    """A rectangle in a lane."""
 
     start: float
     end: float
+    """Seconds on the chart's axis."""
     fill: str
     title: str
+    """Shown by pointing at it."""
     name: str
+    """Written into it where there is room."""
     top: float = 0.0
     bottom: float = 1.0
+    """Shares of the lane's height, from above."""
 
 
 class Area(Struct, frozen=True, kw_only=True):
-    """A share of a lane over time.
-
-    Attributes
-    ----------
-    shares : sequence of float
-        One for each pixel of the plot, 0..1.
-    """
+    """A share of a lane over time."""
 
     shares: Sequence[float]
+    """One for each pixel of the plot, 0..1."""
     fill: str
 
 
 class Lane(Struct, frozen=True, kw_only=True):
-    """One row of a chart.
-
-    Attributes
-    ----------
-    aside : str
-        Behind the label, less prominent.
-    height, gap : float
-        Its own, and the space above it, pixels.
-    note : str
-        Written into its upper left corner.
-    """
+    """One row of a chart."""
 
     label: str
     height: float
+    """Pixels."""
     aside: str = ""
+    """Behind the label, less prominent."""
     gap: float = 0.0
+    """The space above it, pixels."""
     bars: Sequence[Bar] = ()
     areas: Sequence[Area] = ()
     note: str = ""
+    """Written into its upper left corner."""
 
 
 class Chart(Struct, frozen=True, kw_only=True):
-    """A whole chart.
-
-    Attributes
-    ----------
-    begin, end : float
-        What is shown, seconds.
-    zero : float
-        From where the axis counts.
-    legend : sequence of (fill, text)
-    """
+    """A whole chart."""
 
     title: str
     lanes: Sequence[Lane]
     begin: float
     end: float
+    """What is shown, seconds."""
     zero: float
+    """From where the axis counts."""
     legend: Sequence[tuple[str, str]] = ()
+    """Fill and text."""
 
     def x(self, instant: float) -> float:
         """The pixel of an instant."""
