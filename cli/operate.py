@@ -148,6 +148,7 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
     parser.add_argument(
         "--by",
+        type=parse.begin,
         metavar="TIME",
         help="be empty then, and run until then what ends in time: 18:00, now+2hours",
     )
@@ -166,7 +167,7 @@ def _drain_by(args: argparse.Namespace) -> int:
     with connect(args) as client:
         made = client.reserve(
             [name for names in args.targets for name in names],
-            start=begin(args.by, "drain", "--by"),
+            start=args.by,
             reason=args.reason or "drained",
         )
     print(f"Reserved {fold(made.nodes)} as {made.reservation}: 'coalloc unreserve' ends it")
