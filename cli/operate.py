@@ -162,8 +162,6 @@ def _drain(args: argparse.Namespace) -> int:
 
 def _drain_by(args: argparse.Namespace) -> int:
     """A reservation for nobody, from then on."""
-    from coalloc.cli.submit.options import begin
-
     with connect(args) as client:
         made = client.reserve(
             [name for names in args.targets for name in names],
