@@ -13,7 +13,8 @@ import pytest
 from coalloc import Client
 from coalloc.client import base, job_requests
 from coalloc.client import events as client_events
-from coalloc.client.client import NoAnswerError, RefusedError, submission
+from coalloc.client.client import NoAnswerError, RefusedError
+from coalloc.client.submission import submission
 from coalloc.wire.curve import CurveClient, KeyPair
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
 
