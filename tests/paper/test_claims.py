@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from zlib import crc32
+
+import pytest
 
 from coalloc.simulation.reproduce.pages import stored_story, with_results
-from coalloc.simulation.reproduce.registry import MODULES
+from coalloc.simulation.reproduce.registry import MODULES, load, template
 from coalloc.simulation.reproduce.rows import from_csv
 from coalloc.simulation.reproduce.study import Rows
-from coalloc.simulation.reproduce.words import Held
+from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, fill
 
 DOCS = Path(__file__).parents[2] / "docs"
 YES, PARTLY, NO = Held.YES, Held.PARTLY, Held.NO
@@ -88,3 +91,29 @@ def test_the_stored_data_judge_every_claim_so() -> None:
 def test_the_page_is_what_the_stored_data_make() -> None:
     page = (DOCS / "REPRODUCTION.md").read_text(encoding="utf-8")
     assert page == with_results(page, DOCS / "reproduction")
+
+
+RESULTS = (
+    *("makespan_s", "over_oas", "compaction", "elapsed_s", "cpu_s", "rho_mean"),
+    *("mean_wait_s", "mean_bounded_slowdown", "mean_flow_s", "p99_stretch"),
+    *("sp", "sp_alone", "ratio", "ratio_alone", "sc", "processing", "communication", "processes"),
+    *("completion", "share", "path_s", "resources", "spread", "comm_s"),
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_other_data_make_another_text(name: str) -> None:
+    """Every number that was measured is computed: what is typed in would stay."""
+    others = []
+    for row in stored(name):
+        series = [value for value in row.values() if isinstance(value, str)]
+        factor = 2 + crc32(repr((*series, row.get("jobs"), row.get("number"))).encode()) % 7
+        changed = {key: factor * value for key, value in row.items() if value and key in RESULTS}
+        others.append({**row, **changed})
+    about, facts = template(name), load(name).facts
+    before, after = (fill(about, facts(rows)) for rows in (stored(name), others))
+    assert before.sections[PAPER] == after.sections[PAPER]
+    assert before.sections[MEASURED] != after.sections[MEASURED]
+    assert before.headline != after.headline
+    for old, new in zip(before.claims, after.claims, strict=True):
+        assert old.found != new.found, old.words
