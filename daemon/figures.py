@@ -6,8 +6,9 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field, structs
 
 from coalloc.core.base.state import State
 from coalloc.core.jobs.occupation import occupation
@@ -19,8 +20,7 @@ EVERY_S = 5.0
 """Between two looks, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFigures:
+class ClusterFigures(Struct, frozen=True, kw_only=True):
     """One cluster.
 
     Attributes
@@ -55,11 +55,10 @@ class ClusterFigures:
 
     def values(self) -> dict[str, float | None]:
         """The figures by name."""
-        return {name: value for name, value in asdict(self).items() if name != "why"}
+        return {name: value for name, value in structs.asdict(self).items() if name != "why"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Survey(Struct, frozen=True, kw_only=True):
     """One look.
 
     Attributes
@@ -99,7 +98,7 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
             used[name] = used.get(name, 0.0) + gbps
     out = {}
     for name, cluster in state.clusters.items():
-        is_up = not cluster.is_stale(now, state.settings.reading_max_age_s)
+        is_up = not cluster.is_stale(now, state.settings.readings.max_age_s)
         seen = snapshots.cluster_view(name, cluster, state, now).nodes if is_up else ()
         usable = [node for node in seen if node.state is NodeState.UP and node.name in free.free]
         reading = cluster.reading
@@ -113,7 +112,7 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
             slots=sum(node.slots for node in usable),
             free=free_of[name],
             power=sum(node.slots * node.power for node in usable),
-            link_gbps=cluster.settings.link_gbps,
+            link_gbps=cluster.settings.link_capacity_gbps,
             link_used_gbps=used[name],
             waiting_there=0 if reading is None else reading.waiting,
             clock_ahead_s=cluster.clock_ahead_s,

@@ -12,7 +12,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.demt.study import PROCS, QUICK_WORK, WORK, Instance, demt

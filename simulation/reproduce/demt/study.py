@@ -23,16 +23,18 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.moldable.bicriteria import Bicriteria
+from coalloc.policies.moldable.bicriteria.options import BicriteriaOptions
+from coalloc.policies.moldable.bicriteria.policy import Bicriteria
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.comparators import order_and_rows
-from coalloc.policies.moldable.demt import Search
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import two_shelf
-from coalloc.policies.moldable.two_shelf_schedule import two_shelf_schedule
-from coalloc.policies.options import BICRITERIA, DEMT, read_options
+from coalloc.policies.options import read_options
+from coalloc.policies.published.demt import ShelfSearch
+from coalloc.policies.published.moldable_lists import order_and_rows
+from coalloc.policies.published.options import DemtOptions
+from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.solving import checked, solve
 from coalloc.simulation.reproduce.study import Row, Run, Study
@@ -137,7 +139,7 @@ class Instance:
 
     def search(self, work: int) -> Plan:
         """The plan of `bicriteria` with so much work, not checked."""
-        options = read_options({"search": work, "certify": False}, BICRITERIA)
+        options = read_options({"search": work, "certify": False}, BicriteriaOptions)
         return Bicriteria(self.planner, options, Budget(), None).run()
 
     def _list(self, layer: Layer, name: str) -> Callable[[], Schedule | None]:
@@ -162,8 +164,8 @@ class Instance:
 
 def demt(layer: Layer, reading: str, selection: str = "knapsack") -> Schedule:
     """The schedule of `demt` with 20 shuffles."""
-    options = read_options({"guess": reading, "selection": selection}, DEMT)
-    return Search(layer, options, Budget()).run().schedule
+    options = read_options({"guess": reading, "selection": selection}, DemtOptions)
+    return ShelfSearch(layer, options, Budget()).run().schedule
 
 
 def _study(family: str, run: Run) -> Iterator[Row]:

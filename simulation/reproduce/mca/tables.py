@@ -9,9 +9,9 @@ import numpy as np
 
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_options
+from coalloc.policies.published.mca_heft import SpreadAllotments
 from coalloc.policies.registry import POLICIES as REGISTRY
 from coalloc.policies.workflow.mapping import Mapper
-from coalloc.policies.workflow.mca_heft import Allocation
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mca.fig2 import LOOKS
 from coalloc.simulation.reproduce.mca.study import (
@@ -48,7 +48,7 @@ def _measure_1(run: Run) -> Iterator[Row]:
     for name, shapes in TABLE_1.items():
         for n, snapshot in enumerate(table_1(name, run.seed)):
             mapper = Mapper(Planner(snapshot, options))
-            allocation = Allocation(mapper, options)
+            allocation = SpreadAllotments(mapper, options)
             work = np.array([task.work for task in workflow_of(snapshot).tasks])
             yield {
                 "set": name,

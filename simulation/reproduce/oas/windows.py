@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,9 @@ from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.general import replay_general

@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.simulation.reproduce.mbpc.cases import case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
 from coalloc.simulation.reproduce.mbpc.study import dispersion
