@@ -43,12 +43,6 @@ from coalloc.simulation.reproduce.words import (
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
 
-PROMISED = {"oas-fig3", "oas-fig4", *(f"mbpc-fig{number}" for number in range(3, 10))}
-
-
-def test_the_registry_holds_what_was_promised() -> None:
-    assert set(MODULES) >= PROMISED
-
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_experiment_loads_and_has_its_words(name: str) -> None:
@@ -309,14 +303,3 @@ def test_without_matplotlib_there_are_data_and_text(
     assert err == f"coalloc: error: {plots.MISSING}\n"
     assert "pip install 'coalloc[plot]'" in err
     assert sorted(path.name for path in out_folder.iterdir()) == ["toy.csv", "toy.md"]
-
-
-def test_a_run_makes_what_is_shared_once() -> None:
-    run, made = Run(), []
-
-    def make() -> Any:
-        made.append(1)
-        return made
-
-    assert run.share("key", make) is run.share("key", make)
-    assert made == [1]
