@@ -19,7 +19,7 @@ from statistics import fmean, geometric_mean, median
 from string import Formatter
 from typing import Any
 
-from coalloc.simulation.reproduce.rows import column, spread
+from coalloc.simulation.reproduce.rows import Rows, spread
 from coalloc.simulation.reproduce.study import Facts
 
 HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, COLUMNS = SECTIONS = (
@@ -208,7 +208,7 @@ def _sample(values: list[Any], spec: str) -> str:
         return Held.YES if all(values) else Held.PARTLY if any(values) else Held.NO
     name, *names, look = spec.split(" ") if " " in spec else ("range", spec)
     if names:
-        values = column(values, names[0])
+        values = Rows(values).column(names[0])
     if name == "range":
         return spread(values, lambda number: shown(number, look))
     return shown(STATISTICS[name](values), look)

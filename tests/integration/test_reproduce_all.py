@@ -10,8 +10,7 @@ import pytest
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.registry import MODULES, load, template
-from coalloc.simulation.reproduce.rows import from_csv
-from coalloc.simulation.reproduce.study import Rows
+from coalloc.simulation.reproduce.rows import Rows, from_csv
 from coalloc.simulation.reproduce.words import COLUMNS, HERE, MEASURED, PAPER, REASONS, fill
 
 pytestmark = pytest.mark.slow

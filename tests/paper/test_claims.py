@@ -11,8 +11,7 @@ import pytest
 
 from coalloc.simulation.reproduce.pages import stored_story, with_results
 from coalloc.simulation.reproduce.registry import MODULES, load, template
-from coalloc.simulation.reproduce.rows import from_csv
-from coalloc.simulation.reproduce.study import Rows
+from coalloc.simulation.reproduce.rows import Rows, from_csv
 from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, fill
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -104,7 +103,7 @@ RESULTS = (
 @pytest.mark.parametrize("name", MODULES)
 def test_other_data_make_another_text(name: str) -> None:
     """Every number that was measured is computed: what is typed in would stay."""
-    others = []
+    others = Rows()
     for row in stored(name):
         series = [value for value in row.values() if isinstance(value, str)]
         factor = 2 + crc32(repr((*series, row.get("jobs"), row.get("number"))).encode()) % 7

@@ -25,9 +25,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
-from coalloc.simulation.reproduce.rows import grouped, where
+from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, rigid_jobs, solve
-from coalloc.simulation.reproduce.study import Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, Study
 
 POLICIES = ("mbpc", "cbs", "jpn")
 TIGHT = min(ABW)
@@ -164,9 +164,9 @@ STUDIES = {case: Study(name=f"mbpc case {case}", measure=partial(_study, case)) 
 """Every policy on a case at every bandwidth, over the seeds."""
 
 
-def plotted(rows: Rows) -> list[Row]:
+def plotted(rows: Rows) -> Rows:
     """Without what `jpn` could choose instead."""
-    return [row for row in rows if row["ties"] in (None, CHOSEN)]
+    return rows.only(lambda row: row["ties"] in (None, CHOSEN))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ def dispersion(rows: Rows, name: str, against: str, *, weighted: bool = False) -
     """Of one column less another; weighted by sigma if asked for."""
     groups = [
         [(row[name] - row[against]) * (row["sigma"] if weighted else 1.0) for row in group]
-        for group in grouped(rows, "seed").values()
+        for group in rows.grouped("seed").values()
     ]
     widths = [max(values) - min(values) for values in groups]
     return Dispersion(
@@ -208,15 +208,17 @@ def total_times(rows: Rows) -> dict[Any, float]:
     """Sum of the jobs' run times by seed, in base times."""
     return {
         seed: sum(row["processing"] + row["communication"] for row in group)
-        for (seed,), group in grouped(rows, "seed").items()
+        for (seed,), group in rows.grouped("seed").items()
     }
 
 
 def proofs(rows: Rows) -> Facts:
     """A row of each allocation of `mbpc`, and of those that are proved or bounded."""
-    ours = [group[0] for group in grouped(where(rows, policy="mbpc"), "seed", "abw_gbps").values()]
+    groups = rows.where(policy="mbpc").grouped("seed", "abw_gbps").values()
+    ours = Rows(group[0] for group in groups)
+    unproved = ours.only(lambda row: row["status"] != "optimal")
     return {
         "ours": ours,
-        "proved": where(ours, status="optimal"),
-        "bounded": [row for row in ours if row["status"] != "optimal" and row["gap"] is not None],
+        "proved": ours.where(status="optimal"),
+        "bounded": unproved.only(lambda row: row["gap"] is not None),
     }

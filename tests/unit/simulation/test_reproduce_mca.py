@@ -6,8 +6,8 @@ import pytest
 
 from coalloc.simulation.reproduce.mca.fig2 import above_bound, gains
 from coalloc.simulation.reproduce.mca.study import _measures, workflow_of
+from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import solve
-from coalloc.simulation.reproduce.study import Row
 from tests.unit.policies.kernel.kernel_case import case, cluster
 
 
@@ -17,7 +17,7 @@ def row(number: int, policy: str, span: float) -> Row:
 
 
 def test_gains_and_distances() -> None:
-    rows = [row(1, "a", 6.0), row(1, "b", 8.0), row(2, "a", 24.0), row(2, "b", 12.0)]
+    rows = Rows([row(1, "a", 6.0), row(1, "b", 8.0), row(2, "a", 24.0), row(2, "b", 12.0)])
     assert gains(rows, "a", "b") == [0.25, -1.0]
     assert above_bound(rows, "a") == pytest.approx(3.0)
 

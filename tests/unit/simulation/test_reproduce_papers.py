@@ -15,6 +15,7 @@ from coalloc.simulation.reproduce.oas import workloads as oas_workloads
 from coalloc.simulation.reproduce.oas.fig4 import planned, power_correlation, share_text
 from coalloc.simulation.reproduce.oas.replay import carried_out
 from coalloc.simulation.reproduce.oas.workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
+from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.solving import NotAllowedError, checked, rigid_jobs, solve
 
 
@@ -133,10 +134,10 @@ def test_case_2_is_seeded_and_mixed() -> None:
 
 
 def test_dispersion_is_over_the_jobs_and_then_over_the_seeds() -> None:
-    rows = [
+    rows = Rows(
         {"seed": seed, "sp": sp, "sp_alone": 1.0, "sigma": sigma}
         for seed, sp, sigma in ((0, 1.0, 0.5), (0, 2.0, 0.1), (1, 4.0, 0.5), (1, 1.5, 1.0))
-    ]
+    )
     plain, weighted = (
         dispersion(rows, "sp", "sp_alone", weighted=weighted) for weighted in (False, True)
     )
