@@ -26,12 +26,8 @@ HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, COLUMNS = SECTIONS = 
     *("Headline", "The paper", "Here", "Claims"),
     *("Measured", "Why they differ", "Reduced", "Columns"),
 )
-
-
 CLOSE = 0.05
 """Share by which a value may be off and still be close to what a paper's text says."""
-
-
 NOTHING, ABSENT = "–", "\0"
 """An empty list; and what leaves a paragraph out."""
 STATISTICS: Mapping[str, Callable[[list[Any]], float]] = {
