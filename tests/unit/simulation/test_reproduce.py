@@ -276,13 +276,6 @@ def test_an_experiment_leaves_data_text_and_pictures(
     assert (tmp_path / "toy.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_the_same_rows_give_the_same_picture() -> None:
-    rows = Rows([{"n": 0, "square": 0.0}, {"n": 1, "square": 1.0}])
-    first, second = (plots.render(lambda f: _draw(rows, f), TOY.size) for _ in range(2))
-    assert first == second
-    assert set(first) == set(plots.FORMATS)
-
-
 def test_without_matplotlib_there_are_data_and_text(
     toy: Template,
     tmp_path: Path,
