@@ -12,13 +12,13 @@ import pwd
 import secrets
 import time
 from pathlib import Path
-from typing import Any
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder, ended_report
 from coalloc.adapters.runner.grant import GRANT, kept
+from coalloc.adapters.runner.spec import BatchTerms, Site
 from coalloc.adapters.runner.status import END, PAGE, decoded
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
@@ -109,20 +109,16 @@ class BatchLauncher(PartLauncher):
         token = Token(
             job=part.job, attempt=part.attempt, part=part.part, claim=secrets.token_hex(16)
         )
-        extra = {
+        terms: BatchTerms = {
             "site": self._site(part),
             "key": secrets.token_hex(32),
             "token": {"name": token.name, "comment": token.comment},
         }
-        cpus = {name: None for name, _ in part.nodes}
-        return BatchFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
+        cpus = dict.fromkeys(part.nodes)
+        return BatchFolder.create(self._root, part, cpus, extra=terms, claim=token.claim)
 
-    def _site(self, part: PartSpec) -> dict[str, Any]:
-        """Facts of the cluster for the runner.
-
-        ``names`` maps the part's nodes to the batch system's names; ``address``, ``ports`` and
-        ``python`` are those of the settings.
-        """
+    def _site(self, part: PartSpec) -> Site:
+        """Facts of the cluster for the runner."""
         raise NotImplementedError
 
 

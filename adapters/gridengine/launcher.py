@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.gridengine.commands import GridEngine
+from coalloc.adapters.gridengine.part_commands import GridEngineSite
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
 from coalloc.adapters.gridengine.settings import GridEngineSettings
@@ -50,7 +50,7 @@ class GridEngineLauncher(BatchLauncher):
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse hosts that are not the queue's, and more processes than they have slots."""
-        counts = {self._settings.plain(name): count for name, count in part.nodes}
+        counts = {self._settings.plain(name): count for name, count in part.nodes.items()}
         if len(counts) < len(part.nodes):
             raise ClaimRefusedError("bad_spec", "a node is named twice")
         if self._settings.slots == "node" and any(count > 1 for count in counts.values()):
@@ -87,10 +87,10 @@ class GridEngineLauncher(BatchLauncher):
         avoided = {self._settings.plain(name) for name in part.queue.avoid} & self._slots.keys()
         return sorted(avoided)
 
-    def _site(self, part: PartSpec) -> dict[str, Any]:
+    def _site(self, part: PartSpec) -> GridEngineSite:
         """The cell's settings, for the runner."""
         site = self._settings
-        names = {name: site.plain(name) for name, _ in part.nodes}
+        names = {name: site.plain(name) for name in part.nodes}
         options = [
             word
             for option, value in (("-P", part.batch.account or site.project), ("-A", site.account))

@@ -9,7 +9,6 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 from coalloc.adapters.gridengine.commands import GridEngine
 from coalloc.adapters.gridengine.parse_xml import ParseError, Status, parse_number, parse_status
@@ -29,6 +28,7 @@ from coalloc.adapters.gridengine.part_commands import (
     place_in_queue,
     refusal,
     request,
+    site_of,
 )
 from coalloc.adapters.runner.batch_job import Turn, account_of, node_counts
 from coalloc.adapters.runner.batch_part import BatchPart
@@ -40,6 +40,7 @@ from coalloc.adapters.runner.command import (
 )
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.spec import BatchSpec, Queue
 
 RELEASE_S = 5.0
 """Between a job's end and Grid Engine's knowing of it; later than that it is late, seconds."""
@@ -69,12 +70,12 @@ class GridEngineJob:
 
     system = "Grid Engine"
 
-    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None:
+    def __init__(self, spec: BatchSpec, folder: str, number: str = "") -> None:
         self._spec = spec
         self._numbers = [each for each in number.split(",") if each]
         self.is_unsure = False
         self._undo_until = 0.0
-        site = spec["site"]
+        site = site_of(spec)
         self._commands = GridEngine(
             root=site["root"],
             cell=site["cell"],
@@ -86,7 +87,6 @@ class GridEngineJob:
         self._account: Account | None = account_of(spec)
         self._submitted = time.monotonic()
         self._is_queued = False
-        self._queue: dict[str, Any] = spec.get("queue") or {}
 
     @property
     def number(self) -> str:
@@ -110,11 +110,12 @@ class GridEngineJob:
             The slots are not free, or Grid Engine does not want it.
         """
         try:
-            self._is_queued = bool(self._queue) and not self._has_room_now()
-            if not self._queue:
+            queue = self._spec["queue"]
+            self._is_queued = queue is not None and not self._has_room_now(queue)
+            if queue is None:
                 self._ask_whether_free()
             for host, words in self._requests().items():
-                said = self._submit(words, job_script(self._spec["site"], self._place(host, port)))
+                said = self._submit(words, job_script(site_of(self._spec), self._place(host, port)))
                 self._numbers.append(parse_number(said))
         except BatchError as error:
             self.is_unsure = isinstance(error, UnreachableError)
@@ -126,14 +127,14 @@ class GridEngineJob:
         keep()
         return True
 
-    def _has_room_now(self) -> bool:
+    def _has_room_now(self, queue: Queue) -> bool:
         """Whether a claim that might wait need not.
 
         Raises
         ------
         BatchError, FaultError
         """
-        if self._queue["at_once"]:
+        if queue["at_once"]:
             try:
                 self._ask_whether_free()
                 return True
@@ -177,7 +178,7 @@ class GridEngineJob:
             return None
         state = joint_state(self._numbers, status.jobs())
         if state == RUNS:
-            whole = self._spec["site"]["whole"]
+            whole = site_of(self._spec)["whole"]
             return Turn(state, slots=given(self._numbers, status, whole))
         before = place_in_queue(self._numbers, status.waiting)
         return Turn(state, f"{before} jobs are before it", is_next=before == 0)
@@ -189,7 +190,7 @@ class GridEngineJob:
             return None
         names = self._spec["site"]["names"].values()
         counts = node_counts(self._spec)
-        granted = state == RUNS and bool(self._queue)
+        granted = state == RUNS and self._spec["queue"] is not None
         return Turn(state, reason, slots={name: counts[name] for name in names} if granted else {})
 
     def state(self) -> tuple[str | None, str]:
@@ -198,7 +199,7 @@ class GridEngineJob:
             state = joint_state(self._numbers, self._status().jobs())
         except (ParseError, BatchError):
             return None, ""
-        wait_s = self._spec["site"]["queue_wait_s"]
+        wait_s = site_of(self._spec)["queue_wait_s"]
         if state == WAITS and not self._is_queued and time.monotonic() - self._submitted > wait_s:
             return OVERDUE, ""
         return state, ""
@@ -217,7 +218,7 @@ class GridEngineJob:
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         """Reason and detail of a part whose jobs are in this state."""
-        return explained(state, self._spec["site"]["queue_wait_s"])
+        return explained(state, site_of(self._spec)["queue_wait_s"])
 
     def kill(self) -> None:
         """Kill every process of the jobs."""
@@ -256,9 +257,9 @@ class GridEngineJob:
 
     def _requests(self) -> dict[str, list[str]]:
         """The options of ``qsub`` for each host; no name: for any host."""
-        whole, queue = self._spec["site"]["whole"], self._queue
-        is_late = self._is_queued and queue["begin_s"] >= 1.0
-        begin = instant(time.time() + queue["begin_s"]) if is_late else ""
+        whole, queue = site_of(self._spec)["whole"], self._spec["queue"]
+        begin_s = queue["begin_s"] if queue is not None and self._is_queued else 0.0
+        begin = instant(time.time() + begin_s) if begin_s >= 1.0 else ""
         requests = {}
         for host, count in node_counts(self._spec).items():
             # A host that is claimed whole is asked for with its own number of slots.

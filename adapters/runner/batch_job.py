@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from coalloc.adapters.runner.command import Account
 from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.spec import BatchSpec, NodeSpec
 
 
 class Turn:
@@ -61,7 +62,7 @@ class PartJob(Protocol):
     system: str
     is_unsure: bool
 
-    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None: ...
+    def __init__(self, spec: BatchSpec, folder: str, number: str = "") -> None: ...
 
     @property
     def number(self) -> str:
@@ -115,27 +116,35 @@ class PartJob(Protocol):
         """The last that the wrappers' own output said."""
 
 
-def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
+def node_specs(spec: BatchSpec, folder: str) -> dict[str, NodeSpec]:
     """Specifications of what each node of a part runs, by the batch system's name of the node."""
-    shared = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
-    for name in ("script", "hostfile"):
-        if f"{name}_text" in spec:
-            continue  # it is no longer what was planned
-        shared[f"{name}_text"] = ""
-        with contextlib.suppress(FileNotFoundError):
-            path = f"{folder}/user/{name}"
-            with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-                shared[f"{name}_text"] = file.read()
+    hosts = node_counts(spec)
     names = spec["site"]["names"]
+    own = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
+    own["script_text"] = _read(f"{folder}/user/script")
+    if "hostfile_text" not in spec:  # else it is no longer what was planned
+        own["hostfile_text"] = _read(f"{folder}/user/hostfile")
     if spec.get("once"):
-        shared["hosts"] = list(node_counts(spec).items())
+        own["hosts"] = list(hosts.items())
     return {
-        name: shared | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == name]}
-        for name in node_counts(spec)
+        host: cast(
+            "NodeSpec", own | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == host]}
+        )
+        for host in hosts
     }
 
 
-def node_counts(spec: dict[str, Any]) -> dict[str, int]:
+def _read(path: str) -> str:
+    """Text of a file; empty where there is none."""
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(path, encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        return file.read()
+    return ""
+
+
+def node_counts(spec: BatchSpec) -> dict[str, int]:
     """The batch system's names of a part's nodes, and their processes, in rank order."""
     counts: dict[str, int] = {}
     for rank in spec["ranks"]:
@@ -144,7 +153,7 @@ def node_counts(spec: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-def account_of(spec: dict[str, Any]) -> Account | None:
+def account_of(spec: BatchSpec) -> Account | None:
     """Account of a part's job; None: this process's own user's.
 
     Raises
@@ -160,6 +169,6 @@ def account_of(spec: dict[str, Any]) -> Account | None:
             "user_unknown", f"only root may submit jobs of uid {uid}, and this is not root"
         )
     try:
-        return Account.of(uid, spec["gid"])
+        return Account.of(uid)
     except KeyError:
         raise FaultError("user_unknown", f"there is no user with uid {uid}") from None

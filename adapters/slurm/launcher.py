@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import BatchLauncher, user_of
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.part_commands import SlurmSite
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.model.batch_options import NAMES
@@ -73,10 +73,10 @@ class SlurmLauncher(BatchLauncher):
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""
-        wanted = {self._settings.plain(name) for name, _ in part.nodes}
+        wanted = {self._settings.plain(name) for name in part.nodes}
         if len(wanted) < len(part.nodes):
             raise ClaimRefusedError("bad_spec", "a node is named twice")
-        if self._settings.slots == "node" and any(count > 1 for _, count in part.nodes):
+        if self._settings.slots == "node" and any(count > 1 for count in part.nodes.values()):
             raise ClaimRefusedError("nodes_taken", "a node takes one process here")
         if not wanted <= self._names:
             self._read_names()
@@ -103,7 +103,7 @@ class SlurmLauncher(BatchLauncher):
             avoided |= self._names - self._settings.only
         return fold(sorted(avoided)) if avoided else ""
 
-    def _site(self, part: PartSpec) -> dict[str, Any]:
+    def _site(self, part: PartSpec) -> SlurmSite:
         """Facts of the cluster for the runner."""
         site = self._settings
         own = {
@@ -121,18 +121,18 @@ class SlurmLauncher(BatchLauncher):
             "prefix": f"{site.cluster}/" if site.qualified else "",
             "avoid": self._avoided(part),
             "exclusive": site.slots == "node",
-            "names": {name: site.plain(name) for name, _ in part.nodes},
+            "names": {name: site.plain(name) for name in part.nodes},
             "options": options,
             "max_time_s": self._longest_s(part),
             "memory_mb": part.memory_mb_per_proc
-            or self._share.memory_of(site.plain(name) for name, _ in part.nodes),
+            or self._share.memory_of(site.plain(name) for name in part.nodes),
             "address": site.address,
             "ports": list(site.ports or (0, 0)),
             "python": site.python,
         }
 
     def _of_share(self, part: PartSpec) -> str:
-        wanted = {self._settings.plain(name) for name, _ in part.nodes}
+        wanted = {self._settings.plain(name) for name in part.nodes}
         return self._share.name if self._share.nodes & wanted else ""
 
     def _longest_s(self, part: PartSpec) -> float | None:
@@ -140,7 +140,7 @@ class SlurmLauncher(BatchLauncher):
         rules = self._share.rules
         if rules is None:
             return None
-        asking = Asking(user=user_of(part), batch=part.batch, time_limit_s=part.time_limit_s)
+        asking = Asking(user=user_of(part), batch=part.batch, time_limit_s=part.time_limit)
         return judged(rules, asking).limits.time_s
 
 

@@ -102,7 +102,7 @@ class NativeLauncher:
             attempt=part.attempt,
             part=part.part,
             foreign=part.foreign,
-            nodes=[self._settings.plain(name) for name, _ in part.nodes],
+            nodes=[self._settings.plain(name) for name in part.nodes],
         )
         try:
             facts = self._facts(mine.foreign)

@@ -9,7 +9,6 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 from coalloc.adapters.runner.batch_job import Turn, account_of
 from coalloc.adapters.runner.batch_part import BatchPart
@@ -23,6 +22,7 @@ from coalloc.adapters.runner.command import (
 )
 from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
@@ -36,6 +36,7 @@ from coalloc.adapters.slurm.part_commands import (
     pending_claim,
     refusal,
     sbatch_words,
+    site_of,
     srun_words,
     told,
     waits_for,
@@ -82,11 +83,11 @@ class SlurmJob:
 
     system = "Slurm"
 
-    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None:
+    def __init__(self, spec: BatchSpec, folder: str, number: str = "") -> None:
         self._spec, self._log = spec, f"{folder}/step.log"
         self.number = number
         self.is_unsure = False
-        site = spec["site"]
+        site = site_of(spec)
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
         self._shown = ShownJob(self._slurm, is_exclusive=bool(site["exclusive"]))
         self._account = account_of(spec)
@@ -101,7 +102,7 @@ class SlurmJob:
         FaultError
         """
         queue = self._spec["queue"]
-        if queue is not None and not self._is_granted_at_once(port):
+        if queue is not None and not (queue["at_once"] and self._is_granted_at_once(port)):
             self.submit(port)
             keep()
             return True
@@ -112,8 +113,6 @@ class SlurmJob:
 
     def _is_granted_at_once(self, port: int) -> bool:
         """Whether a claim that might wait need not."""
-        if not self._spec["queue"]["at_once"]:
-            return False
         try:
             self.allocate(port)
         except FaultError as fault:

@@ -21,6 +21,7 @@ from coalloc.executor.service import ExecutorService
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading
 from coalloc.runtime.logs import get_logger
+from tests.support.part_specs import part_spec
 
 JOB = (
     "JobId=70 JobName=x JobState=PENDING Reason=PartitionDown Partition=coalloc NumNodes=1 "
@@ -76,9 +77,7 @@ def handed(tmp_path: Path) -> NativeLauncher:
 
 
 def spec(foreign: str) -> PartSpec:
-    return PartSpec(
-        job="2", attempt=1, part=0, cluster="a", argv=(), nodes=(("n1", 1),), foreign=foreign
-    )
+    return part_spec(job="2", foreign=foreign)
 
 
 def test_parts_go_where_they_belong(handed: NativeLauncher) -> None:
