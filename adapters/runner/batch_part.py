@@ -24,6 +24,7 @@ from typing import Any
 from coalloc.adapters.runner.batch_job import PartJob
 from coalloc.adapters.runner.ends import bare_end, has_started
 from coalloc.adapters.runner.orders import wake_on_signals
+from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.runner import RETRY_S
 from coalloc.adapters.runner.spec import BatchSpec
@@ -31,6 +32,7 @@ from coalloc.adapters.runner.status import END, StatusFile
 from coalloc.adapters.runner.supervisor import PartSupervisor
 
 RELEASE_RETRY_S = 1.0
+payload()  # here, in the fork server, for all parts
 
 
 class BatchPart:
