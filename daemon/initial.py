@@ -18,7 +18,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from coalloc.adapters.proposal import Proposal, link_gbps, proposals
+from coalloc.adapters.base import Proposal
+from coalloc.adapters.proposal import link_gbps, proposals
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.daemon.settings import check
 from coalloc.runtime.config.file import SYSTEM_PATH, load, parse, user_config, usual_folders

@@ -66,6 +66,9 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     python: Annotated[
         str, Meta(description="Python 3.9 or later on the nodes, by name or path.")
     ] = "python3"
+    command_limit_s: Annotated[CommandLimit, Meta(description="Time limit of one command, s.")] = (
+        10.0
+    )
 
     @cached_property
     def only(self) -> frozenset[str] | None:

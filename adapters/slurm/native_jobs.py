@@ -126,15 +126,6 @@ class NativeLauncher:
             raise AdapterError(str(error)) from error
         return Claim(key=part.key)
 
-    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
-        """Nothing: a job that was handed over is bound to its nodes."""
-
-    def hasten(self, key: PartKey) -> None:
-        """Nothing: a job that was handed over waits for no later begin."""
-
-    def withdraw(self, key: PartKey) -> None:
-        """Nothing: a job that was handed over is bound to its nodes."""
-
     def go(self, key: PartKey) -> None:
         """Release the job."""
         part = self._parts.get(key)
@@ -158,9 +149,6 @@ class NativeLauncher:
                 self._stop(part)
         else:
             self._give_back(part, "aborted", part.stopping)
-
-    def renew(self, key: PartKey | None = None) -> None:
-        """Do nothing: a claim of ours holds no node."""
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is; looks at Slurm once in a while."""
@@ -199,10 +187,6 @@ class NativeLauncher:
         del self._parts[key]
         self._note_claimed()
         (self._folder / key.folder).unlink(missing_ok=True)
-
-    def fileno(self) -> int | None:
-        """Return None: Slurm calls nobody."""
-        return None
 
     def close(self) -> None:
         """Do nothing: what is kept is on disk."""

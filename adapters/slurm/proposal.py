@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from coalloc.adapters.proposal import Proposal, plain_name
+from coalloc.adapters.base import Proposal, plain_name
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 

@@ -38,6 +38,7 @@ from coalloc.adapters.slurm.parse_text import (
 )
 from coalloc.adapters.slurm.reading import (
     Answers,
+    SlurmFacts,
     chosen_nodes,
     expected_nodes,
     kept_nodes,
@@ -88,6 +89,8 @@ class SlurmReader:
         The claims of parts that are over, and whose nodes were given back.
     share : Share, optional
         The share of the cluster on which we go first, planned with every reading.
+    learn : callable
+        Told the facts of each reading.
     clock : callable
         Wall-clock seconds.
     """
@@ -102,11 +105,12 @@ class SlurmReader:
         claims: Callable[[], Collection[str]] | None = None,
         given_back: Callable[[], Collection[str]] = frozenset,
         share: Share | None = None,
+        learn: Callable[[SlurmFacts], None] = lambda facts: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
-        self._given_back = given_back
+        self._given_back, self._learn = given_back, learn
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
         self._whole_memory, self._enforced = False, frozenset[str]()
         self._manager: Manager | None = None
@@ -215,9 +219,8 @@ class SlurmReader:
         settings = self._settings
         chosen = chosen_nodes(settings, answers.nodes)
         named = chosen if self._whole_memory and settings.slots == "cpus" else []
-        self._share.memory_by_cpu = {n.name: (n.memory_mb or 0) // n.cpus for n in named}
         kept = kept_nodes(settings, answers, chosen, self._share.name)
-        rules = self._share.rules = site_rules(
+        rules = site_rules(
             settings,
             answers.partitions,
             chosen,
@@ -225,6 +228,8 @@ class SlurmReader:
             self._enforced,
             tuple(each.id for each in kept),
         )
+        memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
+        self._learn(SlurmFacts(rules=rules, memory_by_cpu=memory))
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]

@@ -29,11 +29,26 @@ from coalloc.adapters.slurm.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
+from coalloc.model.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
 ENDLESS_S = 365 * 86400.0
 """What Slurm itself takes for the end of a job without a time limit."""
 REMEMBERED_WAITS = 12
+
+
+class SlurmFacts(Struct, frozen=True, kw_only=True):
+    """Facts of the cluster that a reading finds, and a launcher needs."""
+
+    rules: SiteRules | None = None
+    """None: not read yet."""
+    memory_by_cpu: Mapping[str, int] = field(default_factory=dict)
+    """A fair share of each node's memory, MiB, where a job that names none gets all of it; empty
+    where it does not."""
+
+    def memory_of(self, nodes: Iterable[str]) -> int:
+        """Memory of each process on these nodes where its user names none, MiB; 0: no say."""
+        return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)
 
 
 class Answers(Struct, frozen=True, kw_only=True):

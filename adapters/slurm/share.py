@@ -36,7 +36,6 @@ from coalloc.adapters.slurm.records import (
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ShareUse
-from coalloc.model.site_rules import SiteRules
 
 WAITING_WAY = "at once, else as batch jobs that wait their turn"
 PLAIN_WAYS = {
@@ -117,18 +116,11 @@ class Share:
     ----------
     use : ShareUse or None
         As of the last reading; None where none is granted or to be had.
-    rules : SiteRules or None
-        As of the last reading; None: not read yet.
-    memory_by_cpu : mapping of node name to MiB
-        A fair share of the memory of each node, where a job that names none gets all of it; empty
-        where it does not.
     """
 
     settings: SlurmSettings
     slurm: Slurm
     use: ShareUse | None = None
-    rules: SiteRules | None = None
-    memory_by_cpu: Mapping[str, int] = field(default_factory=dict)
     _denied: str = ""
     _denied_at: float = float("-inf")
     _nodes: frozenset[str] = frozenset()
@@ -165,10 +157,6 @@ class Share:
         if self._denied:
             return f"{plain}: no reservation ({self._denied})"
         return f"before waiting jobs, on up to {granted:.0%} of the nodes"
-
-    def memory_of(self, nodes: Iterable[str]) -> int:
-        """Memory of each process on these nodes where its user names none, MiB; 0: no say."""
-        return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)
 
     def want(self, slots: int) -> None:
         """Be told how many slots waiting jobs could fill; may be called from another thread."""

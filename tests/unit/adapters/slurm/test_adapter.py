@@ -140,7 +140,7 @@ def test_the_shell_dismisses_and_survives_a_failure(handed: NativeLauncher, tmp_
     for face in (handed, None):
         executor = ExecutorService(
             "a",
-            Adapter(reader=NoReader(), launcher=handed, handover=face),
+            Adapter(reader=NoReader(), launcher=CombinedLauncher(Own(), handed), handover=face),
             f"ipc://{tmp_path}/x",
             tmp_path,
             get_logger(),
