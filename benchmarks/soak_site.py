@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.settings import core_settings
+
 from coalloc.core.base.effects import (
     AppendEvent,
     DropOrders,
@@ -40,7 +42,6 @@ from coalloc.core.base.events import (
 )
 from coalloc.core.base.messages import Numbered, Ping, Read, Statement, Welcome
 from coalloc.core.base.requests import Done, Submit
-from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.executor import effects as effects_there
 from coalloc.core.executor import machine as there
@@ -50,9 +51,11 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import without_submits
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import Launch, PartKey, PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.policies.plain import plain_easy
+from coalloc.model.settings import ClusterConfig, TriggerConfig
+from coalloc.policies.plain.policy import plain_easy
 
 HOUR_S = 3600.0
 READ_EVERY_S = 120.0
@@ -111,14 +114,14 @@ class SoakSite:
         self._unwritten: list[Effect] = []
         self._full_until = 0.0
         self.executors: dict[str, there.ExecutorCore] = {}
-        self._settings = Settings(
-            clusters=tuple(ClusterSettings(name=name, link_gbps=10.0) for name in nodes),
-            triggers=(Trigger(kind="queue_length"), Trigger(kind="job_finished")),
+        self._settings = core_settings(
+            clusters=tuple(ClusterConfig(name=name, link_gbps=10.0) for name in nodes),
+            trigger=(TriggerConfig(kind="queue_length"), TriggerConfig(kind="job_finished")),
             min_interval_s=0.0,
             keep_ended=200,
             prepare_timeout_s=600.0,
             lease_s=1200.0,
-            reading_max_age_s=10.0 * READ_EVERY_S,
+            max_age_s=10.0 * READ_EVERY_S,
         )
         self._start_daemon()
         for name in nodes:
@@ -151,7 +154,7 @@ class SoakSite:
 
     def _start_daemon(self) -> None:
         self.store = Store(self.path)
-        memory = recall(self.store, self._settings.keep_ended)
+        memory = recall(self.store, self._settings.daemon.keep_ended)
         self.core = Coordinator(self._settings, memory.remembered)
         self.delivery = Delivery(self._deliver, lambda _: LAUNCH, epoch=self.core.state.epoch)
         self.delivery.restore(memory.outbox)
@@ -279,13 +282,13 @@ class SoakSite:
                     store=state.store,
                     epoch=state.epoch,
                     base_seq=base,
-                    lease_s=self._settings.lease_s,
+                    lease_s=self._settings.start.lease_s,
                 )
                 self._deliver(cluster, welcome)
             case Reply(origin=str(token), answer=Done(body=body)) if not self._is_lost():
                 job = str(body["job"])
                 assert self.acknowledged.setdefault(token, job) == job, "two jobs of one token"
-            case AppendEvent(kind="job_ended", job=job):
+            case AppendEvent(kind=EventKind.JOB_ENDED, job=job):
                 self.ends[job] += 1
             case Solve(round=number, snapshot=snapshot):
                 answer = Solved(round=number, plan=plain_easy(snapshot), solve_s=0.0)

@@ -72,7 +72,7 @@ class QueueTerms(Struct, frozen=True, kw_only=True):
     """Nodes that are not to be given to it."""
 
 
-class Launch(Struct, frozen=True, kw_only=True):
+class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job's command; the core passes it on without looking inside."""
 
     argv: tuple[str, ...]

@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, field
 
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
 from coalloc.model.nodeset import expand
 from coalloc.model.structs import read_struct
 from coalloc.model.values import replace

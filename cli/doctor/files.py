@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from coalloc.cli.doctor.findings import Finding, Level, ok, problem, unknown, warning
-from coalloc.runtime.config.schema import ClusterConfig, Config
+from coalloc.model.settings import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFileError, parse_key, read_key, user_key_path
 
 EXECUTORS = Path("/var/lib/coalloc-executor")
@@ -55,18 +55,12 @@ def _configuration_file(path: Path) -> Finding:
 
 
 class Mode(Struct, frozen=True):
-    """A mode that a folder must not have.
-
-    Attributes
-    ----------
-    is_bad : callable
-        Judges the bits of a mode.
-    text, todo : str
-        What it means, and the command that mends it.
-    """
+    """A mode that a folder must not have."""
 
     is_bad: Callable[[int], bool]
+    """Judges the bits of a mode."""
     text: str
+    """What it means, and the command that mends it."""
     todo: str
     finding: Callable[[str, str, str], Finding] = problem
 

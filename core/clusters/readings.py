@@ -37,7 +37,7 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
             state.log("reading_refused", level="error", cluster=read.cluster, why=clash)
         cluster.error = clash
         return
-    was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
+    was_stale = cluster.is_stale(now, state.settings.readings.max_age_s)
     before, reading = cluster.reading, read.reading
     _forget_outdated(state, cluster, reading, now)
     _use(state, cluster, read, reading, now)
@@ -85,14 +85,14 @@ def _use(
     """Make a reading the one that counts from now on."""
     cluster.reading, cluster.read_at, cluster.error = reading, now, ""
     cluster.reading_at, cluster.reading_run = read.at, read.run
-    limits = state.settings
+    power = state.settings.power
     cluster.powers = {
         node.name: updated(
             cluster.powers.get(node.name),
             node.power,
-            step=limits.power_step,
-            hysteresis=limits.power_hysteresis,
-            smoothing=limits.power_smoothing,
+            step=power.step,
+            hysteresis=power.hysteresis,
+            smoothing=power.smoothing,
         )
         for node in reading.nodes
     }

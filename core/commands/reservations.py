@@ -15,6 +15,7 @@ from coalloc.core.base.events import Requested
 from coalloc.core.base.requests import Done, Refused, Reserve, Unreserve
 from coalloc.core.base.state import State
 from coalloc.core.commands.queue import answered
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.reserved import Reserved
@@ -39,7 +40,7 @@ def reserve(state: State, event: Requested, command: Reserve, now: float) -> Non
     fields: dict[str, Any] = {"name": made.name, "nodes": ",".join(made.nodes), "start": made.start}
     fields |= {"end": None if made.end >= EVENT.high else made.end, "users": ",".join(made.users)}
     fields |= {"user": event.user, "reason": made.reason}
-    state.emit(now, "reserved", **fields)
+    state.emit(now, EventKind.RESERVED, **fields)
     state.log("reserved", **fields)
     state.rounds.want("reserved")
     overlapping = _still_running(state, made)
@@ -121,7 +122,7 @@ def _save(state: State) -> None:
 def _end(state: State, name: str, now: float, user: str) -> None:
     del state.reserved[name]
     _save(state)
-    state.emit(now, "unreserved", name=name, user=user)
+    state.emit(now, EventKind.UNRESERVED, name=name, user=user)
     state.log("unreserved", name=name, user=user)
     state.rounds.want("unreserved")
 

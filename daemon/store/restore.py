@@ -39,6 +39,7 @@ from coalloc.daemon.store.disk import make_private
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError, error_of
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.daemon.store.schema import MIGRATIONS, migrate
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 
 LOCK_BYTE, LOCK_BYTES = 0x4000_0002, 510
@@ -187,9 +188,8 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
         connection.execute("DELETE FROM outbox")
         waiting = _unprepare(connection)
         connection.execute(
-            "INSERT INTO events (seq, time, kind, job, body)"
-            " VALUES (?, ?, 'store_restored', '', ?)",
-            (after.event, now, json.dumps({"backup": str(backup)})),
+            "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, '', ?)",
+            (after.event, now, str(EventKind.STORE_RESTORED), json.dumps({"backup": str(backup)})),
         )
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
         connection.execute("COMMIT")

@@ -18,7 +18,7 @@ from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.options import read_options
+from coalloc.policies.options import read_known
 from coalloc.policies.registry import POLICIES
 from tests.support.core_site import Site
 
@@ -126,9 +126,7 @@ def test_policies_keep_it_on_one_cluster(policy: str) -> None:
     command = Submit(token="bends", job=bends, launch=Launch(argv=("x",)), once=True)
     assert isinstance(site.ask(command), Done)
     seen = snapshot(site.state, site.now)
-    table = POLICIES[policy].options
-    given = {"coallocate_moldable": True} if "coallocate_moldable" in table else {}
-    options = read_options(given, table)
+    options = read_known({"coallocate_moldable": True}, POLICIES[policy].options)
     plan = POLICIES[policy].solve(seen, options, Budget(work=200))
     assert len(plan.placements) == 2, plan.deferred
     for placement in plan.placements:
