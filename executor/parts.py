@@ -25,15 +25,13 @@ def refused(order: Prepare, reason: str, detail: str) -> PartReport:
 def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
     """Specification of a part, for the launcher."""
     shared = {name: getattr(order, name) for name in JobPart.__struct_fields__}
-    launch = order.once or order.launch
-    shared["launch"] = None if launch is None else _filled_in(launch, order)
+    shared["launch"] = None if order.launch is None else _filled_in(order.launch, order)
     return PartSpec(
         **shared,
         cluster=cluster,
         epoch=epoch,
         # Its groups are those of the account when it starts, not those of the enrolment.
         uid=None if order.uid in {os.getuid(), -1} else order.uid,
-        once=order.once is not None,
         chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
     )
 

@@ -123,6 +123,9 @@ class JobPart(Struct, frozen=True, kw_only=True):
     batch: BatchOptions = PLAIN
     """What the cluster's batch system is told."""
     launch: Launch | None = None
+    once: bool = False
+    """The command is started once, in the place of the job's first process; the others are slots
+    that it may use."""
 
     @property
     def key(self) -> PartKey:
@@ -150,9 +153,6 @@ class PartSpec(JobPart, frozen=True, kw_only=True):
 
     Its processes share them, each some in a row.
     """
-    once: bool = False
-    """The command is started once, in the place of the job's first process; the others are slots
-    that it may use."""
 
 
 class PartReport(Struct, frozen=True, kw_only=True):

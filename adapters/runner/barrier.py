@@ -115,11 +115,6 @@ class Barrier:
         return bool(self.nodes) and all(step in node.records for node in self.nodes.values())
 
     @property
-    def unauthenticated(self) -> int:
-        """Connections that have not yet proved the key."""
-        return len(self._unauthenticated)
-
-    @property
     def missing(self) -> list[str]:
         """Names of the nodes that are not here and have not ended."""
         return [

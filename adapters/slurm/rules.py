@@ -22,7 +22,6 @@ MOST_ASSOCIATIONS = 2000
 ADDED_S = HOLD_S + 60.0
 """What a part's limit is longer by than its job's at the most, but for the grace, seconds."""
 GRACE_S = 10.0
-ROUNDS_UP = 60.0
 
 
 def site_rules(

@@ -11,14 +11,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.model.parts import JobPart, Launch, PartReport
+from coalloc.model.parts import JobPart, PartReport
 from coalloc.model.reading import ClusterReading
 
-ONCE = "once"
-"""Ability of an executor: a job's command is started once where `Prepare` says so."""
 WITHDRAW = "withdraw"
 """Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""
-ABILITIES = (ONCE, WITHDRAW)
+ABILITIES = (WITHDRAW,)
 """Abilities of an executor of this version."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -41,9 +39,6 @@ class Prepare(JobPart, frozen=True, kw_only=True):
     """Chunks of the piece; 0: it is no piece."""
     chunks_total: int = 0
     """Chunks of the divisible job."""
-    once: Launch | None = None
-    """In place of `launch`: a command that is started once, by the job's first process. An executor
-    that does not know this finds no command, and starts nothing."""
 
 
 class Arrange(Struct, frozen=True, kw_only=True):

@@ -38,10 +38,8 @@ def test_a_stranger_at_the_barrier_who_says_no_text_is_sent_away() -> None:
         with socket.create_connection(("localhost", barrier.port), 5.0) as stranger:
             stranger.sendall(b"hello n1 \xff\xfe\n" + b"prove \xff\n")
             for _ in range(4):
-                for fd, _ in poller.poll(1000):
+                for fd, _ in poller.poll(200):
                     barrier.take(fd)
-                if not barrier.unauthenticated:
-                    break
             said = stranger.makefile("rb").read()
         assert said.startswith(b"prove ")
         assert barrier.nodes["n1"].connection is None
