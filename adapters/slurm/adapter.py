@@ -1,7 +1,7 @@
 """A real Slurm cluster by its commands.
 
 It is read (`slurm.reader`), launched on (`slurm.launcher`), and, where the site wants it, the
-jobs that users submit in Slurm itself are ordered (`slurm.native_jobs`).
+jobs that users submit in Slurm itself are ordered (`slurm.native.launcher`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coalloc.adapters.base import Adapter, Claim, Launcher, Starter
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
-from coalloc.adapters.slurm.native_jobs import NativeLauncher
+from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share

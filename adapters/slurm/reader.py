@@ -18,7 +18,6 @@ from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.calibration import read_calibration
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.handover import handed_jobs, to_hold
 from coalloc.adapters.slurm.health import (
     clock_notice,
     clock_offset,
@@ -27,8 +26,13 @@ from coalloc.adapters.slurm.health import (
     revived_jobs,
     shut,
 )
-from coalloc.adapters.slurm.parse_rules import Manager, enforced, parse_manager, parse_partitions
-from coalloc.adapters.slurm.parse_text import (
+from coalloc.adapters.slurm.native.handover import handed_jobs, to_hold
+from coalloc.adapters.slurm.parsers.records import (
+    NodeEntry,
+    ParseError,
+)
+from coalloc.adapters.slurm.parsers.rules import Manager, enforced, parse_manager, parse_partitions
+from coalloc.adapters.slurm.parsers.text import (
     gives_whole_memory,
     parse_clock,
     parse_node_list,
@@ -50,10 +54,6 @@ from coalloc.adapters.slurm.reading import (
     states_of,
     suspended_parts,
     unknown_jobs,
-)
-from coalloc.adapters.slurm.records import (
-    NodeEntry,
-    ParseError,
 )
 from coalloc.adapters.slurm.rivals import marked_claims
 from coalloc.adapters.slurm.rules import site_rules

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, field
 
 from coalloc.adapters.batch.token import parse_comment
-from coalloc.adapters.slurm.records import (
+from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
     WAITS,
     NodeEntry,

@@ -26,13 +26,13 @@ from msgspec import Struct
 from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
-from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
-from coalloc.adapters.slurm.records import (
+from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
     NodeEntry,
     ReservationEntry,
     node_state,
 )
+from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ShareUse

@@ -15,8 +15,9 @@ from coalloc.adapters.gridengine.settings import read_settings as gridengine_set
 from coalloc.adapters.runner import status as part_status
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.status import READY
-from coalloc.adapters.slurm.parse_rules import parse_manager, parse_partitions
-from coalloc.adapters.slurm.parse_text import (
+from coalloc.adapters.slurm.parsers.records import ParseError
+from coalloc.adapters.slurm.parsers.rules import parse_manager, parse_partitions
+from coalloc.adapters.slurm.parsers.text import (
     QUEUE_FIELDS,
     RECORD,
     parse_clock,
@@ -25,7 +26,6 @@ from coalloc.adapters.slurm.parse_text import (
     parse_queue,
     parse_reservations,
 )
-from coalloc.adapters.slurm.records import ParseError
 from tests.fuzz.target import Target
 from tests.support.part_specs import batch_spec
 

@@ -11,7 +11,7 @@ from coalloc.adapters.base import Adapter, AdapterError, Claim, ClaimRefusedErro
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.adapter import CombinedLauncher
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.native_jobs import NativeLauncher
+from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.core.base.messages import Prepare
 from coalloc.core.executor.effects import DismissJob

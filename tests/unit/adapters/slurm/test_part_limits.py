@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.adapters.slurm.parse_rules import parse_partitions
+from coalloc.adapters.slurm.parsers.rules import parse_partitions
 from coalloc.adapters.slurm.part_commands import minutes
 from tests.support.part_specs import batch_spec
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.native_job import (
+from coalloc.adapters.slurm.native.part import (
     CANCELLED_THERE,
     CONTIGUOUS,
     REQUEUED,
@@ -36,9 +36,9 @@ from coalloc.adapters.slurm.native_job import (
     job_facts,
     judge,
 )
-from coalloc.adapters.slurm.parse_text import parse_fields, parse_queue, queue_format
+from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, QueueEntry
+from coalloc.adapters.slurm.parsers.text import parse_fields, parse_queue, queue_format
 from coalloc.adapters.slurm.reading import spread
-from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, QueueEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.nodeset import fold
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState

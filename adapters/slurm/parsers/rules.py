@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from coalloc.adapters.slurm.parse_text import (
+from coalloc.adapters.slurm.parsers.records import ParseError, PartitionEntry
+from coalloc.adapters.slurm.parsers.text import (
     bound,
     present,
     read_duration,
@@ -15,7 +16,6 @@ from coalloc.adapters.slurm.parse_text import (
     read_records,
     read_words,
 )
-from coalloc.adapters.slurm.records import ParseError, PartitionEntry
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
