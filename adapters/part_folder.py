@@ -68,20 +68,14 @@ ACL_UNDEFINED = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFolder:
-    """One part on disk.
-
-    Attributes
-    ----------
-    nodes : mapping of node name to slots
-        What it occupies.
-    claim : str
-        Marks its processes' environments.
-    """
+    """One part on disk."""
 
     path: Path
     key: PartKey
     nodes: Mapping[str, int]
+    """What it occupies."""
     claim: str
+    """Marks its processes' environments."""
 
     @classmethod
     def create(

@@ -21,19 +21,14 @@ BY_CPU = ("select/cons_tres", "select/cons_res")
 
 
 class Partition(Struct, frozen=True, kw_only=True):
-    """A partition as sinfo sees it.
-
-    Attributes
-    ----------
-    cpus : int
-        Of its largest node.
-    """
+    """A partition as sinfo sees it."""
 
     name: str
     is_default: bool = False
     is_up: bool = True
     nodes: int = 0
     cpus: int = 1
+    """Of its largest node."""
 
 
 def proposals(

@@ -52,24 +52,17 @@ class SlurmFacts(Struct, frozen=True, kw_only=True):
 
 
 class Answers(Struct, frozen=True, kw_only=True):
-    """Slurm's answers of one cycle.
-
-    Attributes
-    ----------
-    now : float
-        When it was asked, seconds since 1970.
-    claimed : collection of str
-        Handed jobs that a part of ours has, by id.
-    claims : collection of str or None
-        The claims of our parts, as tokens name them; None: every token is ours.
-    """
+    """Slurm's answers of one cycle."""
 
     now: float
+    """When it was asked, seconds since 1970."""
     nodes: tuple[NodeEntry, ...]
     queue: tuple[QueueEntry, ...]
     reservations: tuple[ReservationEntry, ...] = ()
     claimed: Collection[str] = field(default_factory=frozenset)
+    """Handed jobs that a part of ours has, by id."""
     claims: Collection[str] | None = None
+    """The claims of our parts, as tokens name them; None: every token is ours."""
     partitions: tuple[PartitionEntry, ...] = ()
 
     def is_ours(self, entry: QueueEntry) -> bool:

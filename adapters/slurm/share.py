@@ -58,22 +58,15 @@ STUCK_S = 30.0
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A node that may be kept for us.
-
-    Attributes
-    ----------
-    ours : bool
-        A part of ours has it.
-    free_at : float
-        When the last local job there must have ended; the present where there is none.
-    kept_s : float
-        For so long it has been kept; negative: it is not.
-    """
+    """A node that may be kept for us."""
 
     name: str
     ours: bool = False
+    """A part of ours has it."""
     free_at: float = 0.0
+    """When the last local job there must have ended; the present where there is none."""
     kept_s: float = -1.0
+    """For so long it has been kept; negative: it is not."""
     weight: int = 1
 
 
@@ -110,17 +103,12 @@ class _Demand:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """Keeps the share of one cluster.
-
-    Attributes
-    ----------
-    use : ShareUse or None
-        As of the last reading; None where none is granted or to be had.
-    """
+    """Keeps the share of one cluster."""
 
     settings: SlurmSettings
     slurm: Slurm
     use: ShareUse | None = None
+    """As of the last reading; None where none is granted or to be had."""
     _denied: str = ""
     _denied_at: float = float("-inf")
     _nodes: frozenset[str] = frozenset()

@@ -19,23 +19,18 @@ from coalloc.adapters.slurm.parsers.text import (
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """Limits as an association or a QOS has them; None: none.
-
-    Attributes
-    ----------
-    minutes : int or None
-        Of wall-clock time.
-    cpus, nodes : int or None
-        Of one job.
-    all_cpus, all_nodes : int or None
-        Of all jobs together.
-    """
+    """Limits as an association or a QOS has them; None: none."""
 
     minutes: int | None = None
+    """Of wall-clock time."""
     cpus: int | None = None
+    """Of one job."""
     nodes: int | None = None
+    """Of one job."""
     all_cpus: int | None = None
+    """Of all jobs together."""
     all_nodes: int | None = None
+    """Of all jobs together."""
 
 
 class AccountEntry(Struct, frozen=True, kw_only=True):
