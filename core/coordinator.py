@@ -63,7 +63,6 @@ from coalloc.core.commands import updates as updating
 from coalloc.core.jobs import after_restore, deadlines
 from coalloc.core.learning import promises
 from coalloc.core.rounds import dispatch
-from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds import round as rounds
 from coalloc.core.sharing import accounting
 from coalloc.core.starts import requeue as requeueing
@@ -152,7 +151,6 @@ class Coordinator:
         self._now: float | None = None
         state.index_all(sorted(past.jobs, key=lambda r: arrival(r.id)))
         self._take_clusters(settings)
-        self._is_fresh = True
         if state.waiting:
             control.want("restart")
 
@@ -167,9 +165,6 @@ class Coordinator:
         state = self.state
         state.out = []
         self._look_at_clock(now)
-        if self._is_fresh:
-            isolating.set_aside_outside(state)
-            self._is_fresh = False
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
         deadlines.end_due(state, now)
@@ -249,7 +244,6 @@ class Coordinator:
         self.state.rounds.rearm()
         self.state.aside.clear()
         self._take_clusters(settings)
-        isolating.set_aside_outside(self.state)
 
     def _take_clusters(self, settings: Settings) -> None:
         """Configured clusters in their order, then those that still run something."""

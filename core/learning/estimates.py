@@ -237,7 +237,7 @@ def _fill_speedup(
             "needs 2; give a speed-up (--speedup amdahl:0.95 --base-time TIME) or run times "
             "(--times 1:100,2:55)",
         )
-    shape, *_ = read_speedup({**model, "time": 1.0}, "speedup")
+    shape = read_speedup({**model, "time": 1.0}, "speedup")
     time_1, sources["base_time"] = _time_1(out, base_time, shape, matching, runs, fallback)
     out["speedup"], sources["speedup"] = {**model, "time": time_1}, "defaults"
 

@@ -10,7 +10,7 @@ import msgspec
 from coalloc.core.base.records import JobRecord, JobState, Launch, PartRecord
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.job_json import restore_job, write_job
+from coalloc.model.jobs import Job
 
 _STATES: dict[str, JobState] = {str(state): state for state in JobState}
 _encoder = msgspec.json.Encoder()
@@ -97,7 +97,7 @@ def record_object(record: JobRecord) -> dict[str, Any]:
             out[key] = value
     if record.batch != PLAIN:
         out["batch"] = dict(record.batch.given())
-    out["job"] = write_job(record.job)
+    out["job"] = msgspec.to_builtins(record.job)
     return out
 
 
@@ -109,7 +109,7 @@ def write_record(record: JobRecord) -> str:
 def read_record(text: str) -> JobRecord:
     """The record a text was written from."""
     body: dict[str, Any] = _decoder.decode(text)
-    body["job"] = restore_job(body["job"])
+    body["job"] = msgspec.convert(body["job"], Job)
     body["state"] = _STATES[body["state"]]
     if "needs" in body:
         body["needs"] = tuple((kind, job) for kind, job in body["needs"])

@@ -11,7 +11,7 @@ from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, TableSpeedup
 from tests.properties.format_cases import jobs
 
 ENCODER = msgspec.json.Encoder()
-DECODER: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)  # type: ignore[arg-type]
+DECODER: msgspec.json.Decoder[Job] = msgspec.json.Decoder(Job)
 
 
 @given(jobs("1"))

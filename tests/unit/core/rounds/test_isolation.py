@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from coalloc.core.base.effects import SaveJob, Solve
+from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import (
     IncumbentFound,
     Reconfigured,
@@ -20,11 +20,9 @@ from coalloc.core.base.requests import Cancel, PauseRounds, ResumeRounds, RoundN
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import job_views
-from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import POWER
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
-from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit, reading
 
 Failing = Callable[[Collection[str]], tuple[str, ...] | None]
@@ -239,26 +237,6 @@ def test_new_settings_are_a_reason_to_try_again() -> None:
     site.do(Reconfigured(settings=site.state.settings))
     assert not site.state.aside
     assert jobs[0] in {job.id for job in snapshots.snapshot(site.state, site.now).queue}
-
-
-def test_a_stored_job_outside_the_ranges_keeps_nobody_from_starting() -> None:
-    site = Site({"a": 1})
-    blocker = site.submit(1)
-    old = site.submit(1)
-    record = site.job(old)
-    assert isinstance(record.job, RigidJob)
-    site.state.put(replace(record, job=replace(record.job, base_time=1e15)))
-    site.effects.append(SaveJob(record=site.job(old)))
-    other = site.submit(1)
-    again = site.restarted()
-    again.run(blocker)
-    again.finish(blocker)
-    assert again.notes("job_out_of_range")[0]["why"] == "base_time: 1e+15 is outside 1e-06..1e+09"
-    assert again.job(other).state is JobState.PREPARING
-    assert again.job(old).state is JobState.PENDING
-    _, reason, detail = job_views.expectation(again.job(old), again.state, again.now)
-    assert reason == "out_of_range"
-    assert "1e-06..1e+09" in detail
 
 
 def test_a_node_of_hardly_any_power_gets_no_work_and_says_why() -> None:
