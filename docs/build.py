@@ -36,7 +36,7 @@ from coalloc.model.ranges import LARGEST
 from coalloc.model.snapshot import Reservation, Running, SnapshotFields
 from coalloc.model.structs import keys
 from coalloc.model.words import field_words
-from coalloc.simulation.reproduce.digest import with_results
+from coalloc.simulation.reproduce.pages import with_results
 
 DOCS = Path(__file__).resolve().parent
 TABLES: Mapping[str, type[Struct]] = {

@@ -20,6 +20,7 @@ from coalloc.core.base.state import RoundState, State
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds import snapshots
 from coalloc.core.rounds.waiting_jobs import waiting_view
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 
 MOST_ATTEMPTS = 16
@@ -50,7 +51,7 @@ def set_aside(state: State, current: RoundState, search: Isolation, now: float) 
             continue
         detail = f"left out of planning, since with it {current.policy} fails: {search.why}"
         state.aside[job] = Aside(reason=SET_ASIDE, detail=detail, seen=_seen(state, job, now))
-        state.emit(now, "job_set_aside", job, policy=current.policy, why=search.why)
+        state.emit(now, EventKind.JOB_SET_ASIDE, job, policy=current.policy, why=search.why)
         state.log(
             "job_set_aside",
             level="warning",

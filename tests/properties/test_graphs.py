@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Answer, Done, SubmitWorkflow
 from coalloc.model.job_json import write_job
+from coalloc.model.parts import Launch
 from tests.support.core_site import Site
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "é", ""])

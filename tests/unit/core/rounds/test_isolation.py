@@ -72,7 +72,7 @@ def queued(count: int, slots: int = 20) -> tuple[Site, list[str]]:
         solving=False,
         policy="easy",
         fallbacks=("fcfs", "plain"),
-        reading_max_age_s=1e6,
+        max_age_s=1e6,
     )
     site.ask(PauseRounds(), operator=True)
     jobs = [site.submit(1) for _ in range(count)]
@@ -241,7 +241,7 @@ def test_new_settings_are_a_reason_to_try_again() -> None:
 
 def test_a_node_of_hardly_any_power_gets_no_work_and_says_why() -> None:
     weak = reading("a", 2, power=1e-6)
-    site = Site({"a": 2}, power_smoothing=1.0)
+    site = Site({"a": 2}, smoothing=1.0)
     site.do(StatementReceived(statement=Read(cluster="a", reading=weak)))
     nodes = site.state.clusters["a"]
     view = snapshots.cluster_view("a", nodes, site.state, site.now)
