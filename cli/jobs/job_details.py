@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
-from coalloc.core.base.composites import span
+from coalloc.model.jobs import span
 from coalloc.model.output_names import DEFAULT_OUTPUT
 from coalloc.runtime.texts import between, instant, length
 from coalloc.wire.job_rows import JobDetails, PartRow, PieceRow, TaskRow

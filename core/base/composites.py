@@ -337,11 +337,6 @@ def shares(
     return out
 
 
-def span(first: int, chunks: int) -> str:
-    """Chunks in a row, as people read them."""
-    return str(first) if chunks == 1 else f"{first}-{first + chunks - 1}"
-
-
 def spans(pool: ChunkPool, pieces: Iterable[str]) -> str:
     """The chunks of some pieces, neighbours together."""
     rows: list[list[int]] = []
