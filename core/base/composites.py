@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.model.jobs import DivisibleJob, Edge, Job, Task, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Edge, Job, Task, WorkflowJob, span
 from coalloc.model.plan import Placement
 
 ALMOST = 1.0 + 1e-9

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from coalloc.core.base import requests
+from coalloc.core.base.records import PartRecord
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
@@ -39,7 +40,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("Job row", "Field of `progress`", job_rows.Progress),
     ("show", ANSWER, answers.ShowAnswer),
     ("Job details", "Field", job_rows.JobDetails),
-    ("Job details", "Field of a part", job_rows.PartRow),
+    ("Job details", "Field of a part", PartRecord),
     ("Job details", "Field of a task", job_rows.TaskRow),
     ("Job details", "Field of a piece", job_rows.PieceRow),
     ("why", ANSWER, answers.WhyAnswer),
