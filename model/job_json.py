@@ -172,10 +172,13 @@ def write_job(job: Job) -> dict[str, Any]:
             out["proc_gbps"] = job.proc_gbps
             if one_cluster:
                 out["one_cluster"] = one_cluster
+        case MoldableJob():
+            out["speedup"] = write_speedup(job.speedup)
         case WorkflowJob():
-            out["edges"] = list(out.get("edges", ()))
+            out["edges"] = out.get("edges", [])
             if job.started:
-                out["started"] = out.pop("started")
+                del out["started"]
+                out["started"] = [written(one) for one in job.started]
     return out
 
 
