@@ -24,7 +24,8 @@ from coalloc.model.history import History
 from coalloc.model.job_json import read_speedup, write_speedup
 from coalloc.model.ranges import SPAN
 from coalloc.model.settings import JobMatchConfig
-from coalloc.model.speedup import Speedup, shape_of
+from coalloc.model.speedup import Speedup
+from coalloc.model.speedup_text import shape_of
 
 T = TypeVar("T")
 
