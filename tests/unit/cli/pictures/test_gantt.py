@@ -62,7 +62,9 @@ def test_text_gantt_marks_what_shares_a_column() -> None:
 
 
 def test_gantt_of_nothing() -> None:
-    empty = Plan(policy="x", status=Status.HEURISTIC, objective=Objective(name="m", value=0.0))
+    empty = Plan(
+        policy="x", status=Status.HEURISTIC, objective=Objective(name="makespan", value=0.0)
+    )
     assert text_gantt(Picture(plan=empty), {}, columns=80) == ["nothing is placed"]
 
 
@@ -95,7 +97,7 @@ def test_jobs_are_counted_not_their_pieces() -> None:
     plan = Plan(
         policy="x",
         status=Status.HEURISTIC,
-        objective=Objective(name="m", value=0.0),
+        objective=Objective(name="makespan", value=0.0),
         placements=(*PLAN.placements, *pieces),
     )
     assert counts(plan) == "5 jobs placed (7 placements), 0 deferred"
