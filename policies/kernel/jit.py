@@ -117,7 +117,7 @@ def _exists(name: str) -> bool:
     """Whether this is a module; else it is something in one."""
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # what should hold it is no folder
+    except ImportError:  # what should hold it is no folder, or cannot be imported
         return False
 
 
