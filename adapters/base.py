@@ -8,12 +8,12 @@ block for a while and are called from threads; neither is re-entrant.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from coalloc.model.parts import PartKey, PartReport, PartSpec
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.reserved import Reserved
 
 __all__ = [
     "Act",
@@ -50,8 +50,7 @@ class ClaimRefusedError(AdapterError):
         self.detail = detail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """Nodes are ours for this part.
 
     Attributes
@@ -136,8 +135,7 @@ class Handover(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class Act(Struct, frozen=True, kw_only=True):
     """Something to be done in the batch system, which a reading has shown to be due.
 
     Attributes
@@ -157,8 +155,7 @@ def none_due() -> tuple[Act, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
+class Adapter(Struct, frozen=True, kw_only=True):
     """The faces of one cluster; one that only reads has no launcher, most hand nothing over.
 
     Attributes
@@ -167,9 +164,6 @@ class Adapter:
         Told again and again how many slots of the cluster waiting jobs could fill.
     due : callable
         The acts that the last reading has shown to be due.
-    on_reserved : callable, optional
-        Told again and again the name of the daemon's store, and the reservations that operators
-        have made of the cluster's nodes.
     """
 
     reader: Reader
@@ -177,4 +171,3 @@ class Adapter:
     handover: Handover | None = None
     on_demand: Callable[[int], None] | None = None
     due: Callable[[], tuple[Act, ...]] = none_due
-    on_reserved: Callable[[str, tuple[Reserved, ...]], None] | None = None

@@ -6,13 +6,12 @@ import argparse
 import time
 from collections.abc import Iterable, Mapping
 
-from msgspec.structs import replace
-
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, answer_json, connect
 from coalloc.cli.output import figure, show_table
 from coalloc.client.client import Client, NoAnswerError
 from coalloc.model.nodeset import fold
+from coalloc.model.values import replace
 from coalloc.runtime.texts import length
 from coalloc.wire.answers import NodesAnswer
 from coalloc.wire.node_rows import ClusterRow, NodeRow
@@ -121,11 +120,8 @@ def _share(row: ClusterRow) -> str:
     if share is None:
         return ""
     said = f"starts {row.way}: {share.kept} of {share.nodes} kept"
-    if share.local_jobs:
-        said += (
-            f", local jobs delayed by {share.delay_mean_s:g} s on average,"
-            f" {share.delay_max_s:g} s at most"
-        )
+    if share.delay_s:
+        said += f", a local job delayed by {share.delay_s:g} s"
     return said + (f"; no claims: {share.paused}" if share.paused else "")
 
 

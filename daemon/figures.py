@@ -6,8 +6,9 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field, structs
 
 from coalloc.core.base.state import State
 from coalloc.core.jobs.occupation import occupation
@@ -19,72 +20,51 @@ EVERY_S = 5.0
 """Between two looks, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFigures:
-    """One cluster.
-
-    Attributes
-    ----------
-    up : bool
-        Its executor is connected, and its reading is fresh.
-    why : str
-        Why it is not.
-    read_at : float
-        Seconds since 1970; 0: never.
-    power : float
-        Sum over slots of the power that planning sees.
-    link_gbps : float
-        Infinite: unlimited.
-    clock_ahead_s : float or None
-        Of its executor before ours; None: not said.
-    """
+class ClusterFigures(Struct, frozen=True, kw_only=True):
+    """One cluster."""
 
     up: bool
+    """Its executor is connected, and its reading is fresh."""
     connected: bool
     drained: bool
     why: str = ""
+    """Why it is not."""
     read_at: float = 0.0
+    """Seconds since 1970; 0: never."""
     nodes: int = 0
     slots: int = 0
     free: int = 0
     power: float = 0.0
+    """Sum over slots of the power that planning sees."""
     link_gbps: float = float("inf")
+    """Infinite: unlimited."""
     link_used_gbps: float = 0.0
     waiting_there: int = 0
     clock_ahead_s: float | None = None
+    """Of its executor before ours; None: not said."""
 
     def values(self) -> dict[str, float | None]:
         """The figures by name."""
-        return {name: value for name, value in asdict(self).items() if name != "why"}
+        return {name: value for name, value in structs.asdict(self).items() if name != "why"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """One look.
-
-    Attributes
-    ----------
-    time : float
-        Seconds since 1970.
-    waiting : mapping of reason to number of jobs
-    disk : tuple of int or None
-        Size and free bytes of the store's disk; None: it cannot be told.
-    solver_requests, notifications : mapping of outcome to number
-        Since the start of the daemon.
-    starts : tuple of StartAccuracy
-        Of the newest expected starts, by kind and lead time.
-    """
+class Survey(Struct, frozen=True, kw_only=True):
+    """One look."""
 
     time: float
+    """Seconds since 1970."""
     clusters: Mapping[str, ClusterFigures] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     solver_warm: bool = True
     solver_requests: Mapping[str, int] = field(default_factory=dict)
+    """Since the start of the daemon."""
     writable: bool = True
     store_bytes: int = 0
     disk: tuple[int, int] | None = None
+    """Size and free bytes of the store's disk; None: it cannot be told."""
     notifications: Mapping[str, int] = field(default_factory=dict)
     starts: tuple[StartAccuracy, ...] = ()
+    """Of the newest expected starts, by kind and lead time."""
 
 
 def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
@@ -99,7 +79,7 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
             used[name] = used.get(name, 0.0) + gbps
     out = {}
     for name, cluster in state.clusters.items():
-        is_up = not cluster.is_stale(now, state.settings.reading_max_age_s)
+        is_up = not cluster.is_stale(now, state.settings.readings.max_age_s)
         seen = snapshots.cluster_view(name, cluster, state, now).nodes if is_up else ()
         usable = [node for node in seen if node.state is NodeState.UP and node.name in free.free]
         reading = cluster.reading
@@ -113,7 +93,7 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
             slots=sum(node.slots for node in usable),
             free=free_of[name],
             power=sum(node.slots * node.power for node in usable),
-            link_gbps=cluster.settings.link_gbps,
+            link_gbps=cluster.settings.link_capacity_gbps,
             link_used_gbps=used[name],
             waiting_there=0 if reading is None else reading.waiting,
             clock_ahead_s=cluster.clock_ahead_s,

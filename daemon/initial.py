@@ -13,15 +13,16 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct
+
 from coalloc.adapters.proposal import Proposal, link_gbps, proposals
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
-from coalloc.daemon.settings import check
+from coalloc.daemon.config_checks import check
+from coalloc.model.settings import Config
 from coalloc.runtime.config.file import SYSTEM_PATH, load, parse, user_config, usual_folders
-from coalloc.runtime.config.schema import Config
 from coalloc.runtime.key_files import KeyFile, read_key, user_key_path, write_key
 from coalloc.wire.curve import new_pair
 
@@ -34,8 +35,7 @@ EXECUTORS = Path("/var/lib/coalloc-executor")
 NAME = "coallocd.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """Folders and files of a new installation.
 
     Attributes

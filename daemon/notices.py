@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import Survey
-from coalloc.runtime.config.schema import NotifiedEvent, NotifyConfig
+from coalloc.model.event_kinds import EventKind
+from coalloc.model.settings import NotifiedEvent, NotifyConfig
 
 GOOD_ENDS = frozenset({JobState.COMPLETED, JobState.CANCELLED})
 ENOUGH_AGAIN = 1.1
 """The disk is no longer low with so many times the limit, so that it is told once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """One event that is told.
-
-    Attributes
-    ----------
-    time : float
-        Seconds since 1970.
-    text : str
-        One line.
-    fields : mapping
-        The same for programs.
-    """
+class Notice(Struct, frozen=True, kw_only=True):
+    """One event that is told."""
 
     event: NotifiedEvent
     time: float
+    """Seconds since 1970."""
     text: str
+    """One line."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    """The same for programs."""
 
 
 def job_notice(
     event: AppendEvent, record: JobRecord | None, wanted: tuple[NotifiedEvent, ...]
 ) -> Notice | None:
     """The notice of a job's end; None: it is not wanted, or a task's or a piece's."""
-    if event.kind != "job_ended" or record is None or record.flow:
+    if event.kind is not EventKind.JOB_ENDED or record is None or record.flow:
         return None
     is_failure = record.state not in GOOD_ENDS
     kind: NotifiedEvent = "job_failed" if is_failure and "job_failed" in wanted else "job_ended"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pwd
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 from coalloc.core.base.messages import ROOT_REFUSED, Prepare
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 from coalloc.runtime.key_files import calling, read_key
 from coalloc.wire.curve import CurveClient
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorAccess:
+class ExecutorAccess(Struct, frozen=True, kw_only=True):
     """An executor's keys, and its check that a job's user has an account here.
 
     Attributes

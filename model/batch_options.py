@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+
+from msgspec import Struct
 
 from coalloc.model.errors import InputError
+from coalloc.model.values import replace
 
 LONGEST = 256
 """Characters of one option."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions:
-    """Options of a job for the batch systems that run it, each as sbatch has it; empty: not said.
-
-    Attributes
-    ----------
-    account : str
-        Of the batch system; a job's own may be mapped to another on each cluster.
-    qos : str
-    partition : str
-        One or several, with commas between them.
-    constraint : str
-        Of node features, where it is more than a list of features that every node must have.
-    reservation : str
-    licenses, gres : str
-    """
+class BatchOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Options of a job for the batch systems, each as sbatch has it; empty: not said."""
 
     account: str = ""
+    """Of the batch system; a job's own may be mapped to another on each cluster."""
     qos: str = ""
     partition: str = ""
+    """One or several, with commas between them."""
     constraint: str = ""
+    """Of node features, where it is more than a list of features that every node must have."""
     reservation: str = ""
     licenses: str = ""
     gres: str = ""
@@ -50,7 +41,7 @@ class BatchOptions:
         return tuple(name for name in self.partition.split(",") if name)
 
 
-NAMES = tuple(field.name for field in fields(BatchOptions))
+NAMES = BatchOptions.__struct_fields__
 PLAIN = BatchOptions()
 """Nothing is asked."""
 

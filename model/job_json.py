@@ -7,8 +7,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coalloc.model import ranges, tables
+from coalloc.model.decoded import array, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Table, array, chosen, read_fields, shown, widened
+from coalloc.model.fields import Table, chosen, read_fields, widened
 from coalloc.model.jobs import (
     MOST_CHUNKS,
     DivisibleJob,
@@ -20,7 +21,6 @@ from coalloc.model.jobs import (
     Task,
     WorkflowJob,
 )
-from coalloc.model.making import maker
 from coalloc.model.speedup import (
     AmdahlSpeedup,
     DowneySpeedup,
@@ -59,7 +59,6 @@ _STORED = _Tables(
 """An earlier release may have admitted more."""
 
 _LISTS = ("clusters", "features", "after")
-_make_rigid = maker(RigidJob)
 
 
 def read_job(value: Any, where: str, time: float, *, stored: bool = False) -> tuple[Job, list[str]]:
@@ -113,7 +112,7 @@ def restore_job(value: dict[str, Any]) -> Job:
         if fields.get(key) is not None:
             fields[key] = tuple(fields[key])
     fields.setdefault("earliest", fields["submitted"])
-    return _make_rigid(fields)
+    return RigidJob(**fields)
 
 
 def outside(job: Job) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReading:
+class NodeReading(Struct, frozen=True, kw_only=True):
     """A node as its adapter read it.
 
     Attributes
@@ -43,7 +43,7 @@ class NodeReading:
     load_age_s: float = 0.0
     reason: str = ""
     partitions: tuple[str, ...] = ()
-    gres: Mapping[str, int] = field(default_factory=dict, hash=False)
+    gres: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: Node) -> NodeReading:
@@ -58,8 +58,7 @@ class NodeReading:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeJob:
+class NativeJob(Struct, frozen=True, kw_only=True):
     """A job that its user submitted to the batch system, and that waits there for our order.
 
     Attributes
@@ -97,45 +96,20 @@ class NativeJob:
     claimed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareUse:
-    """The share of a cluster on which we go before local waiting jobs, and what that costs them.
-
-    Attributes
-    ----------
-    nodes : int
-        The share: at most so many at once.
-    kept : int
-        Kept for us now, those where our parts run among them.
-    local_jobs : int
-        Local jobs that waited in the last hour.
-    delayed : int
-        Of these, the ones that would have started earlier on nodes that were kept for us.
-    delay_mean_s, delay_max_s : float
-        By how much, over all of `local_jobs`, seconds.
-    delay_ratio : float
-        Part of the time that they waited which is owed to us, 0..1.
-    paused : str
-        Why we claim nothing at the moment; empty: we may.
-    node_h, node_h_most : float
-        Node-hours that were kept for us within the time that the site names, and the most; 0: no
-        bound.
-    """
+class ShareUse(Struct, frozen=True, kw_only=True):
+    """The share of a cluster on which we go before local waiting jobs, and what that costs them."""
 
     nodes: int
+    """The share: at most so many at once."""
     kept: int = 0
-    local_jobs: int = 0
-    delayed: int = 0
-    delay_mean_s: float = 0.0
-    delay_max_s: float = 0.0
-    delay_ratio: float = 0.0
+    """Kept for us now, those where our parts run among them."""
+    delay_s: float = 0.0
+    """Of the local jobs that wait, the one delayed most has waited so long for kept nodes."""
     paused: str = ""
-    node_h: float = 0.0
-    node_h_most: float = 0.0
+    """Why we claim nothing at the moment; empty: we may."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkedClaim:
+class MarkedClaim(Struct, frozen=True, kw_only=True):
     """A claim in the batch system's queue that bears a mark of coalloc's.
 
     Attributes
@@ -158,27 +132,7 @@ class MarkedClaim:
     ours: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassedReservation:
-    """A reservation of ours that the batch system is to keep too.
-
-    Attributes
-    ----------
-    name : str
-        Ours.
-    why : str
-        Why the batch system does not have it; empty: it does.
-    running : tuple of str
-        Local jobs that may still run there when it begins.
-    """
-
-    name: str
-    why: str = ""
-    running: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterReading:
+class ClusterReading(Struct, frozen=True, kw_only=True):
     """One successful reading of one cluster.
 
     Attributes
@@ -207,8 +161,6 @@ class ClusterReading:
         None: we go before no waiting job.
     rules : SiteRules or None
         What its batch system lets jobs do; None: not known.
-    passed : tuple of PassedReservation
-        Reservations of ours that are passed to the batch system.
     """
 
     cluster: str
@@ -225,4 +177,3 @@ class ClusterReading:
     way: str = ""
     share: ShareUse | None = None
     rules: SiteRules | None = None
-    passed: tuple[PassedReservation, ...] = ()

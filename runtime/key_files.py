@@ -6,9 +6,11 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
+from coalloc.adapters.runner import durable
 from coalloc.wire.curve import CurveClient, KeyPair, is_key, public_of
 
 FORMAT = "coalloc-key/1"
@@ -19,18 +21,12 @@ class KeyFileError(Exception):
     """A private key cannot be used; the message is one line with the path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyFile:
-    """Content of a key's file.
-
-    Attributes
-    ----------
-    server : str
-        Public key of the daemon it was enrolled with; empty: not known.
-    """
+class KeyFile(Struct, frozen=True, kw_only=True):
+    """Content of a key's file."""
 
     pair: KeyPair
     server: str = ""
+    """Public key of the daemon it was enrolled with; empty: not known."""
 
 
 def user_key_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -90,7 +86,7 @@ def parse_key(raw: bytes, path: Path) -> KeyFile:
 
 
 def write_key(path: Path, key: KeyFile) -> None:
-    """Write a private key, mode 0600 from its first byte on; whole, or not at all.
+    """Write a private key, mode 0600 from its first byte on; durable on return.
 
     Raises
     ------
@@ -102,17 +98,9 @@ def write_key(path: Path, key: KeyFile) -> None:
         "secret": key.pair.secret,
         "server": key.server,
     }
-    written = path.with_name(f".{path.name}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        written.unlink(missing_ok=True)
-        with open(os.open(written, flags, 0o600), "w", encoding="ascii") as file:
-            json.dump(body, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(written, path)
+        durable.make_folder(path.parent)
+        durable.write(path, json.dumps(body, indent=2).encode("ascii") + b"\n")
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror}") from error
 

@@ -48,17 +48,12 @@ SHORT_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Address of an answer: a client's connection and its request's id.
-
-    Attributes
-    ----------
-    key : str
-        The public key that asked; empty without CURVE.
-    """
+    """Address of an answer: a client's connection and its request's id."""
 
     peer: bytes
     request: str
     key: str = ""
+    """The public key that asked; empty without CURVE."""
 
 
 class ExecutorPeer(NamedTuple):
@@ -195,9 +190,9 @@ class Server:
         self._context.term()
 
     @property
-    def listeners(self) -> tuple[AsyncSocket, ...]:
-        """The sockets that are open."""
-        return self._clients, self._executors, *self._publisher.ports
+    def listeners(self) -> tuple[AsyncSocket | Publisher, ...]:
+        """The three, each of which others find by an end point."""
+        return self._clients, self._executors, self._publisher
 
     def key_changed(self, key: str) -> None:
         """A key may do less than before: end what it could still listen to."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from msgspec import Struct
+
+from coalloc.adapters.runner import durable
 from coalloc.adapters.slurm.parse_text import NONE, read_time
 from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, job_state
 from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState, worst_exit_code
@@ -124,13 +126,8 @@ class NativePart:
 
     def write(self, folder: Path) -> None:
         """Keep it; durable on return."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        written = folder / f".{self.key.folder}"
-        with open(written, "w") as file:
-            json.dump(asdict(self), file)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(folder / self.key.folder)
+        durable.make_folder(folder)
+        durable.write(folder / self.key.folder, json.dumps(asdict(self)).encode())
 
     @classmethod
     def read(cls, path: Path) -> NativePart | None:
@@ -142,8 +139,7 @@ class NativePart:
             return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True, kw_only=True):
     """A job by ``scontrol show job``, as far as it matters here.
 
     Attributes

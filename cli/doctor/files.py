@@ -8,12 +8,13 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
+
 from coalloc.cli.doctor.findings import Finding, Level, ok, problem, unknown, warning
-from coalloc.runtime.config.schema import ClusterConfig, Config
+from coalloc.model.settings import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFileError, parse_key, read_key, user_key_path
 
 EXECUTORS = Path("/var/lib/coalloc-executor")
@@ -53,20 +54,13 @@ def _configuration_file(path: Path) -> Finding:
     return ok("configuration file", f"{path}, mode {stat.S_IMODE(mode):04o}")
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """A mode that a folder must not have.
-
-    Attributes
-    ----------
-    is_bad : callable
-        Judges the bits of a mode.
-    text, todo : str
-        What it means, and the command that mends it.
-    """
+class Mode(Struct, frozen=True):
+    """A mode that a folder must not have."""
 
     is_bad: Callable[[int], bool]
+    """Judges the bits of a mode."""
     text: str
+    """What it means, and the command that mends it."""
     todo: str
     finding: Callable[[str, str, str], Finding] = problem
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Level(StrEnum):
@@ -18,24 +19,16 @@ class Level(StrEnum):
     """Something does not work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes
-    ----------
-    about : str
-        The thing: ``disk``, ``cluster alpha`` …
-    text : str
-        What was seen.
-    todo : str
-        What to do; empty: nothing.
-    """
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
 
     about: str
+    """The thing: ``disk``, ``cluster alpha`` …"""
     level: Level
     text: str
+    """What was seen."""
     todo: str = ""
+    """What to do; empty: nothing."""
 
     @property
     def line(self) -> str:

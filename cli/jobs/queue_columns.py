@@ -6,8 +6,9 @@ import math
 import re
 from argparse import ArgumentTypeError as BadText
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from coalloc.cli.output import CUT, node_set, reason
 from coalloc.runtime.texts import clock, instant, length
@@ -33,51 +34,33 @@ Group = Sequence[QueueRow]
 """A job, or the waiting members of an array that differ in nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
-    """The moment that is shown.
-
-    Attributes
-    ----------
-    time : float
-        Wall clock, seconds.
-    brief : bool
-        Instants without what goes without saying: there is little room.
-    short_names : bool
-        Names are cut to `NAME_WIDTH`.
-    """
+class Now(Struct, frozen=True, kw_only=True):
+    """The moment that is shown."""
 
     time: float
+    """Wall clock, seconds."""
     brief: bool = False
+    """Instants without what goes without saying: there is little room."""
     short_names: bool = False
+    """Names are cut to `NAME_WIDTH`."""
 
     def at(self, value: float | None) -> str:
         """An instant."""
         return clock(value, self.time) if self.brief and value is not None else instant(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column.
-
-    Attributes
-    ----------
-    header : str
-    letters : str
-        Of it in squeue's formats; empty: it has none there.
-    cell : callable
-        Its text for a group.
-    key : callable
-        What lines are ordered by; less comes first.
-    is_number : bool
-        Set to the right.
-    """
+class Column(Struct, frozen=True, kw_only=True):
+    """One column."""
 
     header: str
     letters: str
+    """Of it in squeue's formats; empty: it has none there."""
     cell: Callable[[Group, Now], str]
+    """Its text for a group."""
     key: Callable[[Group, Now], Any]
+    """What lines are ordered by; less comes first."""
     is_number: bool = False
+    """Set to the right."""
 
 
 def _waits(row: QueueRow) -> bool:
@@ -299,24 +282,16 @@ LONG = (
 STARTS = ("jobid", "name", "user", "st", "start", "likely", "procs", "priority", "where")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """A column in a format of squeue's kind.
-
-    Attributes
-    ----------
-    before : str
-        Text between the field before it and this one.
-    width : int
-        0: as wide as its text.
-    right : bool
-        Its text stands on the right.
-    """
+class Field(Struct, frozen=True, kw_only=True):
+    """A column in a format of squeue's kind."""
 
     name: str
     before: str = ""
+    """Text between the field before it and this one."""
     width: int = 0
+    """0: as wide as its text."""
     right: bool = False
+    """Its text stands on the right."""
 
     def padded(self, text: str) -> str:
         """The text in its width, cut there."""

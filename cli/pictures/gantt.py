@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.adapters.formats.gantt_svg import Bar, Chart, Lane, Tie, draw
 from coalloc.cli.output import WALL_CLOCK_S
@@ -31,23 +32,15 @@ Span = tuple[float, float, int]
 """Start, end, index of the placement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """Lanes that look the same.
-
-    Attributes
-    ----------
-    cluster : str
-        Empty where it is not known.
-    nodes : tuple of str
-        One name for each lane; a node with several such lanes comes several times.
-    spans : tuple of Span
-        By rising start.
-    """
+class Row(Struct, frozen=True, kw_only=True):
+    """Lanes that look the same."""
 
     cluster: str
+    """Empty where it is not known."""
     nodes: tuple[str, ...]
+    """One name for each lane; a node with several such lanes comes several times."""
     spans: tuple[Span, ...]
+    """By rising start."""
 
     @property
     def label(self) -> str:

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from coalloc.model.plan import Placement, Plan
+from coalloc.model.values import replace
 
 AT_ONCE_S = 1.0
 """Placements that start so soon after the plan was made were started with it, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """Contents of a chart.
-
-    Attributes
-    ----------
-    plan : Plan
-        Planned placements, then those that run.
-    begin : float or None
-        Left end, seconds on the plan's axis; None: the first start.
-    now : float or None
-        Where the line for now is; None: nowhere.
-    running : int
-        How many placements, the last ones, run already.
-    """
+class Picture(Struct, frozen=True, kw_only=True):
+    """Contents of a chart."""
 
     plan: Plan
+    """Planned placements, then those that run."""
     begin: float | None = None
+    """Left end, seconds on the plan's axis; None: the first start."""
     now: float | None = None
+    """Where the line for now is; None: nowhere."""
     running: int = 0
+    """How many placements, the last ones, run already."""
 
     def is_running(self, index: int) -> bool:
         """Tell if a placement runs already."""

@@ -3,79 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core.base.records import Launch
-from coalloc.model.batch_options import PLAIN, BatchOptions
+from msgspec import Struct, field
+
+from coalloc.core.base.records import SubmitOptions
+from coalloc.model.parts import Launch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submit:
-    """Queue a job; the same token from the same user is the same job.
-
-    Attributes
-    ----------
-    job : mapping
-        Fields of a job as in the snapshot format, without ``id`` and ``submitted``.
-    needs : tuple of (kind, id)
-        A kind of `core.jobs.dependencies` and a job's id.
-    array : tuple of int
-        Indices; one job for each.
-    hold_infeasible : bool
-        Keep, held, a job that can never run; otherwise it is refused.
-    retries : int
-        Of a workflow or a divisible job: how often what has failed of it is run again.
-    keep_going : bool
-        Of the same: after a failure, run what does not depend on it.
-    requeue : bool
-        Run it again, from its beginning, where a batch system has preempted it.
-    once : bool
-        Start its command once, in the place of its first process, instead of once for each; it
-        is then kept on one cluster.
-    batch : BatchOptions
-        What the batch systems are told.
-    throttle : int
-        Of an array: so many of its jobs run at once, at the most; 0: all.
-    finish_by : float, optional
-        Start it only if it can end by then, seconds since the epoch; otherwise end it.
-    """
+class Submit(SubmitOptions, frozen=True, kw_only=True):
+    """Queue a job; the same token from the same user is the same job."""
 
     token: str
     job: Mapping[str, Any]
+    """Fields of a job as in the snapshot format, without ``id`` and ``submitted``."""
     launch: Launch
-    name: str = ""
-    needs: tuple[tuple[str, str], ...] = ()
     array: tuple[int, ...] = ()
+    """Indices; one job for each."""
     hold: bool = False
     hold_infeasible: bool = False
-    retries: int = 0
-    keep_going: bool = False
-    requeue: bool = False
-    once: bool = False
-    batch: BatchOptions = PLAIN
-    throttle: int = 0
-    finish_by: float | None = None
+    """Keep, held, a job that can never run; otherwise it is refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitWorkflow(Submit):
+class SubmitWorkflow(Submit, frozen=True, kw_only=True):
     """Queue a workflow: `job` is of that kind, `array` stays empty.
 
-    Attributes
-    ----------
-    launch : Launch
-        What the tasks have in common. With a command, every task runs it, each of its words with
-        ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in; without one, `commands` says
-        what each runs.
-    commands : mapping of task to tuple of str
+    `launch` is what the tasks have in common. With a command, every task runs it, each of its
+    words with ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in; without one, `commands`
+    says what each runs.
     """
 
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The command of each task."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancel:
+class Cancel(Struct, frozen=True, kw_only=True):
     """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``.
 
     Attributes
@@ -88,22 +50,19 @@ class Cancel:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(Struct, frozen=True, kw_only=True):
     """Keep a waiting job from being planned."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True):
     """Undo `Hold`."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
+class Update(Struct, frozen=True, kw_only=True):
     """Change a waiting job, or the waiting members of an array.
 
     Attributes
@@ -130,31 +89,27 @@ class Update:
     finish_by: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPriority:
+class SetPriority(Struct, frozen=True, kw_only=True):
     """Double the weight of a waiting job so many times; below 0 it is halved."""
 
     job: str
     priority: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
+class Drain(Struct, frozen=True, kw_only=True):
     """Start nothing new on a cluster or a node."""
 
     target: str
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resume:
+class Resume(Struct, frozen=True, kw_only=True):
     """Undo `Drain`."""
 
     target: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
+class Reserve(Struct, frozen=True, kw_only=True):
     """Keep nodes for the jobs of some users, or for nobody.
 
     Attributes
@@ -178,25 +133,21 @@ class Reserve:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreserve:
+class Unreserve(Struct, frozen=True, kw_only=True):
     """Take a reservation back."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseRounds:
+class PauseRounds(Struct, frozen=True, kw_only=True):
     """Plan nothing until `ResumeRounds`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeRounds:
+class ResumeRounds(Struct, frozen=True, kw_only=True):
     """Plan again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundNow:
+class RoundNow(Struct, frozen=True, kw_only=True):
     """Start a round."""
 
 
@@ -218,15 +169,13 @@ Command = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """The request was carried out, and is on disk."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """The request was not carried out.
 
     Attributes

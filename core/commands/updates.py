@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.events import Requested
@@ -19,8 +18,10 @@ from coalloc.core.learning import promises
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import NAMES, BatchOptions, check_options
 from coalloc.model.errors import InputError
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
+from coalloc.model.values import replace
 
 FIXED = frozenset({"kind", "tasks", "edges", "started", "work", "chunk_s", "one_cluster"})
 """What a job is, rather than what it asks for."""
@@ -65,7 +66,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         promises.withdraw(state, record.id)
         if state.round is not None:
             state.round.changed.add(record.id)
-        state.emit(now, "job_updated", record.id, user=event.user, changes=changes)
+        state.emit(now, EventKind.JOB_UPDATED, record.id, user=event.user, changes=changes)
         state.log("job_updated", job=record.id, user=event.user, changes=changes)
     state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     answered(state, event, Done(body={"jobs": [record.id for record in changed]}))

@@ -14,8 +14,9 @@ free first. The part that the job has there then keeps to the bound, whatever el
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import ONCE
@@ -32,8 +33,7 @@ from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(Struct, frozen=True, kw_only=True):
     """Whose job it is, what batch systems are told of it, and whether it is started once."""
 
     user: str = ""
@@ -261,17 +261,14 @@ def run_into_reserved(
 ) -> dict[str, float]:
     """Nodes on which a job that began now could run into an operator's reservation, with its end.
 
-    By its time limit, and what a batch system that has such reservations too adds to it; one
-    without a limit is planned by its expected run time alone.
+    By its time limit; one without a limit is planned by its expected run time alone.
     """
     reading = state.clusters[cluster].reading
     if reading is None or record.job.time_limit is None:
         return {}
     ends: dict[str, float] = {}
     here = {node.name for node in reading.nodes}
-    passed = any(not each.why for each in reading.passed) and reading.rules is not None
-    added_s = reading.rules.added_s if passed and reading.rules is not None else 0.0
-    for kept in _reserved_ahead(state, record, now, record.job.time_limit + added_s):
+    for kept in _reserved_ahead(state, record, now, record.job.time_limit):
         ends |= {n: max(kept.end, ends.get(n, 0.0)) for n in here.intersection(kept.nodes)}
     return ends
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.records import JobRecord, JobState
@@ -20,6 +19,7 @@ from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import EVENT, POWER
 from coalloc.model.reading import NodeReading
 from coalloc.model.snapshot import Reservation, Running, Snapshot
+from coalloc.model.values import replace
 
 SHARES, LIMITS, GUARANTEES = RULES = ("shares", "limits", "guarantees")
 """What a site lays down that may make a plan worse, see `core.rounds.rules`."""
@@ -78,7 +78,7 @@ def snapshot(
         queue=tuple(queue),
         running=tuple(running),
         reservations=tuple(reservations),
-        overrun_s=state.settings.overrun_s,
+        overrun_s=state.settings.start.overrun_s,
     )
 
 
@@ -186,12 +186,12 @@ def cluster_view(name: str, cluster: ClusterState, state: State, now: float) -> 
     site = cluster.settings
     return Cluster(
         name=name,
-        nodes=_nodes(cluster, state.settings.power_step),
-        link_gbps=site.link_gbps,
-        intra_gbps=site.intra_gbps,
+        nodes=_nodes(cluster, state.settings.power.step),
+        link_gbps=site.link_capacity_gbps,
+        intra_gbps=site.inner_capacity_gbps,
         link_latency_s=site.link_latency_s,
         intra_latency_s=site.intra_latency_s,
-        stale=cluster.is_stale(now, state.settings.reading_max_age_s),
+        stale=cluster.is_stale(now, state.settings.readings.max_age_s),
     )
 
 

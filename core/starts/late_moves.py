@@ -23,8 +23,9 @@ Notes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from coalloc.core.base.messages import WITHDRAW, Withdraw
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
@@ -45,20 +46,21 @@ from coalloc.core.starts.waits import (
     width_of,
 )
 from coalloc.model.cost import run_time
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import MoldableJob, RigidJob, stays_whole
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Plan
 from coalloc.model.reading import NodeReading
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.split import low_side, split
+from coalloc.model.values import replace
 
 MOST_JOBS = 100
 """Of those that wait longest, looked at in one round."""
 MOST_DOUBLINGS = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Nodes for a job elsewhere; a queue there if there are none.
 
     Attributes
@@ -75,7 +77,7 @@ class Place:
 
 def order_moves(state: State, snapshot: Snapshot, plan: Plan, now: float) -> None:
     """Order jobs out of the queues where they would start much earlier elsewhere."""
-    if state.settings.move_margin_s <= 0.0:
+    if state.settings.start.move_margin_s <= 0.0:
         return
     movable = [record for record in state.placed_records() if _may_move(record)]
     if not movable:
@@ -105,7 +107,7 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
     if not is_able or last.state is not PartState.WAITING:
         return
     before = record.moves - bool(record.leaving)
-    margin = state.settings.move_margin_s * 2.0 ** min(before, MOST_DOUBLINGS)
+    margin = state.settings.start.move_margin_s * 2.0 ** min(before, MOST_DOUBLINGS)
     place = best_place(state, record, times, claims, now, before=expected + record.planned - margin)
     if place is None:
         return
@@ -123,7 +125,7 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
             "gain_s": round(expected + record.planned - place.end, 3),
             "moves": record.moves,
         }
-        state.emit(now, "move_ordered", record.id, **fields)
+        state.emit(now, EventKind.MOVE_ORDERED, record.id, **fields)
         state.log("move_ordered", job=record.id, **fields)
     state.send(last.cluster, Withdraw(job=record.id, attempt=record.attempt))
 
@@ -141,7 +143,7 @@ def expected_start(state: State, record: JobRecord, now: float) -> tuple[float, 
 
 def _expected(state: State, part: PartRecord, now: float) -> float:
     told = part.expected if part.state is PartState.WAITING else None
-    if told is not None and told > now - state.settings.move_margin_s:
+    if told is not None and told > now - state.settings.start.move_margin_s:
         return max(told, now)
     width = width_of(state, part)
     learnt = part.asked + expected_wait(state, part.cluster, part.ahead, width=width)
@@ -260,7 +262,7 @@ def _seconds(
     job = record.job
     if not isinstance(job, RigidJob):
         return record.planned
-    step = state.settings.power_step
+    step = state.settings.power.step
     home = {node.name: name for name, nodes in rooms.items() for node in nodes}
     powers = (state.clusters[home[node.name]].power_of(node, step) for node in used)
     return run_time(job.base_time, job.sigma, max(min(powers), LEAST_POWER))
@@ -279,7 +281,7 @@ def _turns(
         reading = state.clusters[name].reading
         if reading is None or not reading.queues or not is_crowded(state, name):
             continue
-        if claims[name, record.user] >= state.settings.max_waiting:
+        if claims[name, record.user] >= state.settings.start.max_waiting:
             continue
         chosen = _filled({node.name: room_on(record.job, node) for node in nodes}, procs)
         if sum(chosen.values()) < procs:

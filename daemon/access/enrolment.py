@@ -14,16 +14,16 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from structlog.stdlib import BoundLogger
 
 from coalloc.daemon.access.access import Access, TokenBucket
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 from coalloc.runtime.key_files import KeyFile, fingerprint, read_key, write_key
 from coalloc.wire.curve import new_pair
 from coalloc.wire.key_proof import ProofError, new_challenge
@@ -32,10 +32,6 @@ CHANGES_PER_MINUTE = 10
 """Keys that one user may enrol and revoke; as many at once."""
 LINES_PER_S, LINES_AT_ONCE = 2.0, 60.0
 """Of one user, whatever they ask."""
-UNPROVED = (
-    "this client cannot show that you hold the key's private half, as the daemon requires: "
-    "enrol it with 'coalloc keys new' of a newer coalloc, or ask root"
-)
 
 
 class EnrolmentDeniedError(Exception):
@@ -52,27 +48,19 @@ class EnrolmentDeniedError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """The process at the other end of the socket.
-
-    Attributes
-    ----------
-    is_admin : bool
-        Root, or the daemon's own user.
-    has_account : bool
-        False: a number without a name, of which a user of name spaces may have thousands.
-    """
+class Peer(Struct, frozen=True, kw_only=True):
+    """The process at the other end of the socket."""
 
     user: str
     uid: int
     gid: int
     is_admin: bool
+    """Root, or the daemon's own user."""
     has_account: bool = True
+    """False: a number without a name, of which a user of name spaces may have thousands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
+class Pending(Struct, frozen=True, kw_only=True):
     """A key that is enrolled as soon as its nonce comes back."""
 
     grant: Grant
@@ -318,8 +306,6 @@ class Conversation:
             return _row(enrolment.authorize(grant, peer))
         enrolment.access.table.check(grant, by_admin=False)
         enrolment.check_change(peer)
-        if body.get("proves") is not True:
-            raise EnrolmentDeniedError("unproved", UNPROVED)
         try:
             challenge, nonce = new_challenge(grant.key, peer.uid)
         except ProofError as error:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct, field
 
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
@@ -17,11 +16,12 @@ from coalloc.core.rounds import rules, snapshots
 from coalloc.daemon.queries import accounts, accuracy, job_views, shares, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.reservation_rows import reservation_rows
-from coalloc.daemon.store.records_json import read_object, read_record
+from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.model.values import replace
 from coalloc.wire.answers import (
     Answer,
     Event,
@@ -50,8 +50,7 @@ LARGEST_COUNT = 1 << 53
 """Whole numbers of JSON are exact below this, and SQLite takes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(Struct, frozen=True, kw_only=True):
     """Figures of the service that its core does not know; as in `ServiceStatus`."""
 
     writable: bool = True
@@ -65,22 +64,15 @@ class Health:
     costs: RuleCostsRow | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Sources of answers.
-
-    Attributes
-    ----------
-    caller : Caller
-        Who asks.
-    health : callable
-        Figures of the service itself.
-    """
+class Sources(Struct, frozen=True, kw_only=True):
+    """Sources of answers."""
 
     state: State
     store: Store
     caller: Caller
+    """Who asks."""
     health: Callable[[], Health]
+    """Figures of the service itself."""
 
 
 Answering = Callable[[Sources, Mapping[str, Any], float], Answer]
@@ -171,17 +163,16 @@ def _show(sources: Sources, body: Mapping[str, Any], now: float) -> ShowAnswer:
     record = find_job(sources, _text(body, "job"))
     _refuse_strangers(sources.caller, record)
     details = job_views.job_details(record, sources.state, now)
-    launch = sources.store.launch(record.id.partition("_")[0])
-    if launch is None and record.flow:
-        launch = sources.store.launch(record.flow)
-    parsed = read_object(launch) if launch else {}
-    parsed.pop("env", None)
+    text = sources.store.launch(record.id.partition("_")[0])
+    if text is None and record.flow:
+        text = sources.store.launch(record.flow)
+    launch = replace(read_launch(text), env={}) if text else details.launch
     events = tuple(
         {"seq": e.seq, "time": e.time, "kind": e.kind, **read_object(e.body)}
         for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
     )
     details = _with_members(sources, record, details)
-    return ShowAnswer(job=replace(details, launch=parsed, events=events), time=now)
+    return ShowAnswer(job=replace(details, launch=launch, events=events), time=now)
 
 
 def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> JobDetails:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from coalloc.core.base.requests import Refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Authenticated caller of a request.
-
-    Attributes
-    ----------
-    is_operator : bool
-        May see and change everybody's jobs, and the service.
-    key : str
-        Public; empty in single-user mode.
-    """
+class Caller(Struct, frozen=True, kw_only=True):
+    """Authenticated caller of a request."""
 
     user: str
     uid: int
     gid: int
     is_operator: bool
+    """May see and change everybody's jobs, and the service."""
     key: str = ""
+    """Public; empty in single-user mode."""
 
 
 class QueryRefusedError(Exception):

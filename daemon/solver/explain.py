@@ -11,32 +11,23 @@ import msgspec
 from coalloc.daemon.solver.frames import Request
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.options import read_options
+from coalloc.policies.options import read_known
 from coalloc.policies.registry import lookup
 from coalloc.runtime.texts import clock
 
 
 class AskedRule(msgspec.Struct, frozen=True, kw_only=True):
-    """The rule of the daemon's rounds, and the last round's answer for the job.
-
-    Attributes
-    ----------
-    policy : str
-    options : mapping
-        Of these, the policy gets those that it knows.
-    won : str
-        The order that won in ``auto``.
-    order : list of str
-        Jobs by planned start, of a policy that searches.
-    reason, detail : str
-        Why the last plan gave the job no start; empty where it gave one.
-    """
+    """The rule of the daemon's rounds, and the last round's answer for the job."""
 
     policy: str
     options: dict[str, Any] = {}
+    """Of these, the policy gets those that it knows."""
     won: str = "easy"
+    """The order that won in ``auto``."""
     order: list[str] = []
+    """Jobs by planned start, of a policy that searches."""
     reason: str = ""
+    """Why the last plan gave the job no start; empty where it gave one."""
     detail: str = ""
 
 
@@ -66,5 +57,4 @@ def explained(snapshot: Snapshot, body: bytes, request: Request) -> bytes:
 
 
 def _options(asked: AskedRule) -> Mapping[str, Any]:
-    table = lookup(asked.policy).options
-    return read_options({k: v for k, v in asked.options.items() if k in table}, table)
+    return read_known(asked.options, lookup(asked.policy).options)

@@ -15,14 +15,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from coalloc.daemon.solver.frames import PLAN, SNAPSHOT, FrameError, Request, frame
 from coalloc.daemon.solver.request import SolverRequest, cut_short, lines
+from coalloc.model.values import replace
 from coalloc.runtime.logs import get_logger
 
 GRACE_S = 0.2
@@ -39,29 +40,20 @@ PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LIST
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveOutcome:
-    """The end of a solve.
-
-    Attributes
-    ----------
-    status : str
-        ``done``: the policy returned. ``killed``: it did not return in time. ``crashed``: its
-        process died or sent garbage, or there is none. ``error``: the policy raised.
-    plan : bytes or None
-        The policy's plan, or the last incumbent, which then has the status ``time_limit``.
-        Of an ``error`` there is none. Unless asked for, it is not checked.
-    message : str
-        One line; empty when done.
-    jobs : tuple of str
-        Those that the plan is wrong about; empty where it is not that.
-    """
+class SolveOutcome(Struct, frozen=True, kw_only=True):
+    """The end of a solve."""
 
     status: Literal["done", "killed", "crashed", "error"]
+    """``done``: the policy returned. ``killed``: it did not return in time. ``crashed``: its
+    process died or sent garbage, or there is none. ``error``: the policy raised."""
     plan: bytes | None
+    """The policy's plan, or the last incumbent, which then has the status ``time_limit``. Of an
+    ``error`` there is none. Unless asked for, it is not checked."""
     message: str
+    """One line; empty when done."""
     elapsed_s: float
     jobs: tuple[str, ...] = ()
+    """Those that the plan is wrong about; empty where it is not that."""
 
 
 class SolverDownError(Exception):

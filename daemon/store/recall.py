@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Order
@@ -30,8 +31,7 @@ from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.wire.codec import decode_order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecalledStore:
+class RecalledStore(Struct, frozen=True, kw_only=True):
     """The store's content at a start: the core's memory, and the orders not yet carried out."""
 
     remembered: StoredState
@@ -69,12 +69,10 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         seqs={key: int(value) for key, value in _under("seq.", meta).items()},
         unacked={cluster: min(orders) for cluster, orders in outbox.items() if orders},
         history={key: tuple(body["base_times"]) for key, body in history.items()},
-        # Older stores have none.
-        ratios={key: tuple(body["ratios"]) for key, body in history.items() if "ratios" in body},
+        ratios={key: tuple(body["ratios"]) for key, body in history.items()},
         runs={
             key: tuple((int(size), float(time)) for size, time in body["runs"])
             for key, body in history.items()
-            if "runs" in body
         },
         notes={key: read_object(value) for key, value in _under("notes.", meta).items()},
         waits={key: kept_waits(value) for key, value in _under(WAITS_KEY, meta).items()},
@@ -120,6 +118,6 @@ def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[Owner, dict[int, 
 
 
 def drained_of(text: str) -> dict[str, str]:
-    """Drained clusters and nodes with the reasons; older stores hold the names alone."""
+    """Drained clusters and nodes with the reasons."""
     rows = (line.partition("\t") for line in text.split("\n") if line)
     return {name: reason for name, _, reason in rows}

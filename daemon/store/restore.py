@@ -27,16 +27,20 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import Struct
+
+from coalloc.adapters.runner import durable
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.after_restore import MARK
 from coalloc.daemon.store.backup import is_store
-from coalloc.daemon.store.disk import make_private, synchronise
+from coalloc.daemon.store.disk import make_private
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError, error_of
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.daemon.store.schema import MIGRATIONS, migrate
+from coalloc.model.event_kinds import EventKind
+from coalloc.model.values import replace
 
 LOCK_BYTE, LOCK_BYTES = 0x4000_0002, 510
 """Where SQLite locks a file that it uses: https://sqlite.org/fileformat2.html#the_lock_byte_page"""
@@ -46,8 +50,7 @@ NUMBERS_AHEAD = 10_000
 EVENT = "event"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Struct, frozen=True, kw_only=True):
     """Figures of a restored store.
 
     Attributes
@@ -93,9 +96,9 @@ def restore(backup: Path, store: Path, now: float | None = None) -> Restored:
             _copy_checked(backup, fresh)
             restored = _succeed(fresh, backup, former, moment)
             _own_like(fresh, store)
-            synchronise(fresh)
+            durable.synchronise(fresh)
             kept = _swap(fresh, store, moment)
-            synchronise(store.parent)
+            durable.synchronise(store.parent)
     except OSError as error:
         raise error_of(error.errno or 0, f"{error.filename or store}") from error
     except sqlite3.Error as error:
@@ -185,9 +188,8 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
         connection.execute("DELETE FROM outbox")
         waiting = _unprepare(connection)
         connection.execute(
-            "INSERT INTO events (seq, time, kind, job, body)"
-            " VALUES (?, ?, 'store_restored', '', ?)",
-            (after.event, now, json.dumps({"backup": str(backup)})),
+            "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, '', ?)",
+            (after.event, now, str(EventKind.STORE_RESTORED), json.dumps({"backup": str(backup)})),
         )
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
         connection.execute("COMMIT")
@@ -249,8 +251,7 @@ def _discard_wal(store: Path) -> None:
             left.replace(f"{left}.alone")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renumbering:
+class Renumbering(Struct, frozen=True, kw_only=True):
     """Values that are written over a copy.
 
     Attributes

@@ -19,37 +19,39 @@ The paper has no on-line experiment, and no form without barriers; this rule is 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan, Status
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling_load import Arrivals
 from coalloc.policies.moldable.rolling_now import (
-    Held,
-    Room,
+    FreeProcessors,
+    HeldPlace,
     hold,
     start_now,
     starts_and_capacity,
 )
-from coalloc.policies.moldable.rolling_rule import Wanted, price, wanted
-from coalloc.policies.simple import sort_items
+from coalloc.policies.moldable.rolling_rule import WantedWidths, price, wanted
+from coalloc.policies.orders.simple import sort_items
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class RolledRound:
     """Result of a round.
 
     Attributes
@@ -67,7 +69,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class EasyBeginning:
     """EASY's schedule of a round, and the plan if the round is stopped."""
 
     schedule: Schedule
@@ -97,17 +99,17 @@ def roll(
 
 def begin_round(
     planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None
-) -> Begun:
+) -> EasyBeginning:
     """Decode EASY, and tell it."""
     easy = planner.decode(sort_items(planner, "easy"), "easy")
     stats = {"work": easy.work, "order": "easy", NOTES: dict(budget.notes)}
     plan = planner.plan(easy, policy, budget.seed, stats)
     if on_incumbent is not None:
         on_incumbent(plan)
-    return Begun(schedule=easy, stopped=replace(plan, status=Status.TIME_LIMIT))
+    return EasyBeginning(schedule=easy, stopped=replace(plan, status=Status.TIME_LIMIT))
 
 
-def roll_round(planner: Planner, budget: Budget) -> Round | None:
+def roll_round(planner: Planner, budget: Budget) -> RolledRound | None:
     """Schedule a round; there are items. None if `budget.stop` says so, asked before each step."""
     if budget.stop():
         return None
@@ -130,7 +132,9 @@ def roll_round(planner: Planner, budget: Budget) -> Round | None:
         "held": None if held is None else planner.items[held.item].job.id,
         NOTES: arrivals.write(),
     }
-    return Round(schedule=schedule, price=price(int(ready.sum()), load, queue.width), stats=stats)
+    return RolledRound(
+        schedule=schedule, price=price(int(ready.sum()), load, queue.width), stats=stats
+    )
 
 
 def ready_now(planner: Planner, queue: MoldableQueue) -> Flags:
@@ -140,8 +144,8 @@ def ready_now(planner: Planner, queue: MoldableQueue) -> Flags:
 
 
 def schedule_round(
-    planner: Planner, queue: MoldableQueue, asked: Wanted, ready: Flags
-) -> tuple[Schedule, list[int], Held | None]:
+    planner: Planner, queue: MoldableQueue, asked: WantedWidths, ready: Flags
+) -> tuple[Schedule, list[int], HeldPlace | None]:
     """Lay what is asked for on the snapshot.
 
     Returns
@@ -149,7 +153,7 @@ def schedule_round(
     schedule : Schedule
     started : list of int
         Items that were chosen to start now.
-    held : Held or None
+    held : HeldPlace or None
         The place that is kept for a job which cannot start now.
     """
     options = planner.options
@@ -162,8 +166,8 @@ def schedule_round(
         others[held.item] = False
     else:
         held = None
-    asked = Wanted(rows=asked.rows, order=order, held=asked.held)
-    room = Room(planner, queue, held)
+    asked = WantedWidths(rows=asked.rows, order=order, held=asked.held)
+    room = FreeProcessors(planner, queue, held)
     started, rows = start_now(queue, asked, others, room, options["squeeze"], options["stretch"])
     first = set(started)
     order = np.array([*started, *(n for n in order.tolist() if n not in first)], dtype=np.int64)
@@ -171,12 +175,12 @@ def schedule_round(
 
 
 def lay(
-    planner: Planner, queue: MoldableQueue, order: Ints, rows: Ints, held: Held | None
+    planner: Planner, queue: MoldableQueue, order: Ints, rows: Ints, held: HeldPlace | None
 ) -> Schedule:
     """Schedule all items in this order on these allotments, one of them held."""
     if queue.is_exact:
         starts, capacity = starts_and_capacity(queue, held)
-        layer = Layer(planner, replace(queue, starts=starts, capacity=capacity))
+        layer = Layer(planner, dataclasses.replace(queue, starts=starts, capacity=capacity))
         if held is not None:
             order = order[order != held.item]
         if layer.lister.run(order, rows)[0] < np.inf:
@@ -186,17 +190,17 @@ def lay(
     narrow = with_modes(planner, queue.mode[rows])
     narrow.guarded = np.array([] if held is None else [held.item], dtype=np.int64)
     found = narrow.decode(order.tolist(), "event")
-    return replace(found, outcome=found.outcome._replace(mode=queue.mode[rows]))
+    return dataclasses.replace(found, outcome=found.outcome._replace(mode=queue.mode[rows]))
 
 
 def with_modes(planner: Planner, modes: Ints) -> Planner:
     """A planner whose items have one mode each: decoders need not weigh waiting against width."""
     items = [
-        replace(item, modes=[item.modes[mode]])
+        dataclasses.replace(item, modes=[item.modes[mode]])
         for item, mode in zip(planner.items, modes.tolist(), strict=True)
     ]
     narrow = copy(planner)
-    narrow.intake = replace(planner.intake, items=items)
+    narrow.intake = dataclasses.replace(planner.intake, items=items)
     narrow.compiled = compile_intake(narrow.intake, planner.options.get("power_step", 0.0))
     return narrow
 
@@ -211,8 +215,8 @@ def arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]
 
 
 __all__ = [
-    "Begun",
-    "Round",
+    "EasyBeginning",
+    "RolledRound",
     "begin_round",
     "lay",
     "ready_now",

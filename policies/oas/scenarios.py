@@ -22,8 +22,8 @@ variables in the analysis of output from a computer code", Technometrics 21(2), 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -32,12 +32,13 @@ import numpy as np
 from coalloc.model.history import History
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.arrays import Floats
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.listing_state import BLEND, MADE, Genes
 from coalloc.policies.kernel.state import MAKESPAN
-from coalloc.policies.oas.scenario_times import Ratios, read_run_times, sampled
+from coalloc.policies.oas.scenario_times import RatioDistribution, read_run_times, sampled
 
 OWN = 3
 """Finished runs from which on a class of jobs stands for itself; below, all classes do."""
@@ -64,7 +65,7 @@ class RunTimes:
         ]
         self._of = history.of
 
-    def of(self, job: str) -> Ratios:
+    def of(self, job: str) -> RatioDistribution:
         """The distribution of a job's ratio."""
         if self._same is not None:
             return self._same
@@ -146,7 +147,7 @@ def draw_arrivals(
     return found
 
 
-class Scenario:
+class RunTimeScenario:
     """One sample, on which orders of the planner's items are listed.
 
     Parameters
@@ -175,7 +176,7 @@ class Scenario:
             mode_fixed=problem.mode_fixed * by_mode,
             mode_comm=problem.mode_comm * by_mode,
         )
-        planner.compiled = replace(planner.compiled, problem=problem)
+        planner.compiled = dataclasses.replace(planner.compiled, problem=problem)
         arrived = range(count, len(planner.items))
         self.lister = Lister(planner, [*inside, *arrived], planner.decode([], "insert"))
         self.lister.desk.measure[BLEND] = 0.0
@@ -224,7 +225,7 @@ def lay_out(
     horizon: float,
     seed: int,
     stop: Callable[[], bool],
-) -> list[Scenario]:
+) -> list[RunTimeScenario]:
     """Draw the scenarios that the planner's options ask for.
 
     Parameters
@@ -243,7 +244,7 @@ def lay_out(
     arrivals = [draw_arrivals(planner, rate, horizon, len(inside), rng) for _ in range(count)]
     if not any(arrivals) and (ratios == ratios[0]).all() and ends.count(ends[0]) == count:
         count = 1  # nothing varies
-    out: list[Scenario] = []
+    out: list[RunTimeScenario] = []
     for k in range(count):
         if out and stop():
             break
@@ -253,5 +254,7 @@ def lay_out(
             for job, model in arrivals[k]
         ]
         sample = replace(snapshot, running=ends[k], overrun_s=0.0, queue=(*snapshot.queue, *jobs))
-        out.append(Scenario(sample, options, [*ratios[k], *late], inside, len(planner.items)))
+        out.append(
+            RunTimeScenario(sample, options, [*ratios[k], *late], inside, len(planner.items))
+        )
     return out

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from itertools import pairwise
@@ -22,6 +22,7 @@ from coalloc.adapters.formats.platforms import Platform, read_platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.errors import InputError
 from coalloc.model.platform import Cluster, Node
+from coalloc.model.values import replace
 from coalloc.simulation.workload import Workload, read_workload
 
 PIECE_JOBS = 1500
@@ -30,6 +31,10 @@ SHARES = (0.4, 0.3, 0.2, 0.1)
 """Of the nodes, by cluster, where a log's machine is cut into several."""
 LINK_GBPS = 1.0
 """Of such a cluster."""
+
+
+class NoDataError(InputError):
+    """A log is absent; the message says where it was looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +117,12 @@ def find_data(folder: Path | None = None) -> Path:
 
     Raises
     ------
-    InputError
-        If it is absent.
+    NoDataError
     """
     found = folder or Path(os.environ.get("COALLOC_SHARED") or "../shared", "data", "swf")
     if not found.is_dir():
         what = "is absent; --data or COALLOC_SHARED names the folder of the logs"
-        raise InputError(str(found), what)
+        raise NoDataError(str(found), what)
     return found
 
 
@@ -155,7 +159,7 @@ def read_log(log: Log, folder: Path) -> Workload:
     """
     path = folder / log.file
     if not path.exists():
-        raise InputError(str(path), "is absent")
+        raise NoDataError(str(path), "is absent")
     read = read_workload([path])
     slots = log.nodes * log.slots
     return replace(read, jobs=tuple(one for one in read.jobs if one.job.procs <= slots))

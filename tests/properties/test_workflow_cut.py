@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +13,9 @@ from coalloc.model.jobs import Job, Started, WorkflowJob
 from coalloc.model.plan import Placement, Plan, Status
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from tests.support.snapshots import POWERS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from coalloc.core.base.messages import Read, Statement
 from coalloc.core.executor.effects import (
@@ -26,6 +25,7 @@ from coalloc.core.executor.state import ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.model.reading import ClusterReading
 from coalloc.model.snapshot import Running
+from coalloc.model.values import replace
 from tests.simulation.network import Down, Network
 from tests.simulation.parts import Batch
 from tests.simulation.troubles import Troubles
@@ -93,7 +93,7 @@ class ExecutorHost:
             del self._progress[1 + self._dice.randrange(len(self._progress)) :]
         state = ExecutorState(cluster=self.cluster, identity=self.identity)
         state.recall(self.kept)
-        state.parts = {(r.job, r.attempt, r.part): r for r in self.batch.reports()}
+        state.parts = {r.key: r for r in self.batch.reports()}
         self.core = ExecutorCore(state)
         self.frozen_until = 0.0
         self.steady_since = now

@@ -15,15 +15,15 @@ import structlog
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.cli import arguments
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable, KeyTableError, parse_table
-from coalloc.model.errors import InputError
+from coalloc.model.errors import ConfigError, InputError
 from coalloc.model.nodeset import expand, fold
+from coalloc.model.parts import Launch
+from coalloc.model.settings import AccessConfig, ClusterConfig, Config
 from coalloc.runtime.config import file
-from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config, ConfigError
 from coalloc.runtime.key_files import KeyFileError, parse_key
 from coalloc.wire.curve import is_key, new_pair
 from tests.support.core_site import Site
@@ -108,13 +108,13 @@ def test_times_beyond_all_numbers_are_refused(text: str) -> None:
     [
         (
             f"[daemon]\nmax_array = 1{'0' * 400}\n",
-            "c:2: daemon.max_array: is a number of more than",
+            "c: daemon.max_array: is a number of more than",
         ),
         (
             f"[rounds]\ntime_limit_s = 1{'0' * 400}\n",
-            "c:2: rounds.time_limit_s: is a number of mor",
+            "c: rounds.time_limit_s: is a number of mor",
         ),
-        (f"[daemon]\nmode = -1{'0' * 400}\n", "c:2: daemon.mode: is a number of more than 64 bits"),
+        (f"[daemon]\nmode = -1{'0' * 400}\n", "c: daemon.mode: is a number of more than 64 bits"),
         (f"[daemon]\nmax_array = 1{'0' * 5000}\n", "c: holds a number too long or is nested too"),
         (f"a = {'[' * 5000}", "c: holds a number too long or is nested too deeply"),
     ],

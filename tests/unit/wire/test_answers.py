@@ -10,10 +10,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from coalloc.core.base import records, requests
+from coalloc.core.base import requests
+from coalloc.core.base.records import PartRecord
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.parts import Launch
+from coalloc.model.reading import ShareUse
 from coalloc.wire import (
     answers,
     estimate_answers,
@@ -37,7 +40,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("Job row", "Field of `progress`", job_rows.Progress),
     ("show", ANSWER, answers.ShowAnswer),
     ("Job details", "Field", job_rows.JobDetails),
-    ("Job details", "Field of a part", job_rows.PartRow),
+    ("Job details", "Field of a part", PartRecord),
     ("Job details", "Field of a task", job_rows.TaskRow),
     ("Job details", "Field of a piece", job_rows.PieceRow),
     ("why", ANSWER, answers.WhyAnswer),
@@ -48,7 +51,6 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("nodes", "Field of a cluster", node_rows.ClusterRow),
     ("nodes", "Field of a node", node_rows.NodeRow),
     ("nodes", "Field of a reservation", node_rows.ReservationRow),
-    ("nodes", "Field of a passed reservation", node_rows.PassedRow),
     ("reserve", ANSWER, answers.Reservation),
     ("priority", ANSWER, share_answers.PriorityAnswer),
     ("priority", "Field of a priority", share_answers.PriorityRow),
@@ -131,7 +133,12 @@ def test_every_answer_is_documented() -> None:
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }
-    assert declared - shown == {msgspec.Struct, answers.Answer, job_rows.MemberRow}
+    assert declared - shown == {
+        msgspec.Struct,
+        answers.Answer,
+        job_rows.MemberRow,
+        ShareUse,
+    }
 
 
 def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:
@@ -175,7 +182,7 @@ def test_a_command_is_answered_as_documented(
 def test_a_submit_is_answered_as_documented() -> None:
     site = Site({"a": 2})
     body = {"kind": "rigid", "procs": 1}
-    submit = requests.Submit(token="t", job=body, launch=records.Launch(argv=("x",)))
+    submit = requests.Submit(token="t", job=body, launch=Launch(argv=("x",)))
     for again in (False, True):
         answer = site.ask(submit)
         assert isinstance(answer, requests.Done)

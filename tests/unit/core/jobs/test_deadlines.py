@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.core.base.events import Solved, StatementReceived
 from coalloc.core.base.messages import Abort, Prepare, Read, Start
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import (
     Cancel,
     Done,
@@ -21,9 +18,10 @@ from coalloc.core.base.requests import (
 )
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.registry import POLICIES
 from tests.support.core_site import Site, first_fit, reading

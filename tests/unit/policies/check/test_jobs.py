@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf, nan
 
 import pytest
 
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.platform import NodeState
-from coalloc.policies.check import check
+from coalloc.model.values import replace
+from coalloc.policies.checking.check import check
 from tests.unit.policies.check.check_case import (
     Row,
     deferred,

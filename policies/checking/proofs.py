@@ -1,0 +1,74 @@
+"""Distance of a plan from the bounds proved for the jobs that it places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from coalloc.model.jobs import MoldableJob, WorkflowJob
+from coalloc.model.plan import Objective, Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
+from coalloc.policies.base import never
+from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
+from coalloc.policies.divisible.bounds import divisible_bounds
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.moldable.proof import moldable_parts
+from coalloc.policies.relative_time import at_time, from_now
+from coalloc.policies.workflow import bound as workflow_bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """An objective of a plan beside its bound.
+
+    Attributes
+    ----------
+    gap : float or None
+        (value - bound) / bound; None where nothing is proved.
+    """
+
+    name: str
+    value: float
+    bound: Bound
+    gap: float | None
+
+
+def proofs_of(
+    snapshot: Snapshot,
+    plan: Plan,
+    stop: Callable[[], bool] = never,
+    effort: str = "full",
+) -> tuple[Proof, ...]:
+    """Bound each objective for the jobs of a plan that have a start, under the plan's options.
+
+    Jobs that the plan defers are taken to be absent, as in the plan's own value.
+    """
+    plan, snapshot = at_time(plan, -snapshot.time), from_now(snapshot)
+    left = {entry.job for entry in plan.deferred}
+    queue = tuple(job for job in snapshot.queue if job.id not in left)
+    planner = Planner(replace(snapshot, queue=queue), plan.options)
+    ends: dict[str, float] = {}
+    for placement in plan.placements:
+        if placement.job not in left:
+            ends[placement.job] = max(ends.get(placement.job, placement.end), placement.end)
+    weight = {job.id: job.weight for job in queue}
+    values = {
+        "makespan": max(ends.values(), default=0.0),
+        "weighted_completion": sum(weight.get(job, 0.0) * end for job, end in ends.items()),
+    }
+    more: Mapping[str, Mapping[str, float]] = {}
+    if any(isinstance(job, MoldableJob) for job in queue):
+        more = moldable_parts(planner, values["makespan"], stop)
+    if any(isinstance(job, WorkflowJob) for job in queue):
+        more = workflow_bound.workflow_parts(planner, stop, effort)
+    pieces = divisible_bounds(snapshot, plan)
+    out = []
+    for name in BOUNDS:
+        bound = lower_bound(planner, name, stop, effort).beside(more.get(name, {}))
+        if pieces.makespan > 0.0:
+            added = bound.value + pieces.weighted_completion
+            bound = bound.beside({"divisible": pieces.makespan if name == "makespan" else added})
+        gap = Objective(name=name, value=values[name], bound=bound.value).gap
+        out.append(Proof(name=name, value=values[name], bound=bound, gap=gap))
+    return tuple(out)
