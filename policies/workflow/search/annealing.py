@@ -60,7 +60,7 @@ BLENDS = (0.1, 0.0)
 schedules are equally long, and past the shortest where few are.
 """
 IN_VAIN = 4
-"""How much shorter the next cycle is after one that could not beat another track."""
+"""Factor by which a cycle is shorter after one that could not beat another track."""
 
 
 class Track:

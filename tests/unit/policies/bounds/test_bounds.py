@@ -24,10 +24,11 @@ from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.split import low_side, split
 from coalloc.policies.orders.simple import sort_items
+from tests.support.planned import planned
 from tests.support.snapshots import snapshots
 from tests.support.strip_packing import perfect_instances, read_instance
 from tests.unit.policies.bounds.bounds_case import optimum, random_snapshot
-from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid
+from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
 OBJECTIVES = ("makespan", "weighted_completion")
 SINGLE = {"coallocation": "forbidden"}
