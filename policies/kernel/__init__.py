@@ -63,7 +63,7 @@ capacity: they add up without drift.
 *Fit.* `window` tries one start: levels of power from the strongest on, each with its own run time
 A / power + B, its own window, and the minimum of free slots over it; the first level that fits ends
 first. `seek` tries the starts from the earliest on, until none can end sooner. A split is found as
-`split` describes (equation (4) is concave in t).
+`coalloc.model.split` describes (equation (4) is concave in t).
 
 *Memory.* While a profile only fills, a job finds no start before that of an earlier one which asked
 for no more processes and no more time on any power; `recall` begins there.

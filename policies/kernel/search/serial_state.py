@@ -49,7 +49,7 @@ class Items(NamedTuple):
 
 
 @record
-class Genes(NamedTuple):
+class SerialGenes(NamedTuple):
     """Decisions of a search."""
 
     order: Ints  # L, parents first
@@ -60,7 +60,7 @@ class Genes(NamedTuple):
 
 
 @record
-class Desk(NamedTuple):
+class SerialDesk(NamedTuple):
     """Working memory."""
 
     rows: Ints  # K
