@@ -50,6 +50,10 @@ placement is put on it, and the number of free slots at that instant is what the
 class are no longer interchangeable; there every node is a class of its own, counted in units of
 which a slot has `class_grain` (`intake`).
 
+Classes are numbered by falling power over all clusters. A decoder that tries the strongest classes
+first so reads neighbours: in a group that may use every class it is vector instructions. The serial
+builder goes by cluster, and has classes numbered so (`workflow.arrays`).
+
 Notes
 -----
 *Profile.* Rows are stretches of constant free slots and link load; a row's data lie in a pool, and

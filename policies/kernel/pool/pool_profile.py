@@ -10,7 +10,7 @@ from coalloc.policies.kernel.record import Floats, Ints, record
 
 @record
 class PoolProfile(NamedTuple):
-    """Rows of free processors; the last row holds for ever."""
+    """Rows of free processors; the last row holds without end."""
 
     edge: Floats  # s from which a row holds
     free: Ints
