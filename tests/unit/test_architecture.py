@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "wire": ("coalloc.model", "coalloc.core.base"),
     "runtime": ("coalloc", "coalloc.model", "coalloc.wire", "coalloc.adapters.runner.durable"),
     "client": (
-        *("coalloc", "coalloc.model", "coalloc.adapters.formats"),
+        *("coalloc", "coalloc.model", "coalloc.core.base", "coalloc.adapters.formats"),
         *("coalloc.wire", "coalloc.runtime"),
     ),
     "executor": (
