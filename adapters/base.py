@@ -8,8 +8,9 @@ block for a while and are called from threads; neither is re-entrant.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from coalloc.model.parts import PartKey, PartReport, PartSpec
 from coalloc.model.reading import ClusterReading, NodeReading
@@ -50,8 +51,7 @@ class ClaimRefusedError(AdapterError):
         self.detail = detail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """Nodes are ours for this part.
 
     Attributes
@@ -136,8 +136,7 @@ class Handover(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class Act(Struct, frozen=True, kw_only=True):
     """Something to be done in the batch system, which a reading has shown to be due.
 
     Attributes
@@ -157,8 +156,7 @@ def none_due() -> tuple[Act, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapter:
+class Adapter(Struct, frozen=True, kw_only=True):
     """The faces of one cluster; one that only reads has no launcher, most hand nothing over.
 
     Attributes

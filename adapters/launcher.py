@@ -12,7 +12,6 @@ import fcntl
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
@@ -21,6 +20,7 @@ from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
 from coalloc.adapters.runner.status import decoded
 from coalloc.adapters.sweeper import OLD, Sweeper
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.values import replace
 
 LONGEST_NAME = 255
 UNREADABLE = "unreadable"

@@ -29,9 +29,11 @@ import secrets
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec import structs
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
@@ -339,7 +341,7 @@ def _runner_spec(
         "lease_s": spec.lease_s,
         "chunks": spec.chunks,
         "once": spec.once,
-        "queue": None if spec.queue is None else asdict(spec.queue),
+        "queue": None if spec.queue is None else structs.asdict(spec.queue),
     }
 
 

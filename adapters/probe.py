@@ -24,9 +24,9 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import psutil
+from msgspec import Struct
 
 from coalloc.adapters.batch.node_load import probe_text
 from coalloc.adapters.runner.command import BatchError
@@ -37,8 +37,7 @@ SAMPLE_S = 2.0
 """Between the two samples of ``--once``, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True):
     """A node at one instant.
 
     Attributes

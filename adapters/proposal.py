@@ -9,13 +9,13 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+
+class Proposal(Struct, frozen=True, kw_only=True):
     """One cluster that could be configured.
 
     Attributes

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from coalloc.adapters.base import Adapter
 from coalloc.model.errors import InputError
@@ -34,8 +35,7 @@ class Open(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterKind:
+class AdapterKind(Struct, frozen=True, kw_only=True):
     """One kind of batch system."""
 
     check: Check

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.formats.platforms import read_platform
 from coalloc.model.errors import InputError
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.structs import read_struct
+from coalloc.model.values import replace
 
 
 class TraceSettings(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,6 @@ A day counts as backlogged when at each of its starts and ends every project has
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from coalloc.adapters.formats.platforms import Platform
 from coalloc.core.base.projects import DAY_S, Project
 from coalloc.core.base.settings import PrioritySettings
 from coalloc.model.platform import Cluster, Node
+from coalloc.model.values import replace
 from coalloc.simulation.general import SharingRule
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace

@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from coalloc.adapters.formats.platforms import Platform, parse_platform, read_platform
+from coalloc.model.values import replace
 from coalloc.simulation.metrics import measure
 from coalloc.simulation.replay import replay
 from coalloc.simulation.verify import verify

@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec import Struct
 
 from coalloc.cli.output import printable
 from coalloc.runtime import texts
@@ -78,8 +79,7 @@ class Parser(argparse.ArgumentParser):
         raise CommandError(f"{where}{message} (see {self.prog} --help)", BAD_USAGE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """One row of a module's table.
 
     Attributes

@@ -6,12 +6,12 @@ import argparse
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coalloc.cli.command import BAD_USAGE, DONE, Command, CommandError, note, print_json
 from coalloc.cli.output import show_table
+from coalloc.model.values import replace
 
 if TYPE_CHECKING:
     from coalloc.runtime.config.schema import Config

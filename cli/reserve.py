@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import (
     DONE,
@@ -21,6 +19,7 @@ from coalloc.cli.output import show_table
 from coalloc.cli.submit.options import begin
 from coalloc.client.client import RefusedError
 from coalloc.model.nodeset import fold
+from coalloc.model.values import replace
 from coalloc.runtime.texts import instant
 from coalloc.wire.node_rows import PassedRow, ReservationRow
 

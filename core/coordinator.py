@@ -7,8 +7,9 @@ No clock, no I/O: the shell around it owns sockets, the store, timers and the so
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import Effect, Wake
@@ -69,8 +70,7 @@ from coalloc.core.starts import requeue as requeueing
 from coalloc.model.reserved import Reserved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredState:
+class StoredState(Struct, frozen=True, kw_only=True):
     """The state that the store gives back at a start.
 
     Attributes

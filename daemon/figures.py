@@ -6,8 +6,9 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field, structs
 
 from coalloc.core.base.state import State
 from coalloc.core.jobs.occupation import occupation
@@ -19,8 +20,7 @@ EVERY_S = 5.0
 """Between two looks, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterFigures:
+class ClusterFigures(Struct, frozen=True, kw_only=True):
     """One cluster.
 
     Attributes
@@ -55,11 +55,10 @@ class ClusterFigures:
 
     def values(self) -> dict[str, float | None]:
         """The figures by name."""
-        return {name: value for name, value in asdict(self).items() if name != "why"}
+        return {name: value for name, value in structs.asdict(self).items() if name != "why"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Survey(Struct, frozen=True, kw_only=True):
     """One look.
 
     Attributes

@@ -13,9 +13,10 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from coalloc.adapters.proposal import Proposal, link_gbps, proposals
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
@@ -34,8 +35,7 @@ EXECUTORS = Path("/var/lib/coalloc-executor")
 NAME = "coallocd.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """Folders and files of a new installation.
 
     Attributes

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
 import os
 import signal
 import sys
@@ -17,22 +16,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal
 
-from structlog.stdlib import BoundLogger
-
 import coalloc
 from coalloc.core.base.events import SolverWarm, TimerFired
 from coalloc.core.base.projects import DAY_S
 from coalloc.daemon import watchdog
-from coalloc.daemon.access.enrolment import Enrolment, opened_access
+from coalloc.daemon.access.enrolment import Enrolment
 from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
+from coalloc.daemon.assembly import cache_dir, opened
 from coalloc.daemon.reachability import Listener, Reachability
 from coalloc.daemon.service import Service
 from coalloc.daemon.settings import check
-from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.surveying import surveyed
 from coalloc.daemon.timer import Timers
 from coalloc.runtime import logs, systemd
@@ -97,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(toml_text(config), end="")
         return 0
     if args.warm:
-        return _fill_cache(_cache_dir(config))
+        return _fill_cache(cache_dir(config))
     logs.configure(config.daemon.log_level, config.daemon.log_format)
     set_process_name("coallocd")
     try:
@@ -117,11 +113,6 @@ def _initialised(folder: str, mode: Literal["single-user", "multi-user"] | None)
     except (OSError, ConfigError, KeyFileError, KeyTableError) as error:
         print(f"coallocd: error: {error}", file=sys.stderr)
         return 1
-
-
-def _cache_dir(config: Config) -> Path:
-    """Folder of the solver's compiled code."""
-    return Path(config.solver.cache_dir or config.daemon.state_dir)
 
 
 def _fill_cache(directory: Path) -> int:
@@ -144,7 +135,7 @@ async def _serve(config: Config, path: Path | None) -> None:
     logs.report_callback_errors(loop)
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
-        service, store = await _opened(config, log, stack)
+        service = await opened(config, log, stack)
         reachability = Reachability(_listeners(service, config, stack), log)
         timers = Timers(lambda index: service.loop.offer(TimerFired(trigger=index)))
         timers.start(_periods(config))
@@ -154,7 +145,7 @@ async def _serve(config: Config, path: Path | None) -> None:
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path, config)
         beside = [
             reachability.watch(),
-            _tended(service, store),
+            _tended(service),
             _warmed(service),
             surveyed(service),
         ]
@@ -181,41 +172,6 @@ async def _serve(config: Config, path: Path | None) -> None:
         systemd.notify(systemd.STOPPING)
         log.info("daemon_stopping", waiting=len(state.waiting), placed=len(state.placed))
     log.info("daemon_stopped")
-
-
-async def _opened(config: Config, log: BoundLogger, stack: AsyncExitStack) -> tuple[Service, Store]:
-    """The service with all that it needs; the stack closes it, in reverse order."""
-    daemon = config.daemon
-    is_shared = daemon.mode == "multi-user"
-    # Where users' scripts lie in it, they must be able to pass; nothing in it can be listed.
-    Path(daemon.state_dir).mkdir(parents=True, exist_ok=True, mode=0o711 if is_shared else 0o700)
-    Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
-    access = opened_access(config, log) if is_shared else None
-    store = Store(Path(daemon.state_dir) / "coalloc.db")
-    stack.callback(store.close)
-    solver = SolverPool(
-        cache_dir=_cache_dir(config),
-        nice=config.solver.nice,
-        memory_mb=config.solver.memory_mb,
-    )
-    service = Service(
-        config,
-        store,
-        solver,
-        log,
-        user=getpass.getuser(),
-        uid=os.getuid(),
-        gid=os.getgid(),
-        access=access,
-    )
-    if daemon.metrics_address:
-        service.metrics.serve(daemon.metrics_address)
-        stack.callback(service.metrics.close)
-    await solver.start()
-    stack.push_async_callback(solver.stop)
-    service.open()
-    stack.push_async_callback(service.close)
-    return service, store
 
 
 def _listeners(service: Service, config: Config, stack: AsyncExitStack) -> list[Listener]:
@@ -263,12 +219,12 @@ def _reload(service: Service, timers: Timers, path: Path | None, begun: Config) 
     systemd.notify(systemd.READY)
 
 
-async def _tended(service: Service, store: Store) -> None:
+async def _tended(service: Service) -> None:
     while True:
         daemon = service.config.daemon
         days = daemon.keep_accounts_days
         before = service.clock() - days * DAY_S if days else None
-        await upkeep.tend(store, daemon.keep_events, service.log, before)
+        await upkeep.tend(service.store, daemon.keep_events, service.log, before)
         await asyncio.sleep(upkeep.EVERY_S)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from coalloc.core.base.messages import Numbered, Order, Prepare
 from coalloc.core.base.records import Launch
+from coalloc.model.values import replace
 
 CREDIT = 256
 """Orders under way to one executor that it has not yet carried out."""

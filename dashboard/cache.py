@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import ValidationError, convert
-from msgspec.structs import replace
 
 from coalloc.dashboard.answers import Bar, Change, Round
 from coalloc.dashboard.history import ENDED, ON_NODES, row_after
 from coalloc.model.cost import link_loads
+from coalloc.model.values import replace
 from coalloc.wire.answers import Event, NodesAnswer, PlanAnswer, ServiceStatus
 from coalloc.wire.job_rows import QueueRow
 from coalloc.wire.rule_rows import RuleCostsRow

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from msgspec.structs import replace
-
+from coalloc.model.values import replace
 from coalloc.wire.answers import Event
 from coalloc.wire.job_rows import QueueRow
 

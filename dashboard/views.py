@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from msgspec.structs import replace
-
 from coalloc.dashboard.access import Viewer
 from coalloc.dashboard.answers import (
     Bar,
@@ -29,6 +27,7 @@ from coalloc.dashboard.answers import (
 from coalloc.dashboard.cache import WAITING, Cache
 from coalloc.dashboard.history import ENDED, ON_NODES
 from coalloc.model.output_names import DEFAULT_OUTPUT, filled, marks_of
+from coalloc.model.values import replace
 from coalloc.wire.job_rows import JobDetails, QueueRow
 
 BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259200.0)

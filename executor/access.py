@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pwd
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from coalloc.core.base.messages import ROOT_REFUSED, Prepare
 from coalloc.runtime.config.schema import Config
@@ -12,8 +13,7 @@ from coalloc.runtime.key_files import calling, read_key
 from coalloc.wire.curve import CurveClient
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorAccess:
+class ExecutorAccess(Struct, frozen=True, kw_only=True):
     """An executor's keys, and its check that a job's user has an account here.
 
     Attributes

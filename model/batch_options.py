@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+
+from msgspec import Struct
 
 from coalloc.model.errors import InputError
+from coalloc.model.values import replace
 
 LONGEST = 256
 """Characters of one option."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchOptions:
+class BatchOptions(Struct, frozen=True, kw_only=True):
     """Options of a job for the batch systems that run it, each as sbatch has it; empty: not said.
 
     Attributes
@@ -50,7 +51,7 @@ class BatchOptions:
         return tuple(name for name in self.partition.split(",") if name)
 
 
-NAMES = tuple(field.name for field in fields(BatchOptions))
+NAMES = BatchOptions.__struct_fields__
 PLAIN = BatchOptions()
 """Nothing is asked."""
 

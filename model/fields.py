@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from coalloc.model.errors import InputError
 from coalloc.model.ranges import Range
+from coalloc.model.values import replace
 
 Kind = Literal[
     "number", "integer", "text", "flag", "texts", "numbers", "integers", "counts", "loads", "any"
@@ -20,8 +22,7 @@ LARGEST = 1e18
 """No number without a range of its own is larger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """One key of a JSON object.
 
     Parameters

@@ -20,7 +20,6 @@ from coalloc.model.jobs import (
     Task,
     WorkflowJob,
 )
-from coalloc.model.making import maker
 from coalloc.model.speedup import (
     AmdahlSpeedup,
     DowneySpeedup,
@@ -59,7 +58,6 @@ _STORED = _Tables(
 """An earlier release may have admitted more."""
 
 _LISTS = ("clusters", "features", "after")
-_make_rigid = maker(RigidJob)
 
 
 def read_job(value: Any, where: str, time: float, *, stored: bool = False) -> tuple[Job, list[str]]:
@@ -113,7 +111,7 @@ def restore_job(value: dict[str, Any]) -> Job:
         if fields.get(key) is not None:
             fields[key] = tuple(fields[key])
     fields.setdefault("earliest", fields["submitted"])
-    return _make_rigid(fields)
+    return RigidJob(**fields)
 
 
 def outside(job: Job) -> str:

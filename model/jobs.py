@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
+
+from msgspec import Struct
 
 from coalloc.model.speedup import Speedup
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFields:
+class JobFields(Struct, frozen=True, kw_only=True):
     """Fields that all kinds of job have in common.
 
     Attributes
@@ -54,8 +54,7 @@ class JobFields:
     priority: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RigidJob(JobFields):
+class RigidJob(JobFields, frozen=True, kw_only=True):
     """A job with a fixed number of processes.
 
     Attributes
@@ -76,8 +75,7 @@ class RigidJob(JobFields):
     one_cluster: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoldableJob(JobFields):
+class MoldableJob(JobFields, frozen=True, kw_only=True):
     """A job whose number of processes is chosen when it starts.
 
     Attributes
@@ -99,8 +97,7 @@ class MoldableJob(JobFields):
     one_cluster: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """A vertex of a workflow.
 
     Attributes
@@ -122,8 +119,7 @@ class Task:
     comm_gb: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(Struct, frozen=True, kw_only=True):
     """Data that a child task needs from a parent, gigabytes."""
 
     parent: str
@@ -131,8 +127,7 @@ class Edge:
     gb: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(Struct, frozen=True, kw_only=True):
     """A task of a workflow that runs or has run: it is planned no more, its children are.
 
     Attributes
@@ -149,8 +144,7 @@ class Started:
     end: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowJob(JobFields):
+class WorkflowJob(JobFields, frozen=True, kw_only=True):
     """Tasks with precedence, planned as a whole.
 
     Attributes
@@ -167,8 +161,7 @@ class WorkflowJob(JobFields):
     started: tuple[Started, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DivisibleJob(JobFields):
+class DivisibleJob(JobFields, frozen=True, kw_only=True):
     """Work that can be cut into chunks and fill idle time.
 
     Attributes

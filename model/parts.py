@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import quote, unquote
+
+from msgspec import Struct, field
 
 from coalloc.model.batch_options import PLAIN, BatchOptions
 
@@ -30,8 +31,7 @@ class PartState(StrEnum):
 PART_ENDED = frozenset({PartState.FINISHED, PartState.REFUSED, PartState.LOST})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class PartKey:
+class PartKey(Struct, frozen=True, kw_only=True, order=True):
     """Permanent name of a part: a job, the attempt to start it, the part's index."""
 
     job: str
@@ -54,8 +54,7 @@ class PartKey:
         return cls(job=unquote(pieces[1]), attempt=int(pieces[2]), part=int(pieces[3]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueTerms:
+class QueueTerms(Struct, frozen=True, kw_only=True):
     """Terms on which a claim waits in a batch system's queue, for any nodes of the shape asked for.
 
     Attributes
@@ -76,8 +75,7 @@ class QueueTerms:
     avoid: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartSpec:
+class PartSpec(Struct, frozen=True, kw_only=True):
     """One part of a job, ready to be launched.
 
     Attributes
@@ -179,8 +177,7 @@ class PartSpec:
         return sum(count for _, count in self.nodes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartReport:
+class PartReport(Struct, frozen=True, kw_only=True):
     """The state of a part now, as its launcher or its executor knows it.
 
     Attributes

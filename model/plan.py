@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
 
 NOTES = "notes"
 """Key of a plan's stats: an object that the same policy is handed again in the next round."""
@@ -46,8 +47,7 @@ class Reason(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(Struct, frozen=True, kw_only=True):
     """The nodes, start and end of a job, of a workflow's task, or of a piece of a divisible job.
 
     Attributes
@@ -69,8 +69,7 @@ class Placement:
     chunks: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deferred:
+class Deferred(Struct, frozen=True, kw_only=True):
     """A job without a start in this plan, with one reason."""
 
     job: str
@@ -79,8 +78,7 @@ class Deferred:
     task: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
+class Objective(Struct, frozen=True, kw_only=True):
     """The objective: its name, the value reached, and the bound proved.
 
     Attributes
@@ -108,8 +106,7 @@ class Objective:
         return (self.value - self.bound) / self.bound if self.bound > 0.0 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontPoint:
+class FrontPoint(Struct, frozen=True, kw_only=True):
     """One schedule of a bi-criteria front."""
 
     cmax: float
@@ -120,8 +117,7 @@ class FrontPoint:
     placements: tuple[Placement, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """The decision of one policy on one snapshot."""
 
     policy: str

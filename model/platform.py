@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+
+from msgspec import Struct
 
 
 class NodeState(StrEnum):
@@ -15,8 +16,7 @@ class NodeState(StrEnum):
     DOWN = "down"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """One machine of a cluster.
 
     Attributes
@@ -45,8 +45,7 @@ class Node:
     state: NodeState = NodeState.UP
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Struct, frozen=True, kw_only=True):
     """Nodes behind one link to the central switch.
 
     Attributes

@@ -19,11 +19,10 @@ What a plan derives from admitted values is read back as long as it is below `DE
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Range(Struct, frozen=True, kw_only=True):
     """Bounds of an amount, inclusive.
 
     Attributes

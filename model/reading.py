@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeReading:
+class NodeReading(Struct, frozen=True, kw_only=True):
     """A node as its adapter read it.
 
     Attributes
@@ -43,7 +43,7 @@ class NodeReading:
     load_age_s: float = 0.0
     reason: str = ""
     partitions: tuple[str, ...] = ()
-    gres: Mapping[str, int] = field(default_factory=dict, hash=False)
+    gres: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: Node) -> NodeReading:
@@ -58,8 +58,7 @@ class NodeReading:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeJob:
+class NativeJob(Struct, frozen=True, kw_only=True):
     """A job that its user submitted to the batch system, and that waits there for our order.
 
     Attributes
@@ -97,8 +96,7 @@ class NativeJob:
     claimed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareUse:
+class ShareUse(Struct, frozen=True, kw_only=True):
     """The share of a cluster on which we go before local waiting jobs, and what that costs them.
 
     Attributes
@@ -134,8 +132,7 @@ class ShareUse:
     node_h_most: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkedClaim:
+class MarkedClaim(Struct, frozen=True, kw_only=True):
     """A claim in the batch system's queue that bears a mark of coalloc's.
 
     Attributes
@@ -158,8 +155,7 @@ class MarkedClaim:
     ours: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassedReservation:
+class PassedReservation(Struct, frozen=True, kw_only=True):
     """A reservation of ours that the batch system is to keep too.
 
     Attributes
@@ -177,8 +173,7 @@ class PassedReservation:
     running: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterReading:
+class ClusterReading(Struct, frozen=True, kw_only=True):
     """One successful reading of one cluster.
 
     Attributes

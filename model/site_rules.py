@@ -6,17 +6,18 @@ What is not known stands in nobody's way: it is learnt from refusals.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from msgspec import Struct, field
+
 from coalloc.model.batch_options import PLAIN, BatchOptions
+from coalloc.model.values import replace
 
 Number = TypeVar("Number", int, float)
 UP = "UP"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Bounds on one job of ours; None: there is none, or it is not known.
 
     Attributes
@@ -50,8 +51,7 @@ def _least(one: Number | None, other: Number | None) -> Number | None:
 NO_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRules:
+class PartitionRules(Struct, frozen=True, kw_only=True):
     """One partition, or queue.
 
     Attributes
@@ -84,8 +84,7 @@ class PartitionRules:
     members: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Association:
+class Association(Struct, frozen=True, kw_only=True):
     """A user of an account; the limits are those of the accounts above it too."""
 
     account: str
@@ -94,8 +93,7 @@ class Association:
     limits: Limits = NO_LIMITS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteRules:
+class SiteRules(Struct, frozen=True, kw_only=True):
     """Rules of a batch system for its jobs.
 
     Attributes
@@ -118,14 +116,13 @@ class SiteRules:
     honoured: tuple[str, ...] = ("account",)
     usual: BatchOptions = PLAIN
     partitions: tuple[PartitionRules, ...] = ()
-    qos: Mapping[str, Limits] = field(default_factory=dict, hash=False)
+    qos: Mapping[str, Limits] = field(default_factory=dict)
     associations: tuple[Association, ...] | None = None
     added_s: float = 0.0
     reservations: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class Asking(Struct, frozen=True, kw_only=True):
     """Whoever asks for nodes of a cluster, and what the batch system would be told of it.
 
     Attributes
@@ -148,8 +145,7 @@ class Asking:
     procs: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """Verdict of a batch system on a job.
 
     Attributes

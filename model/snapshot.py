@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from coalloc.model.jobs import Job
 from coalloc.model.platform import Cluster, Node
@@ -12,8 +13,7 @@ OVERRUN_S = 60.0
 """A running job past its end is expected to go on for this long, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(Struct, frozen=True, kw_only=True):
     """Work that occupies slots now.
 
     Attributes
@@ -39,8 +39,7 @@ class Running:
         return max(self.end, time + overrun_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class Reservation(Struct, frozen=True, kw_only=True):
     """Nodes kept for the named jobs in [start, end)."""
 
     id: str
@@ -50,8 +49,7 @@ class Reservation:
     jobs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """Clusters, queue, running work and reservations at one instant.
 
     Attributes

@@ -14,15 +14,15 @@ UCB/CSD-97-933, 1997 (A: average parallelism, sigma: its variance).
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 LADDER = 45
 """About how many allotments of a closed form are offered to a search."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmdahlSpeedup:
+class AmdahlSpeedup(Struct, frozen=True, kw_only=True):
     """t(n) = time * (1 - f + f / n)."""
 
     time_1: float
@@ -34,8 +34,7 @@ class AmdahlSpeedup:
         return self.time_1 * (1.0 - fraction + fraction / procs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DowneySpeedup:
+class DowneySpeedup(Struct, frozen=True, kw_only=True):
     """Downey's two-parameter model; `variance` is his sigma."""
 
     time_1: float
@@ -60,8 +59,7 @@ class DowneySpeedup:
         return self.time_1 / self.speedup(procs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSpeedup:
+class TableSpeedup(Struct, frozen=True, kw_only=True):
     """Measured times at some process counts; counts rise, times do not (see `repaired`).
 
     Only the listed counts are offered; between them `time` answers by the nearest smaller.

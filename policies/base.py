@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from coalloc.model.fields import Table
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
@@ -24,8 +26,7 @@ def never() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Struct, frozen=True, kw_only=True):
     """Limits of what a policy may do.
 
     Attributes

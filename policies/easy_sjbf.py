@@ -24,8 +24,8 @@ user runtime estimates", IEEE TPDS 18(6), 2007 (EASY++; the corrections are its 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from coalloc.model.history import History
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.online import predicted
@@ -63,13 +64,13 @@ def solve(
         return planner.plan(planner.decode([], "event"), NAME, budget.seed)
     shares = last_two(budget.history, (item.job.id for item in planner.items))
     jobs, limit = traits(planner), options["wait_limit"]
-    jobs = replace(jobs, seconds=jobs.seconds * shares)
+    jobs = dataclasses.replace(jobs, seconds=jobs.seconds * shares)
     overdue = jobs.waited >= (inf if limit is None else limit)
     shortest = order_jobs("shortest", jobs, overdue).tolist()
     arrival = order_jobs("arrival", jobs, overdue).tolist()
     believed = Planner(believed_running(problem, budget.history), options, budget.origin)
     shorter = predicted(believed.compiled.problem, shares)
-    believed.compiled = replace(believed.compiled, problem=shorter)
+    believed.compiled = dataclasses.replace(believed.compiled, problem=shorter)
     start = believed.decode(shortest, "easy", arrival).outcome.start
     start = np.where(overdue, -inf, np.where(np.isnan(start), inf, start))
     order = np.lexsort((np.argsort(arrival), start)).tolist()

@@ -8,6 +8,7 @@ from typing import Any
 
 from coalloc.model.errors import InputError
 from coalloc.model.fields import Field, Table, shown
+from coalloc.model.values import replace
 from coalloc.policies.moldable.preference import check_preference
 from coalloc.policies.oas.scenario_times import check_run_times
 
@@ -188,7 +189,7 @@ OAS: Table = {
 
 
 def _with_default(field: Field, default: Any) -> Field:
-    return Field(**{**{k: getattr(field, k) for k in Field.__slots__}, "default": default})
+    return replace(field, default=default)
 
 
 DEMT: Table = {

@@ -5,8 +5,8 @@ Listing them imports neither numba nor numpy: the module of a policy is loaded w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +15,7 @@ from coalloc.model.fields import Table
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies import foreign
 from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
 from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
@@ -223,4 +224,4 @@ def lookup(name: str) -> Policy:
         names = ", ".join((*POLICIES, *foreign_names()))
         raise InputError("policy", f"there is no policy {name!r}; there are {names}")
     made = foreign.load(entry)
-    return replace(made, solve=_completed(lambda: made.solve))
+    return dataclasses.replace(made, solve=_completed(lambda: made.solve))

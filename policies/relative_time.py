@@ -13,13 +13,13 @@ is a record and stays as it is; `Budget.origin` tells its axis.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 from coalloc.model.jobs import Job, WorkflowJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.platform import Cluster
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 
 
 def from_now(snapshot: Snapshot) -> Snapshot:

@@ -6,8 +6,9 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from coalloc.wire.curve import CurveClient, KeyPair, is_key, public_of
 
@@ -19,8 +20,7 @@ class KeyFileError(Exception):
     """A private key cannot be used; the message is one line with the path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyFile:
+class KeyFile(Struct, frozen=True, kw_only=True):
     """Content of a key's file.
 
     Attributes

@@ -14,7 +14,7 @@ run time and its wait.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.speedup import AmdahlSpeedup
+from coalloc.model.values import replace
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats, Ints, Workload
 

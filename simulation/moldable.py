@@ -22,7 +22,7 @@ W. Cirne, F. Berman, "A model for moldable supercomputer jobs", IPDPS 2001.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -31,6 +31,7 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
+from coalloc.model.values import replace
 from coalloc.simulation.workload import Workload
 
 SPEC = "--moldable"

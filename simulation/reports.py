@@ -6,9 +6,10 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from coalloc.core.learning.accuracy import ALL, start_accuracy
 from coalloc.simulation.metrics import Metrics

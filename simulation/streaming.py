@@ -7,7 +7,7 @@ which a test holds it to; what differs is the cost: an instant costs what has ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Reason
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.options import EASY_ORDERS, ORDERS
 from coalloc.policies.queue_orders import AGEING, KEYS, Traits
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload

@@ -8,13 +8,13 @@ of the event loop is trusted: not its counts of slots, not its links, not its ru
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from coalloc.simulation.flow_runs import as_it_was as flow_as_it_was
 from coalloc.simulation.flow_runs import wholes

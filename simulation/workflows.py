@@ -26,7 +26,7 @@ Numbers are drawn for each job from a generator of its own, so that a job's do n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +37,7 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.adapters.formats.workflow import read_workflow
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import Edge, Task, WorkflowJob
+from coalloc.model.values import replace
 from coalloc.simulation.flow_runs import critical_path
 from coalloc.simulation.workload import Workload
 

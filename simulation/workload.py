@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from coalloc.adapters.formats.platforms import Platform
@@ -15,13 +15,13 @@ from coalloc.adapters.formats.swf import read_swf
 from coalloc.adapters.formats.swf_jobs import JobRule, LoggedJob, make_jobs
 from coalloc.adapters.formats.workflow import is_workflow
 from coalloc.model.errors import InputError
+from coalloc.model.values import replace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workload:
+class Workload(Struct, frozen=True, kw_only=True):
     """Jobs by rising submit time.
 
     Attributes
@@ -138,8 +138,7 @@ def _merged(logs: Sequence[tuple[LoggedJob, ...]]) -> tuple[LoggedJob, ...]:
     return tuple(jobs)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlotMap:
+class SlotMap(Struct, frozen=True, kw_only=True):
     """Every slot of a platform has a number: cluster by cluster, node by node.
 
     Attributes

@@ -11,7 +11,6 @@ import os
 import pwd
 import secrets
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from coalloc.adapters.part_folder import PartFolder, ended_report
 from coalloc.adapters.runner.grant import GRANT, kept
 from coalloc.adapters.runner.status import END, PAGE, decoded
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.values import replace
 
 ORPHANED = "orphaned"
 WAITS = "others_first"

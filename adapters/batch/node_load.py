@@ -22,6 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 NOISE = 0.03
 """A load below this is the system itself; without it no node would ever be whole."""
 LEAST_SHARE = 0.05
@@ -29,8 +31,7 @@ REMEMBERED_S = 180.0
 PROBE = "coalloc-probe"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(Struct, frozen=True, kw_only=True):
     """Share of a node taken by work that is not ours, 0..1, and its age in seconds."""
 
     share: float = 0.0

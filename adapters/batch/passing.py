@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from coalloc.adapters.base import Act, AdapterError
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError
@@ -45,8 +47,7 @@ Entry = TypeVar("Entry")
 """A reservation as a reading of the batch system describes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """A reservation as the batch system is to have it.
 
     Attributes

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, field
-from msgspec.structs import replace
 
 from coalloc.model.errors import InputError
 from coalloc.model.fields import shown
 from coalloc.model.nodeset import expand
 from coalloc.model.structs import read_struct
+from coalloc.model.values import replace
 
 Folder = Annotated[str, Meta(pattern="^(/|$)", extra={"kind": "an absolute path"})]
 Power = Annotated[float, Meta(gt=0, le=1)]

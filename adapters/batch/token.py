@@ -8,8 +8,9 @@ that is the bare word ``coalloc`` asks for a hand-over, and marks no job of ours
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 PREFIX = "coalloc:"
 NAME_PREFIX = "coalloc-"
@@ -18,8 +19,7 @@ LONGEST_NUMBER = 9
 """Digits of an attempt or a part."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class Token(Struct, frozen=True, kw_only=True):
     """Names the part that a job was made for."""
 
     job: str

@@ -34,6 +34,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
 
+from msgspec import Struct
+
 from coalloc.adapters.formats.swf import SwfJob, SwfLog
 from coalloc.model.cost import base_time
 from coalloc.model.errors import InputError
@@ -143,8 +145,7 @@ class JobRule:
     clusters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedJob:
+class LoggedJob(Struct, frozen=True, kw_only=True):
     """A job of a log, as planning sees it and as it really was.
 
     Attributes

@@ -14,7 +14,8 @@ A local job occupies its slots until its h_rt, or the queue's; one that has neit
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.adapters.batch.token import claim_in_name
 from coalloc.adapters.gridengine.parse_xml import JobEntry, QueueEntry, Status
@@ -39,8 +40,7 @@ STATES = {
 """Letters of a queue instance's state, the worst first, and what they mean for new work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredHost:
+class MeasuredHost(Struct, frozen=True, kw_only=True):
     """A host as `node_load` wants it; Grid Engine has no place for a probe's reading."""
 
     name: str

@@ -21,9 +21,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import psutil
+from msgspec import Struct
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.local.settings import LocalSettings
@@ -40,8 +40,7 @@ LEAST_SHARE = 0.05
 OURS = "coalloc"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessTime:
+class ProcessTime(Struct, frozen=True):
     """CPU time of one process of ours, seconds.
 
     Attributes
@@ -61,8 +60,7 @@ class ProcessTime:
     cpus: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """The machine at one instant; processes by process id, CPUs by number."""
 
     at: float

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from coalloc.model.errors import InputError
 from coalloc.model.fields import Field, Table, array, read_fields, shown
 from coalloc.model.nodeset import expand
+from coalloc.model.values import replace
 
 MOST_NODES = 100_000
 
@@ -72,8 +74,7 @@ SETTINGS: Table = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalNode:
+class LocalNode(Struct, frozen=True, kw_only=True):
     """A share of this machine.
 
     Attributes
@@ -96,8 +97,7 @@ class LocalNode:
     cpus: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSettings:
+class LocalSettings(Struct, frozen=True, kw_only=True):
     """One cluster on this machine; `wants_memory`: its nodes have the machine's, as measured."""
 
     cluster: str

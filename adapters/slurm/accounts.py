@@ -8,8 +8,9 @@ and name that began nearest to ours.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from coalloc.adapters.batch.token import Token, parse_comment
 from coalloc.adapters.slurm.parse_text import read_time
@@ -34,8 +35,7 @@ NO_NODES = frozenset({"", "None assigned"})
 """What a job that never had nodes shows for them; its start is when it was cancelled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmRow:
+class SlurmRow(Struct, frozen=True, kw_only=True):
     """One allocation in Slurm's accounts; times in seconds since 1970, no start without nodes."""
 
     number: str
@@ -47,8 +47,7 @@ class SlurmRow:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OurRow:
+class OurRow(Struct, frozen=True, kw_only=True):
     """A job that ran on the cluster by our accounts; times in seconds since 1970."""
 
     id: str
@@ -59,8 +58,7 @@ class OurRow:
     ended: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """One thing that the accounts have otherwise.
 
     Attributes

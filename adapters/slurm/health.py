@@ -6,7 +6,6 @@ Pure functions. Their words become the notices of a reading, which the service l
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.slurm.reading import Answers
@@ -18,6 +17,7 @@ from coalloc.adapters.slurm.records import (
     QueueEntry,
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.values import replace
 
 CLOCK_SLACK_S = 2.0
 """Below this, a difference is that of whole seconds and of a slow answer."""

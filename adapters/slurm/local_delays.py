@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from coalloc.adapters.slurm.records import QueueEntry
 
 WINDOW_S = 3600.0
@@ -29,8 +31,7 @@ class _Wait:
     delay_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delays:
+class Delays(Struct, frozen=True, kw_only=True):
     """Delays of the local jobs of the last hour.
 
     Attributes

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from msgspec import Struct
+
 from coalloc.adapters.slurm.parse_text import NONE, read_time
 from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, job_state
 from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState, worst_exit_code
@@ -142,8 +144,7 @@ class NativePart:
             return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True, kw_only=True):
     """A job by ``scontrol show job``, as far as it matters here.
 
     Attributes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from coalloc.adapters.slurm.parse_text import (
     bound,
@@ -17,8 +18,7 @@ from coalloc.adapters.slurm.parse_text import (
 from coalloc.adapters.slurm.records import ParseError, PartitionEntry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class Bounds(Struct, frozen=True, kw_only=True):
     """Limits as an association or a QOS has them; None: none.
 
     Attributes
@@ -38,8 +38,7 @@ class Bounds:
     all_nodes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountEntry:
+class AccountEntry(Struct, frozen=True, kw_only=True):
     """One association; `user` is empty for the account itself."""
 
     account: str
@@ -50,8 +49,7 @@ class AccountEntry:
     bounds: Bounds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manager:
+class Manager(Struct, frozen=True, kw_only=True):
     """Accounts and associations as slurmctld has them."""
 
     associations: tuple[AccountEntry, ...] = ()

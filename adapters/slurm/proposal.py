@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from coalloc.adapters.proposal import Proposal, plain_name
 from coalloc.adapters.runner.command import BatchError
@@ -19,8 +20,7 @@ BY_CPU = ("select/cons_tres", "select/cons_res")
 """Plugins that give a job single processors of a node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(Struct, frozen=True, kw_only=True):
     """A partition as sinfo sees it.
 
     Attributes

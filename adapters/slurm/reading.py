@@ -14,7 +14,8 @@ Slurm lets go of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.slurm.records import (
@@ -35,8 +36,7 @@ ENDLESS_S = 365 * 86400.0
 REMEMBERED_WAITS = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(Struct, frozen=True, kw_only=True):
     """Slurm's answers of one cycle.
 
     Attributes

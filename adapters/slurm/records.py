@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from coalloc.model.platform import NodeState
 
@@ -23,8 +24,7 @@ class ParseError(ValueError):
         self.where, self.what = where, what
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeEntry:
+class NodeEntry(Struct, frozen=True, kw_only=True):
     """One node.
 
     Attributes
@@ -58,12 +58,11 @@ class NodeEntry:
     partitions: tuple[str, ...] = ()
     address: str = ""
     reason: str = ""
-    gres: Mapping[str, int] = field(default_factory=dict, hash=False)
+    gres: Mapping[str, int] = field(default_factory=dict)
     extra: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueEntry:
+class QueueEntry(Struct, frozen=True, kw_only=True):
     """One job, or one task of an array.
 
     Attributes
@@ -115,8 +114,7 @@ class QueueEntry:
     dependency: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationEntry:
+class ReservationEntry(Struct, frozen=True, kw_only=True):
     """Nodes kept for some users, [start, end) in seconds since 1970."""
 
     name: str
@@ -127,8 +125,7 @@ class ReservationEntry:
     flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionEntry:
+class PartitionEntry(Struct, frozen=True, kw_only=True):
     """One partition; `state` in capitals, ``UP`` where it queues and starts jobs.
 
     Attributes

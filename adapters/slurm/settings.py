@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
-from msgspec.structs import replace
 
 from coalloc.adapters.batch.settings import (
     BatchSettings,
@@ -29,6 +28,7 @@ from coalloc.adapters.batch.settings import (
 )
 from coalloc.model.errors import InputError
 from coalloc.model.fields import shown
+from coalloc.model.values import replace
 
 _NAME = {"kind": "a name in Slurm"}
 Name = Annotated[str, Meta(pattern="^(?!-)[^\\s,|=\"']*$", extra=_NAME)]

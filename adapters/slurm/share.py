@@ -21,6 +21,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
@@ -57,8 +59,7 @@ STUCK_S = 30.0
 """A node that is kept and not free after so long is changed for one that is sooner free."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """A node that may be kept for us.
 
     Attributes

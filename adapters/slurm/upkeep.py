@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.adapters.base import Act
 from coalloc.adapters.batch.passing import guarded
@@ -16,8 +17,7 @@ AT_ONCE = 500
 """Jobs named to one command."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class Due(Struct, frozen=True, kw_only=True):
     """Findings of one reading.
 
     Attributes

@@ -6,9 +6,10 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from coalloc.cli.command import DONE, FAILED, Command, connect, print_json
 from coalloc.cli.doctor.findings import Finding, Level, ok, problem

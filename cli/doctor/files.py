@@ -8,9 +8,10 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from coalloc.cli.doctor.findings import Finding, Level, ok, problem, unknown, warning
 from coalloc.runtime.config.schema import ClusterConfig, Config
@@ -53,8 +54,7 @@ def _configuration_file(path: Path) -> Finding:
     return ok("configuration file", f"{path}, mode {stat.S_IMODE(mode):04o}")
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
+class Mode(Struct, frozen=True):
     """A mode that a folder must not have.
 
     Attributes

@@ -8,14 +8,13 @@ import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, Parser, answer_json, connect
 from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.jobs.queue_columns import CODES, WAITING
 from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.cli.output import is_terminal, printable, show_table, width
+from coalloc.model.values import replace
 from coalloc.runtime import texts
 from coalloc.wire.job_rows import QueueRow
 

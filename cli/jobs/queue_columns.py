@@ -6,8 +6,9 @@ import math
 import re
 from argparse import ArgumentTypeError as BadText
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from coalloc.cli.output import CUT, node_set, reason
 from coalloc.runtime.texts import clock, instant, length
@@ -33,8 +34,7 @@ Group = Sequence[QueueRow]
 """A job, or the waiting members of an array that differ in nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class Now(Struct, frozen=True, kw_only=True):
     """The moment that is shown.
 
     Attributes
@@ -56,8 +56,7 @@ class Now:
         return clock(value, self.time) if self.brief and value is not None else instant(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     """One column.
 
     Attributes
@@ -299,8 +298,7 @@ LONG = (
 STARTS = ("jobid", "name", "user", "st", "start", "likely", "procs", "priority", "where")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """A column in a format of squeue's kind.
 
     Attributes

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.adapters.formats.gantt_svg import Bar, Chart, Lane, Tie, draw
 from coalloc.cli.output import WALL_CLOCK_S
@@ -31,8 +32,7 @@ Span = tuple[float, float, int]
 """Start, end, index of the placement."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """Lanes that look the same.
 
     Attributes

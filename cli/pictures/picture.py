@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from coalloc.model.plan import Placement, Plan
+from coalloc.model.values import replace
 
 AT_ONCE_S = 1.0
 """Placements that start so soon after the plan was made were started with it, seconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Picture(Struct, frozen=True, kw_only=True):
     """Contents of a chart.
 
     Attributes

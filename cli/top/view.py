@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.output import printable
@@ -29,8 +30,7 @@ MOST_LINES = 500
 TAIL_BYTES = 64 << 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """The daemon at one moment."""
 
     status: ServiceStatus

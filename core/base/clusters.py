@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from coalloc.core.base.power import PowerState, floored
 from coalloc.core.base.settings import ClusterSettings
 from coalloc.model.platform import Node
@@ -15,8 +17,7 @@ from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.site_rules import Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewedNodes:
+class ViewedNodes(Struct, frozen=True, kw_only=True):
     """The nodes of a cluster as planning sees them, and what they were made from.
 
     `reading` and `powers` are replaced whole where they change, so that they are compared as

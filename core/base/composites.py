@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.jobs import DivisibleJob, Edge, Job, Task, WorkflowJob
 from coalloc.model.plan import Placement
@@ -269,8 +271,7 @@ class ChunkPool:
         return sum(self.chunks[piece][1] for piece in self.failed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """One piece's share of a placement.
 
     Attributes

@@ -8,8 +8,9 @@ order; planning, wake-ups and log lines need no disk.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord, Launch
@@ -20,23 +21,20 @@ from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveJob:
+class SaveJob(Struct, frozen=True, kw_only=True):
     """Write the record of a job."""
 
     record: JobRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveLaunch:
+class SaveLaunch(Struct, frozen=True, kw_only=True):
     """Write what a new job executes; it is never read back by the core."""
 
     job: str
     launch: Launch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveToken:
+class SaveToken(Struct, frozen=True, kw_only=True):
     """Remember that this user's token made this job."""
 
     user: str
@@ -44,16 +42,14 @@ class SaveToken:
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveMeta:
+class SaveMeta(Struct, frozen=True, kw_only=True):
     """Write a named value."""
 
     key: str
     value: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveHistory:
+class SaveHistory(Struct, frozen=True, kw_only=True):
     """Write the run-time history of a user's command.
 
     Attributes
@@ -72,44 +68,38 @@ class SaveHistory:
     runs: tuple[Run, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropHistory:
+class DropHistory(Struct, frozen=True, kw_only=True):
     """Forget the run-time history of a user's command."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavePromises:
+class SavePromises(Struct, frozen=True, kw_only=True):
     """Write the expected starts that a waiting job was given."""
 
     job: str
     promises: tuple[Promise, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropPromises:
+class DropPromises(Struct, frozen=True, kw_only=True):
     """Forget the expected starts that a job was given."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveStartError:
+class SaveStartError(Struct, frozen=True, kw_only=True):
     """Write how wrong an expected start was."""
 
     error: StartError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropStartError:
+class DropStartError(Struct, frozen=True, kw_only=True):
     """Forget how wrong an expected start was."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveUsage:
+class SaveUsage(Struct, frozen=True, kw_only=True):
     """Write the decayed usage of a user in a project, processor-seconds at a time."""
 
     project: str
@@ -118,8 +108,7 @@ class SaveUsage:
     at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddUsage:
+class AddUsage(Struct, frozen=True, kw_only=True):
     """Add to what a user in a project has used of a cluster on one day of UTC.
 
     Attributes
@@ -142,8 +131,7 @@ class AddUsage:
     wait_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveAccount:
+class SaveAccount(Struct, frozen=True, kw_only=True):
     """Write the account of a job that has ended.
 
     Attributes
@@ -159,8 +147,7 @@ class SaveAccount:
     proc_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavePlan:
+class SavePlan(Struct, frozen=True, kw_only=True):
     """Keep the plan of a round; older rounds beyond a number are forgotten."""
 
     round: int
@@ -168,16 +155,14 @@ class SavePlan:
     body: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveNotes:
+class SaveNotes(Struct, frozen=True, kw_only=True):
     """Keep what a policy is to be handed in its next round."""
 
     policy: str
     notes: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendOrder:
+class SendOrder(Struct, frozen=True, kw_only=True):
     """Put an order into a cluster's outbox, then send it."""
 
     cluster: str
@@ -185,40 +170,35 @@ class SendOrder:
     order: Order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResendOrders:
+class ResendOrders(Struct, frozen=True, kw_only=True):
     """Send the outbox of a cluster again, from this number on."""
 
     cluster: str
     from_seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropOrders:
+class DropOrders(Struct, frozen=True, kw_only=True):
     """The cluster has carried out its orders up to this number."""
 
     cluster: str
     through_seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendWelcome:
+class SendWelcome(Struct, frozen=True, kw_only=True):
     """Answer an executor's hello."""
 
     cluster: str
     base_seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskHello:
+class AskHello(Struct, frozen=True, kw_only=True):
     """Have a connection say hello before it is believed."""
 
     cluster: str
     peer: Hashable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnAway:
+class TurnAway(Struct, frozen=True, kw_only=True):
     """Refuse an executor's hello: another one speaks for its cluster."""
 
     cluster: str
@@ -226,8 +206,7 @@ class TurnAway:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendEvent:
+class AppendEvent(Struct, frozen=True, kw_only=True):
     """Append to the event stream, then publish it."""
 
     seq: int
@@ -237,24 +216,21 @@ class AppendEvent:
     fields: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """Answer a client, after the commit."""
 
     origin: Hashable
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
+class Publish(Struct, frozen=True, kw_only=True):
     """Tell the watchers, after the commit."""
 
     topic: str
     body: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solve:
+class Solve(Struct, frozen=True, kw_only=True):
     """Plan this snapshot.
 
     Attributes
@@ -276,8 +252,7 @@ class Solve:
     lifted: Mapping[str, Snapshot] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFinished:
+class RoundFinished(Struct, frozen=True, kw_only=True):
     """Count a round that ended with a plan.
 
     Attributes
@@ -297,15 +272,13 @@ class RoundFinished:
     stale: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wake:
+class Wake(Struct, frozen=True, kw_only=True):
     """Hand in `Ticked` at this time."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(Struct, frozen=True, kw_only=True):
     """Write a log line."""
 
     event: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.core.base.messages import Statement
 from coalloc.core.base.requests import Command
@@ -11,8 +12,7 @@ from coalloc.core.base.settings import Settings
 from coalloc.model.plan import Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
+class Requested(Struct, frozen=True, kw_only=True):
     """A client asks for a change.
 
     Attributes
@@ -33,8 +33,7 @@ class Requested:
     command: Command
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatementReceived:
+class StatementReceived(Struct, frozen=True, kw_only=True):
     """An executor says something.
 
     Attributes
@@ -47,35 +46,30 @@ class StatementReceived:
     peer: Hashable = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disconnected:
+class Disconnected(Struct, frozen=True, kw_only=True):
     """An executor was not heard of for too long."""
 
     cluster: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired:
+class TimerFired(Struct, frozen=True, kw_only=True):
     """A timer trigger is due; `trigger` is its index in the configuration."""
 
     trigger: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
+class Ticked(Struct, frozen=True, kw_only=True):
     """Time passed; deadlines may be over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncumbentFound:
+class IncumbentFound(Struct, frozen=True, kw_only=True):
     """The running solve has a first plan, already checked."""
 
     round: int
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
+class Solved(Struct, frozen=True, kw_only=True):
     """The solve of a round ended with a plan that passed the checker."""
 
     round: int
@@ -83,8 +77,7 @@ class Solved:
     solve_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveFailed:
+class SolveFailed(Struct, frozen=True, kw_only=True):
     """The solve of a round ended without a usable plan.
 
     Attributes
@@ -100,8 +93,7 @@ class SolveFailed:
     jobs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageLost:
+class StorageLost(Struct, frozen=True, kw_only=True):
     """Nothing can be written: no round, until `StorageReturned`.
 
     Attributes
@@ -113,23 +105,19 @@ class StorageLost:
     jobs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageReturned:
+class StorageReturned(Struct, frozen=True, kw_only=True):
     """All that was kept back is written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolverWarm:
+class SolverWarm(Struct, frozen=True, kw_only=True):
     """The solver is ready: what a round without it has left waiting is planned again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostsWanted:
+class CostsWanted(Struct, frozen=True, kw_only=True):
     """The next round in which rules are in force is to say what each of them costs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRecalled:
+class TokenRecalled(Struct, frozen=True, kw_only=True):
     """The store knows the job of a token; the submit that it came with is the next event."""
 
     user: str
@@ -137,8 +125,7 @@ class TokenRecalled:
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconfigured:
+class Reconfigured(Struct, frozen=True, kw_only=True):
     """Other settings hold from now on; clusters may come and go."""
 
     settings: Settings
@@ -162,8 +149,7 @@ SingleEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Together:
+class Together(Struct, frozen=True, kw_only=True):
     """Events of one instant, in order; a round begins after the last of them."""
 
     events: tuple[SingleEvent, ...]

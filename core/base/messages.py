@@ -8,7 +8,8 @@ present, repeated until the daemon says `Forget`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import PLAIN, BatchOptions
@@ -26,8 +27,7 @@ ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepare:
+class Prepare(Struct, frozen=True, kw_only=True):
     """Claim nodes for one part and hold its processes at the barrier.
 
     Attributes
@@ -92,8 +92,7 @@ class Prepare:
     once: Launch | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrange:
+class Arrange(Struct, frozen=True, kw_only=True):
     """Every part has been granted nodes: these are the job's, in rank order, and it meets there."""
 
     job: str
@@ -102,32 +101,28 @@ class Arrange:
     rendezvous: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hasten:
+class Hasten(Struct, frozen=True, kw_only=True):
     """The other parts are about to have their nodes: a part that was put off may have its own."""
 
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Withdraw:
+class Withdraw(Struct, frozen=True, kw_only=True):
     """A part that waits in its queue is to leave it; one that has its nodes keeps them."""
 
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(Struct, frozen=True, kw_only=True):
     """Every part is ready: let the processes go."""
 
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Abort:
+class Abort(Struct, frozen=True, kw_only=True):
     """Release the claim; if its processes run already, end them."""
 
     job: str
@@ -135,16 +130,14 @@ class Abort:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forget:
+class Forget(Struct, frozen=True, kw_only=True):
     """The end of this part is on the daemon's disk."""
 
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dismiss:
+class Dismiss(Struct, frozen=True, kw_only=True):
     """A job of the batch system's own, which was handed over, is not to run: cancel it there."""
 
     job: str
@@ -155,8 +148,7 @@ class Dismiss:
 Order = Prepare | Arrange | Hasten | Withdraw | Start | Abort | Forget | Dismiss
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
+class Welcome(Struct, frozen=True, kw_only=True):
     """Answer to `Hello`: who speaks, and the number the replay begins with."""
 
     store: str
@@ -165,8 +157,7 @@ class Welcome:
     lease_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
+class Ping(Struct, frozen=True, kw_only=True):
     """The daemon is there; renews every lease.
 
     Attributes
@@ -185,15 +176,13 @@ class Ping:
     reserved: tuple[Reserved, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnedAway:
+class TurnedAway(Struct, frozen=True, kw_only=True):
     """Another executor speaks for this cluster: nothing else will be said to this one."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbered:
+class Numbered(Struct, frozen=True, kw_only=True):
     """An order with its place in the cluster's sequence."""
 
     epoch: int
@@ -201,8 +190,7 @@ class Numbered:
     order: Order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Struct, frozen=True, kw_only=True):
     """An executor begins or resumes; `last_seq` is the last order it has carried out.
 
     Attributes
@@ -224,8 +212,7 @@ class Hello:
     abilities: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """Progress of parts, and the orders carried out so far."""
 
     cluster: str
@@ -233,8 +220,7 @@ class Report:
     parts: tuple[PartReport, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class Read(Struct, frozen=True, kw_only=True):
     """A reading of the cluster, or why there is none.
 
     Attributes
@@ -261,8 +247,7 @@ class Read:
     sent: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goodbye:
+class Goodbye(Struct, frozen=True, kw_only=True):
     """An executor stops in good order; its parts go on."""
 
     cluster: str

@@ -7,15 +7,15 @@ reaches the next, and falls only when the smoothed value is below it by a share 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import floor
+
+from msgspec import Struct
 
 ARRIVED = 0.1
 """Share of a step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerState:
+class PowerState(Struct, frozen=True, kw_only=True):
     """Of one node: exponentially smoothed raw power, and the published step."""
 
     smoothed: float

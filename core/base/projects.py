@@ -7,9 +7,10 @@ one that lists its user, else to none: `OTHERS`, a project of its own beside the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from math import inf
+
+from msgspec import Struct, field
 
 OTHERS = ""
 """The project of jobs that belong to none."""
@@ -17,8 +18,7 @@ DAY_S = 86_400.0
 ITS_ARRAY = "its array"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Limits of one user, or of one project; None is unlimited.
 
     Attributes
@@ -48,16 +48,14 @@ class Limits:
         return any(limit is not None for limit in most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserLimits:
+class UserLimits(Struct, frozen=True, kw_only=True):
     """Limits of each user whose name matches a shell pattern."""
 
     pattern: str
     limits: Limits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(Struct, frozen=True, kw_only=True):
     """One project.
 
     Attributes
@@ -87,8 +85,7 @@ class Project:
         return any(fnmatchcase(user, pattern) for pattern in self.users)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(Struct, frozen=True, kw_only=True):
     """Jobs that one set of limits holds for.
 
     Attributes

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.parts import PartState
+from coalloc.model.values import replace
 
 
 class JobState(StrEnum):
@@ -46,8 +48,7 @@ REQUEUED = "requeued"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartRecord:
+class PartRecord(Struct, frozen=True, kw_only=True):
     """One cluster's part of a job.
 
     Attributes
@@ -103,8 +104,7 @@ class PartRecord:
         return self.state is PartState.WAITING or (is_queued and self.granted is None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancellation:
+class Cancellation(Struct, frozen=True, kw_only=True):
     """Request to end a job.
 
     Attributes
@@ -122,8 +122,7 @@ class Cancellation:
         return f"cancelled by {self.user}" + (f": {self.reason}" if self.reason else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobRecord(Struct, frozen=True, kw_only=True):
     """One submitted job.
 
     Attributes
@@ -355,8 +354,7 @@ class Wait(NamedTuple):
     width: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Outlook(Struct, frozen=True, kw_only=True):
     """The latest round's answer for a waiting job; not persistent."""
 
     round: int
@@ -366,8 +364,7 @@ class Outlook:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Struct, frozen=True, kw_only=True):
     """A job's command; the core passes it on without looking inside."""
 
     argv: tuple[str, ...]

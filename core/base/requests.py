@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import PLAIN, BatchOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submit:
+class Submit(Struct, frozen=True, kw_only=True):
     """Queue a job; the same token from the same user is the same job.
 
     Attributes
@@ -58,8 +58,7 @@ class Submit:
     finish_by: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitWorkflow(Submit):
+class SubmitWorkflow(Submit, frozen=True, kw_only=True):
     """Queue a workflow: `job` is of that kind, `array` stays empty.
 
     Attributes
@@ -74,8 +73,7 @@ class SubmitWorkflow(Submit):
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancel:
+class Cancel(Struct, frozen=True, kw_only=True):
     """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``.
 
     Attributes
@@ -88,22 +86,19 @@ class Cancel:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(Struct, frozen=True, kw_only=True):
     """Keep a waiting job from being planned."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True):
     """Undo `Hold`."""
 
     job: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
+class Update(Struct, frozen=True, kw_only=True):
     """Change a waiting job, or the waiting members of an array.
 
     Attributes
@@ -130,31 +125,27 @@ class Update:
     finish_by: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPriority:
+class SetPriority(Struct, frozen=True, kw_only=True):
     """Double the weight of a waiting job so many times; below 0 it is halved."""
 
     job: str
     priority: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
+class Drain(Struct, frozen=True, kw_only=True):
     """Start nothing new on a cluster or a node."""
 
     target: str
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resume:
+class Resume(Struct, frozen=True, kw_only=True):
     """Undo `Drain`."""
 
     target: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
+class Reserve(Struct, frozen=True, kw_only=True):
     """Keep nodes for the jobs of some users, or for nobody.
 
     Attributes
@@ -178,25 +169,21 @@ class Reserve:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreserve:
+class Unreserve(Struct, frozen=True, kw_only=True):
     """Take a reservation back."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseRounds:
+class PauseRounds(Struct, frozen=True, kw_only=True):
     """Plan nothing until `ResumeRounds`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeRounds:
+class ResumeRounds(Struct, frozen=True, kw_only=True):
     """Plan again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundNow:
+class RoundNow(Struct, frozen=True, kw_only=True):
     """Start a round."""
 
 
@@ -218,15 +205,13 @@ Command = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """The request was carried out, and is on disk."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """The request was not carried out.
 
     Attributes

@@ -17,6 +17,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
 from coalloc.core.base.settings import Trigger
 
 OUTDATED = "plan_outdated"
@@ -115,8 +117,7 @@ class RoundControl:
             self.queue_changed(jobs, procs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
+class Aside(Struct, frozen=True, kw_only=True):
     """Reason for which rounds leave a job out, see `core.rounds.isolation`.
 
     Attributes

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from coalloc.core.base.projects import Project, UserLimits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trigger:
+class Trigger(Struct, frozen=True, kw_only=True):
     """One reason to start a round.
 
     Attributes
@@ -43,8 +43,7 @@ DEFAULT_TRIGGERS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings:
+class ClusterSettings(Struct, frozen=True, kw_only=True):
     """Settings of a cluster; readings say the rest.
 
     Attributes
@@ -61,8 +60,7 @@ class ClusterSettings:
     accounts: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobDefaults:
+class JobDefaults(Struct, frozen=True, kw_only=True):
     """Stands in for what a user leaves out; None leaves it to the history.
 
     Attributes
@@ -82,8 +80,7 @@ class JobDefaults:
     speedup: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrioritySettings:
+class PrioritySettings(Struct, frozen=True, kw_only=True):
     """Factors beside the submitted weight, see `core.sharing.priority`; doublings of the weight.
 
     Attributes
@@ -119,8 +116,7 @@ class PrioritySettings:
         return bool(self.shares or self.age or self.size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True):
     """Everything the daemon's core is told.
 
     Attributes

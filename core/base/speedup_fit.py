@@ -17,9 +17,10 @@ Biometrika 76(2), 1989.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import exp, expm1, inf, log, sqrt
+
+from msgspec import Struct
 
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
 
@@ -42,8 +43,7 @@ AMDAHL_GRID = (0.0, *(10.0 ** (step / 4.0) for step in range(-24, 1)))
 VARIANCES = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 16.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class Fit(Struct, frozen=True, kw_only=True):
     """A fitted model.
 
     Attributes

@@ -16,7 +16,6 @@ them from before the daemon was restarted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.clusters import ClusterState
@@ -31,6 +30,7 @@ from coalloc.core.jobs.ends import dismiss, end_waiting
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import Job
 from coalloc.model.reading import ClusterReading, NativeJob
+from coalloc.model.values import replace
 
 WAITS_THERE = "waits_there"
 INFEASIBLE = "infeasible"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import Read
@@ -13,6 +12,7 @@ from coalloc.core.clusters import native_jobs
 from coalloc.core.jobs.avoided_nodes import forget_changed
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.values import replace
 
 CLOCKS_COMPARED = 10
 """Messages by which clocks are compared: one that was late makes a clock look behind."""

@@ -11,7 +11,6 @@ cluster again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import JobRecord, JobState
@@ -41,6 +40,7 @@ from coalloc.model.jobs import (
 )
 from coalloc.model.refusals import LASTING, OVER_LIMIT
 from coalloc.model.split import TOLERANCE, low_side, split
+from coalloc.model.values import replace
 
 TRIES = 3
 NOT_ACCEPTED = "not_accepted"

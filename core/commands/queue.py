@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.composites import WorkflowState, flow_of, named
@@ -33,6 +32,7 @@ from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.values import replace
 
 MOST_PRIORITY = 30.0
 """Doublings of a weight that an operator may give or take."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
 from math import inf
 from typing import Any
+
+from msgspec import to_builtins
 
 from coalloc.core.base.effects import SaveMeta, Wake
 from coalloc.core.base.events import Requested
@@ -18,6 +19,7 @@ from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.reserved import Reserved
 from coalloc.model.snapshot import Reservation
+from coalloc.model.values import replace
 
 META = "reservations"
 MOST = 1000
@@ -126,7 +128,7 @@ def _wake(state: State) -> None:
 
 
 def _save(state: State) -> None:
-    rows = [asdict(kept) for kept in state.reserved.values()]
+    rows = [to_builtins(kept) for kept in state.reserved.values()]
     state.out.append(SaveMeta(key=META, value=json.dumps(rows, separators=(",", ":"))))
 
 

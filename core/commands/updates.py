@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.events import Requested
@@ -21,6 +20,7 @@ from coalloc.model.batch_options import NAMES, BatchOptions, check_options
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
+from coalloc.model.values import replace
 
 FIXED = frozenset({"kind", "tasks", "edges", "started", "work", "chunk_s", "one_cluster"})
 """What a job is, rather than what it asks for."""

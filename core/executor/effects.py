@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.core.base.messages import (
     Arrange,
@@ -20,90 +21,77 @@ Key = tuple[str, int, int]
 """Job, attempt, part."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageReceived:
+class MessageReceived(Struct, frozen=True, kw_only=True):
     """A message of the daemon arrived."""
 
     message: Numbered | Welcome | Ping | TurnedAway
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartNews:
+class PartNews(Struct, frozen=True, kw_only=True):
     """The launcher says how a part is."""
 
     report: PartReport
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
+class Ticked(Struct, frozen=True, kw_only=True):
     """Time passed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimPart:
+class ClaimPart(Struct, frozen=True, kw_only=True):
     """Claim the nodes and hold the processes at the barrier."""
 
     order: Prepare
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrangePart:
+class ArrangePart(Struct, frozen=True, kw_only=True):
     """Tell a part that has its nodes of those of the whole job, and bring it to the barrier."""
 
     key: Key
     order: Arrange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HastenPart:
+class HastenPart(Struct, frozen=True, kw_only=True):
     """Let a part that was put off take its turn from now on."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartPart:
+class StartPart(Struct, frozen=True, kw_only=True):
     """Open the barrier."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithdrawPart:
+class WithdrawPart(Struct, frozen=True, kw_only=True):
     """Have a part leave the queue in which it waits, unless it has its nodes."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndPart:
+class EndPart(Struct, frozen=True, kw_only=True):
     """Release the claim or end the processes."""
 
     key: Key
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovePart:
+class RemovePart(Struct, frozen=True, kw_only=True):
     """Remove what is kept of an ended part."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DismissJob:
+class DismissJob(Struct, frozen=True, kw_only=True):
     """Cancel a job of the batch system's own that was handed over."""
 
     foreign: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewLeases:
+class RenewLeases(Struct, frozen=True, kw_only=True):
     """The daemon is there: claims stand for another lease."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveProgress:
+class SaveProgress(Struct, frozen=True, kw_only=True):
     """Write the number of the last order carried out, before anything is said of it.
 
     Attributes
@@ -119,15 +107,13 @@ class SaveProgress:
     ends: tuple[Key, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendStatement:
+class SendStatement(Struct, frozen=True, kw_only=True):
     """Send a statement to the daemon."""
 
     statement: Statement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorLogLine:
+class ExecutorLogLine(Struct, frozen=True, kw_only=True):
     """Write a log line."""
 
     event: str
@@ -154,16 +140,14 @@ ExecutorEffect = (
 PartEffect = ClaimPart | ArrangePart | HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectFailed:
+class EffectFailed(Struct, frozen=True, kw_only=True):
     """The launcher failed at an effect, which may have been carried out nevertheless."""
 
     effect: PartEffect
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgressUnwritten:
+class ProgressUnwritten(Struct, frozen=True, kw_only=True):
     """The progress could not be written, and nothing of that turn was said.
 
     Attributes

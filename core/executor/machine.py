@@ -21,8 +21,6 @@ restart does not lose them.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coalloc.core.base.messages import (
     ABILITIES,
     Abort,
@@ -66,6 +64,7 @@ from coalloc.core.executor.effects import (
 )
 from coalloc.core.executor.state import ExecutorState
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.values import replace
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
 """Claims that hold nodes, or may: they lapse with the lease. One that waits keeps its turn."""

@@ -23,8 +23,6 @@ next round up for an hour.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coalloc.core.base.composites import ChunkPool, WorkflowState, flow_of, named
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Abort, Hello, Report, Start
@@ -33,6 +31,7 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import part_record, task_record
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.values import replace
 
 OVERTAKEN = "started_after_backup"
 """Reason of a held job of which an executor knows a later attempt than the store."""

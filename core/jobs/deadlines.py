@@ -16,7 +16,6 @@ What has started goes on to its end or its time limit, also beyond the deadline.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from heapq import heappop
 from math import inf
 
@@ -30,6 +29,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.ranges import EVENT
 from coalloc.model.site_rules import span_text
+from coalloc.model.values import replace
 
 DEADLINE = "deadline"
 """Why a job was ended, or does not start where the plan has it."""

@@ -14,8 +14,9 @@ free first. The part that the job has there then keeps to the bound, whatever el
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import ONCE
@@ -32,8 +33,7 @@ from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(Struct, frozen=True, kw_only=True):
     """Whose job it is, what batch systems are told of it, and whether it is started once."""
 
     user: str = ""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coalloc.core.base.messages import Abort, Dismiss
 from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import cannot_be_met
 from coalloc.model.parts import PART_ENDED
+from coalloc.model.values import replace
 
 
 def abort_parts(state: State, record: JobRecord, reason: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from msgspec import Struct
+
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.avoided_nodes import avoided, shape_of
@@ -61,8 +63,7 @@ class Marks:
         return self._names[key]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """Offer of the clusters to a job.
 
     Attributes

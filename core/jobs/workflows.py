@@ -15,7 +15,6 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping, part_fields, spans
@@ -25,6 +24,7 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import has_started
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, release_dependents
 from coalloc.model.jobs import RigidJob
+from coalloc.model.values import replace
 
 RETRIED = frozenset({JobState.FAILED, JobState.TIMEOUT, JobState.LOST})
 TASK_FAILED = "task_failed"

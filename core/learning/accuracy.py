@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import inf
 from statistics import median
+
+from msgspec import Struct
 
 from coalloc.core.base.start_intervals import StartError
 
@@ -21,8 +22,7 @@ BANDS: tuple[tuple[str, float], ...] = (
 ALL = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartAccuracy:
+class StartAccuracy(Struct, frozen=True, kw_only=True):
     """Accuracy of the expected starts of one kind with one band of lead times.
 
     Attributes
@@ -71,8 +71,7 @@ def start_accuracy(errors: Sequence[StartError]) -> tuple[StartAccuracy, ...]:
     return tuple(rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTimeAccuracy:
+class RunTimeAccuracy(Struct, frozen=True, kw_only=True):
     """Accuracy of planned run times.
 
     Attributes

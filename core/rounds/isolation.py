@@ -14,7 +14,6 @@ daemon starts again. Where nothing else waits, `plain` starts it, and no other p
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from coalloc.core.base.round_control import Aside, Isolation
 from coalloc.core.base.state import RoundState, State
@@ -22,6 +21,7 @@ from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds import snapshots
 from coalloc.core.rounds.waiting_jobs import waiting_view
 from coalloc.model.job_json import outside
+from coalloc.model.values import replace
 
 MOST_ATTEMPTS = 16
 """Of one round, after the one that failed first: enough to halve a queue of 10,000 jobs."""

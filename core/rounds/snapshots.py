@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.records import JobRecord, JobState
@@ -20,6 +19,7 @@ from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import EVENT, POWER
 from coalloc.model.reading import NodeReading
 from coalloc.model.snapshot import Reservation, Running, Snapshot
+from coalloc.model.values import replace
 
 SHARES, LIMITS, GUARANTEES = RULES = ("shares", "limits", "guarantees")
 """What a site lays down that may make a plan worse, see `core.rounds.rules`."""

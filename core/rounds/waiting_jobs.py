@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
@@ -14,6 +13,7 @@ from coalloc.core.starts.negotiation import others
 from coalloc.core.starts.waits import is_crowded
 from coalloc.model.jobs import DivisibleJob, Job, Started, WorkflowJob
 from coalloc.model.ranges import EVENT
+from coalloc.model.values import replace
 
 
 def waiting_view(

@@ -16,7 +16,6 @@ is what keeps the limits, whatever the plan says.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 from coalloc.core.base.projects import ITS_ARRAY, Scope
@@ -29,6 +28,7 @@ from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Placement
 from coalloc.model.speedup import TableSpeedup
+from coalloc.model.values import replace
 
 LIMIT = "limit"
 """Why a job waits: one of its limits holds it."""

@@ -29,8 +29,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from coalloc.core.base.projects import OTHERS, ProjectTree
 from coalloc.core.base.records import JobRecord
@@ -40,14 +42,14 @@ from coalloc.core.base.usage import Owner, decayed_proc_s, spans
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.ranges import WEIGHT
+from coalloc.model.values import replace
 
 LONGEST_S = 1e9
 LEAST = 1e-9
 """Slots of a share of nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lead:
+class Lead(Struct, frozen=True, kw_only=True):
     """Lead of one level of a job's path over its siblings.
 
     Attributes
@@ -173,8 +175,7 @@ Level = tuple[tuple[str, ...], Lead]
 """What has the siblings of a lead in common, and the lead, still counted from nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Charges:
+class _Charges(Struct, frozen=True, kw_only=True):
     """Usage of users and of projects with those below them, and the users of each project."""
 
     of_owner: Mapping[Owner, float]

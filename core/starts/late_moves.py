@@ -23,8 +23,9 @@ Notes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
 
 from coalloc.core.base.messages import WITHDRAW, Withdraw
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
@@ -51,14 +52,14 @@ from coalloc.model.plan import Plan
 from coalloc.model.reading import NodeReading
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.split import low_side, split
+from coalloc.model.values import replace
 
 MOST_JOBS = 100
 """Of those that wait longest, looked at in one round."""
 MOST_DOUBLINGS = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Nodes for a job elsewhere; a queue there if there are none.
 
     Attributes

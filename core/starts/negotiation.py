@@ -14,7 +14,6 @@ out those that were late, if it can.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.messages import Arrange, Hasten
@@ -35,6 +34,7 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import NodeReading
+from coalloc.model.values import replace
 
 LATE_SHARE = 0.25
 """A part that was put off and comes this much later than it may, of what the last waits, has lost

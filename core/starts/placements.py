@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from coalloc.core.base.composites import REST, ChunkPool, Share, WorkflowState, is_stopping, shares
 from coalloc.core.base.records import JobRecord, JobState
@@ -15,6 +14,7 @@ from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.two_phase import prepare
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
+from coalloc.model.values import replace
 
 NOW_S = 1e-6
 """A placement that starts within this of the snapshot's time starts now."""

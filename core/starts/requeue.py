@@ -6,7 +6,6 @@ that was never given, or every part has said that it did not start.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.effects import Wake
@@ -22,6 +21,7 @@ from coalloc.core.starts import rivals
 from coalloc.core.starts.waits import remember_late
 from coalloc.model.parts import PartState
 from coalloc.model.refusals import PERMANENT
+from coalloc.model.values import replace
 
 PREEMPTED = "preempted"
 """Reason of a part that its batch system ended for the sake of another job."""

@@ -9,7 +9,6 @@ started a second time.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.composites import part_fields
@@ -34,6 +33,7 @@ from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.values import replace
 
 
 def prepare(state: State, record: JobRecord, now: float) -> None:

@@ -14,11 +14,11 @@ import os
 import pwd
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from structlog.stdlib import BoundLogger
 
 from coalloc.daemon.access.access import Access, TokenBucket
@@ -52,8 +52,7 @@ class EnrolmentDeniedError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class Peer(Struct, frozen=True, kw_only=True):
     """The process at the other end of the socket.
 
     Attributes
@@ -71,8 +70,7 @@ class Peer:
     has_account: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
+class Pending(Struct, frozen=True, kw_only=True):
     """A key that is enrolled as soon as its nonce comes back."""
 
     grant: Grant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from msgspec.structs import asdict
 
 from coalloc.core.base.start_intervals import MISSES
 from coalloc.core.base.state import State

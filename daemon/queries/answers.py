@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct, field
 
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
@@ -22,6 +21,7 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.model.values import replace
 from coalloc.wire.answers import (
     Answer,
     Event,
@@ -50,8 +50,7 @@ LARGEST_COUNT = 1 << 53
 """Whole numbers of JSON are exact below this, and SQLite takes them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(Struct, frozen=True, kw_only=True):
     """Figures of the service that its core does not know; as in `ServiceStatus`."""
 
     writable: bool = True
@@ -65,8 +64,7 @@ class Health:
     costs: RuleCostsRow | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(Struct, frozen=True, kw_only=True):
     """Sources of answers.
 
     Attributes

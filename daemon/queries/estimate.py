@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.records import JobRecord
@@ -23,6 +22,7 @@ from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import Estimate
 from coalloc.wire.codec import WireError, decode_command

@@ -10,7 +10,6 @@ import asyncio
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
@@ -22,6 +21,7 @@ from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.model.values import replace
 from coalloc.wire.answers import Why
 from coalloc.wire.codec import encode
 
@@ -96,8 +96,8 @@ class Explainer:
     def _rule(self, plan: Plan | None, policy: str, job: str) -> dict[str, Any]:
         """Policy of rounds: that of the last plan, unless that only stood in."""
         if plan is None or (plan.policy == "plain" and policy != "plain"):
-            limit = self._planner.passed_over_limit
-            given = {**guard(policy, limit), **self._planner.options}
+            limit = self._planner.rounds.passed_over_limit
+            given = {**guard(policy, limit), **self._planner.rounds.options}
             return {"policy": policy, "options": given}
         asked: dict[str, Any] = {"policy": plan.policy, "options": dict(plan.options)}
         won = plan.stats.get("order")

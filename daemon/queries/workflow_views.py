@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.records import ENDED, PLACED, JobRecord, JobState
@@ -13,6 +12,7 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import first_record
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
+from coalloc.model.values import replace
 from coalloc.wire.job_rows import PieceRow, Progress, TaskRow
 
 CHUNKS = "chunks"

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -33,6 +32,7 @@ from coalloc.model.plan import Placement, Plan
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, Solve, never
 from coalloc.policies.check import check, jobs_named
 from coalloc.policies.options import read_options

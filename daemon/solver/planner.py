@@ -24,6 +24,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.plain import plain_easy
 from coalloc.policies.registry import POLICIES
+from coalloc.runtime.config.schema import RoundsConfig
 from coalloc.wire.codec import encode
 
 NODE_ENTRIES = 50_000
@@ -43,10 +44,7 @@ class RoundPlanner:
     def __init__(self, solver: SolverPool, offer: Callable[[Event], None]) -> None:
         self._solver, self._offer = solver, offer
         self._tasks: set[asyncio.Task[None]] = set()
-        self.time_limit_s = 10.0
-        self.options: Mapping[str, Any] = {}
-        self.passed_over_limit = 10
-        self.commit_first_incumbent = True
+        self.rounds = RoundsConfig()
         self._previous: tuple[str, ...] = ()
         self.costs = RuleCosts(solver, offer)
 
@@ -86,14 +84,14 @@ class RoundPlanner:
         if effect.lifted:
             options = self._options(effect.policy)
             await self.costs.compute(
-                effect, plan, options, previous=previous, limit_s=self.time_limit_s
+                effect, plan, options, previous=previous, limit_s=self.rounds.time_limit_s
             )
 
     async def _plan(self, effect: Solve) -> Plan:
         if effect.policy == "plain" or not self._solver.is_warm:
             return await asyncio.to_thread(plain_easy, effect.snapshot, pieces=True)
 
-        waiting = self.commit_first_incumbent
+        waiting = self.rounds.commit_first_incumbent
 
         def found(body: bytes) -> None:
             nonlocal waiting
@@ -137,7 +135,7 @@ class RoundPlanner:
             node_entries=NODE_ENTRIES,
         )
         outcome = await self._solver.solve(
-            snapshot, request, deadline_s=self.time_limit_s, on_incumbent=on_incumbent
+            snapshot, request, deadline_s=self.rounds.time_limit_s, on_incumbent=on_incumbent
         )
         if outcome.plan is None:
             raise UnusablePlanError(outcome.message or outcome.status, outcome.jobs)
@@ -148,7 +146,7 @@ class RoundPlanner:
 
     def _options(self, policy: str) -> dict[str, Any]:
         """Options of a round; a policy takes of these what it knows."""
-        return {**guard(policy, self.passed_over_limit), **self.options}
+        return {**guard(policy, self.rounds.passed_over_limit), **self.rounds.options}
 
     async def estimate(
         self, snapshot: Snapshot, policy: str, notes: Mapping[str, Any] | None = None

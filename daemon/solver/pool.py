@@ -15,14 +15,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from coalloc.daemon.solver.frames import PLAN, SNAPSHOT, FrameError, Request, frame
 from coalloc.daemon.solver.request import SolverRequest, cut_short, lines
+from coalloc.model.values import replace
 from coalloc.runtime.logs import get_logger
 
 GRACE_S = 0.2
@@ -39,8 +40,7 @@ PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LIST
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveOutcome:
+class SolveOutcome(Struct, frozen=True, kw_only=True):
     """The end of a solve.
 
     Attributes

@@ -8,8 +8,9 @@ import re
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 NETWORK_TYPES = frozenset(
     {
@@ -23,8 +24,7 @@ LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.mergerfs"})
 PROBE_BYTES = 65536
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class Mount(Struct, frozen=True, kw_only=True):
     """A mounted file system."""
 
     point: str

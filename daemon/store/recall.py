@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Order
@@ -30,8 +31,7 @@ from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.wire.codec import decode_order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecalledStore:
+class RecalledStore(Struct, frozen=True, kw_only=True):
     """The store's content at a start: the core's memory, and the orders not yet carried out."""
 
     remembered: StoredState

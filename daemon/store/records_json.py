@@ -11,10 +11,8 @@ from coalloc.core.base.records import JobRecord, JobState, Launch, PartRecord
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.job_json import restore_job, write_job
-from coalloc.model.making import maker
 
 _STATES: dict[str, JobState] = {str(state): state for state in JobState}
-_make_record = maker(JobRecord)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 _DEFAULTS: dict[str, Any] = {
@@ -121,7 +119,7 @@ def read_record(text: str) -> JobRecord:
         body["batch"] = msgspec.convert(body["batch"], BatchOptions)
     if "parts" in body:
         body["parts"] = msgspec.convert(body["parts"], tuple[PartRecord, ...])
-    return _make_record(body)
+    return JobRecord(**body)
 
 
 def write_launch(launch: Launch) -> str:

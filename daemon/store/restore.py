@@ -27,8 +27,9 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.after_restore import MARK
@@ -37,6 +38,7 @@ from coalloc.daemon.store.disk import make_private, synchronise
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError, error_of
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.daemon.store.schema import MIGRATIONS, migrate
+from coalloc.model.values import replace
 
 LOCK_BYTE, LOCK_BYTES = 0x4000_0002, 510
 """Where SQLite locks a file that it uses: https://sqlite.org/fileformat2.html#the_lock_byte_page"""
@@ -46,8 +48,7 @@ NUMBERS_AHEAD = 10_000
 EVENT = "event"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class Restored(Struct, frozen=True, kw_only=True):
     """Figures of a restored store.
 
     Attributes
@@ -249,8 +250,7 @@ def _discard_wal(store: Path) -> None:
             left.replace(f"{left}.alone")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Renumbering:
+class Renumbering(Struct, frozen=True, kw_only=True):
     """Values that are written over a copy.
 
     Attributes

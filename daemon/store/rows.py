@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 
 class JobRow(NamedTuple):
@@ -42,8 +43,7 @@ class UsedDay(NamedTuple):
     wait_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
+class EventRow(Struct, frozen=True, kw_only=True):
     """One event of the stream."""
 
     seq: int
@@ -53,8 +53,7 @@ class EventRow:
     body: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRow:
+class PlanRow(Struct, frozen=True, kw_only=True):
     """The plan of one round."""
 
     round: int
@@ -62,8 +61,7 @@ class PlanRow:
     body: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(Struct, frozen=True, kw_only=True):
     """Rows for a start.
 
     Attributes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coalloc.model.fields import Field, Table
+from coalloc.model.values import replace
 from coalloc.policies.options import COMMON
 
 NOW: Table = {

@@ -14,7 +14,7 @@ later time is deferred.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item

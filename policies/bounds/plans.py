@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coalloc.model.jobs import MoldableJob, WorkflowJob
 from coalloc.model.plan import Objective, Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import never
 from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
 from coalloc.policies.divisible.bounds import divisible_bounds

@@ -20,7 +20,7 @@ divisible job alone needs, beside what is known of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, nextafter
 
 import numpy as np
@@ -30,6 +30,7 @@ from coalloc.model.jobs import DivisibleJob, Job, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
+from coalloc.model.values import replace
 from coalloc.policies.divisible.filling import Gaps, divisible
 from coalloc.policies.divisible.idle import Idle
 

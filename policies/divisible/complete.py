@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 
 from coalloc.model.plan import FrontPoint, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import OnIncumbent
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.divisible.filling import Filled, divisible, fill

@@ -7,13 +7,16 @@ says nothing of its effect: that is solved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any
+
+from msgspec import Struct
 
 from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.model.values import replace
 
 OWN = "explain-own"
 """Name of the reservation, and of the node, that the change ``slots`` adds."""
@@ -42,8 +45,7 @@ class Change:
     power: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """A snapshot and the options it is planned with, for one job."""
 
     snapshot: Snapshot

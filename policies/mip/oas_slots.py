@@ -16,7 +16,6 @@ free of slots; so its status is *heuristic*, or *time_limit* where the clock end
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.check import check
 from coalloc.policies.incumbent import Incumbent, Rank

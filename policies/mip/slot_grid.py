@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor, fsum
 
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Placement, Plan
+from coalloc.model.values import replace
 from coalloc.policies.allocation.scene import exact
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.kinds import floored_power

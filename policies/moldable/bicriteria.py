@@ -22,8 +22,8 @@ platforms", SPAA 2004 (the problem).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -31,6 +31,7 @@ import numpy as np
 
 from coalloc.model.plan import FrontPoint, Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, Solve
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent
@@ -217,7 +218,7 @@ def proves(laid: Laid, bound: PricedBound) -> float:
 def searched(planner: Planner) -> MoldableQueue:
     """The queue with a ladder of allotments, none of them shorter than what a profile tells."""
     queue = of_planner(planner, limit=LADDER if len(planner.items) <= LARGE else COARSE)
-    return replace(queue, times=np.maximum(queue.times, SHORTEST))
+    return dataclasses.replace(queue, times=np.maximum(queue.times, SHORTEST))
 
 
 def prefer(archive: Archive[Any], text: str, references: Sequence[Laid] = ()) -> Any:

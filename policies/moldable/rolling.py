@@ -19,15 +19,17 @@ The paper has no on-line experiment, and no form without barriers; this rule is 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan, Status
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
@@ -176,7 +178,7 @@ def lay(
     """Schedule all items in this order on these allotments, one of them held."""
     if queue.is_exact:
         starts, capacity = starts_and_capacity(queue, held)
-        layer = Layer(planner, replace(queue, starts=starts, capacity=capacity))
+        layer = Layer(planner, dataclasses.replace(queue, starts=starts, capacity=capacity))
         if held is not None:
             order = order[order != held.item]
         if layer.lister.run(order, rows)[0] < np.inf:
@@ -186,17 +188,17 @@ def lay(
     narrow = with_modes(planner, queue.mode[rows])
     narrow.guarded = np.array([] if held is None else [held.item], dtype=np.int64)
     found = narrow.decode(order.tolist(), "event")
-    return replace(found, outcome=found.outcome._replace(mode=queue.mode[rows]))
+    return dataclasses.replace(found, outcome=found.outcome._replace(mode=queue.mode[rows]))
 
 
 def with_modes(planner: Planner, modes: Ints) -> Planner:
     """A planner whose items have one mode each: decoders need not weigh waiting against width."""
     items = [
-        replace(item, modes=[item.modes[mode]])
+        dataclasses.replace(item, modes=[item.modes[mode]])
         for item, mode in zip(planner.items, modes.tolist(), strict=True)
     ]
     narrow = copy(planner)
-    narrow.intake = replace(planner.intake, items=items)
+    narrow.intake = dataclasses.replace(planner.intake, items=items)
     narrow.compiled = compile_intake(narrow.intake, planner.options.get("power_step", 0.0))
     return narrow
 

@@ -27,7 +27,6 @@ The MBPC paper names scheduling under uncertain run times as future work (sectio
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil, inf
 from statistics import fmean
 from typing import Any
@@ -35,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.model.plan import Plan
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.incumbent import PROVED, Incumbent
 from coalloc.policies.kernel.annealing_loop import (

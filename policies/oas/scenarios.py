@@ -22,8 +22,8 @@ variables in the analysis of output from a computer code", Technometrics 21(2), 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -32,6 +32,7 @@ import numpy as np
 from coalloc.model.history import History
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.arrays import Floats
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.lister import Lister
@@ -175,7 +176,7 @@ class Scenario:
             mode_fixed=problem.mode_fixed * by_mode,
             mode_comm=problem.mode_comm * by_mode,
         )
-        planner.compiled = replace(planner.compiled, problem=problem)
+        planner.compiled = dataclasses.replace(planner.compiled, problem=problem)
         arrived = range(count, len(planner.items))
         self.lister = Lister(planner, [*inside, *arrived], planner.decode([], "insert"))
         self.lister.desk.measure[BLEND] = 0.0

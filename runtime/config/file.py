@@ -18,7 +18,6 @@ from coalloc.model.fields import shown
 from coalloc.model.ranges import GBPS, SHARE, Range
 from coalloc.model.structs import Fault, faults, key_text
 from coalloc.model.structs import Path as KeyPath
-from coalloc.runtime.config.lines import key_lines, line_of
 from coalloc.runtime.config.schema import Config, ConfigError, JobDefaultsConfig
 
 SYSTEM_PATH = Path("/etc/coalloc/coallocd.toml")
@@ -81,7 +80,7 @@ def load(
     uid : int, optional
         Default: that of this process.
     check : callable, optional
-        Called last; its error gets the file and the line.
+        Called last; its error gets the file.
 
     Raises
     ------
@@ -89,9 +88,7 @@ def load(
     """
     uid = os.getuid() if uid is None else uid
     if path is None:
-        config = _settled(Config(), usual_folders(path, environ, uid), "", {})
-        _call(check, config, "built-in defaults", {})
-        return config
+        return _completed(Config(), "built-in defaults", usual_folders(path, environ, uid), check)
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
@@ -127,22 +124,51 @@ def parse(
         raise ConfigError(_syntax_error(name, text, str(error))) from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: holds a number too long or is nested too deeply") from error
-    # tomli counts "\r\n" as one line break, and so must the positions
-    lines = key_lines(text.replace("\r\n", "\n"))
     # in the order of the file, so that the first mistake is the first to be told
-    found = sorted(faults(value, CONFIG_TYPE), key=lambda fault: line_of(lines, fault[0]))
-    if not found:
-        try:
-            config = msgspec.convert(value, Config)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"{name}: {error}") from error
-        found = list(_contradictions(config))
-        if not found:
-            config = _settled(config, folders, name, lines)
-            _call(check, config, name, lines)
-            return config
-    where, what = found[0]
-    raise ConfigError(f"{name}:{line_of(lines, where)}: {key_text(where)}: {what}")
+    found = sorted(faults(value, CONFIG_TYPE), key=lambda fault: _place(value, fault[0]))
+    if found:
+        raise _refused(name, found[0])
+    try:
+        config = msgspec.convert(value, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    return _completed(config, name, folders, check)
+
+
+def _place(value: Any, path: KeyPath) -> tuple[int, ...]:
+    """Place of a key in the file: that of each of its parts in its table or array.
+
+    A key that is missing comes where its table begins.
+    """
+    places = []
+    for part in path:
+        if isinstance(value, dict) and part in value:
+            places.append(list(value).index(part))
+            value = value[part]
+        elif isinstance(value, list) and isinstance(part, int):
+            places.append(part)
+            value = value[part]
+    return tuple(places)
+
+
+def _refused(name: str, fault: Fault) -> ConfigError:
+    where, what = fault
+    return ConfigError(f"{name}: {key_text(where)}: {what}")
+
+
+def _completed(
+    config: Config, name: str, folders: tuple[str, str, str], check: Check | None
+) -> Config:
+    """The configuration with its folders and end points, if nothing contradicts anything."""
+    for fault in _contradictions(config):
+        raise _refused(name, fault)
+    config = _settled(config, folders, name)
+    try:
+        if check is not None:
+            check(config)
+    except InputError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    return config
 
 
 def _syntax_error(name: str, text: str, message: str) -> str:
@@ -150,22 +176,6 @@ def _syntax_error(name: str, text: str, message: str) -> str:
     line = int(found[1]) if found else max(1, len(text.splitlines()))
     what = re.sub(r" \(at [^()]*\)$", "", message)
     return f"{name}:{line}: {what[:1].lower()}{what[1:]}"
-
-
-def _call(check: Check | None, config: Config, name: str, lines: Mapping[KeyPath, int]) -> None:
-    if check is None:
-        return
-    try:
-        check(config)
-    except InputError as error:
-        line = f":{line_of(lines, key_path(error.where))}" if lines else ""
-        raise ConfigError(f"{name}{line}: {error}") from error
-
-
-def key_path(text: str) -> KeyPath:
-    """The path that a text such as ``clusters[1].settings.cpus`` stands for."""
-    parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", text)
-    return tuple(int(index) if index else key for index, key in parts)
 
 
 def _contradictions(config: Config) -> Iterator[Fault]:
@@ -285,37 +295,30 @@ def _home(environ: Mapping[str, str], name: str, below: str) -> Path:
     return Path(environ.get("HOME") or Path.home()) / below
 
 
-def _settled(
-    config: Config, folders: tuple[str, str, str], name: str, lines: Mapping[Any, int]
-) -> Config:
+def _settled(config: Config, folders: tuple[str, str, str], name: str) -> Config:
     daemon = config.daemon
     paths = {
         "state_dir": daemon.state_dir or folders[0],
         "runtime_dir": daemon.runtime_dir or folders[1],
     }
     cache = config.solver.cache_dir or folders[2]
-
-    def refuse(path: tuple[str, ...], what: str) -> ConfigError:
-        place = f"{name}:{line_of(lines, path)}: " if name else ""
-        return ConfigError(f"{place}{key_text(path)}: {what}")
-
     for key, folder in (*paths.items(), ("cache_dir", cache)):
         if folder and not folder.startswith("/"):
             section = "solver" if key == "cache_dir" else "daemon"
-            raise refuse((section, key), f"{shown(folder)} is not an absolute path")
+            raise _refused(name, ((section, key), f"{shown(folder)} is not an absolute path"))
     ends: dict[str, str] = {}
     for key in ENDPOINTS:
         end = _filled(getattr(daemon, key), paths)
         what = _endpoint_fault(end)
         if what:
-            raise refuse(("daemon", key), what)
+            raise _refused(name, (("daemon", key), what))
         if end in ends.values():
-            raise refuse(("daemon", key), f"{shown(end)} is used twice")
+            raise _refused(name, (("daemon", key), f"{shown(end)} is used twice"))
         ends[key] = end
     enrolment = _filled(config.access.enrolment_socket, paths)
     what = _endpoint_fault(f"ipc://{enrolment}")
     if what:
-        raise refuse(("access", "enrolment_socket"), what)
+        raise _refused(name, (("access", "enrolment_socket"), what))
     return replace(
         config,
         access=replace(config.access, enrolment_socket=enrolment),

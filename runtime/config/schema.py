@@ -259,4 +259,4 @@ class Config(Struct, frozen=True, kw_only=True):
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the message is one line with file, line and key."""
+    """The configuration cannot be used; the message is one line with file and key."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from itertools import pairwise
@@ -22,6 +22,7 @@ from coalloc.adapters.formats.platforms import Platform, read_platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.errors import InputError
 from coalloc.model.platform import Cluster, Node
+from coalloc.model.values import replace
 from coalloc.simulation.workload import Workload, read_workload
 
 PIECE_JOBS = 1500

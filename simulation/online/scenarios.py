@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.platform import NodeState
+from coalloc.model.values import replace
 from coalloc.simulation.moldable import Shape, make_moldable
 from coalloc.simulation.online.pieces import PIECE_JOBS, Piece, several, single, take
 from coalloc.simulation.workflows import Mix, make_workflows

@@ -13,14 +13,13 @@ p(1) / (k p(k)) is at least a given one.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.speedup import LADDER, TableSpeedup, allotments
+from coalloc.model.values import replace
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.workload import Workload
 

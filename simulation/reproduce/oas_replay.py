@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from coalloc.model.cost import link_loads
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.check import occupation_violations
 from coalloc.simulation.reproduce.solving import NotAllowedError, rigid_jobs
 

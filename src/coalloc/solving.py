@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from coalloc.daemon.solver.warming import TINY, warmed
 from coalloc.model import snapshot_json
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.check import CheckResult
 from coalloc.policies.check import check as check_plan

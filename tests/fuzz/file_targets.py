@@ -6,7 +6,6 @@ import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from coalloc.model.nodeset import expand
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.text import decode_json, encode_json
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from coalloc.runtime import texts
 from coalloc.runtime.config import file as config_file

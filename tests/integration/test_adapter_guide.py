@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import re
 import sys
@@ -16,6 +15,7 @@ import coalloc.adapters
 from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
 from coalloc.model.errors import InputError
 from coalloc.model.parts import PartState
+from coalloc.model.values import replace
 from tests.contract import test_adapters as contract
 
 PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
@@ -99,10 +99,10 @@ def test_it_reads(desk: Any, adapter: Adapter, settings: dict[str, Any]) -> None
 def test_a_part_on_two_machines(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
     text = 'echo "$COALLOC_RANK $COALLOC_NODE"; exit $COALLOC_RANK'
     spec = contract.part(adapter, tmp_path, "sh", "-c", text)
-    spec = dataclasses.replace(spec, nodes=(("n2", 1), ("n1", 2)), size=3)
+    spec = replace(spec, nodes=(("n2", 1), ("n1", 2)), size=3)
     launcher.claim(spec)
     contract.until(launcher, spec.key, lambda report: report.state is PartState.READY)
-    other = dataclasses.replace(spec, job="2", nodes=(("n2", 2),))
+    other = replace(spec, job="2", nodes=(("n2", 2),))
     with pytest.raises(ClaimRefusedError) as caught:
         launcher.claim(other)
     assert caught.value.reason == "nodes_taken"

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import repaired
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.kernel.instance.decoding import Planner

@@ -212,7 +212,7 @@ def test_a_reload_applies_and_a_wrong_one_keeps_the_old(own_site: Running) -> No
     site.config.write_text(good.replace("max_age_s = 30.0", 'max_age_s = "old"'))
     daemon.send_signal(signal.SIGHUP)
     site.until(lambda: bool(site.lines("reload_failed")))
-    assert "coallocd.toml:17: readings.max_age_s" in site.lines("reload_failed")[0]["why"]
+    assert "coallocd.toml: readings.max_age_s" in site.lines("reload_failed")[0]["why"]
     assert site.ask("status")["type"] == "status"
     site.config.write_text(good.replace("max_age_s = 30.0", "max_age_s = 45.0"))
     daemon.send_signal(signal.SIGHUP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import isclose
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.bounds import proofs_of
 from coalloc.policies.check import check

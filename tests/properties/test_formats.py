@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from coalloc.model.schema import plan_schema, snapshot_schema
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.text import decode_json, encode_json
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from coalloc.policies.check_sheet import units_of
 from tests.properties.format_cases import NODES, json_values, placements, plans, snapshots

@@ -1,6 +1,5 @@
 """Properties of every policy on random snapshots."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options

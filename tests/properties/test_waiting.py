@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -18,6 +17,7 @@ from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
+from coalloc.model.values import replace
 from coalloc.policies import auto, online
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.simulation.replay import replay

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from coalloc.model.jobs import Job, Started, WorkflowJob
 from coalloc.model.plan import Placement, Plan, Status
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from statistics import fmean
@@ -20,6 +20,7 @@ from coalloc.model.cost import link_loads
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.simulation.reproduce.mbpc.cases import case_1
 from coalloc.simulation.reproduce.solving import solve
 from tests.simgrid.cases import is_split, planned, random_snapshot

@@ -7,11 +7,11 @@ everybody who shares a link with the job talked whenever it does.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from coalloc.model.values import replace
 from coalloc.simulation.reproduce.mbpc.cases import case_1, case_2
 from coalloc.simulation.reproduce.solving import solve
 from tests.simgrid.cases import is_split, planned, random_snapshot

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.base.effects import Effect, SaveJob
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Command, Submit, Update
+from coalloc.model.values import replace
 from tests.simulation.disk import Disk
 
 TOLERANCE_S = 0.01

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from coalloc.core.base.messages import Read, Statement
 from coalloc.core.executor.effects import (
@@ -26,6 +25,7 @@ from coalloc.core.executor.state import ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.model.reading import ClusterReading
 from coalloc.model.snapshot import Running
+from coalloc.model.values import replace
 from tests.simulation.network import Down, Network
 from tests.simulation.parts import Batch
 from tests.simulation.troubles import Troubles

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
@@ -11,6 +10,7 @@ from coalloc.model.cost import link_loads
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from tests.support.core_site import first_fit
 
 Answer = Solved | IncumbentFound | SolveFailed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.base.effects import Effect, SaveJob, SaveMeta
@@ -23,6 +23,7 @@ from coalloc.core.base.settings import PrioritySettings
 from coalloc.core.commands.reservations import META, read_reserved
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.reserved import Reserved
+from coalloc.model.values import replace
 from tests.simulation.disk import Disk
 
 PROJECTS = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.requests import Cancel
 from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
+from coalloc.model.values import replace
 from tests.simulation import promises
 from tests.simulation.bounded import Bounded
 from tests.simulation.daemon import DaemonHost

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.slurm.commands import Slurm
@@ -15,6 +14,7 @@ from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ClusterReading
+from coalloc.model.values import replace
 from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 
 CPUS = 4

@@ -9,13 +9,13 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.model.parts import PartReport, PartSpec, QueueTerms
+from coalloc.model.values import replace
 from tests.support.launch_bed import LaunchTestbed as LaunchBed
 from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.cli.plan_cost import costs
 from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.rule_cost import RuleCost
 
 SHORT = RigidJob(id="1", procs=1, base_time=100.0)

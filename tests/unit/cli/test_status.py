@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-from msgspec.structs import replace
-
 from coalloc.cli.status import status_lines
+from coalloc.model.values import replace
 from coalloc.wire.answers import LastRound, ServiceStatus, SolverStatus
 
 NOW = time.mktime((2030, 5, 17, 14, 30, 0, 0, 0, -1))

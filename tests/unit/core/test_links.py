@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.base.settings import ClusterSettings
 from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import RigidJob
+from coalloc.model.values import replace
 from coalloc.policies.plain import plain_easy
 from tests.support.core_site import Site
 

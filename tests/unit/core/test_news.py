@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.core.base.effects import ResendOrders, SaveLaunch, Solve
@@ -23,6 +21,7 @@ from coalloc.core.rounds import snapshots
 from coalloc.model.parts import PartState
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Running
+from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, reading, workflow
 
 ENDS = (Trigger(kind="job_finished"),)

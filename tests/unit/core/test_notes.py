@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from coalloc.core.coordinator import StoredState
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.plan import NOTES
+from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit
 
 

@@ -1,6 +1,5 @@
 """The figures, as Prometheus reads them."""
 
-from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -11,6 +10,7 @@ from coalloc.daemon.figures import Survey, cluster_figures, waiting_by_reason
 from coalloc.daemon.metric_families import MOVES
 from coalloc.daemon.metrics import Metrics
 from coalloc.model.reading import ShareUse
+from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit
 
 

@@ -8,7 +8,6 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +22,7 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import ClusterFigures, Survey
 from coalloc.daemon.notices import Notice, Watch, job_notice
 from coalloc.daemon.notify import Notifier
+from coalloc.model.values import replace
 from coalloc.runtime.config.file import parse
 from coalloc.runtime.config.schema import ConfigError, NotifyConfig
 from tests.support.core_site import Site

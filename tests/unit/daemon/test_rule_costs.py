@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -23,6 +22,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.plain import plain_easy
 from coalloc.policies.registry import lookup
 from coalloc.wire.rule_rows import RuleCostsRow

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from coalloc.dashboard import views
 from coalloc.dashboard.access import Viewer
 from coalloc.dashboard.cache import Cache
+from coalloc.model.values import replace
 from coalloc.wire.answers import Event
 from coalloc.wire.job_rows import QueueRow
 from tests.support.dashboard_site import NOW, fill, status_of

@@ -6,7 +6,6 @@ import errno
 import io
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from coalloc.core.executor.machine import START_WITHIN_S
 from coalloc.executor.service import ExecutorService
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading
+from coalloc.model.values import replace
 from coalloc.runtime import logs
 
 ERRORS = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.model.history import History
@@ -11,6 +9,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.options import read_options

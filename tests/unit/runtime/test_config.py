@@ -138,7 +138,7 @@ def test_core_is_told_everything() -> None:
 )
 def test_a_default_speedup_that_cannot_be_read(text: str, words: str) -> None:
     file = f'[[clusters]]\nname = "a"\n[[jobs.match]]\nspeedup = "{text}"\n'
-    with pytest.raises(ConfigError, match=r"^x:4: jobs\.match\[0\]\.speedup: ") as caught:
+    with pytest.raises(ConfigError, match=r"^x: jobs\.match\[0\]\.speedup: ") as caught:
         parse(file, "x", FOLDERS, _check)
     assert words in str(caught.value)
 

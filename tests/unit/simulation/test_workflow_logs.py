@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from coalloc.cli import main
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
+from coalloc.model.values import replace
 from coalloc.simulation.flow_runs import critical_path, wholes
 from coalloc.simulation.online.bench import read_rows
 from coalloc.simulation.online.measures import figures
@@ -129,7 +130,7 @@ def test_the_checker_finds_a_task_that_starts_too_early() -> None:
     trace = replayed([one], platform(2))
     start, end = trace.start.copy(), trace.end.copy()
     start[2], end[2] = start[2] - 3.0, end[2] - 3.0
-    faults = verify(replace(trace, start=start, end=end))
+    faults = verify(dataclasses.replace(trace, start=start, end=end))
     assert faults[0] == "job 1 task z: starts at 27 s, task y allows 30 s"
 
 

@@ -6,10 +6,10 @@ import ast
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import pytest
+from msgspec.structs import fields
 
 from coalloc.core.base import messages, records, requests
 from coalloc.daemon.queries.answers import QUESTIONS
@@ -18,6 +18,7 @@ from coalloc.model.reading import ClusterReading, NativeJob, NodeReading
 from coalloc.model.reserved import Reserved
 from coalloc.model.site_rules import PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation, Running
+from coalloc.model.values import replace
 from coalloc.wire import codec
 from coalloc.wire.frames import PROTOCOL, WireError, decode_any, encode
 from tests.support.protocol_page import EXAMPLES, PAGE, ROOT, SECTIONS, table
@@ -42,7 +43,7 @@ def test_every_field_is_documented_with_its_default(name: str) -> None:
         declared = {n: f for n, f in declared.items() if n not in table(SECTIONS["submit"])}
     assert list(rows) == list(declared)
     for field in declared.values():
-        optional = field.default is not MISSING or field.default_factory is not MISSING
+        optional = not field.required
         assert (", default" in rows[field.name]) is optional, field.name
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from calendar import timegm
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from coalloc.adapters.runner.command import Answer, CommandRefusedError, Unreach
 from coalloc.model.ranges import EVENT
 from coalloc.model.reading import PassedReservation
 from coalloc.model.reserved import Reserved
+from coalloc.model.values import replace
 
 NOW = 1_900_000_000.0
 KEPT = Reserved(
@@ -163,7 +165,7 @@ def test_reservation_is_made_on_each_host_and_used_by_its_users_parts() -> None:
     assert (start.id, end.id) == ("gamma:the start of course", "gamma:the end of course")
     assert (start.nodes, start.start, end.start) == (("n1", "n2"), KEPT.start, KEPT.end)
 
-    bed.cell.there[id] = replace(bed.cell.there[id], state="r")
+    bed.cell.there[id] = dataclasses.replace(bed.cell.there[id], state="r")
     bed.read(700.0)
     later = NOW + 700.0
     assert bed.passing.candidates("ada", "n1", 4, 60.0, later) == {id: KEPT.end}
@@ -177,7 +179,7 @@ def test_reservation_is_made_on_each_host_and_used_by_its_users_parts() -> None:
 
 def test_one_for_nobody_without_an_end_lets_no_part_in() -> None:
     bed = Bed()
-    bed.cell = replace(bed.cell, state="r")
+    bed.cell = dataclasses.replace(bed.cell, state="r")
     bed.restart()
     bed.tell(replace(KEPT, users=(), start=NOW - 5.0, end=EVENT.high))
     words = bed.read()[0].split()
@@ -192,7 +194,7 @@ def test_one_for_nobody_without_an_end_lets_no_part_in() -> None:
 
 def test_executor_of_one_user_lets_in_that_account_and_slots_need_no_environment() -> None:
     bed = Bed(account="svc")
-    bed.cell = replace(bed.cell, state="r")
+    bed.cell = dataclasses.replace(bed.cell, state="r")
     bed.restart()
     bed.tell(replace(KEPT, nodes=("n2",), start=NOW, end=EVENT.high))
     (said,) = bed.read()

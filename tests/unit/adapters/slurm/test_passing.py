@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from coalloc.model.parts import PartSpec
 from coalloc.model.ranges import EVENT
 from coalloc.model.reading import PassedReservation
 from coalloc.model.reserved import Reserved
+from coalloc.model.values import replace
 
 NOW = 1_900_000_000.0
 NODES = tuple(NodeEntry(name=f"n{i}", states=("IDLE",), cpus=4) for i in range(1, 5))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from coalloc.adapters.slurm.calibration import (
 from coalloc.adapters.slurm.reading import relative_power
 from coalloc.adapters.slurm.records import NodeEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.values import replace
 
 NODE = NodeEntry(name="n1", cpus=8, cpu_load=4.0)
 T0 = 1_000_000.0

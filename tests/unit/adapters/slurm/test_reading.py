@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +39,7 @@ from coalloc.adapters.slurm.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.parts import PartState
+from coalloc.model.values import replace
 
 NOW = 1_000_000.0
 NODES = tuple(NodeEntry(name=f"n{i}", cpus=8, states=("IDLE",)) for i in range(1, 5))

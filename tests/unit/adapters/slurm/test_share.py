@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -14,6 +14,7 @@ from coalloc.adapters.slurm.records import NodeEntry, QueueEntry, ReservationEnt
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.adapters.slurm.share import LASTS_S, STUCK_S, Candidate, Share, chosen
 from coalloc.model.errors import InputError
+from coalloc.model.values import replace
 
 NOW = 1000.0
 NODES = tuple(NodeEntry(name=f"n{i}", states=("IDLE",), partitions=("main",)) for i in range(1, 5))

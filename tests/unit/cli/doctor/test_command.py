@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from coalloc.cli.doctor import files as doctor_files
 from coalloc.cli.doctor.files import (
@@ -24,6 +23,7 @@ from coalloc.cli.doctor.live import (
     health_findings,
     version_finding,
 )
+from coalloc.model.values import replace
 from coalloc.runtime.config.file import parse
 from coalloc.runtime.config.schema import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFile, write_key
@@ -234,7 +234,7 @@ def test_the_command_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("[daemon]\nfrob = 1\n")
     assert run("doctor", "--config", str(path)) == 1
     out = capsys.readouterr().out
-    assert f"PROBLEM  configuration  {path}:2: daemon.frob: unknown key" in out
+    assert f"PROBLEM  configuration  {path}: daemon.frob: unknown key" in out
     assert "problems: 1, warnings: 0" in out
     path.write_text(f'[daemon]\nstate_dir = "{tmp_path}/s"\nruntime_dir = "{tmp_path}/r"\n')
     assert run("doctor", "--config", str(path), "--json", "--timeout", "0.05") == 1

@@ -6,7 +6,6 @@ import json
 import re
 import time
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 
 import pytest
 
@@ -15,6 +14,7 @@ from coalloc.cli.pictures.gantt import rows_of, svg_gantt, text_gantt
 from coalloc.cli.pictures.gantt_page import html_gantt
 from coalloc.cli.pictures.picture import Picture, counts, headline, picture_of
 from coalloc.model.plan import Objective, Placement, Plan, Status
+from coalloc.model.values import replace
 
 PLAN = Plan(
     policy="easy",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from msgspec import structs
 from coalloc.cli.top import view as top_view
 from coalloc.cli.top.view import Look, Source, job_lines, output_path, tail
 from coalloc.client.client import NoAnswerError
+from coalloc.model.values import replace
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coalloc.core.base.effects import SendOrder, SendWelcome
 from coalloc.core.base.events import Reconfigured, StatementReceived
 from coalloc.core.base.messages import Abort, Hello, Read, Start
@@ -12,6 +10,7 @@ from coalloc.core.base.requests import Cancel, Done, Drain, Refused, Resume, Sub
 from coalloc.core.base.settings import ClusterSettings
 from coalloc.core.coordinator import StoredState
 from coalloc.model.parts import PartState
+from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
 
 LAUNCH = Launch(argv=("work",))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from coalloc.core.base.events import StatementReceived
@@ -16,6 +15,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.reading import NativeJob
 from coalloc.model.snapshot import Reservation
+from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, reading
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.core.base.effects import (
@@ -23,6 +21,7 @@ from coalloc.core.clusters.presence import GATHERING_S, MARK, SECOND, TAKEOVER_S
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.daemon.queries.job_views import cluster_rows
 from coalloc.model.parts import PartReport, PartState
+from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.queries.reservation_rows import reservation_rows
 from coalloc.model.reading import PassedReservation
 from coalloc.model.site_rules import SiteRules
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.registry import POLICIES
 from coalloc.wire.node_rows import PassedRow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.core.base.events import Solved, StatementReceived
@@ -24,6 +22,7 @@ from coalloc.daemon.queries.job_views import expectation
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.registry import POLICIES
 from tests.support.core_site import Site, first_fit, reading

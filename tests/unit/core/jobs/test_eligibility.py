@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.reading import NodeReading
 from coalloc.model.site_rules import Association, Limits, PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.registry import POLICIES
 from tests.support.core_site import Site, reading

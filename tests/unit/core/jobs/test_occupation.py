@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.reading import NativeJob
 from coalloc.model.snapshot import Running
+from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
 
 

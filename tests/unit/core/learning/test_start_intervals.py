@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.core.base.effects import DropPromises, DropStartError, SavePromises, SaveStartError
@@ -25,6 +23,7 @@ from coalloc.core.learning import promises
 from coalloc.core.learning.accuracy import ALL, start_accuracy
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, first_fit
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 import pytest
 
@@ -25,6 +24,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import POWER
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
+from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit, reading
 
 Failing = Callable[[Collection[str]], tuple[str, ...] | None]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.core.base.effects import RoundFinished, Solve
@@ -35,6 +33,7 @@ from coalloc.core.base.requests import (
 from coalloc.core.base.settings import Trigger
 from coalloc.model.parts import PartState
 from coalloc.model.platform import NodeState
+from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, first_fit, reading
 
 

@@ -1,12 +1,11 @@
 """Nodes in snapshots: made anew where anything they depend on has changed, and only there."""
 
-from dataclasses import replace
-
 from coalloc.core.base.events import Reconfigured, StatementReceived
 from coalloc.core.base.messages import Read
 from coalloc.core.base.requests import Drain, Resume
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.platform import Node, NodeState
+from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
 
 

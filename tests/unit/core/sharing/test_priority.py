@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from coalloc.core.base.usage import Usage
 from coalloc.core.sharing.priority import Factors, factors
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import Job
+from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit
 
 SHARES = PrioritySettings(shares=16.0, step_s=100.0, ahead_s=50.0, half_life_s=1e9)

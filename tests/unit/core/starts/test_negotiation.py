@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from coalloc.core.starts.waits import WAITS_KEY, expected_wait, kept_waits
 from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.values import replace
 from tests.simulation.planning import ahead
 from tests.support.core_site import Site, first_fit, reading
 

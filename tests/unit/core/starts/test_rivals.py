@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Read
 from coalloc.core.base.records import JobState
 from coalloc.model.reading import MarkedClaim
+from coalloc.model.values import replace
 from tests.unit.core.starts.test_negotiation import Crowded, negotiating
 
 

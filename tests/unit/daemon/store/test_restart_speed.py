@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
-
-import pytest
 
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.settings import Settings
 from coalloc.core.base.state import State
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.daemon.store.records_json import read_record, write_record
-from coalloc.model.jobs import RigidJob
-from coalloc.model.making import maker
+from coalloc.model.values import replace
 from tests.support.core_site import Site
 
 PART = PartRecord(cluster="a", index=0, nodes={"a1": 1}, first_rank=0)
@@ -60,25 +56,3 @@ def test_a_record_comes_back_as_it_was_written() -> None:
         assert again == record
         assert replace(again, name="other") == replace(record, name="other")
         assert hash(again.job) == hash(record.job)
-
-
-def test_a_made_value_is_what_its_class_makes() -> None:
-    given: dict[str, Any] = {"id": "1", "procs": 2, "base_time": 3.0, "features": ("gpu",)}
-    made = maker(RigidJob)(given)
-    assert made == RigidJob(**given)
-    assert [getattr(made, f.name) for f in fields(made)]
-    with pytest.raises(AttributeError):
-        made.procs = 3  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({"id": "1", "procs": 2}, "base_time"),
-        ({"id": "1", "procs": 2, "base_time": 1.0, "sigmma": 1.0}, "sigmma"),
-        ({"id": "1", "procs": 2, "sigmma": 1.0}, "base_time, sigmma"),
-    ],
-)
-def test_a_field_that_is_missing_or_unknown_is_named(given: dict[str, Any], named: str) -> None:
-    with pytest.raises(TypeError, match=f"RigidJob: missing or unknown fields: {named}"):
-        maker(RigidJob)(given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -12,6 +12,7 @@ from coalloc.model.cost import base_time, link_loads, run_time
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.decoding import Planner
 
 POWERS = (1.0, 0.8, 0.5)

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from coalloc.cli.main import main
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.bounds import Bound, lower_bound, proofs_of
 from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
 from coalloc.policies.bounds.sets import Sets, best_weights, heaviest

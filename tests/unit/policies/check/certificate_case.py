@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from coalloc.model.plan import FrontPoint, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.pareto import BoundCurve
 from coalloc.policies.moldable.queue import of_planner

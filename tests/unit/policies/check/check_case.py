@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from coalloc.model.plan import Deferred, Plan, Reason
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.values import replace
 
 SNAPSHOT: Mapping[str, Any] = {
     "format": "coalloc-snapshot/1",

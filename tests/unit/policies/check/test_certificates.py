@@ -6,7 +6,6 @@ import inspect
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from functools import cache
 from math import inf, nan
 from pathlib import Path
@@ -21,6 +20,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import AmdahlSpeedup
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from coalloc.policies.check_certificates import refutes
 from coalloc.policies.check_pool import pool_of

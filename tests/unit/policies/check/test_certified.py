@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf, nan
 from typing import Any
 
@@ -15,6 +14,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import FrontPoint, Objective, Placement, Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from coalloc.policies.check_certificates import Proved, ratio, refutes
 from coalloc.policies.moldable.verify import certified

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coalloc.model.plan import FrontPoint, Placement, Plan
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from tests.unit.policies.check.check_case import moved, plan, snapshot, with_placement, without
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf, nan
 
 import pytest
 
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.platform import NodeState
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from tests.unit.policies.check.check_case import (
     Row,

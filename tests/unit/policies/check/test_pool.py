@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -16,6 +15,7 @@ from coalloc.model.plan import Objective, Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
+from coalloc.model.values import replace
 from coalloc.policies.check_pool import Pool, pool_of
 from coalloc.policies.check_sheet import node_columns
 from tests.seeds import seeds

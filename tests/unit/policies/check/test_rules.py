@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Sta
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
+from coalloc.model.values import replace
 from coalloc.policies.check import MOST, check, occupation_violations
 from coalloc.policies.check_jobs import stepped
 from coalloc.policies.check_occupation import range_maxima

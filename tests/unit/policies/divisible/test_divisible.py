@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.divisible.bounds import divisible_bounds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.allocation.counts import can_count
 from coalloc.policies.allocation.scene import read_scene
 from coalloc.policies.base import Budget

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import combinations, permutations, product
 from math import ceil
 from typing import Any
@@ -17,6 +16,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.kernel.instance.decoding import Planner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -15,6 +14,7 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import TableSpeedup
+from coalloc.model.values import replace
 from coalloc.policies.bounds import proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from coalloc.model.jobs import RigidJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch, why_not

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget, never
 from coalloc.policies.check import check
 from coalloc.policies.kernel.instance.decoding import Planner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -14,6 +13,7 @@ from coalloc.model.jobs import Edge, RigidJob, Started, Task, WorkflowJob
 from coalloc.model.plan import Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Running, Snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.kernel.instance.decoding import Planner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check
 from coalloc.policies.kernel.instance.decoding import Planner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from coalloc.model.jobs import Edge, RigidJob, Started, Task, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
+from coalloc.model.values import replace
 from coalloc.policies import online
 from coalloc.policies.base import Budget
 from coalloc.policies.check import check

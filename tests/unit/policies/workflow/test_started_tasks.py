@@ -1,6 +1,5 @@
 """Workflows in the middle of their run: decoders and checker, on cases worked out by hand."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.model.values import replace
 from coalloc.policies.check import check
 from tests.unit.policies.kernel.kernel_case import case, cluster, planned, reasons, rigid, spans
 

@@ -1,0 +1,121 @@
+"""Requests of clients: questions are answered from memory or the store, commands go to the core."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from coalloc.core.base.events import Requested, TokenRecalled
+from coalloc.core.base.requests import Refused, Submit
+from coalloc.daemon.queries.answers import QUESTIONS, asked_job
+from coalloc.daemon.queries.backup import backup_target, written_backup
+from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.estimate import estimated
+from coalloc.daemon.service import INTERNAL, Service
+from coalloc.daemon.store.errors import StoreError
+from coalloc.model.values import replace
+from coalloc.wire.answers import Answer, BackupAnswer, Estimate, WhyAnswer
+from coalloc.wire.codec import WireError, decode_command
+from coalloc.wire.server import Origin
+
+
+class Requests:
+    """Answers what clients ask, in the turn in which it arrives where that can be done."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._slow: Mapping[str, Callable[[Caller, Mapping[str, Any]], Awaitable[Answer]]] = {
+            "backup": self._backup,
+            "test_submit": self._estimate,
+            "why": self._explain,
+        }
+
+    def take(self, origin: Origin, body: Mapping[str, Any]) -> None:
+        """Answer a request, or begin to."""
+        service, kind = self._service, body["type"]
+        began = time.perf_counter()
+        caller = service.replies.caller(origin)
+        try:
+            if kind in self._slow:
+                answer = self._slow[kind](caller, body)
+                service.loop.spawn(self._answer_later(origin, answer, kind))
+            elif kind in QUESTIONS:
+                sources = replace(service.sources, caller=caller)
+                service.server.answer(origin, QUESTIONS[kind](sources, body, service.clock()))
+            elif kind == "wait":
+                service.waiters.add(origin, str(body.get("job") or ""), caller.user)
+            else:
+                self._command(origin, caller, body)
+        except WireError:
+            raise
+        except Exception as error:
+            service.replies.send(origin, self._refusal(error, kind))
+        finally:
+            service.replies.charge(origin, began)
+
+    def _command(self, origin: Origin, caller: Caller, body: Mapping[str, Any]) -> None:
+        command = decode_command(body)
+        if isinstance(command, Submit):
+            self._check_submit(caller)
+            self._recall_token(caller.user, command.token)
+        self._service.loop.offer(
+            Requested(
+                origin=origin,
+                user=caller.user,
+                uid=caller.uid,
+                gid=caller.gid,
+                operator=caller.is_operator,
+                command=command,
+            )
+        )
+
+    def _check_submit(self, caller: Caller) -> None:
+        service = self._service
+        if service.is_stopping:
+            raise QueryRefusedError("busy", "the daemon is stopping; nothing was queued")
+        if not service.writer.is_writable:
+            raise QueryRefusedError("storage", "the daemon cannot write to its disk now")
+        if service.access is not None:
+            service.access.check_submit(caller)
+
+    def _recall_token(self, user: str, token: str) -> None:
+        """A resend of a submit whose job ended long ago is still the same job.
+
+        Also where the core knows the token now: it may forget it before this request's turn.
+        """
+        job = self._service.store.job_of_token(user, token)
+        if job is not None:
+            self._service.loop.offer(TokenRecalled(user=user, token=token, job=job))
+
+    def _refusal(self, error: Exception, kind: object) -> Refused:
+        """The answer where there is none: one question must not keep the next from being read."""
+        if isinstance(error, QueryRefusedError):
+            return error.refused
+        if isinstance(error, StoreError):
+            return Refused(code="storage", message=str(error))
+        self._service.log.error("request_failed", kind=str(kind)[:40], exc_info=error)
+        return INTERNAL
+
+    async def _answer_later(self, origin: Origin, answer: Awaitable[Answer], kind: object) -> None:
+        try:
+            self._service.server.answer(origin, await answer)
+        except Exception as error:
+            self._service.replies.send(origin, self._refusal(error, kind))
+
+    async def _estimate(self, caller: Caller, body: Mapping[str, Any]) -> Estimate:
+        service = self._service
+        sources = replace(service.sources, caller=caller)
+        policy = service.config.rounds.policy
+        return await estimated(service.planner, sources, body, policy, service.clock())
+
+    async def _backup(self, caller: Caller, body: Mapping[str, Any]) -> BackupAnswer:
+        service = self._service
+        return await written_backup(service.store, backup_target(caller, body), service.log)
+
+    async def _explain(self, _: Caller, body: Mapping[str, Any]) -> WhyAnswer:
+        service = self._service
+        record, now = asked_job(service.sources, body), service.clock()
+        policy = service.config.rounds.policy
+        why = await service.explainer.why(record, service.core.state, policy, now)
+        return WhyAnswer(why=why, time=now)
