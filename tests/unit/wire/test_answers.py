@@ -14,6 +14,7 @@ from coalloc.core.base import records, requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.reading import ShareUse
 from coalloc.wire import (
     answers,
     estimate_answers,
@@ -47,6 +48,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("wait", "Field of an ended job", answers.EndedJob),
     ("nodes", ANSWER, answers.NodesAnswer),
     ("nodes", "Field of a cluster", node_rows.ClusterRow),
+    ("nodes", "Field of a share", ShareUse),
     ("nodes", "Field of a node", node_rows.NodeRow),
     ("nodes", "Field of a reservation", node_rows.ReservationRow),
     ("nodes", "Field of a passed reservation", node_rows.PassedRow),
