@@ -46,6 +46,8 @@ SETTINGS: Mapping[str, type[BatchSettings]] = {
     "slurm": SlurmSettings,
     "gridengine": GridEngineSettings,
 }
+# Adapters but Slurm's show only what they add to the keys of every batch system.
+WHOLE = "slurm"
 # The kinds of jobs show only what they add to the keys of every job.
 KINDS = ("rigid", "moldable", "workflow", "divisible")
 TYPES = {
@@ -95,9 +97,11 @@ def with_tables(text: str) -> str:
 
 
 def _settings(found: re.Match[str]) -> str:
+    known = () if found[2] == WHOLE else tuple(key for key, _, _ in keys(BatchSettings))
     rows = [
         f"| `{key}` | {f'`{json.dumps(default)}`' if default not in EMPTY else '-'} | {doc} |"
         for key, default, doc in keys(SETTINGS[found[2]])
+        if key not in known
     ]
     head = ["| Key of `settings` | Default | Meaning |", "|---|---|---|"]
     return "\n".join([found[1], *head, *rows, "", found[3]])
