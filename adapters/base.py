@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from coalloc.model.parts import PartKey, PartReport, PartSpec
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.reserved import Reserved
 
 __all__ = [
     "Act",
@@ -165,9 +164,6 @@ class Adapter(Struct, frozen=True, kw_only=True):
         Told again and again how many slots of the cluster waiting jobs could fill.
     due : callable
         The acts that the last reading has shown to be due.
-    on_reserved : callable, optional
-        Told again and again the name of the daemon's store, and the reservations that operators
-        have made of the cluster's nodes.
     """
 
     reader: Reader
@@ -175,4 +171,3 @@ class Adapter(Struct, frozen=True, kw_only=True):
     handover: Handover | None = None
     on_demand: Callable[[int], None] | None = None
     due: Callable[[], tuple[Act, ...]] = none_due
-    on_reserved: Callable[[str, tuple[Reserved, ...]], None] | None = None

@@ -22,11 +22,13 @@ from math import inf
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.bicriteria import Bicriteria
-from coalloc.policies.moldable.demt import Search
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.bicriteria.options import BicriteriaOptions
+from coalloc.policies.moldable.bicriteria.policy import Bicriteria
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.options import BICRITERIA, DEMT, read_options
+from coalloc.policies.options import defaults_of, read_options
+from coalloc.policies.published.demt import ShelfSearch
+from coalloc.policies.published.options import DemtOptions
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 HEAD = f"{'':24}{'balanced C / S':>18}{'best gap':>10}{'at C / S':>16}{'beats demt':>12}"
@@ -48,7 +50,7 @@ class Total:
 
 def one_run(snapshot: Snapshot, work: int, certify: bool, at: float, total: Total) -> None:
     """Solve and prove once; with `at`, for that end as well."""
-    options = read_options({"search": work, "certify": certify}, BICRITERIA)
+    options = read_options({"search": work, "certify": certify}, BicriteriaOptions)
     began = time.process_time()
     policy = Bicriteria(Planner(snapshot, options), options, Budget(seed=1), None)
     ready = time.process_time()
@@ -84,9 +86,9 @@ def beats_demt(snapshot: Snapshot, cmax: float, completion: float, bound: float)
     """Whether both readings are worse in both criteria, or as short where nothing is shorter."""
     shortest = cmax <= bound * (1.0 + 1e-9)
     for guess in ("reached", "accepted"):
-        options = read_options({"guess": guess, "selection": "auto"}, DEMT)
+        options = read_options({"guess": guess, "selection": "auto"}, DemtOptions)
         planner = Planner(snapshot, options)
-        search = Search(Layer(planner, of_planner(planner)), options, Budget(seed=1))
+        search = ShelfSearch(Layer(planner, of_planner(planner)), options, Budget(seed=1))
         schedule = search.run().schedule
         is_shorter = shortest or cmax < schedule.makespan
         if not is_shorter or completion >= schedule.weighted_completion:
@@ -114,7 +116,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3, help="instances of each family and size")
     parser.add_argument("--first", type=int, default=100, help="seed of the first instance")
     parser.add_argument("--families", nargs="+", default=FAMILIES, choices=FAMILIES)
-    parser.add_argument("--work", type=int, default=BICRITERIA["search"].default)
+    parser.add_argument("--work", type=int, default=defaults_of(BicriteriaOptions)["search"])
     parser.add_argument("--at", type=float, default=0.0, help="an end, in bounds on the makespan")
     parser.add_argument("--no-certify", action="store_true", help="the search's own prices only")
     chosen = parser.parse_args(argv)

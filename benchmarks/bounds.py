@@ -28,8 +28,8 @@ from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch
 from coalloc.policies.options import read_options
+from coalloc.policies.orders.simple import SIMPLE, sort_items
 from coalloc.policies.registry import lookup
-from coalloc.policies.simple import SIMPLE, sort_items
 
 SLOTS_ONLY = ("longest", "area", "widths", "exclusion", "levels")
 EXACT_WORK = 2_000_000

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.comparators import SOLVERS, order_and_rows
-from coalloc.policies.moldable.demt import Search
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.options import DEMT, read_options
+from coalloc.policies.options import read_options
+from coalloc.policies.published.demt import ShelfSearch
+from coalloc.policies.published.moldable_lists import SOLVERS, order_and_rows
+from coalloc.policies.published.options import DemtOptions
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 LISTS = tuple(name for name in SOLVERS if name != "gang")
@@ -66,7 +67,7 @@ def run(layer: Layer, name: str, seed: int) -> tuple[Schedule, float]:
         schedule = layer.lay(*order_and_rows(name, layer.queue))
         assert schedule is not None
     else:
-        search = Search(layer, read_options(VARIANTS[name], DEMT), Budget(seed=seed))
+        search = ShelfSearch(layer, read_options(VARIANTS[name], DemtOptions), Budget(seed=seed))
         schedule = search.run().schedule
     return schedule, time.process_time() - began
 

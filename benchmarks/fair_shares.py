@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from coalloc.adapters.formats.platforms import Platform
-from coalloc.core.base.projects import DAY_S, Project
-from coalloc.core.base.settings import PrioritySettings
+from coalloc.core.base.projects import DAY_S
 from coalloc.model.platform import Cluster, Node
+from coalloc.model.settings import PriorityConfig, ProjectConfig
 from coalloc.model.values import replace
 from coalloc.simulation.general import SharingRule
 from coalloc.simulation.replay import replay
@@ -110,12 +110,12 @@ def main() -> None:
         )
         for name in ("a", "b")
     )
-    priority = PrioritySettings(
+    priority = PriorityConfig(
         shares=0.0 if args.no_shares else 16.0, step_s=args.step, ahead_s=args.ahead
     )
-    projects = tuple(
-        Project(name=name, share=SHARES[name], users=users) for name, users in members.items()
-    )
+    projects = {
+        name: ProjectConfig(share=SHARES[name], users=users) for name, users in members.items()
+    }
     sharing = SharingRule(projects=projects, priority=priority)
     platform = Platform(name="halves", clusters=clusters)
     trace = replay(workload, platform, args.policy, path="general", sharing=sharing)

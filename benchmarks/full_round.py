@@ -19,7 +19,7 @@ from coalloc.daemon.store.records_json import read_object
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.plain.policy import plain_easy
 from coalloc.wire.frames import encode
 
 JOBS = (1_000, 10_000)

@@ -1,14 +1,12 @@
 """The MBPC paper's cases, and the literal programs beside what replaces them.
 
-    python -m benchmarks.mbpc [--mip] [--full] [--cap 60] [--slots-cap 300]
+    python -m benchmarks.mbpc [--full] [--cap 60] [--slots-cap 300]
 
 The search over levels on case 1 (every ABW, and below with a threshold) and case 2 (seeded powers,
-every ABW). With ``--mip`` the node-class program beside it, with HiGHS and CBC on case 1. With
-``--full`` the literal programs as well: `mbpc-published` on case 1, and the slot program of
-`oas-slots` at 50 % slots on eight jobs and 3 x 4 nodes, next to the exact search on the same grid.
-Times are of the call: processor time of this process (HiGHS), and wall time, which alone counts
-for CBC. A run that ends at its cap is reported with what it reached; the cap over the other time is
-a lower bound of the ratio.
+every ABW). With ``--full`` the literal programs as well: `mbpc-published` on case 1, and the slot
+program of `oas-slots` at 50 % slots on eight jobs and 3 x 4 nodes, next to the exact search on the
+same grid. Times are of the call: processor time and wall time. A run that ends at its cap is
+reported with what it reached; the cap over the other time is a lower bound of the ratio.
 """
 
 import argparse
@@ -80,16 +78,15 @@ def searched(cap: float, seeds: int) -> int:
     """The search over levels; returns how many proofs or known optima were missed."""
     missed = 0
     for abw in ABW:
-        plan, cpu, wall = timed("mbpc", case_1(abw), cap, engine="search")
+        plan, cpu, wall = timed("mbpc", case_1(abw), cap)
         show(f"case 1, ABW {abw:g}, search", plan, cpu, wall)
         missed += _missed(plan, CASE_1)
     for abw, value in SATURATED:
-        given = {"engine": "search", "saturation_threshold": 3.0}
-        plan, cpu, wall = timed("mbpc", case_1(abw), cap, **given)
+        plan, cpu, wall = timed("mbpc", case_1(abw), cap, saturation_threshold=3.0)
         show(f"case 1, ABW {abw:g}, SC up to 3, search", plan, cpu, wall)
         missed += _missed(plan, value)
     for abw in ABW:
-        runs = [timed("mbpc", case_2(abw, seed), cap, engine="search") for seed in range(seeds)]
+        runs = [timed("mbpc", case_2(abw, seed), cap) for seed in range(seeds)]
         unproved = sum(plan.status is not Status.OPTIMAL for plan, _, _ in runs)
         missed += unproved
         cpus = [cpu for _, cpu, _ in runs]
@@ -105,38 +102,21 @@ def _missed(plan: Plan, value: float) -> bool:
     return plan.status is not Status.OPTIMAL or abs(plan.objective.value - value) > 5e-5
 
 
-def programs(cap: float, seeds: int) -> int:
-    """The node-class program; returns how many known optima were missed."""
-    missed = 0
-    for solver in ("highs", "cbc"):
-        for abw in ABW:
-            plan, cpu, wall = timed("mbpc", case_1(abw), cap, engine="mip", solver=solver)
-            show(f"case 1, ABW {abw:g}, {solver}", plan, cpu, wall)
-            missed += plan.status is Status.OPTIMAL and _missed(plan, CASE_1)
-    for abw in (1.0, 0.7, 0.4):
-        for seed in range(seeds):
-            plan, cpu, wall = timed("mbpc", case_2(abw, seed), cap, engine="mip")
-            show(f"case 2, ABW {abw:g}, seed {seed}, highs", plan, cpu, wall)
-    return missed
-
-
 def literal(cap: float, slots_cap: float) -> None:
     """The programs as published, at their caps."""
-    for solver in ("highs", "cbc"):
-        plan, cpu, wall = timed("mbpc-published", case_1(0.4), cap, solver=solver)
-        show(f"mbpc-published, case 1, ABW .4, {solver}", plan, cpu, wall)
+    plan, cpu, wall = timed("mbpc-published", case_1(0.4), cap)
+    show("mbpc-published, case 1, ABW .4", plan, cpu, wall)
     for seed in range(2):
         snapshot = eight_jobs(seed)
-        for engine, solver in (("search", "highs"), ("mip", "highs"), ("mip", "cbc")):
-            plan, cpu, wall = timed("oas-slots", snapshot, slots_cap, engine=engine, solver=solver)
-            show(f"oas-slots 50%, seed {seed}, {engine} {solver}", plan, cpu, wall)
+        for engine in ("search", "mip"):
+            plan, cpu, wall = timed("oas-slots", snapshot, slots_cap, engine=engine)
+            show(f"oas-slots 50%, seed {seed}, {engine}", plan, cpu, wall)
             told = {name: plan.stats.get(name) for name in ("slotted_makespan", "slotted_bound")}
             print(f"    {told} rows about {plan.stats.get('rows', '-')}", flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mbpc", description=__doc__)
-    parser.add_argument("--mip", action="store_true", help="the node-class program, too")
     parser.add_argument("--full", action="store_true", help="the literal programs, too")
     parser.add_argument("--cap", type=float, default=60.0, help="seconds of one mbpc call")
     parser.add_argument("--slots-cap", type=float, default=300.0, help="of one oas-slots call")
@@ -144,8 +124,6 @@ def main(argv: list[str] | None = None) -> int:
     chosen = parser.parse_args(argv)
     print(f"{'':44}{'status':>12} {'value':>12} {'bound':>12} {'cpu s':>8} {'wall s':>8}")
     missed = searched(chosen.cap, chosen.seeds)
-    if chosen.mip:
-        missed += programs(chosen.cap, min(chosen.seeds, 3))
     if chosen.full:
         literal(chosen.cap, chosen.slots_cap)
     return 1 if missed else 0

@@ -23,16 +23,16 @@ from typing import TypeVar
 
 from coalloc.model.plan import Objective, Plan, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.check_pool import pool_of
-from coalloc.policies.check_sheet import node_columns
+from coalloc.policies.checking.pool import pool_of
+from coalloc.policies.checking.sheet import node_columns
+from coalloc.policies.checking.verify import certified
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.proof import LADDER
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.moldable.two_shelf_schedule import two_shelf_schedule
-from coalloc.policies.moldable.verify import certified
+from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 PAPER = ("25x200", "50x200", "100x200", "200x200", "400x200")

@@ -16,7 +16,7 @@ from statistics import median
 
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.oas.exact import ExactSearch
-from coalloc.policies.simple import SIMPLE, sort_items
+from coalloc.policies.orders.simple import SIMPLE, sort_items
 from coalloc.simulation.reproduce.instances import oas_instance
 
 STEP = 500_000

@@ -21,9 +21,10 @@ from coalloc.policies.kernel.pool.pool_insertion import Placed
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.state import MAKESPAN
-from coalloc.policies.moldable.comparators import order_and_rows
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.options import DEMT, read_options
+from coalloc.policies.options import read_options
+from coalloc.policies.published.moldable_lists import order_and_rows
+from coalloc.policies.published.options import DemtOptions
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 REPEATED = 40
@@ -43,7 +44,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 def measure(family: str, jobs: int, procs: int, seed: int) -> tuple[float, float]:
     """CPU seconds of a list on the pool's builder and on the parallel one."""
-    planner = Planner(moldable_instance(family, jobs, procs, seed), read_options({}, DEMT))
+    planner = Planner(moldable_instance(family, jobs, procs, seed), read_options({}, DemtOptions))
     queue = of_planner(planner)
     order, rows = order_and_rows("list-saf", queue)
     listing = Listing(np.array(order, dtype=np.int64), np.array(rows, dtype=np.int64))

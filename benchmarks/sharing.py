@@ -14,10 +14,9 @@ from collections.abc import Callable
 
 from tests.support.core_site import Site
 
-from coalloc.core.base.projects import Limits, Project
-from coalloc.core.base.settings import PrioritySettings
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limits import hold_back
+from coalloc.model.settings import PriorityConfig, ProjectConfig
 
 USERS, PROJECTS = 500, 50
 REPEATS = 5
@@ -26,21 +25,20 @@ REPEATS = 5
 def site(jobs: int, *, is_shared: bool) -> Site:
     """A site with so many waiting jobs that plans nothing."""
     each = USERS // PROJECTS
-    projects = tuple(
-        Project(
-            name=f"p{i}",
+    projects = {
+        f"p{i}": ProjectConfig(
             share=1.0 + i % 5,
             users=tuple(f"u{j}" for j in range(i * each, (i + 1) * each)),
-            limits=Limits(max_procs=1000),
+            max_procs=1000,
         )
         for i in range(PROJECTS)
-    )
+    }
     one = Site(
         {"a": 500, "b": 500},
         solving=False,
         max_jobs_per_user=0,
-        priority=PrioritySettings(shares=16.0 if is_shared else 0.0),
-        projects=projects if is_shared else (),
+        priority=PriorityConfig(shares=16.0 if is_shared else 0.0),
+        projects=projects if is_shared else {},
     )
     one.state.rounds.paused = True
     for number in range(jobs):

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.settings import core_settings
+
 from coalloc.core.base.effects import (
     AppendEvent,
     DropOrders,
@@ -39,9 +41,7 @@ from coalloc.core.base.events import (
     TokenRecalled,
 )
 from coalloc.core.base.messages import Numbered, Ping, Read, Statement, Welcome
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Done, Submit
-from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
 from coalloc.core.coordinator import Coordinator
 from coalloc.core.executor import effects as effects_there
 from coalloc.core.executor import machine as there
@@ -51,9 +51,11 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import without_submits
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.event_kinds import EventKind
+from coalloc.model.parts import Launch, PartKey, PartReport, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.policies.plain import plain_easy
+from coalloc.model.settings import ClusterConfig, TriggerConfig
+from coalloc.policies.plain.policy import plain_easy
 
 HOUR_S = 3600.0
 READ_EVERY_S = 120.0
@@ -108,18 +110,18 @@ class SoakSite:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._progress = {name: ExecutorState(cluster=name) for name in nodes}
-        self._parts: dict[tuple[str, effects_there.Key], PartReport] = {}
+        self._parts: dict[tuple[str, PartKey], PartReport] = {}
         self._unwritten: list[Effect] = []
         self._full_until = 0.0
         self.executors: dict[str, there.ExecutorCore] = {}
-        self._settings = Settings(
-            clusters=tuple(ClusterSettings(name=name, link_gbps=10.0) for name in nodes),
-            triggers=(Trigger(kind="queue_length"), Trigger(kind="job_finished")),
+        self._settings = core_settings(
+            clusters=tuple(ClusterConfig(name=name, link_gbps=10.0) for name in nodes),
+            trigger=(TriggerConfig(kind="queue_length"), TriggerConfig(kind="job_finished")),
             min_interval_s=0.0,
             keep_ended=200,
             prepare_timeout_s=600.0,
             lease_s=1200.0,
-            reading_max_age_s=10.0 * READ_EVERY_S,
+            max_age_s=10.0 * READ_EVERY_S,
         )
         self._start_daemon()
         for name in nodes:
@@ -152,7 +154,7 @@ class SoakSite:
 
     def _start_daemon(self) -> None:
         self.store = Store(self.path)
-        memory = recall(self.store, self._settings.keep_ended)
+        memory = recall(self.store, self._settings.daemon.keep_ended)
         self.core = Coordinator(self._settings, memory.remembered)
         self.delivery = Delivery(self._deliver, lambda _: LAUNCH, epoch=self.core.state.epoch)
         self.delivery.restore(memory.outbox)
@@ -280,13 +282,13 @@ class SoakSite:
                     store=state.store,
                     epoch=state.epoch,
                     base_seq=base,
-                    lease_s=self._settings.lease_s,
+                    lease_s=self._settings.start.lease_s,
                 )
                 self._deliver(cluster, welcome)
             case Reply(origin=str(token), answer=Done(body=body)) if not self._is_lost():
                 job = str(body["job"])
                 assert self.acknowledged.setdefault(token, job) == job, "two jobs of one token"
-            case AppendEvent(kind="job_ended", job=job):
+            case AppendEvent(kind=EventKind.JOB_ENDED, job=job):
                 self.ends[job] += 1
             case Solve(round=number, snapshot=snapshot):
                 answer = Solved(round=number, plan=plain_easy(snapshot), solve_s=0.0)
@@ -322,7 +324,7 @@ class SoakSite:
         for effect in effects:
             match effect:
                 case effects_there.ClaimPart(order=order):
-                    key = (order.job, order.attempt, order.part)
+                    key = order.key
                     self._soon(lambda key=key: self._news(cluster, key, PartState.READY))  # type: ignore[misc]
                 case effects_there.StartPart(key=key):
                     self._begin(cluster, key)
@@ -339,24 +341,24 @@ class SoakSite:
                 case _:
                     pass
 
-    def _begin(self, cluster: str, key: effects_there.Key) -> None:
+    def _begin(self, cluster: str, key: PartKey) -> None:
         before = self._parts.get((cluster, key))
         if before is None or before.state is not PartState.READY:
             return
-        job, _, part = key
+        job, part = key.job, key.part
         self.runs[job] += part == 0
         self._news(cluster, key, PartState.RUNNING)
         record = self.core.state.jobs.get(job)
         run_s = getattr(record.job, "base_time", 1.0) if record is not None else 1.0
         self._at(self.now + run_s, lambda: self._news(cluster, key, PartState.FINISHED))
 
-    def _news(self, cluster: str, key: effects_there.Key, state: PartState) -> None:
+    def _news(self, cluster: str, key: PartKey, state: PartState) -> None:
         before = self._parts.get((cluster, key))
         if before is not None and before.state in ENDED:
             return
         if state is PartState.READY and before is not None:
             return
-        job, attempt, part = key
+        job, attempt, part = key.job, key.attempt, key.part
         began = None if before is None else before.started
         report = PartReport(
             job=job,

@@ -25,13 +25,15 @@ from functools import partial
 from pathlib import Path
 
 from coalloc.core.base.effects import AppendEvent, Effect, SaveJob, SaveLaunch, SaveToken
-from coalloc.core.base.records import JobRecord, JobState, Launch
-from coalloc.core.base.settings import Settings
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
+from coalloc.model.settings import Config
 
 BATCHES = (1, 32, 500)
 SCRIPT = "#!/bin/sh\n#COALLOC -n 16\nexec mpirun ./solver --input case.json --steps 1000\n"
@@ -71,7 +73,9 @@ def submit(number: int) -> list[Effect]:
         SaveJob(record=record),
         SaveLaunch(job=name, launch=launch),
         SaveToken(user=record.user, token=f"{number:032x}", job=name),
-        AppendEvent(seq=number, time=1e9, kind="job_submitted", job=name, fields={"procs": 16}),
+        AppendEvent(
+            seq=number, time=1e9, kind=EventKind.JOB_SUBMITTED, job=name, fields={"procs": 16}
+        ),
     ]
 
 
@@ -122,7 +126,7 @@ def start(path: Path) -> dict[str, float]:
     began, began_cpu = time.perf_counter(), time.process_time()
     store = Store(path)
     opened, opened_cpu = time.perf_counter(), time.process_time()
-    core = Coordinator(Settings(), recall(store, 1000).remembered)
+    core = Coordinator(Config(), recall(store, 1000).remembered)
     serving, serving_cpu = time.perf_counter(), time.process_time()
     after = peak_mb()
     store.backup(path.with_suffix(".backup"))
@@ -158,7 +162,11 @@ def ended(number: int) -> list[Effect]:
     )
     events = [
         AppendEvent(
-            seq=3 * number + k, time=float(number), kind="k", job=name, fields={"z": "z" * 70}
+            seq=3 * number + k,
+            time=float(number),
+            kind=EventKind.JOB_ENDED,
+            job=name,
+            fields={"z": "z" * 70},
         )
         for k in (1, 2, 3)
     ]

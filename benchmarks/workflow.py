@@ -22,10 +22,10 @@ from coalloc.adapters.formats.workflow import read_workflow
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.policies.workflow.portfolio import MEMBERS
+from coalloc.policies.workflow.search.portfolio import MEMBERS
 from coalloc.simulation.reproduce.workflow_instances import (
     TABLE_1,
     Shape,

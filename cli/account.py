@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coalloc.cli.command import (
-    BAD_USAGE,
     DONE,
     Command,
-    CommandError,
     connect,
     note,
     print_json,
@@ -60,23 +58,9 @@ def _add_account(parser: argparse.ArgumentParser) -> None:
     _add_period(parser)
     parser.add_argument("-s", "--state", choices=STATES, help="that ended so")
     parser.add_argument("--swf", action="store_true", help="print a log for coalloc simulate")
-    parser.add_argument(
-        "--sacct", metavar="CLUSTER", help="compare with Slurm's accounts of this cluster"
-    )
-    parser.add_argument(
-        "--sacct-output",
-        metavar="FILE",
-        help="with --sacct: what sacct printed there; - is standard input; default: run it here",
-    )
 
 
 def _account(args: argparse.Namespace) -> int:
-    if args.sacct:
-        from coalloc.cli.account_sacct import compare
-
-        return compare(args)
-    if args.sacct_output:
-        raise CommandError("--sacct-output needs --sacct CLUSTER", BAD_USAGE)
     with connect(args) as client:
         rows = client.account(
             user=args.user, state=args.state or "", since=args.since or 0.0, until=args.until
@@ -240,8 +224,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Jobs that have ended, by their end, with what they used; for as long as the site "
         "keeps them.",
         example="coalloc account --since 2026-11-01 --user ada --csv\n"
-        "  coalloc account --since 2026-11-01 --swf > november.swf\n"
-        "  coalloc account --since 2026-11-01 --sacct alpha",
+        "  coalloc account --since 2026-11-01 --swf > november.swf",
         add=_add_account,
         run=_account,
         query=True,

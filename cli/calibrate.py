@@ -17,12 +17,12 @@ from coalloc.adapters.slurm.records import ParseError
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.cli.command import BAD_USAGE, FAILED, Command, CommandError
 from coalloc.cli.output import show_table
-from coalloc.model.errors import InputError
+from coalloc.model.errors import ConfigError, InputError
 from coalloc.model.nodeset import expand
 from coalloc.model.platform import NodeState
+from coalloc.model.settings import Config
 from coalloc.runtime import texts
 from coalloc.runtime.config.file import find_config, load
-from coalloc.runtime.config.schema import Config, ConfigError
 
 AT_ONCE = 8
 """Nodes of a cluster that are measured at the same time."""

@@ -14,7 +14,7 @@ from coalloc.cli.output import show_table
 from coalloc.model.values import replace
 
 if TYPE_CHECKING:
-    from coalloc.runtime.config.schema import Config
+    from coalloc.model.settings import Config
     from coalloc.runtime.key_files import KeyFile
     from coalloc.wire.curve import KeyPair
 

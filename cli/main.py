@@ -142,8 +142,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _code_of(error: Exception) -> int | None:
     """Exit code of an error that is one line for the user; None is a defect of ours."""
     from coalloc.client.client import NoAnswerError, RefusedError
-    from coalloc.model.errors import InputError
-    from coalloc.runtime.config.schema import ConfigError
+    from coalloc.model.errors import ConfigError, InputError
 
     if isinstance(error, InputError | ConfigError | UnicodeError):
         return BAD_USAGE

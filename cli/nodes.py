@@ -120,11 +120,8 @@ def _share(row: ClusterRow) -> str:
     if share is None:
         return ""
     said = f"starts {row.way}: {share.kept} of {share.nodes} kept"
-    if share.local_jobs:
-        said += (
-            f", local jobs delayed by {share.delay_mean_s:g} s on average,"
-            f" {share.delay_max_s:g} s at most"
-        )
+    if share.delay_s:
+        said += f", a local job delayed by {share.delay_s:g} s"
     return said + (f"; no claims: {share.paused}" if share.paused else "")
 
 

@@ -94,7 +94,7 @@ def _solve(args: argparse.Namespace) -> int:
 
 def _compiled(policy: str) -> None:
     """Have compiled what a policy needs: that may take seconds, which are not the solve's."""
-    from coalloc.daemon.solver.warming import TINY, warmed
+    from coalloc.policies.warming import TINY, warmed
 
     hint = threading.Timer(COMPILING_S, note, ["compiling, once for this machine and version"])
     hint.daemon = True
@@ -110,7 +110,7 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from coalloc.policies.check import check
+    from coalloc.policies.checking.check import check
 
     snapshot, plan = load_snapshot(args.snapshot), load_plan(args.plan)
     result = check(snapshot, plan, cells=CERTIFICATE_STEPS)
@@ -144,7 +144,7 @@ def _check(args: argparse.Namespace) -> int:
 
 def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
     """Bound for all plans with the same jobs; the checker itself knows no bounds."""
-    from coalloc.policies.bounds import proofs_of
+    from coalloc.policies.checking.proofs import proofs_of
 
     deadline = time.monotonic() + PROOF_S
 
@@ -220,10 +220,12 @@ def _loaded(names: Iterable[str]) -> tuple[list[Policy], list[str]]:
     return policies, faults
 
 
-def _options(policy: Any) -> dict[str, dict[str, Any]]:
+def _options(policy: Policy) -> dict[str, dict[str, Any]]:
+    from coalloc.policies.options import options_of
+
     return {
-        name: {"default": field.default, "doc": field.doc, **field.schema()}
-        for name, field in policy.options.items()
+        name: {"default": option.default, "doc": option.doc, **option.schema}
+        for name, option in options_of(policy.options).items()
     }
 
 

@@ -2,7 +2,7 @@
 
 The daemon's queue is planned as it is, and again without shares, limits, guarantees, and the guard
 against starvation, by the same policy. Both plans of a rule pass the checker, and are compared as
-`coalloc.policies.rule_cost` says.
+`coalloc.policies.explain.rule_cost` says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from coalloc.cli.command import CommandError, connect, print_json
 from coalloc.cli.output import figure, show_table
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
+from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
 
 HEADERS = ("RULE", "WITH", "WITHOUT", "COST", "BOUND", "AT MOST", "JOBS", "HELD")
 NUMBERS = frozenset(HEADERS) - {"RULE"}
@@ -60,15 +60,14 @@ def costs(given: Snapshot, lifted: Mapping[str, Snapshot], policy: str) -> list[
 def _planned(snapshot: Snapshot, policy: str, options: Mapping[str, Any]) -> Plan:
     """A plan that passed the checker, as a round makes it."""
     from coalloc.policies.base import Budget
-    from coalloc.policies.check import check
-    from coalloc.policies.options import read_options
+    from coalloc.policies.checking.check import check
+    from coalloc.policies.options import read_known
     from coalloc.policies.registry import lookup
 
     row = lookup(policy)
-    known = {name: value for name, value in options.items() if name in row.options}
     deadline = time.monotonic() + TIME_S
     budget = Budget(stop=lambda: time.monotonic() >= deadline, live=True)
-    plan = row.solve(snapshot, read_options(known, row.options), budget)
+    plan = row.solve(snapshot, read_known(options, row.options), budget)
     violations = check(snapshot, plan).violations
     if violations:
         raise CommandError(f"the plan of {policy} does not pass the checker: {violations[0]}")

@@ -21,7 +21,7 @@ from coalloc.client.client import RefusedError
 from coalloc.model.nodeset import fold
 from coalloc.model.values import replace
 from coalloc.runtime.texts import instant
-from coalloc.wire.node_rows import PassedRow, ReservationRow
+from coalloc.wire.node_rows import ReservationRow
 
 ABOUT = """\
 Keep nodes for the jobs of some users, or for nobody (maintenance), for a time; without NODES, list
@@ -29,10 +29,9 @@ what is kept.
 
 Every policy plans around it: other users' jobs that would not have ended when it begins are not
 started on its nodes. What runs there already goes on. Without --duration it lasts until
-'coalloc unreserve'. It keeps the nodes from jobs of ours only, but for Slurm clusters with
-pass_reservations: there it is made in Slurm too, and BATCH SYSTEMS says whether that has succeeded.
-What the clusters' own batch systems keep from us is listed too."""
-HEADERS = ("NAME", "START", "END", "USERS", "BY", "NODELIST", "BATCH SYSTEMS", "REASON")
+'coalloc unreserve'. It keeps the nodes from jobs of ours only; local jobs are kept out by a
+reservation in the cluster's own batch system. What those keep from us is listed too."""
+HEADERS = ("NAME", "START", "END", "USERS", "BY", "NODELIST", "REASON")
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -93,17 +92,8 @@ def _line(row: ReservationRow) -> tuple[str, ...]:
         ",".join(row.users) or "-",
         row.by,
         fold(row.nodes),
-        "; ".join(map(_passed, row.passed)) or "-",
         row.reason or "-",
     )
-
-
-def _passed(row: PassedRow) -> str:
-    """Whether a cluster's batch system has it too, in words."""
-    if row.why:
-        return f"{row.cluster}: no ({row.why})"
-    late = f", {','.join(row.running)} may still run" if row.running else ""
-    return f"{row.cluster}: yes{late}"
 
 
 def _add_names(parser: argparse.ArgumentParser) -> None:

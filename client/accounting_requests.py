@@ -1,29 +1,33 @@
-"""Requests about shares, accounts and usage, for both clients."""
+"""Requests about shares, accounts and usage."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
+from typing import TYPE_CHECKING
 
-from coalloc.client.steps import Found, Steps, Stream, asked, request, stream
-from coalloc.wire import share_answers
-from coalloc.wire.estimate_answers import AccuracyAnswer
-from coalloc.wire.share_answers import AccountAnswer, AccountRow, UsageAnswer, UsageRow
+from coalloc.client.base import BaseClient
+
+if TYPE_CHECKING:
+    from coalloc.wire.estimate_answers import AccuracyAnswer
+    from coalloc.wire.share_answers import AccountRow, PriorityAnswer, UsageRow
 
 
-class AccountingRequests:
+class AccountingRequests(BaseClient):
     """Weights of waiting jobs, and accounts of what has ended."""
 
-    @request
-    def priority(self, job: str = "") -> Steps[share_answers.PriorityAnswer]:
+    def priority(self, job: str = "") -> PriorityAnswer:
         """The terms of the effective weight of a waiting job or array, or of all of them."""
-        return (yield from asked(share_answers.PriorityAnswer, "priority", job=job))
+        from coalloc.wire.share_answers import PriorityAnswer
 
-    @request
-    def accuracy(self) -> Steps[AccuracyAnswer]:
+        return self._ask(PriorityAnswer, "priority", job=job)
+
+    def accuracy(self) -> AccuracyAnswer:
         """Accuracy of expected starts and planned run times on this site."""
-        return (yield from asked(AccuracyAnswer, "estimates"))
+        from coalloc.wire.estimate_answers import AccuracyAnswer
 
-    @stream
+        return self._ask(AccuracyAnswer, "estimates")
+
     def account(
         self,
         *,
@@ -32,22 +36,25 @@ class AccountingRequests:
         state: str = "",
         since: float = 0.0,
         until: float | None = None,
-    ) -> Stream[AccountRow]:
+    ) -> Generator[AccountRow]:
         """Jobs that have ended, by their end, page after page; times in seconds since 1970."""
-        page = partial(asked, AccountAnswer, "account", user=user, project=project, state=state)
-        answer = yield from page(since=since, until=until)
-        yield Found(answer.jobs)
-        while answer.after:
-            answer = yield from page(since=since, until=until, after=answer.after)
-            yield Found(answer.jobs)
+        from coalloc.wire.share_answers import AccountAnswer
 
-    @stream
-    def usage(self, *, since: float = 0.0, until: float | None = None) -> Stream[UsageRow]:
+        page = partial(self._ask, AccountAnswer, "account", user=user, project=project, state=state)
+        answer = page(since=since, until=until)
+        yield from answer.jobs
+        while answer.after:
+            answer = page(since=since, until=until, after=answer.after)
+            yield from answer.jobs
+
+    def usage(self, *, since: float = 0.0, until: float | None = None) -> Generator[UsageRow]:
         """Usage by day of UTC, project, user and cluster, page after page."""
-        page = partial(asked, UsageAnswer, "usage", since=since, until=until)
-        answer = yield from page()
-        yield Found(answer.rows)
+        from coalloc.wire.share_answers import UsageAnswer
+
+        page = partial(self._ask, UsageAnswer, "usage", since=since, until=until)
+        answer = page()
+        yield from answer.rows
         while answer.more and answer.rows:
             last = answer.rows[-1]
-            answer = yield from page(after=(last.day, last.project, last.user, last.cluster))
-            yield Found(answer.rows)
+            answer = page(after=(last.day, last.project, last.user, last.cluster))
+            yield from answer.rows

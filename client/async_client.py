@@ -7,32 +7,176 @@
 ...         async for event in client.events(follow=True, job=job):
 ...             print(event.kind)
 
-A client belongs to one event loop. Any number of its tasks may ask at the same time, over one
-connection.
+A client belongs to one event loop. Any number of its tasks may ask at the same time: each call
+runs in a thread, as the same method of `Client`, over one connection that all calls share.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import wraps
+from itertools import islice
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, assert_never
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from coalloc.client.base import BaseClient
-from coalloc.client.endpoint import (
-    LOOK_AGAIN_S,
-    PATIENCE_S,
-    NobodyListensError,
-    is_listening,
-)
-from coalloc.client.steps import AsyncTransport, Hear, Receive, Send, Sleep, Step, Subscribe
-from coalloc.wire.async_client import AsyncEventSubscriber, AsyncRequestConnection
+from coalloc.client.client import Client, NoAnswerError, RefusedError
+from coalloc.client.endpoint import PATIENCE_S, await_listener
+from coalloc.wire.client import AnswerFrame
+from coalloc.wire.shared_client import SharedConnection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 64
+"""For requests that are answered at once."""
+LONG_THREADS = 10_000
+"""For calls that may go on for days; a thread that waits costs next to nothing."""
 
 
-class AsyncClient(BaseClient, AsyncTransport):
-    """An event loop's connection to the daemon; see `BaseClient` for its parameters."""
+def awaited(
+    method: Callable[Concatenate[Client, P], T], *, is_long: bool = False
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """A method of `Client`, awaited."""
 
-    _asker: AsyncRequestConnection | None = None
+    @wraps(method)
+    async def run(self: AsyncClient, /, *args: P.args, **fields: P.kwargs) -> T:
+        return await self._run(lambda client: method(client, *args, **fields), is_long)
+
+    return run
+
+
+def iterated(
+    method: Callable[Concatenate[Client, P], Generator[T]],
+) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[T]]:
+    """A method of `Client` whose values come one by one, as an asynchronous iterator."""
+
+    @wraps(method)
+    def iterate(self: AsyncClient, /, *args: P.args, **fields: P.kwargs) -> AsyncGenerator[T]:
+        return self._iterate(lambda client: method(client, *args, **fields))
+
+    return iterate
+
+
+class CallConnection:
+    """The requests of one call, over the connection that all calls share."""
+
+    def __init__(self, shared: Callable[[], SharedConnection]) -> None:
+        self._shared = shared
+        self._connection: SharedConnection | None = None
+        self._sent: set[str] = set()
+        self._closed = threading.Event()
+
+    def send(self, body: Mapping[str, Any]) -> str:
+        """Send a request; returns its id."""
+        if self._connection is None:
+            self._connection = self._shared()
+        if self._closed.is_set():
+            raise NoAnswerError("the request was given up")
+        request = self._connection.send(body)
+        self._sent.add(request)
+        if self._closed.is_set():
+            self.close()
+        return request
+
+    def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
+        """Wait for the answer to a request that was sent."""
+        assert self._connection is not None
+        answer = self._connection.answer_to(request, timeout_s=timeout_s)
+        self._sent.discard(request)
+        return answer
+
+    def close(self) -> None:
+        """Send nothing more, and wait for no answer."""
+        self._closed.set()
+        if self._connection is not None:
+            self._connection.forget(self._sent)
+
+
+class AsyncClient:
+    """An event loop's connection to the daemon; its parameters are those of `Client`."""
+
+    Refused = RefusedError
+    NoAnswer = NoAnswerError
+
+    def __init__(
+        self,
+        endpoint: str | None = None,
+        timeout_s: float = 10.0,
+        *,
+        publish_endpoint: str | None = None,
+        config: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
+        self._client = Client(
+            endpoint, timeout_s, publish_endpoint=publish_endpoint, config=config, key=key
+        )
+        self._threads = ThreadPoolExecutor(THREADS, "coalloc-ask")
+        self._long_threads = ThreadPoolExecutor(LONG_THREADS, "coalloc-wait")
+        self._calls: set[Client] = set()
+        self._shared: SharedConnection | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        """Address of the daemon."""
+        return self._client.endpoint
+
+    @property
+    def timeout_s(self) -> float:
+        """For one answer, seconds."""
+        return self._client.timeout_s
+
+    @property
+    def publish_endpoint(self) -> str:
+        """Address of the events."""
+        return self._client.publish_endpoint
+
+    ask = awaited(Client.ask)
+    submit = awaited(Client.submit)
+    send_submission = awaited(Client.send_submission)
+    submit_many = iterated(Client.submit_many)
+    submit_workflow = awaited(Client.submit_workflow)
+    test_submit = awaited(Client.test_submit)
+    test_submission = awaited(Client.test_submission)
+    cancel = awaited(Client.cancel)
+    hold = awaited(Client.hold)
+    release = awaited(Client.release)
+    update = awaited(Client.update)
+    queue = awaited(Client.queue)
+    whole_queue = awaited(Client.whole_queue)
+    show = awaited(Client.show)
+    shown = awaited(Client.shown)
+    why = awaited(Client.why)
+    explained = awaited(Client.explained)
+    wait = awaited(Client.wait, is_long=True)
+    nodes = awaited(Client.nodes)
+    known_nodes = awaited(Client.known_nodes)
+    plan = awaited(Client.plan)
+    status = awaited(Client.status)
+    last_event = awaited(Client.last_event)
+    events = iterated(Client.events)
+
+    priority = awaited(Client.priority)
+    accuracy = awaited(Client.accuracy)
+    account = iterated(Client.account)
+    usage = iterated(Client.usage)
+
+    set_priority = awaited(Client.set_priority)
+    reserve = awaited(Client.reserve)
+    unreserve = awaited(Client.unreserve)
+    drain = awaited(Client.drain)
+    resume = awaited(Client.resume)
+    pause_rounds = awaited(Client.pause_rounds)
+    resume_rounds = awaited(Client.resume_rounds)
+    round_now = awaited(Client.round_now)
+    snapshot = awaited(Client.snapshot)
+    rules = awaited(Client.rules)
+    backup = awaited(Client.backup)
 
     async def __aenter__(self) -> Self:
         return self
@@ -46,36 +190,58 @@ class AsyncClient(BaseClient, AsyncTransport):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; a later request opens a new one."""
-        if self._asker is not None:
-            self._asker.close()
-            self._asker = None
+        """Close the connection, and end what still waits; a later request opens a new one."""
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            await asyncio.get_running_loop().run_in_executor(self._threads, shared.close)
+        for call in list(self._calls):
+            call.give_up()
 
-    async def perform(self, step: Step) -> Any:
-        """Carry out one step of a request."""
-        match step:
-            case Send():
-                return (await self._connected()).send(step.body)
-            case Receive():
-                return await (await self._connected()).answer_to(step.id, timeout_s=step.timeout_s)
-            case Sleep():
-                return await asyncio.sleep(step.seconds)
-            case Subscribe():
-                return AsyncEventSubscriber(self.publish_endpoint, step.topics, self._security)
-            case Hear():
-                assert isinstance(step.subscription, AsyncEventSubscriber)
-                return await step.subscription.body(step.seconds)
-        assert_never(step)
+    def _connected(self) -> SharedConnection:
+        """The connection, opened by the first call that needs it."""
+        client = self._client
+        with self._opening:
+            if self._shared is None:
+                await_listener(client.endpoint, min(PATIENCE_S, client.timeout_s))
+                self._shared = SharedConnection(
+                    client.endpoint, timeout_s=client.timeout_s, security=client.security
+                )
+            return self._shared
 
-    async def _connected(self) -> AsyncRequestConnection:
-        if self._asker is None:
-            end = time.monotonic() + min(PATIENCE_S, self.timeout_s)
-            while not is_listening(self.endpoint):
-                if time.monotonic() >= end:
-                    raise NobodyListensError(self.endpoint)
-                await asyncio.sleep(LOOK_AGAIN_S)
-        if self._asker is None:  # no other task has connected meanwhile
-            self._asker = AsyncRequestConnection(
-                self.endpoint, timeout_s=self.timeout_s, security=self._security
-            )
-        return self._asker
+    async def _run(self, request: Callable[[Client], T], is_long: bool) -> T:
+        threads = self._long_threads if is_long else self._threads
+        with self._call() as call:
+            return await asyncio.get_running_loop().run_in_executor(threads, request, call)
+
+    async def _iterate(self, values_of: Callable[[Client], Generator[T]]) -> AsyncGenerator[T]:
+        loop, turn = asyncio.get_running_loop(), threading.Lock()
+
+        def advance() -> list[T]:
+            """The next value, alone; or nothing."""
+            with turn:
+                return list(islice(values, 1))
+
+        def end() -> None:
+            """Wait for the thread that is asking, and end."""
+            with turn:
+                values.close()
+
+        with self._call() as call:
+            values = values_of(call)
+            try:
+                while found := await loop.run_in_executor(self._long_threads, advance):
+                    yield found[0]
+            finally:
+                call.give_up()
+                await loop.run_in_executor(self._long_threads, end)
+
+    @contextmanager
+    def _call(self) -> Iterator[Client]:
+        """A client for one call, given up when nobody waits for it any more."""
+        call = self._client.over(CallConnection(self._connected))
+        self._calls.add(call)
+        try:
+            yield call
+        finally:
+            self._calls.discard(call)
+            call.give_up()

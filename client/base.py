@@ -1,17 +1,42 @@
-"""Base of the blocking and the asyncio client."""
+"""One connection to the daemon, and how a request goes over it."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
 
-from coalloc.client.accounting_requests import AccountingRequests
-from coalloc.client.endpoint import configured_endpoints, daemon_endpoint
-from coalloc.client.job_requests import JobRequests
-from coalloc.client.operator_requests import OperatorRequests
-from coalloc.wire.client import NoAnswerError, RefusedError
+from coalloc.client.endpoint import (
+    PATIENCE_S,
+    await_listener,
+    configured_endpoints,
+    daemon_endpoint,
+)
+from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError, RequestConnection
+
+A = TypeVar("A")
+
+TOO_FAST_FIRST_S, TOO_FAST_LONGEST_S, TOO_FAST_S = 0.05, 1.0, 120.0
+"""Pauses after a refusal for asking too fast, and how long to go on trying, seconds."""
 
 
-class BaseClient(JobRequests, AccountingRequests, OperatorRequests):
+class Connection(Protocol):
+    """Requests go out over it, and answers come in."""
+
+    def send(self, body: Mapping[str, Any]) -> str:
+        """Send a request; returns its id."""
+
+    def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
+        """Wait for the answer to a request that was sent."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+class BaseClient:
     """A connection to the daemon.
 
     Parameters
@@ -39,6 +64,8 @@ class BaseClient(JobRequests, AccountingRequests, OperatorRequests):
     Refused = RefusedError
     NoAnswer = NoAnswerError
 
+    _connection: Connection | None = None
+
     def __init__(
         self,
         endpoint: str | None = None,
@@ -49,10 +76,11 @@ class BaseClient(JobRequests, AccountingRequests, OperatorRequests):
         key: Path | None = None,
     ) -> None:
         found = daemon_endpoint(endpoint, config, key)
-        self._security = found.security
+        self.security = found.security
         self.endpoint, self.timeout_s = found.endpoint, timeout_s
         self._publish_endpoint = publish_endpoint or found.publish_endpoint
         self._config = config
+        self._given_up = threading.Event()
 
     @property
     def publish_endpoint(self) -> str:
@@ -60,3 +88,60 @@ class BaseClient(JobRequests, AccountingRequests, OperatorRequests):
         if self._publish_endpoint is None:
             _, self._publish_endpoint = configured_endpoints(self._config)
         return self._publish_endpoint
+
+    def close(self) -> None:
+        """Close the connection; a later request opens a new one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def over(self, connection: Connection) -> Self:
+        """A client like this one, for one call, that asks over a connection which others have."""
+        client = copy(self)
+        client._connection, client._given_up = connection, threading.Event()
+        return client
+
+    def give_up(self) -> None:
+        """End what another thread asks with this client: nobody waits for it any more."""
+        self._given_up.set()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            await_listener(self.endpoint, min(PATIENCE_S, self.timeout_s))
+            self._connection = RequestConnection(
+                self.endpoint, timeout_s=self.timeout_s, security=self.security
+            )
+        return self._connection
+
+    def _ask(self, cls: type[A], kind: str, *, timeout_s: float | None = None, **fields: Any) -> A:
+        """Send a request; its answer as one of `coalloc.wire.answers`."""
+        return self._answered({**fields, "type": kind}, timeout_s).read(cls)
+
+    def _do(self, kind: str, **fields: Any) -> None:
+        """Send a request whose answer says no more than that it is done."""
+        self._answered({**fields, "type": kind}).checked().plain()
+
+    def _answered(self, body: Mapping[str, Any], timeout_s: float | None = None) -> AnswerFrame:
+        """Send a request; its answer as it came."""
+        return self._patiently(self._connected().send(body), body, timeout_s)
+
+    def _patiently(
+        self, sent: str, body: Mapping[str, Any], timeout_s: float | None = None
+    ) -> AnswerFrame:
+        """Wait for an answer; ask again, ever more slowly, while we are told to ask less fast."""
+        pause, end = TOO_FAST_FIRST_S, time.monotonic() + TOO_FAST_S
+        answer = self._connected().answer_to(sent, timeout_s=timeout_s)
+        while answer.refusal is not None and answer.refusal.code == "too_fast":
+            if time.monotonic() >= end:
+                break
+            self._pause(pause)
+            pause = min(2.0 * pause, TOO_FAST_LONGEST_S)
+            sent = self._connected().send(body)
+            answer = self._connected().answer_to(sent, timeout_s=timeout_s)
+        return answer
+
+    def _pause(self, seconds: float) -> None:
+        """Do nothing for so long, unless this client is given up meanwhile."""
+        self._given_up.wait(seconds)

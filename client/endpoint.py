@@ -15,7 +15,7 @@ from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
 
 if TYPE_CHECKING:
-    from coalloc.runtime.config.schema import Config
+    from coalloc.model.settings import Config
 
 PATIENCE_S = 1.0
 """How long a daemon that is being restarted may take to listen again, seconds."""

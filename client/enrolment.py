@@ -29,19 +29,16 @@ def ask(path: Path, verb: str, *, pair: KeyPair | None = None, **fields: Any) ->
     Parameters
     ----------
     pair : KeyPair, optional
-        To prove that its private half is here, where the daemon asks for that.
+        To prove that its private half is here, where the daemon asks for that: root need not.
 
     Raises
     ------
     EnrolmentError
     """
-    question = {"verb": verb, **fields}
-    if pair is not None:
-        question["proves"] = True
     try:
         with _connected(path) as connection, connection.makefile("rb") as file:
-            answer = _answer(connection, file, question)
-            if pair is not None and "challenge" in answer:
+            answer = _answer(connection, file, {"verb": verb, **fields})
+            if "challenge" in answer:
                 answer = _answer(connection, file, {"proof": _proof(answer["challenge"], pair)})
     except OSError as error:
         why = error.strerror or "no answer in time"
@@ -84,9 +81,14 @@ def _answer(
     return answer
 
 
-def _proof(challenge: object, pair: KeyPair) -> str:
+def _proof(challenge: object, pair: KeyPair | None) -> str:
     from coalloc.wire.key_proof import ProofError, nonce_of
 
+    if pair is None:
+        raise EnrolmentError(
+            "the daemon requires proof that you hold the key's private half, which is not here: "
+            "enrol it where it is with 'coalloc keys new', or ask root"
+        )
     try:
         return nonce_of(challenge, pair, os.geteuid())
     except ProofError as error:

@@ -1,38 +1,37 @@
-"""Requests about jobs, clusters and the plan, for both clients."""
+"""Requests about jobs, clusters and the plan."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from coalloc.client.events import AWAY_S, followed, never, stored
+from coalloc.client.base import BaseClient
 from coalloc.client.main_guard import refuse_while_importing
-from coalloc.client.steps import (
-    Found,
-    Receive,
-    Send,
-    Steps,
-    Stream,
-    answered,
-    asked,
-    patiently,
-    request,
-    stream,
-)
 from coalloc.client.submission import JobOptions, change, submission
-from coalloc.wire import answers
-from coalloc.wire.answers import Submitted
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError
-from coalloc.wire.job_rows import JobDetails, QueueRow
-from coalloc.wire.node_rows import ClusterRow
 
 if TYPE_CHECKING:
     from coalloc.client.workflow_submission import WorkflowOptions
+    from coalloc.wire.answers import (
+        EndedJob,
+        Estimate,
+        Event,
+        NodesAnswer,
+        PlanAnswer,
+        QueueAnswer,
+        ServiceStatus,
+        ShowAnswer,
+        Submitted,
+        Why,
+        WhyAnswer,
+    )
+    from coalloc.wire.job_rows import JobDetails, QueueRow
+    from coalloc.wire.node_rows import ClusterRow
 
 PIPELINED = 1000
 """Submits under way at a time."""
@@ -44,17 +43,19 @@ LOOK_EVERY_S = 10.0
 """While waiting for a job, between looks whether the daemon is still the same, seconds."""
 REPEAT_S = 300.0
 """A wait is asked again after this long, in case our connection was replaced, seconds."""
+AWAY_S = 60.0
+"""While following, how long the daemon may be away unless the caller says otherwise, seconds."""
 
 
-class JobRequests:
+def never() -> bool:
+    """Go on for ever."""
+    return False
+
+
+class JobRequests(BaseClient):
     """Requests of users; see docs/PROTOCOL.md."""
 
-    timeout_s: float
-
-    @request
-    def ask(
-        self, kind: str, /, *, timeout_s: float | None = None, **fields: Any
-    ) -> Steps[dict[str, Any]]:
+    def ask(self, kind: str, /, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
         """Send any request of the protocol and return its answer as it came.
 
         Raises
@@ -62,11 +63,9 @@ class JobRequests:
         RefusedError
         NoAnswerError
         """
-        answer = yield from answered({**fields, "type": kind}, timeout_s)
-        return answer.checked().plain()
+        return self._answered({**fields, "type": kind}, timeout_s).checked().plain()
 
-    @request
-    def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Steps[Submitted]:
+    def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Submitted:
         """Queue a job; on return it is on the daemon's disk.
 
         Sent again where no answer comes in time: the token makes that the same job.
@@ -84,15 +83,20 @@ class JobRequests:
         NoAnswerError
             Whether the job was queued is not known; a later submit with the same `token` tells.
         """
-        return (yield from _queued(self, "submit", submission(argv, **options)))
+        return self.send_submission(submission(argv, **options))
 
-    @request
-    def send_submission(self, body: Mapping[str, Any]) -> Steps[Submitted]:
+    def send_submission(self, body: Mapping[str, Any]) -> Submitted:
         """Queue a job described by `submission`."""
-        return (yield from _queued(self, "send_submission", body))
+        refuse_while_importing("Client.submit")
+        try:
+            answer = self._answered(body)
+        except NoAnswerError:
+            answer = self._answered(body)
+        return _submitted(answer, body)
 
-    @stream
-    def submit_many(self, bodies: Iterable[Mapping[str, Any]]) -> Stream[Submitted | RefusedError]:
+    def submit_many(
+        self, bodies: Iterable[Mapping[str, Any]]
+    ) -> Generator[Submitted | RefusedError]:
         """Queue many jobs without waiting for each answer; yields the outcomes in order.
 
         A refusal is yielded, not raised, so that one bad job does not hide the others.
@@ -106,19 +110,28 @@ class JobRequests:
         ------
         NoAnswerError
         """
-        refuse_while_importing(f"{type(self).__name__}.submit_many")
+        refuse_while_importing("Client.submit_many")
         under_way: list[tuple[str, Mapping[str, Any]]] = []
         for body in bodies:
             if len(under_way) >= PIPELINED:
                 for sent, waiting in under_way[: PIPELINED // 2]:
-                    yield Found([(yield from _outcome(sent, waiting))])
+                    yield self._outcome(sent, waiting)
                 del under_way[: PIPELINED // 2]
-            under_way.append(((yield Send(body)), body))
+            under_way.append((self._connected().send(body), body))
         for sent, waiting in under_way:
-            yield Found([(yield from _outcome(sent, waiting))])
+            yield self._outcome(sent, waiting)
 
-    @request
-    def submit_workflow(self, file: Path, **options: Unpack[WorkflowOptions]) -> Steps[Submitted]:
+    def _outcome(self, sent: str, body: Mapping[str, Any]) -> Submitted | RefusedError:
+        try:
+            try:
+                answer = self._patiently(sent, body)
+            except NoAnswerError:
+                answer = self._answered(body)
+            return _submitted(answer, body)
+        except RefusedError as error:
+            return error
+
+    def submit_workflow(self, file: Path, **options: Unpack[WorkflowOptions]) -> Submitted:
         """Queue the workflow of a file as one job; see `WorkflowOptions`.
 
         Raises
@@ -133,23 +146,20 @@ class JobRequests:
 
         read = read_workflow(file)
         options = {"name": read.name, **options}
-        body = workflow_submission(read.job, read.commands, **options)
-        return (yield from _queued(self, "submit_workflow", body))
+        return self.send_submission(workflow_submission(read.job, read.commands, **options))
 
-    @request
-    def test_submit(
-        self, argv: Sequence[str], **options: Unpack[JobOptions]
-    ) -> Steps[answers.Estimate]:
+    def test_submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Estimate:
         """Expected start of a job if it were submitted now; nothing is queued."""
-        return (yield from _estimated(submission(argv, **options), self.timeout_s))
+        return self.test_submission(submission(argv, **options))
 
-    @request
-    def test_submission(self, body: Mapping[str, Any]) -> Steps[answers.Estimate]:
+    def test_submission(self, body: Mapping[str, Any]) -> Estimate:
         """The same for a job described by `submission`."""
-        return (yield from _estimated(body, self.timeout_s))
+        from coalloc.wire.answers import Estimate
 
-    @request
-    def cancel(self, job: str, reason: str = "") -> Steps[tuple[str, ...]]:
+        limit_s = max(self.timeout_s, ESTIMATE_S)
+        return self._answered({**body, "type": "test_submit"}, limit_s).read(Estimate)
+
+    def cancel(self, job: str, reason: str = "") -> tuple[str, ...]:
         """End a job or an array, waiting or running; returns the jobs concerned.
 
         Parameters
@@ -157,61 +167,65 @@ class JobRequests:
         reason : str
             One line, kept with the job.
         """
-        return (yield from asked(answers.Concerned, "cancel", job=job, reason=reason)).jobs
+        return self._concerned({"type": "cancel", "job": job, "reason": reason})
 
-    @request
-    def hold(self, job: str) -> Steps[tuple[str, ...]]:
+    def hold(self, job: str) -> tuple[str, ...]:
         """Keep a waiting job or array from being planned; returns the jobs concerned."""
-        return (yield from asked(answers.Concerned, "hold", job=job)).jobs
+        return self._concerned({"type": "hold", "job": job})
 
-    @request
-    def release(self, job: str) -> Steps[tuple[str, ...]]:
+    def release(self, job: str) -> tuple[str, ...]:
         """Undo `hold`; returns the jobs concerned."""
-        return (yield from asked(answers.Concerned, "release", job=job)).jobs
+        return self._concerned({"type": "release", "job": job})
 
-    @request
-    def update(self, job: str, **options: Unpack[JobOptions]) -> Steps[tuple[str, ...]]:
+    def update(self, job: str, **options: Unpack[JobOptions]) -> tuple[str, ...]:
         """Change a waiting job, or an array's waiting members; returns the jobs concerned.
 
         The options are those of `submit` that a job is planned by, its name and its dependencies.
         """
-        answer = yield from answered(change(job, **options))
-        return answer.read(answers.Concerned).jobs
+        return self._concerned(change(job, **options))
 
-    @request
-    def queue(self, *, user: str = "", everything: bool = False) -> Steps[tuple[QueueRow, ...]]:
+    def _concerned(self, body: Mapping[str, Any]) -> tuple[str, ...]:
+        from coalloc.wire.answers import Concerned
+
+        return self._answered(body).read(Concerned).jobs
+
+    def queue(self, *, user: str = "", everything: bool = False) -> tuple[QueueRow, ...]:
         """Jobs in arrival order: those that have not ended, or all that are remembered."""
-        return (yield from _whole_queue(user, everything)).jobs
+        return self.whole_queue(user=user, everything=everything).jobs
 
-    @request
-    def whole_queue(
-        self, *, user: str = "", everything: bool = False
-    ) -> Steps[answers.QueueAnswer]:
+    def whole_queue(self, *, user: str = "", everything: bool = False) -> QueueAnswer:
         """The answers to `queue`, page after page, as one that has all rows."""
-        return (yield from _whole_queue(user, everything))
+        from coalloc.wire.answers import QueueAnswer
 
-    @request
-    def show(self, job: str) -> Steps[JobDetails]:
+        page = partial(self._ask, QueueAnswer, "queue", user=user, all=everything)
+        answer = page()
+        rows = list(answer.jobs)
+        while answer.more and answer.jobs:
+            answer = page(after=answer.jobs[-1].id)
+            rows += answer.jobs
+        return msgspec.structs.replace(answer, jobs=tuple(rows))
+
+    def show(self, job: str) -> JobDetails:
         """Everything known of a job, with its history of events."""
-        return (yield from asked(answers.ShowAnswer, "show", job=job)).job
+        return self.shown(job).job
 
-    @request
-    def shown(self, job: str) -> Steps[answers.ShowAnswer]:
+    def shown(self, job: str) -> ShowAnswer:
         """The whole answer to `show`."""
-        return (yield from asked(answers.ShowAnswer, "show", job=job))
+        from coalloc.wire.answers import ShowAnswer
 
-    @request
-    def why(self, job: str) -> Steps[answers.Why]:
+        return self._ask(ShowAnswer, "show", job=job)
+
+    def why(self, job: str) -> Why:
         """The reason why a job does not start, with an explanation where one was made in time."""
-        return (yield from _explained(job, self.timeout_s)).why
+        return self.explained(job).why
 
-    @request
-    def explained(self, job: str) -> Steps[answers.WhyAnswer]:
+    def explained(self, job: str) -> WhyAnswer:
         """The whole answer to `why`."""
-        return (yield from _explained(job, self.timeout_s))
+        from coalloc.wire.answers import WhyAnswer
 
-    @request
-    def wait(self, job: str, timeout: float | None = None) -> Steps[tuple[answers.EndedJob, ...]]:
+        return self._ask(WhyAnswer, "why", timeout_s=max(self.timeout_s, WHY_S), job=job)
+
+    def wait(self, job: str, timeout: float | None = None) -> tuple[EndedJob, ...]:
         """Wait until a job, or every member of an array, has ended.
 
         A restart of the daemon does not end the wait.
@@ -228,49 +242,54 @@ class JobRequests:
         NoAnswerError
             No daemon has answered for `timeout_s`, or at once if nobody listens.
         """
+        from coalloc.wire.answers import EndedAnswer
+
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            epoch = (yield from _status()).epoch
-            sent: str = yield Send({"type": "wait", "job": job})
+            epoch = self.status().epoch
+            sent = self._connected().send({"type": "wait", "job": job})
             since = time.monotonic()
             while time.monotonic() - since < REPEAT_S:
                 left = LOOK_EVERY_S if end is None else end - time.monotonic()
                 try:
-                    answer: AnswerFrame = yield Receive(sent, max(0.0, min(left, LOOK_EVERY_S)))
-                    return answer.read(answers.EndedAnswer).jobs
+                    limit_s = max(0.0, min(left, LOOK_EVERY_S))
+                    answer = self._connected().answer_to(sent, timeout_s=limit_s)
+                    return answer.read(EndedAnswer).jobs
                 except NoAnswerError:
                     if end is not None and time.monotonic() >= end:
                         message = f"job {job} has not ended within {timeout:g} s"
                         raise TimeoutError(message) from None
-                if (yield from _status()).epoch != epoch:
+                if self.status().epoch != epoch:
                     break
 
-    @request
-    def nodes(self) -> Steps[tuple[ClusterRow, ...]]:
+    def nodes(self) -> tuple[ClusterRow, ...]:
         """Clusters with their nodes."""
-        return (yield from asked(answers.NodesAnswer, "nodes")).clusters
+        return self.known_nodes().clusters
 
-    @request
-    def known_nodes(self) -> Steps[answers.NodesAnswer]:
+    def known_nodes(self) -> NodesAnswer:
         """The whole answer to `nodes`."""
-        return (yield from asked(answers.NodesAnswer, "nodes"))
+        from coalloc.wire.answers import NodesAnswer
 
-    @request
-    def plan(self) -> Steps[answers.PlanAnswer]:
+        return self._ask(NodesAnswer, "nodes")
+
+    def plan(self) -> PlanAnswer:
         """The newest plan, and what runs."""
-        return (yield from asked(answers.PlanAnswer, "plan"))
+        from coalloc.wire.answers import PlanAnswer
 
-    @request
-    def status(self) -> Steps[answers.ServiceStatus]:
+        return self._ask(PlanAnswer, "plan")
+
+    def status(self) -> ServiceStatus:
         """State of the daemon."""
-        return (yield from _status())
+        from coalloc.wire.answers import ServiceStatus
 
-    @request
-    def last_event(self) -> Steps[int]:
+        return self._ask(ServiceStatus, "status")
+
+    def last_event(self) -> int:
         """Number of the newest event; 0 where there is none."""
-        return (yield from _last_event())
+        from coalloc.wire.answers import EventsAnswer
 
-    @stream
+        return self._ask(EventsAnswer, "events", since=0, limit=0).last
+
     def events(
         self,
         since: int | None = 0,
@@ -279,7 +298,7 @@ class JobRequests:
         job: str = "",
         stopped: Callable[[], bool] = never,
         away_s: float = AWAY_S,
-    ) -> Stream[answers.Event]:
+    ) -> Generator[Event]:
         """The numbered event stream, in order and without gaps.
 
         Parameters
@@ -300,64 +319,30 @@ class JobRequests:
         NoAnswerError
             There is no daemon; when following, for longer than `away_s`.
         """
-        first = (yield from _last_event()) if since is None else since
-        if follow:
-            yield from followed(_page, first, job, stopped, away_s)
+        from coalloc.client.events import Follower, stored
+
+        first = self.last_event() if since is None else since
+        if not follow:
+            yield from stored(partial(self._events, job), first)
+            return
+
+        def is_over() -> bool:
+            return stopped() or self._given_up.is_set()
+
+        follower = Follower(self._events, first, job, is_over, self._pause, away_s)
+        if self.security is not None:
+            # what is published goes to operators alone where users are told apart
+            yield from follower.polled()
         else:
-            yield from stored(partial(_page, job=job), first)
+            yield from follower.published(self.publish_endpoint)
 
+    def _events(self, job: str, since: int, limit: int) -> Sequence[Event]:
+        from coalloc.wire.answers import EventsAnswer
 
-def _queued(client: JobRequests, method: str, body: Mapping[str, Any]) -> Steps[Submitted]:
-    refuse_while_importing(f"{type(client).__name__}.{method}")
-    try:
-        answer = yield from answered(body)
-    except NoAnswerError:
-        answer = yield from answered(body)
-    return _submitted(answer, body)
-
-
-def _outcome(sent: str, body: Mapping[str, Any]) -> Steps[Submitted | RefusedError]:
-    try:
-        try:
-            answer = yield from patiently(sent, body)
-        except NoAnswerError:
-            answer = yield from answered(body)
-        return _submitted(answer, body)
-    except RefusedError as error:
-        return error
+        return self._ask(EventsAnswer, "events", since=since, limit=limit, job=job).events
 
 
 def _submitted(answer: AnswerFrame, body: Mapping[str, Any]) -> Submitted:
+    from coalloc.wire.answers import Submitted
+
     return msgspec.structs.replace(answer.read(Submitted), token=body["token"])
-
-
-def _estimated(body: Mapping[str, Any], timeout_s: float) -> Steps[answers.Estimate]:
-    answer = yield from answered({**body, "type": "test_submit"}, max(timeout_s, ESTIMATE_S))
-    return answer.read(answers.Estimate)
-
-
-def _explained(job: str, timeout_s: float) -> Steps[answers.WhyAnswer]:
-    return asked(answers.WhyAnswer, "why", timeout_s=max(timeout_s, WHY_S), job=job)
-
-
-def _whole_queue(user: str, everything: bool) -> Steps[answers.QueueAnswer]:
-    page = partial(asked, answers.QueueAnswer, "queue", user=user, all=everything)
-    answer = yield from page()
-    rows = list(answer.jobs)
-    while answer.more and answer.jobs:
-        answer = yield from page(after=answer.jobs[-1].id)
-        rows += answer.jobs
-    return msgspec.structs.replace(answer, jobs=tuple(rows))
-
-
-def _status() -> Steps[answers.ServiceStatus]:
-    return asked(answers.ServiceStatus, "status")
-
-
-def _last_event() -> Steps[int]:
-    return (yield from asked(answers.EventsAnswer, "events", since=0, limit=0)).last
-
-
-def _page(since: int, limit: int, job: str = "") -> Steps[Sequence[answers.Event]]:
-    page = yield from asked(answers.EventsAnswer, "events", since=since, limit=limit, job=job)
-    return page.events

@@ -1,26 +1,27 @@
-"""Requests of operators, for both clients."""
+"""Requests of operators."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coalloc.client.steps import Steps, answered, asked, request
-from coalloc.wire import answers, share_answers
+from coalloc.client.base import BaseClient
+
+if TYPE_CHECKING:
+    from coalloc.wire.answers import BackupAnswer, Reservation
+    from coalloc.wire.share_answers import RulesAnswer
 
 
-class OperatorRequests:
+class OperatorRequests(BaseClient):
     """Requests that are refused to other users, and the input of a round."""
 
-    @request
-    def set_priority(self, job: str, priority: float) -> Steps[tuple[str, ...]]:
+    def set_priority(self, job: str, priority: float) -> tuple[str, ...]:
         """Double the weight of a waiting job or array so many times."""
-        return (
-            yield from asked(answers.Concerned, "set_priority", job=job, priority=priority)
-        ).jobs
+        from coalloc.wire.answers import Concerned
 
-    @request
+        return self._ask(Concerned, "set_priority", job=job, priority=priority).jobs
+
     def reserve(
         self,
         targets: Sequence[str],
@@ -31,7 +32,7 @@ class OperatorRequests:
         users: Sequence[str] = (),
         name: str = "",
         reason: str = "",
-    ) -> Steps[answers.Reservation]:
+    ) -> Reservation:
         """Keep nodes for the jobs of some users, or for nobody.
 
         Parameters
@@ -43,68 +44,58 @@ class OperatorRequests:
         start, duration_s : float, optional
             Seconds since the epoch, and seconds; from now on, and until `unreserve`.
         """
-        return (
-            yield from asked(
-                answers.Reservation,
-                "reserve",
-                targets=list(targets),
-                count=count,
-                start=start,
-                duration_s=duration_s,
-                users=list(users),
-                name=name,
-                reason=reason,
-            )
+        from coalloc.wire.answers import Reservation
+
+        return self._ask(
+            Reservation,
+            "reserve",
+            targets=list(targets),
+            count=count,
+            start=start,
+            duration_s=duration_s,
+            users=list(users),
+            name=name,
+            reason=reason,
         )
 
-    @request
-    def unreserve(self, name: str) -> Steps[None]:
+    def unreserve(self, name: str) -> None:
         """Undo `reserve`."""
-        yield from _done("unreserve", name=name)
+        self._do("unreserve", name=name)
 
-    @request
-    def drain(self, target: str, reason: str = "") -> Steps[None]:
+    def drain(self, target: str, reason: str = "") -> None:
         """Start nothing new on a cluster or a node."""
-        yield from _done("drain", target=target, reason=reason)
+        self._do("drain", target=target, reason=reason)
 
-    @request
-    def resume(self, target: str) -> Steps[None]:
+    def resume(self, target: str) -> None:
         """Undo `drain`."""
-        yield from _done("resume", target=target)
+        self._do("resume", target=target)
 
-    @request
-    def pause_rounds(self) -> Steps[None]:
+    def pause_rounds(self) -> None:
         """Plan nothing until `resume_rounds`; running jobs go on."""
-        yield from _done("pause_rounds")
+        self._do("pause_rounds")
 
-    @request
-    def resume_rounds(self) -> Steps[None]:
+    def resume_rounds(self) -> None:
         """Plan again."""
-        yield from _done("resume_rounds")
+        self._do("resume_rounds")
 
-    @request
-    def round_now(self) -> Steps[None]:
+    def round_now(self) -> None:
         """Start a round."""
-        yield from _done("round_now")
+        self._do("round_now")
 
-    @request
-    def snapshot(self) -> Steps[dict[str, Any]]:
+    def snapshot(self) -> dict[str, Any]:
         """Snapshot of a round that began now, in the snapshot format."""
-        return (yield from asked(answers.SnapshotAnswer, "snapshot")).snapshot
+        from coalloc.wire.answers import SnapshotAnswer
 
-    @request
-    def rules(self) -> Steps[share_answers.RulesAnswer]:
+        return self._ask(SnapshotAnswer, "snapshot").snapshot
+
+    def rules(self) -> RulesAnswer:
         """The same as a round has it, and what it were without each rule that is in force."""
-        return (yield from asked(share_answers.RulesAnswer, "rules"))
+        from coalloc.wire.share_answers import RulesAnswer
 
-    @request
-    def backup(self, path: Path, timeout_s: float | None = None) -> Steps[answers.BackupAnswer]:
+        return self._ask(RulesAnswer, "rules")
+
+    def backup(self, path: Path, timeout_s: float | None = None) -> BackupAnswer:
         """Have a copy of the store written to an absolute path on the daemon's host."""
-        return (
-            yield from asked(answers.BackupAnswer, "backup", timeout_s=timeout_s, path=str(path))
-        )
+        from coalloc.wire.answers import BackupAnswer
 
-
-def _done(kind: str, **fields: Any) -> Steps[None]:
-    answer = yield from answered({**fields, "type": kind})
-    answer.checked().plain()
+        return self._ask(BackupAnswer, "backup", timeout_s=timeout_s, path=str(path))

@@ -50,7 +50,6 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.core.base.round_control import RoundControl
-from coalloc.core.base.settings import ClusterSettings, Settings
 from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Calibration, Promise, StartError
 from coalloc.core.base.state import State, arrival, forget_tokens
@@ -63,11 +62,11 @@ from coalloc.core.commands import updates as updating
 from coalloc.core.jobs import after_restore, deadlines
 from coalloc.core.learning import promises
 from coalloc.core.rounds import dispatch
-from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds import round as rounds
 from coalloc.core.sharing import accounting
 from coalloc.core.starts import requeue as requeueing
 from coalloc.model.reserved import Reserved
+from coalloc.model.settings import ClusterConfig, Config
 
 
 class StoredState(Struct, frozen=True, kw_only=True):
@@ -117,7 +116,7 @@ class StoredState(Struct, frozen=True, kw_only=True):
     last_round: int = 0
 
 
-def tree_of(settings: Settings) -> ProjectTree:
+def tree_of(settings: Config) -> ProjectTree:
     """The projects, with the limits of users."""
     return ProjectTree(settings.projects, settings.users, settings.priority.others_share)
 
@@ -125,9 +124,11 @@ def tree_of(settings: Settings) -> ProjectTree:
 class Coordinator:
     """Queue, rounds and starts of all clusters."""
 
-    def __init__(self, settings: Settings, remembered: StoredState | None = None) -> None:
+    def __init__(self, settings: Config, remembered: StoredState | None = None) -> None:
         past = remembered or StoredState()
-        control = RoundControl(triggers=settings.triggers, min_interval_s=settings.min_interval_s)
+        control = RoundControl(
+            triggers=settings.rounds.trigger, min_interval_s=settings.rounds.min_interval_s
+        )
         control.paused = past.paused
         self.state = State(settings=settings, rounds=control, epoch=past.epoch, store=past.store)
         state = self.state
@@ -152,7 +153,6 @@ class Coordinator:
         self._now: float | None = None
         state.index_all(sorted(past.jobs, key=lambda r: arrival(r.id)))
         self._take_clusters(settings)
-        self._is_fresh = True
         if state.waiting:
             control.want("restart")
 
@@ -167,9 +167,6 @@ class Coordinator:
         state = self.state
         state.out = []
         self._look_at_clock(now)
-        if self._is_fresh:
-            isolating.set_aside_outside(state)
-            self._is_fresh = False
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
         deadlines.end_due(state, now)
@@ -241,17 +238,16 @@ class Coordinator:
         out, self.state.out = self.state.out, []
         return out
 
-    def _reconfigure(self, settings: Settings) -> None:
+    def _reconfigure(self, settings: Config) -> None:
         self.state.settings = settings
         self.state.tree = tree_of(settings)
-        self.state.rounds.triggers = settings.triggers
-        self.state.rounds.min_interval_s = settings.min_interval_s
+        self.state.rounds.triggers = settings.rounds.trigger
+        self.state.rounds.min_interval_s = settings.rounds.min_interval_s
         self.state.rounds.rearm()
         self.state.aside.clear()
         self._take_clusters(settings)
-        isolating.set_aside_outside(self.state)
 
-    def _take_clusters(self, settings: Settings) -> None:
+    def _take_clusters(self, settings: Config) -> None:
         """Configured clusters in their order, then those that still run something."""
         state = self.state
         old = state.clusters
@@ -261,7 +257,7 @@ class Coordinator:
         for name in (*sites, *sorted(busy - set(sites))):
             cluster = old.pop(name, None)
             if cluster is None:
-                cluster = ClusterState(settings=ClusterSettings(name=name))
+                cluster = ClusterState(settings=ClusterConfig(name=name))
                 # An executor that was here before goes on counting where it stood.
                 cluster.next_seq, cluster.acked_seq = state.numbers.pop(name, (1, 0))
                 cluster.identity = state.identities.pop(name, "")
@@ -332,7 +328,7 @@ class Coordinator:
 
     def _forget_oldest(self) -> None:
         state = self.state
-        while len(state.ended) > state.settings.keep_ended:
+        while len(state.ended) > state.settings.daemon.keep_ended:
             oldest = next((job for job in state.ended if job not in state.dependents), None)
             if oldest is None:
                 return

@@ -33,13 +33,12 @@ from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies
 from coalloc.daemon.requests import Requests
 from coalloc.daemon.service import Service
-from coalloc.daemon.settings import core_settings
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 from coalloc.wire.server import Endpoints, ExecutorPeer, Origin, Server
 
 
@@ -79,7 +78,7 @@ def assembled(
 ) -> Service:
     """Make every part, and join them."""
     memory = recall(store, config.daemon.keep_ended)
-    core = Coordinator(core_settings(config), memory.remembered)
+    core = Coordinator(config, memory.remembered)
     state = core.state
     metrics, notifier = Metrics(), Notifier(config.notify, log)
 

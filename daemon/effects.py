@@ -31,6 +31,7 @@ from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.replies import Replies
 from coalloc.daemon.solver.planner import RoundPlanner
+from coalloc.model.event_kinds import EventKind
 from coalloc.wire.rule_rows import RuleCostsRow
 from coalloc.wire.server import ExecutorPeer, Server
 
@@ -98,7 +99,7 @@ class Effects:
 
     def _welcome(self, cluster: str, base: int) -> None:
         state = self._state
-        lease_s = state.settings.lease_s
+        lease_s = state.settings.start.lease_s
         welcome = Welcome(store=state.store, epoch=state.epoch, base_seq=base, lease_s=lease_s)
         tell(state, self._server, cluster, welcome)
 
@@ -115,7 +116,7 @@ class Effects:
             "fields": dict(effect.fields),
         }
         self._server.publish(f"event.{effect.kind}.{effect.job}", body)
-        if effect.kind == "job_ended":
+        if effect.kind is EventKind.JOB_ENDED:
             self._waiters.ended(effect.job)
 
     def costed(self, found: RuleCostsRow) -> None:

@@ -98,7 +98,7 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
             used[name] = used.get(name, 0.0) + gbps
     out = {}
     for name, cluster in state.clusters.items():
-        is_up = not cluster.is_stale(now, state.settings.reading_max_age_s)
+        is_up = not cluster.is_stale(now, state.settings.readings.max_age_s)
         seen = snapshots.cluster_view(name, cluster, state, now).nodes if is_up else ()
         usable = [node for node in seen if node.state is NodeState.UP and node.name in free.free]
         reading = cluster.reading
@@ -112,7 +112,7 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
             slots=sum(node.slots for node in usable),
             free=free_of[name],
             power=sum(node.slots * node.power for node in usable),
-            link_gbps=cluster.settings.link_gbps,
+            link_gbps=cluster.settings.link_capacity_gbps,
             link_used_gbps=used[name],
             waiting_there=0 if reading is None else reading.waiting,
             clock_ahead_s=cluster.clock_ahead_s,

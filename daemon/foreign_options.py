@@ -1,4 +1,4 @@
-"""Options of a policy, checked against its table; that of another package by a child.
+"""Options of a policy, checked against their declaration; that of another package by a child.
 
 The code of other packages is never loaded in the daemon. `python -m coalloc.daemon.foreign_options
 NAME` reads options as JSON, loads the policy and answers with the first one that is wrong.
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Table
+from coalloc.policies.options import Options, options_of
 from coalloc.policies.registry import lookup
 
 LIMIT_S = 15.0
@@ -22,7 +22,7 @@ WRONG = 3
 """What the child ends with where an option is wrong."""
 
 
-def check_options(policy: str, table: Table, options: Mapping[str, Any], where: str) -> None:
+def check_options(policy: str, form: type[Options], options: Mapping[str, Any], where: str) -> None:
     """Refuse options that a policy does not have, and values out of range.
 
     Raises
@@ -30,11 +30,12 @@ def check_options(policy: str, table: Table, options: Mapping[str, Any], where: 
     InputError
         At the option's path.
     """
+    known = options_of(form)
     for key, value in options.items():
-        if key not in table:
-            names = ", ".join(table) or "none"
+        if key not in known:
+            names = ", ".join(known) or "none"
             raise InputError(f"{where}.{key}", f"unknown option; {policy} has {names}")
-        table[key].read(value, f"{where}.{key}")
+        known[key].read(value, f"{where}.{key}")
 
 
 def check_foreign_options(policy: str, options: Mapping[str, Any], where: str) -> None:
@@ -70,9 +71,9 @@ def main(arguments: Sequence[str]) -> int:
     """Check the options on standard input."""
     policy, where = arguments
     options = json.load(sys.stdin)
-    table = lookup(policy).options
+    form = lookup(policy).options
     try:
-        check_options(policy, table, options, where)
+        check_options(policy, form, options, where)
     except InputError as error:
         json.dump((error.where, error.what), sys.stdout)
         return WRONG

@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable
 from coalloc.core.base.events import Disconnected, StatementReceived
 from coalloc.core.base.messages import Ping, Statement
 from coalloc.core.base.state import State
-from coalloc.core.commands import reservations as reserving
 from coalloc.core.starts.queued_claims import wanted_slots
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.outbox import Delivery
@@ -56,8 +55,7 @@ class Heartbeats:
                 self._loop.offer(Disconnected(cluster=name))
                 continue
             wanted = wanted_slots(self._state, name)
-            reserved = reserving.of_cluster(self._state, name)
-            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted, reserved=reserved))
+            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
         self._loop.later(PING_EVERY_S, self.tick)

@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from coalloc.adapters.proposal import Proposal, link_gbps, proposals
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
-from coalloc.daemon.settings import check
+from coalloc.daemon.config_checks import check
+from coalloc.model.settings import Config
 from coalloc.runtime.config.file import SYSTEM_PATH, load, parse, user_config, usual_folders
-from coalloc.runtime.config.schema import Config
 from coalloc.runtime.key_files import KeyFile, read_key, user_key_path, write_key
 from coalloc.wire.curve import new_pair
 

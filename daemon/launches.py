@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from coalloc.core.base.composites import flow_of
 from coalloc.core.base.messages import Prepare
-from coalloc.core.base.records import Launch
 from coalloc.daemon.store.records_json import read_launch
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.parts import Launch
 from coalloc.model.values import replace
 
 PLACEHOLDER = re.compile(r"\{(task|name|id|procs)\}")

@@ -24,17 +24,18 @@ from coalloc.daemon.access.enrolment import Enrolment
 from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.assembly import cache_dir, opened
+from coalloc.daemon.config_checks import check
 from coalloc.daemon.reachability import Listener, Reachability
 from coalloc.daemon.service import Service
-from coalloc.daemon.settings import check
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.surveying import surveyed
 from coalloc.daemon.timer import Timers
+from coalloc.model.errors import ConfigError
+from coalloc.model.settings import Config
 from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart
-from coalloc.runtime.config.schema import Config, ConfigError
 from coalloc.runtime.key_files import KeyFileError
 from coalloc.runtime.systemd import set_process_name
 

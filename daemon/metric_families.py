@@ -7,6 +7,7 @@ from functools import partial
 import prometheus_client as prometheus
 
 from coalloc.core.base.records import ENDED
+from coalloc.model.event_kinds import EventKind
 
 SOLVE_S = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 PHASE_S = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -16,7 +17,11 @@ WAIT_S = (1, 10, 60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 259_200, 60
 SLOWDOWN = (1.0, 1.5, 2, 3, 5, 10, 30, 100, 300, 1000)
 STATUSES = ("done", "killed", "crashed", "error")
 """Ends of a request to the solver's processes, see `daemon.solver.pool`."""
-MOVES = {"move_ordered": "ordered", "job_moved": "moved", "move_overtaken": "overtaken"}
+MOVES = {
+    EventKind.MOVE_ORDERED: "ordered",
+    EventKind.JOB_MOVED: "moved",
+    EventKind.MOVE_OVERTAKEN: "overtaken",
+}
 """Kind of event, and the step of a late move that it is."""
 OF_CLUSTER = {
     "up": ("coalloc_cluster_up", "Its executor is connected and its reading is fresh, 1 or 0."),
@@ -181,8 +186,8 @@ class ClusterMetrics:
         )
         self.local_delay = gauge(
             "coalloc_local_delay_seconds",
-            "Delay that kept nodes cause to local jobs, of the last hour.",
-            ["cluster", "of"],
+            "Longest that a local job that waits was delayed by kept nodes.",
+            ["cluster"],
         )
         self.outbox = gauge("coalloc_outbox_messages", "Orders not acknowledged.", ["cluster"])
         self.dropped = counter(

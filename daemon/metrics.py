@@ -32,6 +32,7 @@ from coalloc.daemon.metric_families import (
     StartMetrics,
     StoreMetrics,
 )
+from coalloc.model.event_kinds import EventKind
 from coalloc.wire.rule_rows import RuleCostsRow
 
 BOUND_S = 10.0
@@ -77,7 +78,7 @@ class Metrics:
         if event.kind in MOVES:
             self.jobs.moves.labels(MOVES[event.kind]).inc()
         is_whole = record is not None and not record.flow
-        if event.kind == "job_started":
+        if event.kind is EventKind.JOB_STARTED:
             self.jobs.started.inc()
             if is_whole and record is not None and record.started is not None:
                 self.jobs.wait_s.observe(max(0.0, record.started - record.submitted))
@@ -85,7 +86,7 @@ class Metrics:
             if skew_ms is not None:
                 self.jobs.coallocated.inc()
                 self.starts.skew_s.observe(skew_ms / 1e3)
-        elif event.kind == "job_ended" and is_whole and record is not None:
+        elif event.kind is EventKind.JOB_ENDED and is_whole and record is not None:
             self.jobs.ended.labels(str(event.fields.get("state", record.state))).inc()
             if record.started is not None and record.ended is not None:
                 run_s = max(BOUND_S, record.ended - record.started)
@@ -151,8 +152,7 @@ class Metrics:
             share = None if there.reading is None else there.reading.share
             if share is not None:
                 self.clusters.share_kept.labels(name).set(share.kept)
-                self.clusters.local_delay.labels(name, "mean").set(share.delay_mean_s)
-                self.clusters.local_delay.labels(name, "max").set(share.delay_max_s)
+                self.clusters.local_delay.labels(name).set(share.delay_s)
         for cluster, count in orders_waiting.items():
             self.clusters.outbox.labels(cluster).set(count)
         self._catch_up("dropped", self.clusters.dropped, faults)

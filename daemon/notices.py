@@ -10,7 +10,8 @@ from msgspec import Struct, field
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import Survey
-from coalloc.runtime.config.schema import NotifiedEvent, NotifyConfig
+from coalloc.model.event_kinds import EventKind
+from coalloc.model.settings import NotifiedEvent, NotifyConfig
 
 GOOD_ENDS = frozenset({JobState.COMPLETED, JobState.CANCELLED})
 ENOUGH_AGAIN = 1.1
@@ -40,7 +41,7 @@ def job_notice(
     event: AppendEvent, record: JobRecord | None, wanted: tuple[NotifiedEvent, ...]
 ) -> Notice | None:
     """The notice of a job's end; None: it is not wanted, or a task's or a piece's."""
-    if event.kind != "job_ended" or record is None or record.flow:
+    if event.kind is not EventKind.JOB_ENDED or record is None or record.flow:
         return None
     is_failure = record.state not in GOOD_ENDS
     kind: NotifiedEvent = "job_failed" if is_failure and "job_failed" in wanted else "job_ended"

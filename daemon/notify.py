@@ -26,7 +26,8 @@ from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord
 from coalloc.daemon.figures import Survey
 from coalloc.daemon.notices import Notice, Watch, job_notice
-from coalloc.runtime.config.schema import NotifyConfig
+from coalloc.model.event_kinds import EventKind
+from coalloc.model.settings import NotifyConfig
 from coalloc.runtime.logs import RateLimit
 
 TOLD_EVERY_S = 60.0
@@ -61,7 +62,7 @@ class Notifier:
 
     def recorded(self, event: AppendEvent, record: JobRecord | None) -> None:
         """Tell of a job's end, if that is wanted."""
-        if event.kind == "job_ended" and self.is_on:
+        if event.kind is EventKind.JOB_ENDED and self.is_on:
             notice = job_notice(event, record, self.config.events)
             if notice is not None:
                 self.offer(notice)

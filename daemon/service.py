@@ -34,13 +34,12 @@ from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies
-from coalloc.daemon.settings import core_settings
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.disk import free_bytes
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 from coalloc.wire.answers import SolverStatus
 from coalloc.wire.server import Server
 
@@ -101,7 +100,7 @@ class Service:
         self.server.max_values = config.daemon.max_values
         if self.access is not None:
             self.access.configure(config.access)
-        self.loop.offer(Reconfigured(settings=core_settings(config)))
+        self.loop.offer(Reconfigured(settings=config))
 
     def turn(self, batch: list[Event]) -> None:
         """Hand a batch to the core, and have its effects written and then carried out."""

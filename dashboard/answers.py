@@ -29,7 +29,7 @@ class SiteStatus(Struct, frozen=True, kw_only=True):
     instance : str
         Of this run of the dashboard: revisions of another one mean nothing here.
     revision : int
-        Rises with every change of a job that has ended.
+        Rises with every job that ends.
     reachable : bool
         The daemon answers. Where it does not, all else is as it was at `heard`.
     heard : float or None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache as once
 from importlib.resources import files
@@ -18,17 +18,30 @@ from starlette.routing import Route
 
 from coalloc.dashboard import views
 from coalloc.dashboard.access import COOKIE, Denied, Gate, Viewer
-from coalloc.dashboard.answers import Fault, Job, JobWhy
-from coalloc.dashboard.cache import Cache
+from coalloc.dashboard.answers import (
+    Clusters,
+    Fault,
+    Job,
+    Jobs,
+    JobWhy,
+    Nodes,
+    Rounds,
+    SitePlan,
+    SiteStatus,
+    Timeline,
+    Waits,
+)
 from coalloc.dashboard.headers import SecurityHeaders
-from coalloc.dashboard.openapi import document
+from coalloc.dashboard.known import Known
+from coalloc.dashboard.openapi import document, signature_of
+from coalloc.dashboard.parameters import JobAsked, JobsAsked, Nothing, TimelineAsked, WaitsAsked
 from coalloc.dashboard.questions import BusyError, Questions
 from coalloc.dashboard.stream import Hub, TooManyError
+from coalloc.wire.answers import Event
 from coalloc.wire.client import NoAnswerError, RefusedError
 
 MAX_FORM_BYTES = 4_096
 COOKIE_S = 30 * 86_400
-JOB_ID = re.compile(r"[0-9A-Za-z_.-]{1,200}")
 FILES: Mapping[str, str] = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -37,29 +50,25 @@ FILES: Mapping[str, str] = {
 }
 DENIED_PAGE = "login.html"
 
-Answering = Callable[["Site", Request, Viewer], Awaitable[Any]]
+Answering = Callable[["Site", Any, Viewer], Awaitable[Any]]
+"""Site, parameters, viewer -> one of `coalloc.dashboard.answers`, or a response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """Sources from which the routes answer."""
 
-    cache: Cache
+    known: Known
     hub: Hub
     questions: Questions
     gate: Gate
-
-
-class BadRequestError(Exception):
-    """A parameter is wrong."""
 
 
 def application(site: Site) -> SecurityHeaders:
     """The dashboard as an ASGI application."""
     routes = [Route(path, _api(site, answer), methods=["GET"]) for path, answer in API.items()]
     routes += [
-        Route("/api/v1/events", _events(site), methods=["GET"]),
-        Route("/openapi.json", _api(site, _openapi), methods=["GET"]),
+        Route("/openapi.json", _openapi(site), methods=["GET"]),
         Route("/login", _login(site), methods=["GET", "POST"]),
         Route("/", _file(site, "index.html"), methods=["GET"]),
     ]
@@ -152,15 +161,17 @@ def _api(site: Site, answer: Answering) -> Callable[[Request], Any]:
         if isinstance(viewer, Denied):
             return _denied(viewer)
         try:
-            return _json(await answer(site, request, viewer))
-        except BadRequestError as error:
-            return _json(Fault(error=str(error)), 400)
+            found = await answer(site, _asked(request, answer), viewer)
+            return found if isinstance(found, Response) else _json(found)
+        except msgspec.ValidationError as error:
+            what, _, where = str(error).partition(" - at `$.")
+            return _json(Fault(error=f"{where.rstrip('`')}: {what}"), 400)
         except RefusedError as error:
             return _json(Fault(error=error.message), REFUSALS.get(error.code, 502))
         except NoAnswerError as error:
             return _json(Fault(error=f"the daemon does not answer: {error}"), 503)
-        except BusyError:
-            return _json(Fault(error="too many questions at once; ask again in a moment"), 503)
+        except (BusyError, TooManyError) as error:
+            return _json(Fault(error=str(error)), 503)
 
     return endpoint
 
@@ -168,76 +179,87 @@ def _api(site: Site, answer: Answering) -> Callable[[Request], Any]:
 REFUSALS: Mapping[str, int] = {"not_found": 404, "not_allowed": 403, "bad_request": 400}
 
 
-async def _status(site: Site, request: Request, viewer: Viewer) -> Any:
-    return views.status(site.cache, viewer)
+def _asked(request: Request, answer: Answering) -> Any:
+    """The parameters of a request; those that are empty or unknown count as left out."""
+    given = {key: text for key, text in request.query_params.items() if text}
+    form, _ = signature_of(answer)
+    return msgspec.convert({**given, **request.path_params}, form, strict=False)
 
 
-async def _clusters(site: Site, request: Request, viewer: Viewer) -> Any:
-    return views.clusters(site.cache)
+async def _status(site: Site, asked: Nothing, viewer: Viewer) -> SiteStatus:
+    """Whether the daemon answers, and how the queue is."""
+    return views.status(site.known, viewer)
 
 
-async def _nodes(site: Site, request: Request, viewer: Viewer) -> Any:
-    return views.nodes(site.cache)
+async def _clusters(site: Site, asked: Nothing, viewer: Viewer) -> Clusters:
+    """All clusters in figures."""
+    return views.clusters(site.known)
 
 
-async def _jobs(site: Site, request: Request, viewer: Viewer) -> Any:
-    limit, offset = _whole(request, "limit", 100, 1_000), _whole(request, "offset", 0, 1 << 31)
-    return views.jobs(site.cache, request.query_params, limit, offset)
+async def _nodes(site: Site, asked: Nothing, viewer: Viewer) -> Nodes:
+    """All nodes and what is on them."""
+    return views.nodes(site.known)
 
 
-async def _job(site: Site, request: Request, viewer: Viewer) -> Any:
-    """A row for all; details for those who may see them."""
-    job = _job_id(request)
-    row = site.cache.rows.get(job)
-    details, withheld = None, ""
+async def _jobs(site: Site, asked: JobsAsked, viewer: Viewer) -> Jobs:
+    """Jobs, the newest first."""
+    return views.jobs(site.known, asked)
+
+
+async def _job(site: Site, asked: JobAsked, viewer: Viewer) -> Job:
+    """One job: a row for all, details for those who may see them."""
+    row = site.known.row(asked.job)
+    details, withheld = None, "shown to the job's owner and to operators"
     if row is None or viewer.sees(row.user):
         try:
-            details = await site.questions.show(job)
+            details, withheld = await site.questions.show(asked.job), ""
         except (RefusedError, NoAnswerError) as error:
             if row is None:
                 raise
             withheld = str(error)
     if row is None and details is not None and not viewer.sees(details.user):
-        raise RefusedError("not_allowed", f"job {job} belongs to {details.user}")
-    if details is None and not withheld:
-        withheld = "shown to the job's owner and to operators"
+        raise RefusedError("not_allowed", f"job {asked.job} belongs to {details.user}")
+    events: tuple[Event, ...] = ()
+    with suppress(RefusedError, NoAnswerError):
+        events = await site.questions.events(asked.job)
     return Job(
         row=row,
         details=details,
         withheld=withheld,
         output="" if details is None else views.output_path(details),
-        events=tuple(event for event in site.cache.events if event.job == job),
-        time=site.cache.heard or 0.0,
+        events=events,
+        time=site.known.heard or 0.0,
     )
 
 
-async def _why(site: Site, request: Request, viewer: Viewer) -> Any:
-    return JobWhy(why=await site.questions.why(_job_id(request)), time=site.cache.heard or 0.0)
+async def _why(site: Site, asked: JobAsked, viewer: Viewer) -> JobWhy:
+    """Why a job waits; may take some seconds."""
+    return JobWhy(why=await site.questions.why(asked.job), time=site.known.heard or 0.0)
 
 
-async def _plan(site: Site, request: Request, viewer: Viewer) -> Any:
-    return views.plan(site.cache)
+async def _plan(site: Site, asked: Nothing, viewer: Viewer) -> SitePlan:
+    """What runs, and what is planned."""
+    return views.plan(site.known)
 
 
-async def _rounds(site: Site, request: Request, viewer: Viewer) -> Any:
-    return views.rounds(site.cache)
+async def _rounds(site: Site, asked: Nothing, viewer: Viewer) -> Rounds:
+    """Rounds, the newest first."""
+    return views.rounds(site.known)
 
 
-async def _waits(site: Site, request: Request, viewer: Viewer) -> Any:
-    by = request.query_params.get("by", "cluster")
-    if by not in views.GROUP_OF:
-        raise BadRequestError(f"by: is none of {', '.join(views.GROUP_OF)}")
-    return views.waits(site.cache, by)
+async def _waits(site: Site, asked: WaitsAsked, viewer: Viewer) -> Waits:
+    """Wait times of jobs that have started."""
+    return views.waits(site.known, asked.by)
 
 
-async def _timeline(site: Site, request: Request, viewer: Viewer) -> Any:
-    since = _whole(request, "since", 0, 1 << 53)
-    limit = max(1, _whole(request, "limit", views.ROWS, views.ROWS))
-    return views.timeline(site.cache, since, limit, live=request.query_params.get("live") == "1")
+async def _timeline(site: Site, asked: TimelineAsked, viewer: Viewer) -> Timeline:
+    """Rows of the Gantt chart, in a short form."""
+    return views.timeline(site.known, asked)
 
 
-async def _openapi(site: Site, request: Request, viewer: Viewer) -> Any:
-    return document()
+async def _events(site: Site, asked: Nothing, viewer: Viewer) -> StreamingResponse:
+    """Server-sent events: `change` (a Change) when something is to be fetched anew."""
+    return StreamingResponse(site.hub.watch(), media_type="text/event-stream")
 
 
 API: Mapping[str, Answering] = {
@@ -251,20 +273,14 @@ API: Mapping[str, Answering] = {
     "/api/v1/rounds": _rounds,
     "/api/v1/waits": _waits,
     "/api/v1/timeline": _timeline,
+    "/api/v1/events": _events,
 }
 
 
-def _events(site: Site) -> Callable[[Request], Any]:
+def _openapi(site: Site) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         viewer = _viewer(site, request)
-        if isinstance(viewer, Denied):
-            return _denied(viewer)
-        text = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        try:
-            stream = site.hub.watch(int(text) if text.isascii() and text.isdigit() else None)
-        except TooManyError:
-            return _json(Fault(error="too many watchers"), 503)
-        return StreamingResponse(stream, media_type="text/event-stream")
+        return _denied(viewer) if isinstance(viewer, Denied) else _json(document(API))
 
     return endpoint
 
@@ -276,19 +292,3 @@ async def _not_found(request: Request, error: Exception) -> Response:
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     body = msgspec.json.encode(value)
     return Response(body, status, dict(headers or {}), media_type="application/json")
-
-
-def _whole(request: Request, key: str, default: int, most: int) -> int:
-    text = request.query_params.get(key, "")
-    if not text:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > 16 or int(text) > most:
-        raise BadRequestError(f"{key}: is not a whole number from 0 to {most}")
-    return int(text)
-
-
-def _job_id(request: Request) -> str:
-    job = str(request.path_params["job"])
-    if not JOB_ID.fullmatch(job):
-        raise BadRequestError("job: is no job's id")
-    return job

@@ -1,4 +1,4 @@
-"""Questions about one job, which the cache cannot answer: one at a time, over one connection.
+"""Questions about one job, asked when a browser wants to know: one at a time, over one connection.
 
 The same question of several browsers is asked once, and its answer is good for some seconds.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from coalloc.wire.answers import Why
+from coalloc.wire.answers import Event, Why
 from coalloc.wire.client import NoAnswerError, RefusedError
 from coalloc.wire.job_rows import JobDetails
 
@@ -29,6 +29,9 @@ class Asking(Protocol):
 
     def why(self, job: str) -> Why:
         """The reason why it waits."""
+
+    def events(self, *, job: str) -> Iterator[Event]:
+        """What has happened to it."""
 
     def close(self) -> None:
         """Close the connection; a later request opens a new one."""
@@ -70,12 +73,17 @@ class Questions:
         why: Why = await self._answer("why", job)
         return why
 
+    async def events(self, job: str) -> tuple[Event, ...]:
+        """What has happened to a job."""
+        events: tuple[Event, ...] = await self._answer("events", job)
+        return events
+
     async def _answer(self, kind: str, job: str) -> Any:
         now, key = time.monotonic(), (kind, job)
         until, future = self._answers.get(key, (0.0, None))
         if future is None or (future.done() and now >= until):
             if sum(not one.done() for _, one in self._answers.values()) >= UNDER_WAY:
-                raise BusyError
+                raise BusyError("too many questions at once; ask again in a moment")
             while len(self._answers) >= KEPT:
                 del self._answers[next(iter(self._answers))]
             loop = asyncio.get_running_loop()
@@ -90,7 +98,12 @@ class Questions:
         if self._client is None:
             self._client = self._connect()
         try:
-            return self._client.show(job) if kind == "show" else self._client.why(job)
+            match kind:
+                case "show":
+                    return self._client.show(job)
+                case "why":
+                    return self._client.why(job)
+            return tuple(self._client.events(job=job))
         except NoAnswerError:
             self._client.close()
             self._client = None

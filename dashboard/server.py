@@ -1,4 +1,4 @@
-"""The dashboard as a process: the feed in a thread, the web server in the event loop."""
+"""The dashboard as a process: a thread asks the daemon, the web server is in the event loop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import uvicorn
 from coalloc.client.client import Client
 from coalloc.dashboard.access import Gate
 from coalloc.dashboard.api import Site, application
-from coalloc.dashboard.cache import Cache
-from coalloc.dashboard.feed import TIMEOUT_S, Feed, Post, connected
+from coalloc.dashboard.known import Known
+from coalloc.dashboard.polling import TIMEOUT_S, Polling, Post
 from coalloc.dashboard.questions import Questions
 from coalloc.dashboard.settings import Settings
 from coalloc.dashboard.stream import Hub
@@ -39,7 +39,7 @@ class WebServer(uvicorn.Server):
         yield
 
 
-Start = Callable[[Cache, Post], Feed | None]
+Start = Callable[[Post], Polling | None]
 
 
 class Server:
@@ -47,18 +47,19 @@ class Server:
 
     Parameters
     ----------
-    start_feed : callable
-        Starts what keeps the cache up to date; None is for tests that fill it themselves.
+    start_polling : callable
+        Starts what asks the daemon; what returns None is for tests that say themselves what is
+        known.
     """
 
-    def __init__(self, settings: Settings, start_feed: Start, questions: Questions) -> None:
+    def __init__(self, settings: Settings, start_polling: Start, questions: Questions) -> None:
         self.settings = settings
-        self.cache = Cache(settings.keep_jobs)
-        self.hub = Hub(self.cache)
+        self.known = Known(settings.keep_jobs)
+        self.hub = Hub(self.known)
         self.run_token = secrets.token_urlsafe(24) if settings.is_open else ""
-        self._start_feed, self._questions = start_feed, questions
+        self._start_polling, self._questions = start_polling, questions
         gate = Gate(settings, self.run_token)
-        site = Site(cache=self.cache, hub=self.hub, questions=questions, gate=gate)
+        site = Site(known=self.known, hub=self.hub, questions=questions, gate=gate)
         self._listener = _listener(settings.host, settings.port)
         self.port: int = self._listener.getsockname()[1]
         self._web = WebServer(
@@ -82,20 +83,14 @@ class Server:
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         return f"http://{host}:{self.port}/"
 
-    def post(self, change: Callable[[Cache], None]) -> None:
-        """Have the cache changed by the event loop, and watchers told; from any thread."""
+    def post(self, change: Callable[[Known], None]) -> None:
+        """Have what is known changed by the event loop, and watchers told; from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._changed, change)
 
-    def _changed(self, change: Callable[[Cache], None]) -> None:
-        last = self.cache.last_seq
-        change(self.cache)
-        new = []
-        for event in reversed(self.cache.events):
-            if event.seq <= last:
-                break
-            new.append(event)
-        self.hub.tell(new[::-1])
+    def _changed(self, change: Callable[[Known], None]) -> None:
+        change(self.known)
+        self.hub.tell()
 
     async def serve(self, *, on_signals: bool = True) -> None:
         """Serve until told to stop."""
@@ -103,15 +98,15 @@ class Server:
         if on_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self.stop)
-        feed = self._start_feed(self.cache, self.post)
+        polling = self._start_polling(self.post)
         systemd.notify(systemd.READY, systemd.status(f"serving {self.url}"))
         try:
             await self._web.serve([self._listener])
         finally:
             systemd.notify(systemd.STOPPING)
             self._questions.close()
-            if feed is not None:
-                feed.stop()
+            if polling is not None:
+                polling.stop()
             self._listener.close()
 
     def stop(self) -> None:
@@ -137,13 +132,13 @@ def _listener(host: str, port: int) -> socket.socket:
 def run(settings: Settings, endpoint: str | None, config: Path | None, timeout_s: float) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
 
-    def start_feed(cache: Cache, post: Post) -> Feed:
-        feed = Feed(lambda: connected(endpoint, config), post, lambda: cache.last_seq)
-        feed.start()
-        return feed
+    def start_polling(post: Post) -> Polling:
+        polling = Polling(lambda: Client(endpoint, TIMEOUT_S, config=config), post)
+        polling.start()
+        return polling
 
     questions = Questions(lambda: Client(endpoint, max(timeout_s, TIMEOUT_S), config=config))
-    server = Server(settings, start_feed, questions)
+    server = Server(settings, start_polling, questions)
     print(f"coalloc: dashboard at {server.url}", flush=True)
     if server.run_token and sys.stdout.isatty():
         print(f"coalloc: with all jobs' details: {server.url}login?token={server.run_token}")

@@ -8,7 +8,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.runtime.config.schema import ConfigError, DashboardConfig
+from coalloc.model.errors import ConfigError
+from coalloc.model.settings import DashboardConfig
 
 MIN_TOKEN = 16
 """Characters of a token, at least."""

@@ -1,4 +1,4 @@
-"""Server-sent events: what happens, told to every browser from one feed."""
+"""Server-sent events: every browser is told that something has changed, and fetches it anew."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from coalloc.dashboard.answers import Change
-from coalloc.dashboard.cache import Cache
-from coalloc.wire.answers import Event
+from coalloc.dashboard.known import Known
 
 WATCHERS = 500
-BEHIND = 1_000
-"""Messages that a watcher may be behind; then it is told to come again."""
 HEARTBEAT_S = 15.0
 
 
@@ -22,86 +19,55 @@ class TooManyError(Exception):
 
 
 class Hub:
-    """Hands what happens to all watchers.
+    """Tells all watchers of changes; one who is slow is told of the newest alone."""
 
-    Parameters
-    ----------
-    cache : Cache
-        For those who say which event they have last seen.
-    """
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        self._watchers: set[asyncio.Queue[bytes | None]] = set()
+    def __init__(self, known: Known) -> None:
+        self._known = known
         self._told: Change | None = None
+        self._news = asyncio.Event()
+        self._run = object()
+        self._watchers = 0
 
-    def tell(self, events: list[Event]) -> None:
-        """Tell what has happened, and that something is to be fetched anew if it is."""
-        messages = [_event_message(event) for event in events]
-        change = self._cache.change()
+    def tell(self) -> None:
+        """Tell that something is to be fetched anew, if it is."""
+        change = self._known.change()
         if change != self._told:
             self._told = change
-            messages.append(_message("change", msgspec.json.encode(change)))
-        for message in messages:
-            self._send(message)
-
-    def _send(self, message: bytes) -> None:
-        for queue in list(self._watchers):
-            if queue.qsize() >= BEHIND:
-                self._watchers.discard(queue)
-                queue.put_nowait(None)
-            else:
-                queue.put_nowait(message)
+            self._wake()
 
     def close(self) -> None:
         """End all streams."""
-        for queue in self._watchers:
-            queue.put_nowait(None)
-        self._watchers.clear()
+        self._run = object()
+        self._wake()
 
-    def watch(self, since: int | None) -> AsyncIterator[bytes]:
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def watch(self) -> AsyncIterator[bytes]:
         """A stream for one watcher.
-
-        Parameters
-        ----------
-        since : int or None
-            Number of the last event it has; None: only those to come.
 
         Raises
         ------
         TooManyError
         """
-        if len(self._watchers) >= WATCHERS:
-            raise TooManyError
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._watchers.add(queue)
-        begin = [b"retry: 2000\n\n", _message("change", msgspec.json.encode(self._cache.change()))]
-        if since is not None:
-            begin += [_event_message(e) for e in self._cache.events if e.seq > since]
-        return self._stream(queue, begin)
+        if self._watchers >= WATCHERS:
+            raise TooManyError("too many watchers")
+        return self._stream()
 
-    async def _stream(
-        self, queue: asyncio.Queue[bytes | None], begin: list[bytes]
-    ) -> AsyncIterator[bytes]:
+    async def _stream(self) -> AsyncIterator[bytes]:
+        run = self._run
+        self._watchers += 1
         try:
-            yield b"".join(begin)
-            while True:
-                try:
-                    async with asyncio.timeout(HEARTBEAT_S):
-                        message = await queue.get()
-                except TimeoutError:
-                    message = b": still here\n\n"
-                if message is None:
-                    return
-                yield message
+            yield b"retry: 2000\n\n"
+            while run is self._run:
+                news = self._news
+                yield b"event: change\ndata: %s\n\n" % msgspec.json.encode(self._known.change())
+                while not news.is_set():
+                    try:
+                        async with asyncio.timeout(HEARTBEAT_S):
+                            await news.wait()
+                    except TimeoutError:
+                        yield b": still here\n\n"
         finally:
-            self._watchers.discard(queue)
-
-
-def _event_message(event: Event) -> bytes:
-    return b"id: %d\n" % event.seq + _message("event", msgspec.json.encode(event))
-
-
-def _message(kind: str, body: bytes) -> bytes:
-    """JSON has no line breaks outside of texts, and within them they are escaped."""
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), body)
+            self._watchers -= 1

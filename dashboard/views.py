@@ -1,4 +1,4 @@
-"""Answers of the REST interface, made from the cache."""
+"""Answers of the REST interface, made from the known."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from coalloc.dashboard.answers import (
     WaitGroup,
     Waits,
 )
-from coalloc.dashboard.cache import WAITING, Cache
-from coalloc.dashboard.history import ENDED, ON_NODES
+from coalloc.dashboard.known import ENDED, ON_NODES, WAITING, Known
+from coalloc.dashboard.parameters import JobsAsked, TimelineAsked
 from coalloc.model.output_names import DEFAULT_OUTPUT, filled, marks_of
 from coalloc.model.values import replace
 from coalloc.wire.job_rows import JobDetails, QueueRow
@@ -34,8 +34,6 @@ BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 25
 """Of the classes of wait times, seconds."""
 GROUPS = 30
 """Groups in one answer; the others are left out, those with the fewest jobs first."""
-ROWS = 5_000
-"""Rows of a time line in one answer."""
 
 GROUP_OF: Mapping[str, Callable[[QueueRow], str]] = {
     "cluster": lambda row: "+".join(row.clusters),
@@ -44,29 +42,31 @@ GROUP_OF: Mapping[str, Callable[[QueueRow], str]] = {
 }
 
 
-def status(cache: Cache, viewer: Viewer) -> SiteStatus:
+def status(known: Known, viewer: Viewer) -> SiteStatus:
     """State of the site."""
     return SiteStatus(
-        instance=cache.instance,
-        revision=cache.revision,
-        reachable=cache.reachable,
-        heard=cache.heard,
-        fault=cache.fault,
-        loaded=cache.loaded,
-        daemon=cache.status,
-        states=dict(cache.states()),
-        reasons=dict(cache.reasons()),
+        instance=known.instance,
+        revision=known.revision,
+        reachable=known.reachable,
+        heard=known.heard,
+        fault=known.fault,
+        loaded=known.loaded,
+        daemon=known.status,
+        states=dict(Counter(row.state for row in known.jobs())),
+        reasons=dict(
+            Counter(row.reason or "next_round" for row in known.jobs() if row.state in WAITING)
+        ),
         viewer=viewer.user,
         sees_all=viewer.sees_all,
         time=time.time(),
     )
 
 
-def clusters(cache: Cache) -> Clusters:
+def clusters(known: Known) -> Clusters:
     """All clusters in figures."""
     running: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
-    for bar in cache.bars:
+    for bar in known.bars:
         if bar.kind != "local":
             (waiting if bar.kind == "planned" else running).update(bar.clusters)
     return Clusters(
@@ -81,46 +81,46 @@ def clusters(cache: Cache) -> Clusters:
                 waiting=waiting[row.cluster],
                 running=running[row.cluster],
             )
-            for row in cache.nodes.clusters
+            for row in known.nodes.clusters
         ),
-        time=cache.nodes.time,
+        time=known.nodes.time,
     )
 
 
-def nodes(cache: Cache) -> Nodes:
+def nodes(known: Known) -> Nodes:
     """All nodes with what is on them."""
-    jobs = cache.on_node()
+    jobs = known.on_node()
     return Nodes(
         nodes=tuple(
             NodeEntry(cluster=row.cluster, node=node, jobs=tuple(jobs.get(node.name, ())))
-            for row in cache.nodes.clusters
+            for row in known.nodes.clusters
             for node in row.nodes
         ),
-        time=cache.nodes.time,
+        time=known.nodes.time,
     )
 
 
-def jobs(cache: Cache, asked: Mapping[str, str], limit: int, offset: int) -> Jobs:
+def jobs(known: Known, asked: JobsAsked) -> Jobs:
     """A page of jobs, the newest first."""
-    found = [
-        row for name, row in reversed(cache.rows.items()) if "." not in name and _fits(row, asked)
-    ]
+    found = [row for row in known.jobs() if _fits(row, asked)]
+    found.sort(key=lambda row: row.submitted, reverse=True)
+    end = asked.offset + asked.limit
     return Jobs(
-        jobs=tuple(found[offset : offset + limit]),
+        jobs=tuple(found[asked.offset : end]),
         total=len(found),
-        more=offset + limit < len(found),
+        more=end < len(found),
         time=time.time(),
     )
 
 
-def _fits(row: QueueRow, asked: Mapping[str, str]) -> bool:
-    text = asked.get("q", "").lower()
+def _fits(row: QueueRow, asked: JobsAsked) -> bool:
+    text = asked.q.lower()
     return (
-        _in_state(row.state, asked.get("state", ""))
-        and asked.get("user", row.user) == row.user
-        and ("cluster" not in asked or asked["cluster"] in row.clusters)
-        and ("node" not in asked or asked["node"] in row.nodes)
-        and ("reason" not in asked or asked["reason"] == (row.reason or "next_round"))
+        _in_state(row.state, asked.state)
+        and asked.user in {"", row.user}
+        and (not asked.cluster or asked.cluster in row.clusters)
+        and (not asked.node or asked.node in row.nodes)
+        and asked.reason in {"", row.reason or "next_round"}
         and (
             not text
             or row.id.startswith(text)
@@ -136,32 +136,32 @@ def _in_state(state: str, asked: str) -> bool:
     return not asked or state == asked or state in groups.get(asked, ())
 
 
-def plan(cache: Cache) -> SitePlan:
+def plan(known: Known) -> SitePlan:
     """Running jobs, and the newest plan."""
-    answer = cache.plan
+    answer = known.plan
     made: Mapping[str, Any] = {} if answer is None else answer.plan.plan
     return SitePlan(
         round=0 if answer is None else answer.plan.round,
         planned=0.0 if answer is None else answer.plan.time,
         policy=made.get("policy", ""),
         status=made.get("status", ""),
-        bars=cache.bars,
+        bars=known.bars,
         deferred=dict(Counter(item["reason"] for item in made.get("deferred", ()))),
         time=0.0 if answer is None else answer.time,
     )
 
 
-def rounds(cache: Cache) -> Rounds:
+def rounds(known: Known) -> Rounds:
     """Rounds, the newest first."""
-    return Rounds(rounds=tuple(reversed(cache.rounds)), time=time.time())
+    return Rounds(rounds=tuple(reversed(known.rounds)), time=time.time())
 
 
-def waits(cache: Cache, by: str) -> Waits:
+def waits(known: Known, by: str) -> Waits:
     """Waits of the jobs that have started."""
     group_of = GROUP_OF[by]
     found: dict[str, list[float]] = {}
-    for name, row in cache.rows.items():
-        if row.started is not None and "." not in name:
+    for row in known.jobs():
+        if row.started is not None:
             found.setdefault(group_of(row), []).append(max(0.0, row.started - row.submitted))
     groups = sorted(found.items(), key=lambda item: -len(item[1]))[:GROUPS]
     return Waits(
@@ -187,36 +187,36 @@ def _group(name: str, values: list[float]) -> WaitGroup:
     )
 
 
-def timeline(cache: Cache, since: int, limit: int, *, live: bool) -> Timeline:
+def timeline(known: Known, asked: TimelineAsked) -> Timeline:
     """Rows for the Gantt chart behind a revision, and with the last of them what is live."""
-    rows, revision, more = cache.ended_since(since, limit)
-    numbers = {row.cluster: i for i, row in enumerate(cache.nodes.clusters)}
+    rows, revision, more = known.ended_since(asked.since, asked.limit)
+    numbers = {row.cluster: i for i, row in enumerate(known.nodes.clusters)}
     return Timeline(
-        instance=cache.instance,
+        instance=known.instance,
         revision=revision,
         more=more,
-        lanes=cache.lanes,
-        clusters=[(row.cluster, row.link_gbps) for row in cache.nodes.clusters],
-        ended=[_ended_row(cache, numbers, row) for row in rows if row.started and row.nodes],
-        live=_live_rows(cache, numbers) if live else None,
-        reachable=cache.reachable,
-        time=cache.heard or 0.0,
+        lanes=known.lanes,
+        clusters=[(row.cluster, row.link_gbps) for row in known.nodes.clusters],
+        ended=[_ended_row(known, numbers, row) for row in rows if row.started and row.nodes],
+        live=_live_rows(known, numbers) if asked.live else None,
+        reachable=known.reachable,
+        time=known.heard or 0.0,
     )
 
 
-def _ended_row(cache: Cache, numbers: Mapping[str, int], row: QueueRow) -> list[Any]:
-    loads = _flat(numbers, cache.loads_of(row.id))
-    lanes = cache.lanes_of(row.nodes)
+def _ended_row(known: Known, numbers: Mapping[str, int], row: QueueRow) -> list[Any]:
+    loads = _flat(numbers, known.loads_of(row.id))
+    lanes = known.lanes_of(row.nodes)
     return [row.id, row.name, row.user, row.state, row.started, row.ended, lanes, loads]
 
 
-def _live_rows(cache: Cache, numbers: Mapping[str, int]) -> list[list[Any]]:
-    return [_live_row(cache, numbers, bar) for bar in cache.bars]
+def _live_rows(known: Known, numbers: Mapping[str, int]) -> list[list[Any]]:
+    return [_live_row(known, numbers, bar) for bar in known.bars]
 
 
-def _live_row(cache: Cache, numbers: Mapping[str, int], bar: Bar) -> list[Any]:
+def _live_row(known: Known, numbers: Mapping[str, int], bar: Bar) -> list[Any]:
     name = bar.name if bar.task is None else f"{bar.name} {bar.task}".strip()
-    lanes, loads = cache.lanes_of(bar.nodes), _flat(numbers, bar.link_gbps)
+    lanes, loads = known.lanes_of(bar.nodes), _flat(numbers, bar.link_gbps)
     return [bar.job, name, bar.user, bar.kind, bar.start, bar.end, lanes, loads]
 
 

@@ -19,7 +19,7 @@ from coalloc.model import tables
 from coalloc.model.fields import Field, Table
 from coalloc.model.schema import plan_schema, snapshot_schema
 from coalloc.model.structs import keys
-from coalloc.simulation.reproduce.digest import with_results
+from coalloc.simulation.reproduce.pages import with_results
 
 DOCS = Path(__file__).resolve().parent
 TABLES: Mapping[str, Table] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from coalloc.core.base.messages import ROOT_REFUSED, Prepare
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 from coalloc.runtime.key_files import calling, read_key
 from coalloc.wire.curve import CurveClient
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 from structlog.stdlib import BoundLogger
 
 from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
+from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import Prepare, Statement
 from coalloc.core.executor.effects import (
     ArrangePart,
@@ -21,7 +21,6 @@ from coalloc.core.executor.effects import (
     ExecutorEffect,
     ExecutorLogLine,
     HastenPart,
-    Key,
     PartEffect,
     PartNews,
     RemovePart,
@@ -35,7 +34,6 @@ from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.parts import refused, spec_of
 from coalloc.model.nodeset import fold
-from coalloc.model.parts import PartKey
 from coalloc.runtime.logs import RateLimit
 
 FAILURES_TOLD_S = 60.0
@@ -80,13 +78,7 @@ class ProgressFile:
         """
         if progress == self.kept:
             return
-        body = msgspec.json.encode(progress)
-        written = self._path.with_suffix(".tmp")
-        with open(written, "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(self._path)
+        durable.write(self._path, msgspec.json.encode(progress))
         self.kept = progress
 
 
@@ -99,12 +91,7 @@ def kept_identity(state_dir: Path) -> str:
         found = ""
     if not found:
         found = uuid.uuid4().hex
-        fresh = path.with_suffix(".tmp")
-        with open(fresh, "w", encoding="ascii") as file:
-            file.write(found)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        durable.write(path, found.encode())
     return found
 
 
@@ -150,17 +137,17 @@ class LauncherActions:
             case ClaimPart(order=order):
                 return self._claim(order)
             case ArrangePart(key=key, order=order):
-                launcher.arrange(_part_key(key), order.all_nodes, order.rendezvous)
+                launcher.arrange(key, order.all_nodes, order.rendezvous)
             case HastenPart(key=key):
-                launcher.hasten(_part_key(key))
+                launcher.hasten(key)
             case WithdrawPart(key=key):
-                launcher.withdraw(_part_key(key))
+                launcher.withdraw(key)
             case StartPart(key=key):
-                launcher.go(_part_key(key))
+                launcher.go(key)
             case EndPart(key=key, reason=reason):
-                launcher.abort(_part_key(key), reason=reason)
+                launcher.abort(key, reason=reason)
             case RemovePart(key=key):
-                launcher.forget(_part_key(key))
+                launcher.forget(key)
             case DismissJob(foreign=foreign):
                 self._dismiss(foreign)
             case RenewLeases():
@@ -185,7 +172,7 @@ class LauncherActions:
         why = in_words(error)
         job = effect.order.job if isinstance(effect, ClaimPart) else ""
         if isinstance(effect, PartEffect) and not isinstance(effect, ClaimPart):
-            job = effect.key[0]
+            job = effect.key.job
         self._is_unwritten |= isinstance(effect, SaveProgress)
         if count := self._failures.once_per(f"{type(effect).__name__} {job}"):
             fields: dict[str, Any] = {"job": job} if job else {}
@@ -218,10 +205,6 @@ class LauncherActions:
             return
         self._handover.dismiss(foreign)
         self._log.info("handed_job_dismissed", job_there=foreign)
-
-
-def _part_key(key: Key) -> PartKey:
-    return PartKey(job=key[0], attempt=key[1], part=key[2])
 
 
 _VERBS = {

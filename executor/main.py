@@ -19,10 +19,10 @@ from coalloc.adapters.base import AdapterError
 from coalloc.adapters.registry import adapter_kind
 from coalloc.executor.access import access_of
 from coalloc.executor.service import ExecutorService
-from coalloc.model.errors import InputError
+from coalloc.model.errors import ConfigError, InputError
+from coalloc.model.settings import ClusterConfig, Config
 from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.file import find_config, load
-from coalloc.runtime.config.schema import ClusterConfig, Config, ConfigError
 from coalloc.runtime.key_files import KeyFileError
 from coalloc.runtime.systemd import set_process_name
 

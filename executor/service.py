@@ -19,6 +19,7 @@ from structlog.stdlib import BoundLogger
 
 import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
+from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import Goodbye, Numbered, Ping, Read, Statement, TurnedAway, Welcome
 from coalloc.core.executor.effects import (
     ExecutorEffect,
@@ -85,9 +86,8 @@ class ExecutorService:
         self.cluster, self.log, self.clock = cluster, log, clock
         self.reader, self.launcher = adapter.reader, adapter.launcher
         self._on_demand, self._due = adapter.on_demand, adapter.due
-        self._on_reserved = adapter.on_reserved
         self.interval_s, self.timeout_s = interval_s, timeout_s
-        state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        durable.make_folder(state_dir)
         state = ExecutorState(
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
         )
@@ -95,7 +95,7 @@ class ExecutorService:
         if progress.kept is not None:
             state.recall(progress.kept)
         for report in self.launcher.adopt():
-            state.parts[report.job, report.attempt, report.part] = report
+            state.parts[report.key] = report
         self.core = ExecutorCore(state)
         self._context = new_context()
         self.refused = asyncio.Event()
@@ -173,11 +173,6 @@ class ExecutorService:
         if pings and self._on_demand is not None:
             self._on_demand(pings[-1].wanted)
         self._turn(MessageReceived(message=message) for message in heard)
-        state = self.core.state
-        if pings and self._on_reserved is not None and state.welcomed:
-            last = pings[-1]
-            if last.epoch == state.epoch and last.reserved is not None:
-                self._on_reserved(state.store, last.reserved)
 
     def _turn(self, events: Iterable[ExecutorEvent]) -> None:
         """Take these in and do what follows; one that fails costs none of the others."""
@@ -216,7 +211,7 @@ class ExecutorService:
             return
         self._known = {report.key: report for report in reports}
         for report in news:
-            before = self.core.state.parts.get((report.job, report.attempt, report.part))
+            before = self.core.state.parts.get(report.key)
             if before is not None and before.state is not report.state:
                 self._log_change(report)
         self._turn(PartNews(report=report) for report in news)

@@ -13,26 +13,16 @@ LONGEST = 256
 """Characters of one option."""
 
 
-class BatchOptions(Struct, frozen=True, kw_only=True):
-    """Options of a job for the batch systems that run it, each as sbatch has it; empty: not said.
-
-    Attributes
-    ----------
-    account : str
-        Of the batch system; a job's own may be mapped to another on each cluster.
-    qos : str
-    partition : str
-        One or several, with commas between them.
-    constraint : str
-        Of node features, where it is more than a list of features that every node must have.
-    reservation : str
-    licenses, gres : str
-    """
+class BatchOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Options of a job for the batch systems, each as sbatch has it; empty: not said."""
 
     account: str = ""
+    """Of the batch system; a job's own may be mapped to another on each cluster."""
     qos: str = ""
     partition: str = ""
+    """One or several, with commas between them."""
     constraint: str = ""
+    """Of node features, where it is more than a list of features that every node must have."""
     reservation: str = ""
     licenses: str = ""
     gres: str = ""

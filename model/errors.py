@@ -25,3 +25,7 @@ class InputError(ValueError):
 
 def _one_line(text: str) -> str:
     return text if text.isprintable() else " ".join(text.split())
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message is one line with file and key."""

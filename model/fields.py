@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf, isfinite
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from coalloc.model.decoded import array, mapping, shown, shown_number
 from coalloc.model.errors import InputError
 from coalloc.model.ranges import Range
 from coalloc.model.values import replace
@@ -128,16 +128,16 @@ class Field(Struct, frozen=True, kw_only=True):
         if self.zero and value == 0:
             return
         if self.zero and 0 < value < self.low:
-            what = f"{_short(value)} is neither 0 nor in {self.low:g}..{self.high:g}"
+            what = f"{shown_number(value)} is neither 0 nor in {self.low:g}..{self.high:g}"
             raise InputError(where, what)
         if self.zero:
-            raise InputError(where, f"{_short(value)} is outside 0..{self.high:g}")
+            raise InputError(where, f"{shown_number(value)} is outside 0..{self.high:g}")
         if self.above and value == self.low:
-            raise InputError(where, f"{_short(value)} is not above {self.low:g}")
+            raise InputError(where, f"{shown_number(value)} is not above {self.low:g}")
         if self.high < inf:
-            raise InputError(where, f"{_short(value)} is outside {self.low:g}..{self.high:g}")
+            raise InputError(where, f"{shown_number(value)} is outside {self.low:g}..{self.high:g}")
         sign = "not above" if self.above else "below"
-        raise InputError(where, f"{_short(value)} is {sign} {self.low:g}")
+        raise InputError(where, f"{shown_number(value)} is {sign} {self.low:g}")
 
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str):
@@ -255,39 +255,6 @@ def object_schema(table: Table) -> dict[str, Any]:
     }
 
 
-def mapping(value: Any, where: str) -> Mapping[str, Any]:
-    """The value, if it is a JSON object."""
-    if not isinstance(value, dict):
-        raise InputError(where, f"{shown(value)} is not an object")
-    return value
-
-
-def array(value: Any, where: str) -> Sequence[Any]:
-    """The value, if it is a JSON array."""
-    if not isinstance(value, list | tuple):
-        raise InputError(where, f"{shown(value)} is not a list")
-    return value
-
-
-def plain(value: Any, where: str) -> Any:
-    """The value, if it is JSON throughout: no NaN, no infinity, no foreign object."""
-    rest = [(where, value)]
-    while rest:
-        place, item = rest.pop()
-        match item:
-            case float() if not isfinite(item):
-                raise InputError(place, f"{item} is not a finite number")
-            case None | bool() | int() | float() | str():
-                pass
-            case dict():
-                rest += [(f"{place}.{key}", part) for key, part in item.items()]
-            case list() | tuple():
-                rest += [(f"{place}[{i}]", part) for i, part in enumerate(item)]
-            case _:
-                raise InputError(place, f"{type(item).__name__} is not JSON")
-    return value
-
-
 def chosen(value: Any, key: str, choices: Iterable[str], where: str) -> str:
     """The text at `key` of a JSON object, if it is one of these."""
     name = mapping(value, where).get(key)
@@ -296,22 +263,3 @@ def chosen(value: Any, key: str, choices: Iterable[str], where: str) -> str:
     if not isinstance(name, str) or name not in choices:
         raise InputError(f"{where}.{key}", f"{shown(name)} is not one of {', '.join(choices)}")
     return name
-
-
-def shown(value: Any) -> str:
-    """A short form of a value for an error message."""
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    # repr of a long container is slow, of a deep one it fails, as of a number of 5000 digits.
-    try:
-        text = reprlib.repr(value) if isinstance(value, list | tuple | dict) else repr(value)
-    except ValueError:
-        return "a number too long to show"
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
-def _short(value: float) -> str:
-    if isinstance(value, int) and abs(value) < 10**15:
-        return str(value)
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)

@@ -7,8 +7,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from coalloc.model import ranges, tables
+from coalloc.model.decoded import array, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Table, array, chosen, read_fields, shown, widened
+from coalloc.model.fields import Table, chosen, read_fields, widened
 from coalloc.model.jobs import (
     MOST_CHUNKS,
     DivisibleJob,

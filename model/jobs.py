@@ -3,177 +3,158 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from coalloc.model.ranges import (
+    Count,
+    DataGb,
+    EventTime,
+    Gbps,
+    Instant,
+    MemoryMb,
+    Name,
+    Priority,
+    Procs,
+    Share,
+    Span,
+    TaskWork,
+    Weight,
+    Work,
+)
 from coalloc.model.speedup import Speedup
 
 
-class JobFields(Struct, frozen=True, kw_only=True):
-    """Fields that all kinds of job have in common.
+class JobFields(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="kind",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """Fields that all kinds of job have in common."""
 
-    Attributes
-    ----------
-    id : str
-    weight : float
-        Importance in weighted completion time.
-    submitted, earliest : float
-        Seconds; the job may not start before `earliest`.
-    time_limit : float or None
-        Kill time, seconds of run time.
-    sigma : float
-        Weight of processing against communication, 0..1 (sigma_j).
-    clusters : tuple of str or None
-        The clusters that may run it; None is any.
-    features : tuple of str
-        Every node must have them all.
-    memory_mb_per_proc : int
-        MiB that each process needs.
-    after : tuple of str
-        Ids of jobs that must have ended.
-    held : bool
-        Not to be planned.
-    passed_over : int
-        How often a later job was started while this one waited.
-    priority : float
-        Of jobs that have waited too long, those with more go first.
-    """
-
-    id: str
-    weight: float = 1.0
-    submitted: float = 0.0
-    earliest: float = 0.0
-    time_limit: float | None = None
-    sigma: float = 1.0
+    id: Name
+    """Unique id."""
+    submitted: Instant = 0.0
+    """Submit time, s; default the snapshot's time."""
+    earliest: Instant = 0.0
+    """No start before, s; default submitted."""
+    weight: Weight = 1.0
+    """Weight in weighted completion."""
+    time_limit: Span | None = None
+    """Kill time, s of run time."""
+    sigma: Share = 1.0
+    """Weight of processing against communication (sigma_j)."""
     clusters: tuple[str, ...] | None = None
+    """Clusters that may run it; null any."""
     features: tuple[str, ...] = ()
-    memory_mb_per_proc: int = 0
+    """Features every node must have."""
+    memory_mb_per_proc: MemoryMb = 0
+    """MiB per process."""
     after: tuple[str, ...] = ()
+    """Ids of jobs that must have ended."""
     held: bool = False
-    passed_over: int = 0
-    priority: float = 0.0
+    """Not to be planned."""
+    passed_over: Count = 0
+    """Later jobs started while it waited."""
+    priority: Priority = 0.0
+    """Of jobs that waited too long, those with more go first."""
 
 
-class RigidJob(JobFields, frozen=True, kw_only=True):
-    """A job with a fixed number of processes.
+class RigidJob(JobFields, frozen=True, kw_only=True, tag="rigid"):
+    """A job with a fixed number of processes."""
 
-    Attributes
-    ----------
-    procs : int
-        Number of processes (tau_j).
-    base_time : float
-        Run time on dedicated full-speed nodes, seconds (Tb_j).
-    proc_gbps : float
-        Peak bandwidth of one process in a communication phase, Gbit/s (PTBW_j).
-    one_cluster : bool
-        Never split over several.
-    """
-
-    procs: int
-    base_time: float
-    proc_gbps: float = 0.0
+    procs: Procs
+    """Number of processes (tau_j)."""
+    base_time: Span
+    """Run time on dedicated full-speed nodes, s (Tb_j); default the time limit."""
+    proc_gbps: Gbps = 0.0
+    """Peak bandwidth of one process in a communication phase, Gbit/s (PTBW_j)."""
     one_cluster: bool = False
+    """Never split over several clusters."""
 
 
-class MoldableJob(JobFields, frozen=True, kw_only=True):
-    """A job whose number of processes is chosen when it starts.
-
-    Attributes
-    ----------
-    speedup : Speedup
-        Time on n dedicated full-speed nodes.
-    min_procs, max_procs : int
-        Range of the choice.
-    proc_gbps : float or None
-        As for a rigid job; None keeps the job on one cluster.
-    one_cluster : bool
-        Never split over several, also where a policy may split jobs of unknown traffic.
-    """
+class MoldableJob(JobFields, frozen=True, kw_only=True, tag="moldable"):
+    """A job whose number of processes is chosen when it starts."""
 
     speedup: Speedup
-    min_procs: int
-    max_procs: int
-    proc_gbps: float | None = None
+    """Speed-up model instead of times."""
+    min_procs: Procs
+    """Smallest allotment."""
+    max_procs: Procs
+    """Largest allotment."""
+    proc_gbps: Gbps | None = None
+    """As for rigid; absent: one cluster only."""
     one_cluster: bool = False
+    """Never split over several clusters, also where a policy may split jobs of unknown traffic."""
 
 
-class Task(Struct, frozen=True, kw_only=True):
-    """A vertex of a workflow.
+class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vertex of a workflow."""
 
-    Attributes
-    ----------
-    work : float
-        Seconds on one full-speed node.
-    parallel_fraction : float
-        Share of the work that scales (pf), 0..1.
-    min_procs, max_procs : int
-    comm_gb : float
-        Volume of the all-to-all inside the task, gigabytes.
-    """
-
-    id: str
-    work: float
-    parallel_fraction: float = 0.0
-    min_procs: int = 1
-    max_procs: int = 1
-    comm_gb: float = 0.0
+    id: Name
+    """Unique in its workflow."""
+    work: TaskWork
+    """Work, s on one full-speed node."""
+    parallel_fraction: Share = 0.0
+    """Share of the work that scales (pf)."""
+    min_procs: Procs = 1
+    """Smallest allotment."""
+    max_procs: Procs = 1
+    """Largest allotment; default min_procs."""
+    comm_gb: DataGb = 0.0
+    """All-to-all volume inside the task, GB."""
 
 
-class Edge(Struct, frozen=True, kw_only=True):
-    """Data that a child task needs from a parent, gigabytes."""
+class Edge(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"parent": "from", "child": "to"},
+):
+    """Data that a child task needs from a parent."""
 
-    parent: str
-    child: str
-    gb: float = 0.0
-
-
-class Started(Struct, frozen=True, kw_only=True):
-    """A task of a workflow that runs or has run: it is planned no more, its children are.
-
-    Attributes
-    ----------
-    task : str
-    clusters : tuple of str
-        Where it runs or ran.
-    end : float
-        Known or expected end, seconds; it may lie in the past.
-    """
-
-    task: str
-    clusters: tuple[str, ...]
-    end: float
+    parent: Name
+    """Parent task."""
+    child: Name
+    """Child task."""
+    gb: DataGb = 0.0
+    """Data, GB."""
 
 
-class WorkflowJob(JobFields, frozen=True, kw_only=True):
-    """Tasks with precedence, planned as a whole.
+class Started(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task of a workflow that runs or has run: it is planned no more, its children are."""
 
-    Attributes
-    ----------
-    tasks : tuple of Task
-        What has not started.
-    edges : tuple of Edge
-        A parent is one of `tasks` or `started`, a child one of `tasks`.
-    started : tuple of Started
-    """
+    task: Name
+    """Task id; not one of `tasks`."""
+    clusters: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    """Where it runs or ran."""
+    end: EventTime
+    """Known or expected end, s; it may lie in the past."""
 
-    tasks: tuple[Task, ...]
+
+class WorkflowJob(JobFields, frozen=True, kw_only=True, tag="workflow"):
+    """Tasks with precedence, planned as a whole."""
+
+    tasks: Annotated[tuple[Task, ...], Meta(min_length=1)]
+    """Tasks that have not started."""
     edges: tuple[Edge, ...] = ()
+    """Precedence with data; a parent is one of `tasks` or `started`, a child one of `tasks`."""
     started: tuple[Started, ...] = ()
+    """Tasks that run or have run."""
 
 
-class DivisibleJob(JobFields, frozen=True, kw_only=True):
-    """Work that can be cut into chunks and fill idle time.
+class DivisibleJob(JobFields, frozen=True, kw_only=True, tag="divisible"):
+    """Work that can be cut into chunks and fill idle time."""
 
-    Attributes
-    ----------
-    work : float
-        Seconds on one full-speed node.
-    chunk_s : float
-        Length of one chunk, seconds.
-    """
-
-    work: float
-    chunk_s: float
+    work: Work
+    """Work, s on one full-speed node."""
+    chunk_s: Span
+    """Length of a chunk, s."""
 
     @property
     def chunks(self) -> int:

@@ -39,6 +39,11 @@ class PartKey(Struct, frozen=True, kw_only=True, order=True):
     part: int
 
     @property
+    def start(self) -> tuple[str, int]:
+        """Job and attempt: what its other parts have in common with it."""
+        return self.job, self.attempt
+
+    @property
     def folder(self) -> str:
         """A file name that stands for this key, and for no other."""
         return f"part+{quote(self.job, safe='')}+{self.attempt}+{self.part}"
@@ -73,6 +78,17 @@ class QueueTerms(Struct, frozen=True, kw_only=True):
     begin_s: float = 0.0
     hold_s: float = 0.0
     avoid: tuple[str, ...] = ()
+
+
+class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job's command; the core passes it on without looking inside."""
+
+    argv: tuple[str, ...]
+    script: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/"
+    stdout: str = ""
+    stderr: str = ""
 
 
 class PartSpec(Struct, frozen=True, kw_only=True):

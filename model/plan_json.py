@@ -6,8 +6,9 @@ from math import isfinite
 from typing import Any
 
 from coalloc.model import tables
+from coalloc.model.decoded import array, mapping, plain
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, mapping, plain, read_fields
+from coalloc.model.fields import read_fields
 from coalloc.model.nodeset import expand_counts
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
 

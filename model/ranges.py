@@ -19,25 +19,30 @@ What a plan derives from admitted values is read back as long as it is below `DE
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 
 class Range(Struct, frozen=True, kw_only=True):
-    """Bounds of an amount, inclusive.
-
-    Attributes
-    ----------
-    zero : bool
-        0 is admitted as well.
-    """
+    """Bounds of an amount, inclusive."""
 
     low: float
     high: float
     zero: bool = False
+    """0 is admitted as well."""
 
     def holds(self, value: float) -> bool:
         """Whether a value is admitted."""
         return self.low <= value <= self.high or (self.zero and value == 0)
+
+    @property
+    def meta(self) -> Meta:
+        """The bounds of a field's type; the gap above 0 is `structs.gap_faults`'s to refuse."""
+        if not self.zero:
+            return Meta(ge=self.low, le=self.high)
+        gap = {"anyOf": [{"const": 0}, {"minimum": self.low}]}
+        return Meta(ge=0, le=self.high, extra={"least": self.low}, extra_json_schema=gap)
 
 
 INSTANT = Range(low=-1e10, high=1e10)
@@ -80,3 +85,30 @@ SLOWDOWN = Range(low=1.0, high=1e18)
 """Accepted slowdown of communication, in plans."""
 DERIVED = Range(low=-1e100, high=1e100)
 """Times, values, bounds and gaps of plans: what is derived from all these is far smaller."""
+
+Instant = Annotated[float, INSTANT.meta]
+EventTime = Annotated[float, EVENT.meta]
+Span = Annotated[float, SPAN.meta]
+Work = Annotated[float, WORK.meta]
+TaskWork = Annotated[float, TASK_WORK.meta]
+Power = Annotated[float, POWER.meta]
+Weight = Annotated[float, WEIGHT.meta]
+Priority = Annotated[float, PRIORITY.meta]
+Gbps = Annotated[float, GBPS.meta]
+InsideGbps = Annotated[float, INSIDE_GBPS.meta]
+LoadGbps = Annotated[float, LOAD_GBPS.meta]
+Latency = Annotated[float, LATENCY.meta]
+DataGb = Annotated[float, DATA_GB.meta]
+MemoryMb = Annotated[int, MEMORY_MB.meta]
+Share = Annotated[float, SHARE.meta]
+Parallelism = Annotated[float, PARALLELISM.meta]
+Variance = Annotated[float, VARIANCE.meta]
+Overrun = Annotated[float, OVERRUN.meta]
+Slowdown = Annotated[float, SLOWDOWN.meta]
+Derived = Annotated[float, DERIVED.meta]
+Procs = Annotated[int, Meta(ge=1, le=10**9)]
+"""Processes of a job, chunks of a piece."""
+Slots = Annotated[int, Meta(ge=1, le=1_000_000)]
+"""Slots of a node, and processes on it."""
+Count = Annotated[int, Meta(ge=0, le=10**18)]
+Name = Annotated[str, Meta(min_length=1)]

@@ -97,39 +97,16 @@ class NativeJob(Struct, frozen=True, kw_only=True):
 
 
 class ShareUse(Struct, frozen=True, kw_only=True):
-    """The share of a cluster on which we go before local waiting jobs, and what that costs them.
-
-    Attributes
-    ----------
-    nodes : int
-        The share: at most so many at once.
-    kept : int
-        Kept for us now, those where our parts run among them.
-    local_jobs : int
-        Local jobs that waited in the last hour.
-    delayed : int
-        Of these, the ones that would have started earlier on nodes that were kept for us.
-    delay_mean_s, delay_max_s : float
-        By how much, over all of `local_jobs`, seconds.
-    delay_ratio : float
-        Part of the time that they waited which is owed to us, 0..1.
-    paused : str
-        Why we claim nothing at the moment; empty: we may.
-    node_h, node_h_most : float
-        Node-hours that were kept for us within the time that the site names, and the most; 0: no
-        bound.
-    """
+    """The share of a cluster on which we go before local waiting jobs, and what that costs them."""
 
     nodes: int
+    """The share: at most so many at once."""
     kept: int = 0
-    local_jobs: int = 0
-    delayed: int = 0
-    delay_mean_s: float = 0.0
-    delay_max_s: float = 0.0
-    delay_ratio: float = 0.0
+    """Kept for us now, those where our parts run among them."""
+    delay_s: float = 0.0
+    """Of the local jobs that wait, the one delayed most has waited so long for kept nodes."""
     paused: str = ""
-    node_h: float = 0.0
-    node_h_most: float = 0.0
+    """Why we claim nothing at the moment; empty: we may."""
 
 
 class MarkedClaim(Struct, frozen=True, kw_only=True):
@@ -153,24 +130,6 @@ class MarkedClaim(Struct, frozen=True, kw_only=True):
     submitted: float
     holds: bool
     ours: bool
-
-
-class PassedReservation(Struct, frozen=True, kw_only=True):
-    """A reservation of ours that the batch system is to keep too.
-
-    Attributes
-    ----------
-    name : str
-        Ours.
-    why : str
-        Why the batch system does not have it; empty: it does.
-    running : tuple of str
-        Local jobs that may still run there when it begins.
-    """
-
-    name: str
-    why: str = ""
-    running: tuple[str, ...] = ()
 
 
 class ClusterReading(Struct, frozen=True, kw_only=True):
@@ -202,8 +161,6 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
         None: we go before no waiting job.
     rules : SiteRules or None
         What its batch system lets jobs do; None: not known.
-    passed : tuple of PassedReservation
-        Reservations of ours that are passed to the batch system.
     """
 
     cluster: str
@@ -220,4 +177,3 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     way: str = ""
     share: ShareUse | None = None
     rules: SiteRules | None = None
-    passed: tuple[PassedReservation, ...] = ()

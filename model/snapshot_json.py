@@ -6,8 +6,9 @@ from math import inf
 from typing import Any
 
 from coalloc.model import tables
+from coalloc.model.decoded import array, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, read_fields, shown
+from coalloc.model.fields import read_fields
 from coalloc.model.job_json import read_job, write_job
 from coalloc.model.jobs import Job, WorkflowJob
 from coalloc.model.nodeset import expand, expand_counts

@@ -15,18 +15,31 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from coalloc.model.ranges import Parallelism, Procs, Share, Span, Variance
 
 LADDER = 45
 """About how many allotments of a closed form are offered to a search."""
 
 
-class AmdahlSpeedup(Struct, frozen=True, kw_only=True):
+class SpeedupFields(
+    Struct, frozen=True, kw_only=True, tag_field="model", forbid_unknown_fields=True
+):
+    """Base of the models: `model` tells them apart in JSON."""
+
+
+class AmdahlSpeedup(
+    SpeedupFields, frozen=True, kw_only=True, tag="amdahl", rename={"time_1": "time"}
+):
     """t(n) = time * (1 - f + f / n)."""
 
-    time_1: float
-    parallel_fraction: float
+    time_1: Span
+    """Time on one process, s."""
+    parallel_fraction: Share
+    """Share that scales."""
 
     def time(self, procs: int) -> float:
         """Seconds on `procs` processes."""
@@ -34,12 +47,21 @@ class AmdahlSpeedup(Struct, frozen=True, kw_only=True):
         return self.time_1 * (1.0 - fraction + fraction / procs)
 
 
-class DowneySpeedup(Struct, frozen=True, kw_only=True):
-    """Downey's two-parameter model; `variance` is his sigma."""
+class DowneySpeedup(
+    SpeedupFields,
+    frozen=True,
+    kw_only=True,
+    tag="downey",
+    rename={"time_1": "time", "parallelism": "A", "variance": "sigma"},
+):
+    """Downey's two-parameter model."""
 
-    time_1: float
-    parallelism: float
-    variance: float
+    time_1: Span
+    """Time on one process, s."""
+    parallelism: Parallelism
+    """Average parallelism."""
+    variance: Variance
+    """Variance of parallelism (Downey's sigma)."""
 
     def speedup(self, procs: int) -> float:
         """S(n), equations (low variance, then high variance) of Downey 1997."""
@@ -59,14 +81,16 @@ class DowneySpeedup(Struct, frozen=True, kw_only=True):
         return self.time_1 / self.speedup(procs)
 
 
-class TableSpeedup(Struct, frozen=True, kw_only=True):
+class TableSpeedup(SpeedupFields, frozen=True, kw_only=True, tag="table"):
     """Measured times at some process counts; counts rise, times do not (see `repaired`).
 
     Only the listed counts are offered; between them `time` answers by the nearest smaller.
     """
 
-    procs: tuple[int, ...]
-    times: tuple[float, ...]
+    procs: Annotated[tuple[Procs, ...], Meta(min_length=1)]
+    """Rising process counts."""
+    times: Annotated[tuple[Span, ...], Meta(min_length=1)]
+    """Their times, s."""
 
     def time(self, procs: int) -> float:
         """Seconds on `procs` processes; `procs` is at least the smallest count."""
@@ -115,3 +139,40 @@ def allotments(speedup: Speedup, low: int, high: int) -> tuple[tuple[int, float]
     modes = [(n, speedup.time(n)) for n in counts]
     # A longer allotment that is no faster only wastes slots.
     return (modes[0], *(b for a, b in pairwise(modes) if b[1] < a[1])) if modes else ()
+
+
+def shape_of(text: str) -> dict[str, Any]:
+    """A model without its time, as users write it: ``amdahl:0.95``, ``downey:A,SIGMA``.
+
+    Raises
+    ------
+    ValueError
+        One sentence.
+    """
+    model, _, rest = text.partition(":")
+    values = rest.split(",") if rest else []
+    if model == "amdahl" and len(values) == 1:
+        fraction = amount(rest)
+        if fraction > 1.0:
+            raise ValueError(f"{rest} is outside 0..1")
+        return {"model": "amdahl", "parallel_fraction": fraction}
+    if model == "downey" and len(values) == 2:
+        return {"model": "downey", "A": amount(values[0]), "sigma": amount(values[1])}
+    raise ValueError(f"{text!r} is neither amdahl:FRACTION nor downey:A,SIGMA")
+
+
+def amount(text: str) -> float:
+    """A finite number that is not negative.
+
+    Raises
+    ------
+    ValueError
+        One sentence.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not 0.0 <= value < 1e18:
+        raise ValueError(f"{text!r} is not a finite number of at least 0")
+    return value

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
 
 Path = tuple[str | int, ...]
 Fault = tuple[Path, str]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
-from coalloc.model.fields import Table
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.options import Options
 
 OnIncumbent = Callable[[Plan], None]
 """Receives each plan that is better than the last one, while the search goes on.
@@ -61,11 +61,11 @@ class Budget(Struct, frozen=True, kw_only=True):
     history: History = NO_HISTORY
     live: bool = False
     bounds: bool = True
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = msgspec.field(default_factory=dict)
     origin: float = 0.0
 
 
-class Solve(Protocol):
+class SolveFunction(Protocol):
     """The call of a policy; `options` are complete, as `coalloc.policies.options` reads them."""
 
     def __call__(
@@ -77,22 +77,21 @@ class Solve(Protocol):
     ) -> Plan: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """One row of the registry.
 
     Attributes
     ----------
     doc : str
         One line for the user.
-    options : Table
-        Names, kinds and defaults of the options.
+    options : type of Options
+        Its class declares names, kinds and defaults.
     package : str
         The distribution that it comes from; empty: coalloc itself.
     """
 
     name: str
-    solve: Solve
+    solve: SolveFunction
     doc: str
-    options: Table = field(default_factory=dict)
+    options: type[Options] = Options
     package: str = ""

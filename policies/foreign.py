@@ -7,10 +7,10 @@ looked up: in the command that was called, or in the solver's process, never in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
 from coalloc.model.errors import InputError
+from coalloc.model.values import replace
 from coalloc.policies.base import Policy
 
 GROUP = "coalloc.policies"

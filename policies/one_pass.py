@@ -7,14 +7,14 @@ from typing import Any
 
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 
 Lay = Callable[[Planner, Mapping[str, Any]], tuple[Schedule, Mapping[str, Any]]]
 """From a planner whose queue is not empty, and options, to a schedule and what stats say of it."""
 
 
-def one_pass(name: str, lay: Lay) -> Solve:
+def one_pass(name: str, lay: Lay) -> SolveFunction:
     """The policy of this name; it has no use for a budget but its seed, which plans repeat."""
 
     def solve(

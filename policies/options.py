@@ -1,315 +1,187 @@
-"""Options of policies: their tables, and reading them from a command line or from JSON."""
+"""Options of policies: how they are declared, and how they are read.
+
+A policy declares its options as a class: each field has its kind, range and meaning
+(``Annotated[kind, Meta(ge=..., description=...)]``) and its default. Command line, JSON, schema and
+the lists of ``coalloc policies`` are read from there.
+
+``Meta(extra=...)`` may have ``synonyms``, other words for choices, and ``check``, a function of a
+text and its place that raises InputError where the text is not of the form it should have.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from math import isfinite
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
+import msgspec
+from msgspec import Meta, Struct, inspect
+
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, shown
-from coalloc.model.values import replace
-from coalloc.policies.moldable.preference import check_preference
-from coalloc.policies.oas.scenario_times import check_run_times
+from coalloc.model.structs import faults, key_text
 
-GUARD = Field(
-    kind="integer",
-    low=0,
-    nullable=True,
-    default=None,
-    doc="Jobs passed over this often are booked first, the others around them; 0 or null is off.",
-)
-OBJECTIVE = Field(
-    kind="text",
-    choices=("makespan", "weighted_completion"),
-    default="makespan",
-    doc="What the plan reports as its objective.",
-)
+LARGEST = 1e18
+"""No number is larger."""
+NAMES = "__annotations__"
+"""Where a class keeps the names that it declares itself."""
 
-COMMON: Table = {
-    "objective": OBJECTIVE,
-    "power_step": Field(
-        kind="number",
-        low=0,
-        high=1,
-        default=0.0,
-        doc="Powers are rounded down to this step before nodes are grouped; 0 keeps them exact.",
+Objective = Annotated[
+    Literal["makespan", "weighted_completion"],
+    Meta(description="What the plan reports as its objective."),
+]
+PowerStep = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=1,
+        description="Powers are rounded down to this step before nodes are grouped; 0 keeps them "
+        "exact.",
     ),
-    "coallocation": Field(
-        kind="text",
-        choices=("sooner", "needed", "forbidden"),
-        synonyms=(("allowed", "sooner"), ("preferred-single", "needed")),
-        default="sooner",
-        doc="When a job is split: where it ends sooner (or: allowed), where no cluster could hold "
-        "it (or: preferred-single), or never.",
+]
+Coallocation = Annotated[
+    Literal["sooner", "needed", "forbidden"],
+    Meta(
+        description="When a job is split: where it ends sooner (or: allowed), where no cluster "
+        "could hold it (or: preferred-single), or never.",
+        extra={"synonyms": {"allowed": "sooner", "preferred-single": "needed"}},
     ),
-    "coallocate_moldable": Field(
-        kind="flag", default=False, doc="Split moldable jobs that name no proc_gbps, too."
+]
+CoallocateMoldable = Annotated[
+    bool, Meta(description="Split moldable jobs that name no proc_gbps, too.")
+]
+GuardAfter = Annotated[
+    Annotated[int, Meta(ge=0)] | None,
+    Meta(
+        description="Jobs passed over this often are booked first, the others around them; 0 or "
+        "null is off.",
     ),
-    "guard_after": GUARD,
-}
-"""Options of every policy on the kernel."""
-
-STRICT: Table = {
-    **COMMON,
-    "skip": Field(
-        kind="flag", default=False, doc="Let later jobs start while an earlier one does not fit."
-    ),
-}
-
-EASY_ORDERS: Mapping[str, str] = {
-    "easy": "arrival",
-    "easy-spf": "shortest",
-    "easy-saf": "smallest-area",
-    "easy-f1": "f1",
-    "easy-f2": "f2",
-    "easy-f3": "f3",
-    "easy-f4": "f4",
-    "easy-wfp3": "wfp3",
-    "easy-unicef": "unicef",
-}
-"""The forms of EASY, and the order that each gives its queue and its backfilling."""
+]
 
 
-ORDERS = (*EASY_ORDERS.values(), "fewest", "most", "longest")
-"""Orders that EASY's queue and its backfilling can have."""
+class Options(Struct, frozen=True, kw_only=True):
+    """What every declaration of options begins with."""
 
 
-WAIT_LIMIT = Field(
-    kind="number",
-    low=0,
-    nullable=True,
-    default=86_400.0,
-    doc="Seconds; jobs that have waited so long go first, in arrival order; null: none do.",
-)
+class CommonOptions(Options, frozen=True, kw_only=True):
+    """Options of every policy on the kernel."""
+
+    objective: Objective = "makespan"
+    power_step: PowerStep = 0.0
+    coallocation: Coallocation = "sooner"
+    coallocate_moldable: CoallocateMoldable = False
+    guard_after: GuardAfter = None
 
 
-def easy_options(name: str) -> Table:
-    """Options of a form of EASY."""
-    order = EASY_ORDERS[name]
-    return {
-        **COMMON,
-        "queue_order": Field(
-            kind="text",
-            choices=ORDERS,
-            default=order,
-            doc="Order in which jobs start, and of which the first that does not fit keeps a "
-            "reservation; formulas in docs/policies/easy.md.",
-        ),
-        "backfill_order": Field(
-            kind="text",
-            choices=ORDERS,
-            default=order,
-            doc="Order in which later jobs may start beside that reservation.",
-        ),
-        "wait_limit": WAIT_LIMIT,
-    }
+class Option(Struct, frozen=True, kw_only=True):
+    """One option, as its class declares it.
+
+    Attributes
+    ----------
+    kind : msgspec.inspect.Type
+        Without null.
+    nullable : bool
+    choices : tuple of str
+        In the order of the declaration; empty: any value of the kind.
+    synonyms : mapping
+    check : callable or None
+    schema : mapping
+        JSON Schema.
+    """
+
+    name: str
+    default: Any
+    doc: str
+    kind: inspect.Type
+    nullable: bool
+    choices: tuple[str, ...]
+    synonyms: Mapping[str, str]
+    check: Callable[[str, str], None] | None
+    schema: Mapping[str, Any]
+
+    def read(self, value: Any, where: str) -> Any:
+        """Return the value if it is as declared.
+
+        Raises
+        ------
+        InputError
+            ``options.skip: 3 is not true or false``.
+        """
+        if value is None and self.nullable:
+            return None
+        value = _usual(value, self.kind)
+        if self.choices:
+            if not isinstance(value, str):
+                raise InputError(where, f"{shown(value)} is not a text")
+            value = self.synonyms.get(value, value)
+            if value not in self.choices:
+                raise InputError(where, f"{shown(value)} is not one of {', '.join(self.choices)}")
+            return value
+        for path, what in faults(value, self.kind):
+            raise InputError(where + key_text(path), what)
+        if self.check is not None:
+            self.check(value, where)
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int | float) and abs(number) > LARGEST:
+                raise InputError(where, f"{shown(number)} is above {LARGEST:g}")
+        match self.kind:
+            case inspect.FloatType():
+                return float(value)
+            case inspect.VarTupleType():
+                return tuple(map(float, value))
+            case _:
+                return value
 
 
-SJBF: Table = {**COMMON, "wait_limit": WAIT_LIMIT}
-
-SEARCH: Table = {
-    "window": Field(
-        kind="integer",
-        low=1,
-        default=100,
-        doc="Jobs that are searched: the most passed over, then the heaviest, then the first; the "
-        "others are listed behind them.",
-    ),
-    "patience": Field(
-        kind="integer",
-        low=0,
-        nullable=True,
-        default=10_000,
-        doc="Moves per searched job without an improvement that end the search; null: never.",
-    ),
-    "exact_work": Field(
-        kind="integer",
-        low=0,
-        default=20_000_000,
-        doc="Nodes that the exact search of a small window may explore; 0 leaves it out.",
-    ),
-}
-"""Options of the search of `oas`."""
-
-SCENARIOS: Table = {
-    "scenarios": Field(
-        kind="integer",
-        low=0,
-        high=1000,
-        default=0,
-        doc="Samples of run times and arrivals that orders are judged on; 0: on the estimates.",
-    ),
-    "scenario_objective": Field(
-        kind="text",
-        choices=("mean", "p90"),
-        default="mean",
-        doc="Of the objective's values in the samples: their mean, or their 90th percentile.",
-    ),
-    "run_times": Field(
-        kind="text",
-        default="history",
-        check=check_run_times,
-        doc="Real by planned run time in the samples: history, exact, lognormal:MU,SIGMA (of its "
-        "logarithm) or uniform:LOW,HIGH.",
-    ),
-    "run_time_ratios": Field(
-        kind="numbers",
-        low=0,
-        above=True,
-        default=(),
-        doc="Ratios of real to planned run time that stand for a history where there is none.",
-    ),
-    "arrivals": Field(
-        kind="number",
-        low=0,
-        default=0.0,
-        doc="Jobs per hour that may arrive before the plan's end, drawn like those in the queue.",
-    ),
-}
-"""Options of `oas` for scenarios."""
-
-OAS: Table = {
-    **COMMON,
-    "objective": Field(
-        kind="text",
-        choices=("makespan", "weighted_completion", "makespan_then_weighted_completion"),
-        default="makespan",
-        doc="What is minimised; of the last, the plan reports the makespan.",
-    ),
-    "saturation_threshold": Field(
-        kind="number",
-        low=1,
-        default=1.0,
-        doc="How far links may be loaded beyond their capacity, slowing down who uses them.",
-    ),
-    **SEARCH,
-    **SCENARIOS,
-}
+def _usual(value: Any, kind: inspect.Type) -> Any:
+    """A value in the form that decoders give it: whole numbers without a point, lists."""
+    if isinstance(kind, inspect.IntType) and isinstance(value, float) and isfinite(value):
+        return int(value) if value.is_integer() else value
+    return list(value) if isinstance(value, tuple) else value
 
 
-def _with_default(field: Field, default: Any) -> Field:
-    return replace(field, default=default)
+@cache
+def options_of(form: type[Options]) -> Mapping[str, Option]:
+    """The options that a class declares, by name; those of its bases come first."""
+    hints = get_type_hints(form, include_extras=True)
+    defaults = {field.name: field.default for field in msgspec.structs.fields(form)}
+    declared = [name for one in reversed(form.__mro__) for name in one.__dict__.get(NAMES, ())]
+    return {name: _option(name, hints[name], defaults[name]) for name in dict.fromkeys(declared)}
 
 
-DEMT: Table = {
-    **COMMON,
-    "objective": _with_default(OBJECTIVE, "weighted_completion"),
-    "guess": Field(
-        kind="text",
-        choices=("reached", "accepted", "both"),
-        default="both",
-        doc="The approximate makespan: what the two-shelf allotments reach, the smallest guess "
-        "accepted, or the better schedule of both.",
-    ),
-    "selection": Field(
-        kind="text",
-        choices=("auto", "knapsack", "greedy"),
-        default="auto",
-        doc="What fills a shelf: the knapsack, by weight / processors, or the first where it is "
-        "small.",
-    ),
-    "shuffles": Field(
-        kind="integer",
-        low=0,
-        high=100_000,
-        default=20,
-        doc="Random orders of the shelves that are tried after the order by length.",
-    ),
-}
-"""Options of `demt`."""
+def _option(name: str, hint: Any, default: Any) -> Option:
+    told = inspect.type_info(hint)
+    assert isinstance(told, inspect.Metadata), f"{name} does not say what it means"
+    kind, extra = told.type, told.extra or {}
+    nullable = isinstance(kind, inspect.UnionType)
+    if isinstance(kind, inspect.UnionType):
+        kind = next(one for one in kind.types if not isinstance(one, inspect.NoneType))
+    is_choice = isinstance(kind, inspect.LiteralType)
+    schema = msgspec.json.schema(hint)
+    choices = get_args(get_args(hint)[0]) if is_choice else ()
+    return Option(
+        name=name,
+        default=default,
+        doc=schema["description"],
+        kind=kind,
+        nullable=nullable,
+        choices=choices,
+        synonyms=extra.get("synonyms", {}),
+        check=extra.get("check"),
+        schema={"type": "string", **schema, "enum": list(choices)} if choices else schema,
+    )
 
 
-BATCH: Table = {**COMMON, "selection": DEMT["selection"]}
-"""Options of `bicriteria-batch`."""
-
-ROLLING: Table = {
-    "form": Field(
-        kind="text",
-        choices=("auto", "plan", "rolling"),
-        default="auto",
-        doc="Plan the queue as if nothing more arrived, or in the rolling form; auto: rolling in "
-        "the daemon and in simulate.",
-    ),
-    "guard_after": _with_default(GUARD, 10),
-    "allotment": Field(
-        kind="text",
-        choices=("price", "efficiency"),
-        default="price",
-        doc="Width of a waiting job in the rolling form: the least weighted cost at the price of "
-        "processors now, or the widest of an efficiency that load and queue set.",
-    ),
-    "squeeze": Field(
-        kind="number",
-        low=0,
-        high=1,
-        default=0.6,
-        doc="Share of the wanted processors on which a job may start in the rolling form.",
-    ),
-    "stretch": Field(
-        kind="number",
-        low=1,
-        default=1.3,
-        doc="Times the wanted processors that a job may take where nobody waits.",
-    ),
-    "reserve_after": Field(
-        kind="number",
-        low=0,
-        default=10.0,
-        doc="Times its run time that a job has waited when it may keep a reservation; the one "
-        "that has waited longest so measured does.",
-    ),
-}
-"""Further options of the rolling form of `bicriteria`."""
-
-AUTO: Table = {
-    **COMMON,
-    "objective": _with_default(OBJECTIVE, "weighted_completion"),
-    "guard_after": _with_default(GUARD, 0),
-    "wait_limit": WAIT_LIMIT,
-    "order_tolerance": Field(
-        kind="number",
-        low=0,
-        high=1,
-        default=0.0,
-        doc="Share of the objective that another order must gain before it replaces the first.",
-    ),
-    "window": SEARCH["window"],
-    "patience": _with_default(SEARCH["patience"], 50),
-    "exact_work": _with_default(SEARCH["exact_work"], 200_000),
-}
-"""Options of `auto`."""
-
-BICRITERIA: Table = {
-    **COMMON,
-    "objective": _with_default(OBJECTIVE, "weighted_completion"),
-    "prefer": Field(
-        kind="text",
-        default="balanced",
-        check=check_preference,
-        doc="Which point of the front is the plan: cmax, balanced, minsum, or the least weighted "
-        "completion of a makespan of at most so many seconds: cmax<=SECONDS.",
-    ),
-    "search": Field(
-        kind="integer",
-        low=0,
-        default=250_000,
-        doc="Jobs that the search may place or price, about 1 s for 400 jobs.",
-    ),
-    "points": Field(
-        kind="integer", low=3, high=100, default=8, doc="Points of the front, at most."
-    ),
-    "certify": Field(
-        kind="flag",
-        default=True,
-        doc="Seek more prices after the search, that prove a smaller Pareto gap.",
-    ),
-    **ROLLING,
-}
-"""Options of `bicriteria`."""
+def defaults_of(form: type[Options]) -> dict[str, Any]:
+    """Every option with its default."""
+    return {name: option.default for name, option in options_of(form).items()}
 
 
-def read_options(given: Mapping[str, Any], table: Table, where: str = "options") -> dict[str, Any]:
+def read_options(
+    given: Mapping[str, Any], form: type[Options], where: str = "options"
+) -> dict[str, Any]:
     """Complete a mapping of options with the defaults.
 
     Raises
@@ -317,13 +189,21 @@ def read_options(given: Mapping[str, Any], table: Table, where: str = "options")
     InputError
         ``options.skip: 3 is not true or false``, or the names that exist if one is unknown.
     """
-    out = {name: field.default for name, field in table.items()}
+    out = defaults_of(form)
     for name, value in given.items():
-        out[name] = _known(name, table, where).read(value, f"{where}.{name}")
+        out[name] = _known(name, form, where).read(value, f"{where}.{name}")
     return out
 
 
-def parse_options(texts: Iterable[str], table: Table, where: str = "--set") -> dict[str, Any]:
+def read_known(given: Mapping[str, Any], form: type[Options]) -> dict[str, Any]:
+    """The same; what the policy does not have is left out."""
+    known = options_of(form)
+    return read_options({name: value for name, value in given.items() if name in known}, form)
+
+
+def parse_options(
+    texts: Iterable[str], form: type[Options], where: str = "--set"
+) -> dict[str, Any]:
     """Read ``name=value`` texts; the result holds only what was named.
 
     Values are JSON; a text needs no quotes.
@@ -338,15 +218,16 @@ def parse_options(texts: Iterable[str], table: Table, where: str = "--set") -> d
         name = name.strip()
         if not equals or not name:
             raise InputError(where, f"{shown(text)} is not of the form name=value")
-        field = _known(name, table, where)
-        out[name] = field.read(_value(raw, field), f"{where} {name}")
+        option = _known(name, form, where)
+        out[name] = option.read(_value(raw, option), f"{where} {name}")
     return out
 
 
-def _value(raw: str, field: Field) -> Any:
-    if field.kind == "text" and not raw.startswith('"'):
+def _value(raw: str, option: Option) -> Any:
+    is_text = isinstance(option.kind, inspect.StrType | inspect.LiteralType)
+    if is_text and not raw.startswith('"'):
         return raw
-    if field.kind == "number":
+    if isinstance(option.kind, inspect.FloatType):
         try:
             return float(raw)  # takes .5 as well, which JSON does not
         except ValueError:
@@ -357,8 +238,9 @@ def _value(raw: str, field: Field) -> Any:
         return raw
 
 
-def _known(name: str, table: Table, where: str) -> Field:
-    if name not in table:
-        names = ", ".join(sorted(table)) or "none"
+def _known(name: str, form: type[Options], where: str) -> Option:
+    known = options_of(form)
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
         raise InputError(f"{where} {name}", f"unknown option; this policy has {names}")
-    return table[name]
+    return known[name]

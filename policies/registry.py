@@ -5,57 +5,55 @@ Listing them imports neither numba nor numpy: the module of a policy is loaded w
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Table
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies import foreign
-from coalloc.policies.allocation.options import CBS, JPN, MBPC, PUBLISHED, SLOTS
-from coalloc.policies.base import Budget, OnIncumbent, Policy, Solve
-from coalloc.policies.options import (
-    AUTO,
-    BATCH,
-    BICRITERIA,
-    COMMON,
-    DEMT,
-    OAS,
-    SJBF,
-    STRICT,
-    easy_options,
+from coalloc.policies.allocation.options import MbpcOptions
+from coalloc.policies.auto.options import AutoOptions
+from coalloc.policies.base import Budget, OnIncumbent, Policy, SolveFunction
+from coalloc.policies.moldable.bicriteria.options import BicriteriaOptions
+from coalloc.policies.oas.options import OasOptions
+from coalloc.policies.options import CommonOptions, Options
+from coalloc.policies.orders.options import SjbfOptions, StrictOptions, easy_options
+from coalloc.policies.published.options import (
+    BicriteriaBatchOptions,
+    CbsOptions,
+    CpaOptions,
+    DemtOptions,
+    JpnOptions,
+    MappedOptions,
+    McaHeftOptions,
+    MHeftEffOptions,
+    MHeftImpOptions,
+    MHeftMaxOptions,
+    PublishedOptions,
+    SlotsOptions,
 )
 from coalloc.policies.relative_time import at_time, from_now
-from coalloc.policies.workflow.options import (
-    CPA,
-    M_HEFT_EFF,
-    M_HEFT_IMP,
-    M_HEFT_MAX,
-    MAPPED,
-    MCA_HEFT,
-    WORKFLOW,
-)
+from coalloc.policies.workflow.search.options import WorkflowPolicyOptions
 
 _COMPLETING = "coalloc.policies.divisible.complete"
-_SIMPLE = "coalloc.policies.simple"
-_MBPC = "coalloc.policies.mip.mbpc"
+_SIMPLE = "coalloc.policies.orders.simple"
+_MBPC = "coalloc.policies.allocation.mbpc"
 _OAS = "coalloc.policies.oas.policy"
-_LISTS = "coalloc.policies.moldable.comparators"
-_M_HEFT = "coalloc.policies.workflow.m_heft"
-_CPA = "coalloc.policies.workflow.cpa"
+_LISTS = "coalloc.policies.published.moldable_lists"
+_M_HEFT = "coalloc.policies.published.m_heft"
+_CPA = "coalloc.policies.published.cpa"
 
 
-def _lazy(module: str, name: str) -> Solve:
+def _lazy(module: str, name: str) -> SolveFunction:
     """Load ``module`` on the first call; its table SOLVERS holds the function."""
     return _completed(lambda: import_module(module).SOLVERS[name])
 
 
-def _completed(engine_of: Callable[[], Solve]) -> Solve:
+def _completed(engine_of: Callable[[], SolveFunction]) -> SolveFunction:
     """A policy from an engine that sees the snapshot at time 0 (`relative_time`).
 
     What the engine plans, divisible jobs fill.
@@ -85,7 +83,7 @@ def _completed(engine_of: Callable[[], Solve]) -> Solve:
     return solve
 
 
-def _row(name: str, module: str, options: Table, doc: str) -> Policy:
+def _row(name: str, module: str, options: type[Options], doc: str) -> Policy:
     return Policy(name=name, solve=_lazy(module, name), doc=doc, options=options)
 
 
@@ -96,13 +94,18 @@ def _easy(name: str, doc: str) -> Policy:
 POLICIES: Mapping[str, Policy] = {
     policy.name: policy
     for policy in (
-        _row("auto", "coalloc.policies.auto", AUTO, "best of the engines for what is queued"),
-        _row("fcfs", _SIMPLE, STRICT, "arrival order, nobody overtakes"),
-        _row("sjf", _SIMPLE, STRICT, "fewest processes first, nobody overtakes"),
-        _row("bjf", _SIMPLE, STRICT, "most processes first, nobody overtakes"),
-        _row("spt", _SIMPLE, STRICT, "shortest base time first, nobody overtakes"),
-        _row("lpt", _SIMPLE, STRICT, "longest base time first, nobody overtakes"),
-        _row("fpfs", _SIMPLE, COMMON, "arrival order, whatever fits starts"),
+        _row(
+            "auto",
+            "coalloc.policies.auto.policy",
+            AutoOptions,
+            "best of the engines for what is queued",
+        ),
+        _row("fcfs", _SIMPLE, StrictOptions, "arrival order, nobody overtakes"),
+        _row("sjf", _SIMPLE, StrictOptions, "fewest processes first, nobody overtakes"),
+        _row("bjf", _SIMPLE, StrictOptions, "most processes first, nobody overtakes"),
+        _row("spt", _SIMPLE, StrictOptions, "shortest base time first, nobody overtakes"),
+        _row("lpt", _SIMPLE, StrictOptions, "longest base time first, nobody overtakes"),
+        _row("fpfs", _SIMPLE, CommonOptions, "arrival order, whatever fits starts"),
         _easy("easy", "backfilling that keeps the first job's reservation"),
         _easy("easy-spf", "EASY, the shortest estimate first; a day's wait goes before"),
         _easy("easy-saf", "EASY, the smallest area first; a day's wait goes before"),
@@ -114,80 +117,115 @@ POLICIES: Mapping[str, Policy] = {
         _easy("easy-unicef", "EASY, the largest wait / (log2(n) r) first; the same"),
         _row(
             "easy-sjbf",
-            "coalloc.policies.easy_sjbf",
-            SJBF,
+            "coalloc.policies.orders.easy_sjbf",
+            SjbfOptions,
             "EASY by run times predicted from the last two runs, shortest backfilled first",
         ),
-        _row("conservative", _SIMPLE, COMMON, "backfilling that keeps every job's reservation"),
-        _row("oas", _OAS, OAS, "order and allocation searched together, with bound and gap"),
-        _row("oas-balanced", _OAS, COMMON, "one pass: heavy processing on powerful nodes"),
+        _row(
+            "conservative", _SIMPLE, CommonOptions, "backfilling that keeps every job's reservation"
+        ),
+        _row("oas", _OAS, OasOptions, "order and allocation searched together, with bound and gap"),
+        _row("oas-balanced", _OAS, CommonOptions, "one pass: heavy processing on powerful nodes"),
         _row(
             "oas-slots",
-            "coalloc.policies.mip.oas_slots",
-            SLOTS,
+            "coalloc.policies.published.oas_slots",
+            SlotsOptions,
             "order and allocation in time slots: the published model, repaired",
         ),
-        _row("mbpc", _MBPC, MBPC, "jobs that fit now, placed together for the least run times"),
+        _row(
+            "mbpc", _MBPC, MbpcOptions, "jobs that fit now, placed together for the least run times"
+        ),
         _row(
             "mbpc-published",
-            "coalloc.policies.mip.mbpc_published",
-            PUBLISHED,
+            "coalloc.policies.published.mbpc_published",
+            PublishedOptions,
             "the same by the paper's own model, a variable per job and node",
         ),
-        _row("pas", _MBPC, MBPC, "package allocation: what fits now, placed by mbpc"),
-        _row("cbs", "coalloc.policies.allocation.cbs", CBS, "large chunks of jobs in one cluster"),
-        _row("jpn", "coalloc.policies.mip.jpn", JPN, "jobs that fit now, with the least traffic"),
+        _row("pas", _MBPC, MbpcOptions, "package allocation: what fits now, placed by mbpc"),
+        _row(
+            "cbs",
+            "coalloc.policies.published.cbs",
+            CbsOptions,
+            "large chunks of jobs in one cluster",
+        ),
+        _row(
+            "jpn",
+            "coalloc.policies.published.jpn",
+            JpnOptions,
+            "jobs that fit now, with the least traffic",
+        ),
         _row(
             "demt",
-            "coalloc.policies.moldable.demt",
-            DEMT,
+            "coalloc.policies.published.demt",
+            DemtOptions,
             "moldable jobs on shelves of doubling length, for makespan and weighted completion",
         ),
         _row(
             "bicriteria-batch",
-            "coalloc.policies.moldable.batch",
-            BATCH,
+            "coalloc.policies.published.batch",
+            BicriteriaBatchOptions,
             "moldable jobs in batches: what arrives meanwhile waits for the next one",
         ),
-        _row("gang", _LISTS, COMMON, "one job at a time on all it can use, by weight / time"),
-        _row("sequential", _LISTS, COMMON, "every job on its fewest processes, longest first"),
-        _row("list-shelf", _LISTS, COMMON, "two-shelf allotments, large shelf first"),
-        _row("list-lptf", _LISTS, COMMON, "two-shelf allotments, largest weight x time first"),
-        _row("list-saf", _LISTS, COMMON, "two-shelf allotments, smallest area first"),
-        _row("list-smith", _LISTS, COMMON, "two-shelf allotments, largest weight / time first"),
+        _row(
+            "gang", _LISTS, CommonOptions, "one job at a time on all it can use, by weight / time"
+        ),
+        _row(
+            "sequential", _LISTS, CommonOptions, "every job on its fewest processes, longest first"
+        ),
+        _row("list-shelf", _LISTS, CommonOptions, "two-shelf allotments, large shelf first"),
+        _row(
+            "list-lptf", _LISTS, CommonOptions, "two-shelf allotments, largest weight x time first"
+        ),
+        _row("list-saf", _LISTS, CommonOptions, "two-shelf allotments, smallest area first"),
+        _row(
+            "list-smith", _LISTS, CommonOptions, "two-shelf allotments, largest weight / time first"
+        ),
         _row(
             "mca-heft",
-            "coalloc.policies.workflow.mca_heft",
-            MCA_HEFT,
+            "coalloc.policies.published.mca_heft",
+            McaHeftOptions,
             "workflows by level, tasks that compute much spread over clusters",
         ),
         _row(
-            "m-heft", _M_HEFT, MAPPED, "workflows by rank, where and as wide as a task ends first"
+            "m-heft",
+            _M_HEFT,
+            MappedOptions,
+            "workflows by rank, where and as wide as a task ends first",
         ),
-        _row("m-heft-imp", _M_HEFT, M_HEFT_IMP, "the same, while a process more still gains much"),
-        _row("m-heft-eff", _M_HEFT, M_HEFT_EFF, "the same, while a task stays efficient"),
-        _row("m-heft-max", _M_HEFT, M_HEFT_MAX, "the same, up to a share of each cluster"),
-        _row("hcpa", _CPA, CPA, "workflows by critical path and area, then a list"),
-        _row("mcpa", _CPA, CPA, "the same, with no level wider than the platform"),
+        _row(
+            "m-heft-imp",
+            _M_HEFT,
+            MHeftImpOptions,
+            "the same, while a process more still gains much",
+        ),
+        _row("m-heft-eff", _M_HEFT, MHeftEffOptions, "the same, while a task stays efficient"),
+        _row("m-heft-max", _M_HEFT, MHeftMaxOptions, "the same, up to a share of each cluster"),
+        _row("hcpa", _CPA, CpaOptions, "workflows by critical path and area, then a list"),
+        _row("mcpa", _CPA, CpaOptions, "the same, with no level wider than the platform"),
         _row(
             "two-shelf",
-            "coalloc.policies.moldable.two_shelf_schedule",
-            COMMON,
+            "coalloc.policies.published.two_shelf_schedule",
+            CommonOptions,
             "moldable jobs on two shelves, within 3/2 of the least makespan",
         ),
         _row(
             "bicriteria",
-            "coalloc.policies.moldable.bicriteria",
-            BICRITERIA,
+            "coalloc.policies.moldable.bicriteria.policy",
+            BicriteriaOptions,
             "moldable jobs, makespan and weighted completion: a front, with what is proved of it",
         ),
         _row(
             "workflow",
-            "coalloc.policies.workflow.engine",
-            WORKFLOW,
+            "coalloc.policies.workflow.search.engine",
+            WorkflowPolicyOptions,
             "workflows as a whole: all of these, then a search, with bound and gap",
         ),
-        _row("plain", "coalloc.policies.plain", {}, "EASY with estimates, without a compiler"),
+        _row(
+            "plain",
+            "coalloc.policies.plain.policy",
+            Options,
+            "EASY with estimates, without a compiler",
+        ),
     )
 }
 """Every policy of coalloc's own that the daemon, ``solve`` and ``simulate`` know."""
@@ -224,4 +262,4 @@ def lookup(name: str) -> Policy:
         names = ", ".join((*POLICIES, *foreign_names()))
         raise InputError("policy", f"there is no policy {name!r}; there are {names}")
     made = foreign.load(entry)
-    return dataclasses.replace(made, solve=_completed(lambda: made.solve))
+    return replace(made, solve=_completed(lambda: made.solve))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from coalloc.adapters.runner import durable
 from coalloc.wire.curve import CurveClient, KeyPair, is_key, public_of
 
 FORMAT = "coalloc-key/1"
@@ -90,7 +91,7 @@ def parse_key(raw: bytes, path: Path) -> KeyFile:
 
 
 def write_key(path: Path, key: KeyFile) -> None:
-    """Write a private key, mode 0600 from its first byte on; whole, or not at all.
+    """Write a private key, mode 0600 from its first byte on; durable on return.
 
     Raises
     ------
@@ -102,17 +103,9 @@ def write_key(path: Path, key: KeyFile) -> None:
         "secret": key.pair.secret,
         "server": key.server,
     }
-    written = path.with_name(f".{path.name}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        written.unlink(missing_ok=True)
-        with open(os.open(written, flags, 0o600), "w", encoding="ascii") as file:
-            json.dump(body, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(written, path)
+        durable.make_folder(path.parent)
+        durable.write(path, json.dumps(body, indent=2).encode("ascii") + b"\n")
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror}") from error
 

@@ -9,6 +9,8 @@ import time
 from argparse import ArgumentTypeError as BadText
 from typing import Any
 
+from coalloc.model.speedup import amount, shape_of
+
 
 def length(value: float | None) -> str:
     """Seconds as squeue shows them: 0:05, 12:34, 1:02:03, 3-04:05:06."""
@@ -51,12 +53,9 @@ def between(early: float | None, late: float | None, now: float) -> str:
 def number(text: str) -> float:
     """A finite number that is not negative."""
     try:
-        value = float(text)
-    except ValueError:
-        raise BadText(f"{text!r} is not a number") from None
-    if not 0.0 <= value < 1e18:
-        raise BadText(f"{text!r} is not a finite number of at least 0")
-    return value
+        return amount(text)
+    except ValueError as error:
+        raise BadText(str(error)) from None
 
 
 def fraction(text: str) -> float:
@@ -69,10 +68,7 @@ def fraction(text: str) -> float:
 
 def speedup(text: str) -> dict[str, Any]:
     """A speed-up model without its time: amdahl:0.95, downey:A,SIGMA."""
-    model, _, rest = text.partition(":")
-    values = rest.split(",")
-    if model == "amdahl" and len(values) == 1 and rest:
-        return {"model": "amdahl", "parallel_fraction": fraction(rest)}
-    if model == "downey" and len(values) == 2:
-        return {"model": "downey", "A": number(values[0]), "sigma": number(values[1])}
-    raise BadText(f"{text!r} is neither amdahl:FRACTION nor downey:A,SIGMA")
+    try:
+        return shape_of(text)
+    except ValueError as error:
+        raise BadText(str(error)) from None

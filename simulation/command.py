@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from coalloc.policies.registry import lookup
 from coalloc.simulation.gantt import write_gantt
 from coalloc.simulation.metrics import Metrics, measure
 from coalloc.simulation.moldable import make_moldable, read_shape
+from coalloc.simulation.progress import Report, progress_bar
 from coalloc.simulation.replay import replay
 from coalloc.simulation.report.page import check_report
 from coalloc.simulation.report.replays import compare_page
@@ -192,7 +193,8 @@ def _run(args: argparse.Namespace) -> int:
     results: list[tuple[Trace, Metrics]] = []
     summaries = []
     for name in policies:
-        with _progress(name, len(workload.jobs), args.quiet) as report:
+        with progress_bar(quiet=args.quiet) as report:
+            tell = partial(_ended, report, name, len(workload.jobs))
             trace = replay(
                 workload,
                 platform,
@@ -201,7 +203,7 @@ def _run(args: argparse.Namespace) -> int:
                 path=args.path,
                 work=args.work,
                 seed=args.seed,
-                on_progress=report,
+                on_progress=tell,
             )
         faults += _tell_faults(name, verify(trace))
         metrics = measure(trace)
@@ -223,6 +225,10 @@ def _run(args: argparse.Namespace) -> int:
     if args.report:
         args.report.write_text(compare_page(results), encoding="utf-8")
     return FAILED if faults else DONE
+
+
+def _ended(report: Report, name: str, jobs: int, done: int) -> None:
+    report(name, done, jobs)
 
 
 def _settings(args: argparse.Namespace, options: dict[str, Any]) -> dict[str, Any]:
@@ -258,21 +264,3 @@ def _tell_faults(policy: str, faults: Sequence[str]) -> int:
     if len(faults) > 10:
         print(f"coalloc: error: {policy}: {len(faults) - 10} more", file=sys.stderr)
     return len(faults)
-
-
-@contextmanager
-def _progress(name: str, jobs: int, quiet: bool) -> Iterator[Callable[[int], None] | None]:
-    """Show a bar while a replay runs, on a terminal only."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description:>14}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    ) as bar:
-        # The first replay after an installation compiles the kernel, which takes a while.
-        task = bar.add_task("preparing", total=jobs)
-        yield lambda done: bar.update(task, completed=done, description=name)

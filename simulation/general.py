@@ -40,27 +40,37 @@ from coalloc.core.base.events import (
     Together,
 )
 from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Start
-from coalloc.core.base.projects import Project, UserLimits
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
-from coalloc.core.base.settings import ClusterSettings, PrioritySettings, Settings, Trigger
 from coalloc.core.base.start_intervals import StartError
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.learning.estimates import history_keys, remembered
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import Launch, PartReport, PartState
 from coalloc.model.plan import Objective, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.settings import (
+    ClusterConfig,
+    Config,
+    DaemonConfig,
+    LimitsConfig,
+    PowerConfig,
+    PriorityConfig,
+    ProjectConfig,
+    ReadingsConfig,
+    RoundsConfig,
+    StartConfig,
+    TriggerConfig,
+)
 from coalloc.simulation.flow_runs import first_runs, runs_of
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import SlotMap, Workload
 
 SAME_INSTANT_S = 1e-6
 TRIGGERS = (
-    Trigger(kind="timer", every_s=inf),
-    Trigger(kind="queue_length"),
-    Trigger(kind="job_finished"),
+    TriggerConfig(kind="timer", every_s=inf),
+    TriggerConfig(kind="queue_length"),
+    TriggerConfig(kind="job_finished"),
 )
 WAKE_UP = 0
 """Index of the timer, which stands for the start times of the latest plan."""
@@ -76,9 +86,9 @@ Solver = Callable[[Solve], Plan]
 class SharingRule:
     """Projects of the users of a replay, and what counts of them."""
 
-    projects: tuple[Project, ...] = ()
-    users: tuple[UserLimits, ...] = ()
-    priority: PrioritySettings = field(default_factory=PrioritySettings)
+    projects: Mapping[str, ProjectConfig] = field(default_factory=dict)
+    users: Mapping[str, LimitsConfig] = field(default_factory=dict)
+    priority: PriorityConfig = field(default_factory=PriorityConfig)
 
 
 NO_SHARES = SharingRule()
@@ -147,7 +157,7 @@ class _Replay:
         slot_map: SlotMap,
         solve: Solver,
         on_progress: Callable[[int], None],
-        settings: Settings,
+        settings: Config,
     ) -> None:
         self.jobs = workload.jobs
         self.runs = runs_of(workload).jobs
@@ -361,11 +371,11 @@ def known_ratios(ended: Iterable[LoggedJob]) -> dict[str, tuple[float, ...]]:
     return out
 
 
-def _settings(slot_map: SlotMap, policy: str, sharing: SharingRule) -> Settings:
+def _settings(slot_map: SlotMap, policy: str, sharing: SharingRule) -> Config:
     """Return the settings of a daemon that never waits and trusts its readings for ever."""
-    return Settings(
+    return Config(
         clusters=tuple(
-            ClusterSettings(
+            ClusterConfig(
                 name=cluster.name,
                 link_gbps=cluster.link_gbps,
                 intra_gbps=cluster.intra_gbps,
@@ -374,17 +384,18 @@ def _settings(slot_map: SlotMap, policy: str, sharing: SharingRule) -> Settings:
             )
             for cluster in slot_map.platform.clusters
         ),
-        policy=policy,
-        fallbacks=(),
-        triggers=TRIGGERS,
-        min_interval_s=0.0,
-        commit_first_incumbent=False,
-        power_step=0.0,
-        reading_max_age_s=inf,
-        overrun_s=0.0,
-        max_jobs_per_user=0,
-        keep_ended=0,
+        rounds=RoundsConfig(
+            policy=policy,
+            fallbacks=(),
+            trigger=TRIGGERS,
+            min_interval_s=0.0,
+            commit_first_incumbent=False,
+        ),
+        power=PowerConfig(step=0.0),
+        readings=ReadingsConfig(max_age_s=inf),
+        start=StartConfig(overrun_s=0.0),
+        daemon=DaemonConfig(max_jobs_per_user=0, keep_ended=0),
         priority=sharing.priority,
-        projects=sharing.projects,
-        users=sharing.users,
+        projects=dict(sharing.projects),
+        users=dict(sharing.users),
     )

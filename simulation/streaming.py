@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -18,17 +18,17 @@ from coalloc.model.plan import Reason
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.options import EASY_ORDERS, ORDERS
-from coalloc.policies.queue_orders import AGEING, KEYS, Traits
+from coalloc.policies.orders.options import EASY_ORDERS, Order
+from coalloc.policies.orders.queue_orders import AGEING, KEYS, Traits
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload
 
 if TYPE_CHECKING:
-    from coalloc.policies.simple import Laying
+    from coalloc.policies.orders.simple import Laying
 
 CHUNK = 20_000
 """Instants between two reports of progress."""
 STREAMED = ("fcfs", "sjf", "bjf", "spt", "lpt", "fpfs", *EASY_ORDERS, "conservative")
-LASTING = tuple(name for name in ORDERS if name not in AGEING)
+LASTING = tuple(name for name in get_args(Order) if name not in AGEING)
 """Orders in which two jobs keep their places while time goes by."""
 UNDERSTOOD: Mapping[str, tuple[Any, ...]] = {
     "skip": (False, True),
@@ -107,7 +107,7 @@ def replay_streaming(
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
     from coalloc.policies.kernel.profiles.stream_state import DEEPEST, INSTANTS
-    from coalloc.policies.simple import laying
+    from coalloc.policies.orders.simple import laying
 
     sample, item, reasons = _sampled(workload, slot_map, options)
     index = np.flatnonzero(item >= 0)

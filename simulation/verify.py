@@ -15,7 +15,7 @@ from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Sta
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.model.values import replace
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.simulation.flow_runs import as_it_was as flow_as_it_was
 from coalloc.simulation.flow_runs import wholes
 from coalloc.simulation.trace import Outcome, Trace

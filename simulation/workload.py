@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Workload(Struct, frozen=True, kw_only=True):
+class Workload(Struct, frozen=True, kw_only=True, dict=True):
     """Jobs by rising submit time.
 
     Attributes
@@ -138,7 +138,7 @@ def _merged(logs: Sequence[tuple[LoggedJob, ...]]) -> tuple[LoggedJob, ...]:
     return tuple(jobs)
 
 
-class SlotMap(Struct, frozen=True, kw_only=True):
+class SlotMap(Struct, frozen=True, kw_only=True, dict=True):
     """Every slot of a platform has a number: cluster by cluster, node by node.
 
     Attributes

@@ -21,7 +21,7 @@ from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.options import read_options
+from coalloc.policies.options import options_of, read_options
 from coalloc.policies.registry import POLICIES
 from tests.contract.test_policies import CLUSTERS, EMPTY, MIXED
 
@@ -118,7 +118,7 @@ def digests(names: Sequence[str]) -> Iterator[tuple[str, str]]:
         snapshot = read_snapshot(body)
         for name in names:
             for label, options in OPTIONS.items():
-                if not options.keys() <= POLICIES[name].options.keys():
+                if not options.keys() <= options_of(POLICIES[name].options).keys():
                     continue
                 try:
                     read_options(options, POLICIES[name].options)

@@ -175,10 +175,10 @@ class RequestConnection:
         if security is not None:
             security.apply(self._socket)
         self._handshakes = Handshakes(self._socket)
-        self._silence = Silence(endpoint, is_keyed=security is not None)
-        self._poller = zmq.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._handshakes.monitor, zmq.POLLIN)
+        self.silence = Silence(endpoint, is_keyed=security is not None)
+        self.poller = zmq.Poller()
+        self.poller.register(self._socket, zmq.POLLIN)
+        self.poller.register(self._handshakes.monitor, zmq.POLLIN)
         self._socket.connect(endpoint)
         self._numbers = itertools.count(1)
         self._early: dict[str, AnswerFrame] = {}
@@ -194,12 +194,26 @@ class RequestConnection:
 
     def send(self, body: Mapping[str, Any]) -> str:
         """Send a request; returns its id for `answer_to`."""
+        request, frame = self.frame_of(body)
+        self.send_frame(frame)
+        return request
+
+    def frame_of(self, body: Mapping[str, Any]) -> tuple[str, bytes]:
+        """The id of a new request, and its frame."""
         request = f"{os.getpid()}-{next(self._numbers)}"
+        return request, encode({**body, "id": request, "protocol": PROTOCOL})
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a request.
+
+        Raises
+        ------
+        NoAnswerError
+        """
         try:
-            self._socket.send(encode({**body, "id": request, "protocol": PROTOCOL}), zmq.NOBLOCK)
+            self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again as error:
             raise NoAnswerError(f"no daemon at {self.endpoint}") from error
-        return request
 
     def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
         """Wait for the answer to a request that was sent."""
@@ -207,15 +221,27 @@ class RequestConnection:
         end = time.monotonic() + limit
         while request not in self._early:
             left = end - time.monotonic()
-            ready = dict(self._poller.poll(max(1, int(left * 1000)))) if left > 0.0 else {}
-            for outcome in self._handshakes.outcomes():
-                self._silence.handshaken(outcome)
-            if not ready and time.monotonic() >= end:
-                raise self._silence.error(limit)
-            if self._socket in ready:
-                answer = read_answer(self._socket.recv_multipart(), self.endpoint)
+            answer = self.next_answer(left)
+            if answer is not None:
                 self._early[answer.id] = answer
+            elif time.monotonic() >= end:
+                raise self.silence.error(limit)
         return self._early.pop(request)
+
+    def next_answer(self, timeout_s: float) -> AnswerFrame | None:
+        """Wait for any answer; None: there is none yet, or another of the poller's sockets woke us.
+
+        Raises
+        ------
+        NoAnswerError
+            It cannot be read, or the daemon refuses our key.
+        """
+        ready = dict(self.poller.poll(max(1, int(timeout_s * 1000)))) if timeout_s > 0.0 else {}
+        for outcome in self._handshakes.outcomes():
+            self.silence.handshaken(outcome)
+        if self._socket not in ready:
+            return None
+        return read_answer(self._socket.recv_multipart(), self.endpoint)
 
     def close(self) -> None:
         """Close the connection."""

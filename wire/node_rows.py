@@ -85,22 +85,6 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     clock_ahead_s: float | None = None
 
 
-class PassedRow(Struct, frozen=True, kw_only=True):
-    """Whether a cluster's batch system has a reservation of ours too.
-
-    Attributes
-    ----------
-    why : str
-        Why it does not; empty: it does.
-    running : tuple of str
-        Its own jobs that may still run there.
-    """
-
-    cluster: str
-    why: str = ""
-    running: tuple[str, ...] = ()
-
-
 class ReservationRow(Struct, frozen=True, kw_only=True):
     """Nodes that are kept for some users, or for nobody.
 
@@ -112,8 +96,6 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
         Whose jobs may run there.
     by : str
         The operator who made it, or the cluster whose batch system has it.
-    passed : tuple of PassedRow
-        The clusters to whose batch systems it is passed.
     """
 
     name: str
@@ -123,4 +105,3 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
     users: tuple[str, ...] = ()
     by: str = ""
     reason: str = ""
-    passed: tuple[PassedRow, ...] = ()

@@ -195,9 +195,9 @@ class Server:
         self._context.term()
 
     @property
-    def listeners(self) -> tuple[AsyncSocket, ...]:
-        """The sockets that are open."""
-        return self._clients, self._executors, *self._publisher.ports
+    def listeners(self) -> tuple[AsyncSocket | Publisher, ...]:
+        """The three, each of which others find by an end point."""
+        return self._clients, self._executors, self._publisher
 
     def key_changed(self, key: str) -> None:
         """A key may do less than before: end what it could still listen to."""

@@ -80,6 +80,8 @@ class AccountRow(Struct, frozen=True, kw_only=True):
         Of its last attempt, processor-seconds.
     clusters : mapping of cluster to processes
         Empty where it never ran, and of the whole of a workflow or a divisible job.
+    nodes : mapping of node to processes
+        The same by node.
     detail : str
         Its end in words; of a cancelled job who asked for it, and the reason given.
     cpu_s : float or None
@@ -101,6 +103,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     requested_s: float | None
     proc_s: float
     clusters: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
     exit_code: int | None = None
     command: str = ""
     detail: str = ""

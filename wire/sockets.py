@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import zmq
 
@@ -23,8 +22,6 @@ from coalloc.wire.curve import CurveServer, Handshakes, OnHandshake, Security
 from coalloc.wire.paths import FileId, file_id, make_folder
 
 OnFrames = Callable[[list[bytes]], None]
-
-T = TypeVar("T", int, str)
 
 DEALER = zmq.DEALER
 MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.01
@@ -56,10 +53,6 @@ class AsyncSocket:
         Of the socket, for the log.
     path : Path or None
         Of its file, where it listens on an ipc end point.
-    descriptor : int
-        While `on_frames` of an XPUB runs: of the connection that sent them; -1 where none did.
-    busy_since : float or None
-        When the call of ZeroMQ that now runs began, ``time.monotonic()``; None between calls.
     """
 
     def __init__(
@@ -81,9 +74,6 @@ class AsyncSocket:
         self.socket = context.socket(kind)
         self.on_frames = on_frames
         self.sender = ""
-        self.descriptor = -1
-        self.busy_since: float | None = None
-        self._is_publisher = kind == zmq.XPUB
         self._is_shared = isinstance(security, CurveServer)
         self._on_handshake = on_handshake
         self._handshakes: Handshakes | None = None
@@ -108,11 +98,9 @@ class AsyncSocket:
     def bind(self, endpoint: str) -> None:
         """Listen; an ipc socket is its owner's only, or with CURVE everybody's."""
         path = endpoint.removeprefix("ipc://")
-        if path == endpoint:
-            self.socket.bind(endpoint)
-            return
-        self.path = Path(path)
-        make_folder(self.path, is_shared=self._is_shared)
+        if path != endpoint:
+            self.path = Path(path)
+            make_folder(self.path, is_shared=self._is_shared)
         old = os.umask(0o111 if self._is_shared else 0o177)
         try:
             self.socket.bind(endpoint)
@@ -120,7 +108,8 @@ class AsyncSocket:
             raise OSError(error.errno, error.strerror, path) from error
         finally:
             os.umask(old)
-        self._file = file_id(self.path)
+        if self.path is not None:
+            self._file = file_id(self.path)
 
     def is_there(self) -> bool:
         """Whether a listener on an ipc end point is found by its path."""
@@ -175,13 +164,11 @@ class AsyncSocket:
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Send without blocking; False if the peer is gone or full."""
-        self.busy_since = time.monotonic()
         try:
             self.socket.send_multipart(frames, zmq.NOBLOCK)
         except (zmq.Again, zmq.ZMQError):
             return False
         finally:
-            self.busy_since = None
             self._soon()
         return True
 
@@ -195,35 +182,24 @@ class AsyncSocket:
         for _ in range(MAX_FRAMES_AT_ONCE):
             if self.socket.closed or self._resting is not None:
                 return
-            self.busy_since = time.monotonic()
             try:
                 frames = self._received()
             except zmq.ZMQError:
                 return
-            finally:
-                self.busy_since = None
             self.on_frames(frames)
             if time.perf_counter() > end:
                 break
         self._soon()
 
     def _received(self) -> list[bytes]:
-        if not self._is_shared and not self._is_publisher:
+        if not self._is_shared:
             return self.socket.recv_multipart(zmq.NOBLOCK)
         frames = self.socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        if self._is_shared:
-            self.sender = _told(frames[-1], "User-Id", "")
-        if self._is_publisher:
-            self.descriptor = _told(frames[-1], zmq.SRCFD, -1)
+        try:
+            self.sender = str(frames[-1].get("User-Id"))
+        except zmq.ZMQError:  # some frames are ZeroMQ's own
+            self.sender = ""
         return [frame.bytes for frame in frames]
-
-
-def _told(frame: zmq.Frame, what: int | str, otherwise: T) -> T:
-    """ZeroMQ's facts about where a frame came from; some are its own."""
-    try:
-        return type(otherwise)(frame.get(what))
-    except zmq.ZMQError:
-        return otherwise
 
 
 def new_context() -> zmq.Context[zmq.Socket[bytes]]:

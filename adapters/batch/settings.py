@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, field
 
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
 from coalloc.model.nodeset import expand
 from coalloc.model.structs import read_struct
 from coalloc.model.values import replace
@@ -66,14 +66,6 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     python: Annotated[
         str, Meta(description="Python 3.9 or later on the nodes, by name or path.")
     ] = "python3"
-    pass_reservations: Annotated[
-        bool,
-        Meta(
-            description="Reservations that operators make in coalloc are made in the batch system "
-            "too, which keeps local jobs out; takes root, SlurmUser or an operator in Slurm, a "
-            "manager or a user of the list arusers in Grid Engine."
-        ),
-    ] = False
 
     @cached_property
     def only(self) -> frozenset[str] | None:

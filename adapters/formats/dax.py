@@ -28,8 +28,8 @@ from coalloc.adapters.formats.task_graph import (
     number,
     read_extension,
 )
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
 
 
 def parse_dax(raw: bytes, name: str) -> WorkflowFile:

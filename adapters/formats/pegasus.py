@@ -28,8 +28,8 @@ from coalloc.adapters.formats.task_graph import (
     number,
     read_extension,
 )
+from coalloc.model.decoded import array, mapping, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, mapping, shown
 
 
 def read_pegasus(top: Mapping[str, Any], name: str) -> WorkflowFile:

@@ -38,8 +38,8 @@ import tomli
 
 from coalloc.adapters.formats.files import read_bytes
 from coalloc.adapters.formats.safe_xml import parse_xml
+from coalloc.model.decoded import array, mapping, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, mapping, shown
 from coalloc.model.nodeset import LARGEST_SET
 from coalloc.model.platform import Cluster
 from coalloc.model.snapshot_json import read_clusters

@@ -20,8 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, shown
+from coalloc.model.fields import Field
 from coalloc.model.job_json import check_graph
 from coalloc.model.jobs import Edge, Task, WorkflowJob
 

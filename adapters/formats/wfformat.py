@@ -38,8 +38,9 @@ from coalloc.adapters.formats.task_graph import (
     WorkflowFile,
     named,
 )
+from coalloc.model.decoded import array, mapping, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, array, mapping, read_fields, shown
+from coalloc.model.fields import Field, read_fields
 
 VERSIONS = ("1.5", "1.6")
 EXTENSION: Mapping[str, Field] = {

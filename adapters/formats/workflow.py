@@ -22,8 +22,9 @@ from coalloc.adapters.formats.pegasus import read_pegasus
 from coalloc.adapters.formats.task_graph import ID, TEXT, WorkflowFile, named
 from coalloc.adapters.formats.wfformat import read_wfformat
 from coalloc.adapters.formats.yaml_events import decode_yaml
+from coalloc.model.decoded import array, mapping
 from coalloc.model.errors import InputError
-from coalloc.model.fields import array, mapping, read_fields
+from coalloc.model.fields import read_fields
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.tables import TASK

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from coalloc.adapters.base import Adapter
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher, commands_of
-from coalloc.adapters.gridengine.passing import GridEnginePassing
 from coalloc.adapters.gridengine.reader import GridEngineReader
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 
@@ -20,7 +19,6 @@ def open_gridengine(settings: GridEngineSettings, state_dir: Path) -> Adapter:
         The folder cannot be used.
     """
     commands = commands_of(settings)
-    passing = GridEnginePassing(settings=settings, commands=commands)
-    launcher = GridEngineLauncher(settings, state_dir, passing)
-    reader = GridEngineReader(settings, commands, claims=launcher.claims, passing=passing)
-    return Adapter(reader=reader, launcher=launcher, due=passing.due, on_reserved=passing.tell)
+    launcher = GridEngineLauncher(settings, state_dir)
+    reader = GridEngineReader(settings, commands, claims=launcher.claims)
+    return Adapter(reader=reader, launcher=launcher)

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
-from coalloc.adapters.batch.launcher import BatchLauncher, user_of
+from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.gridengine.commands import GridEngine
-from coalloc.adapters.gridengine.part_commands import SLACK_S
-from coalloc.adapters.gridengine.passing import GridEnginePassing
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
 from coalloc.adapters.gridengine.settings import GridEngineSettings
@@ -33,8 +31,6 @@ class GridEngineLauncher(BatchLauncher):
     settings : GridEngineSettings
     state_dir : Path
         See `PartLauncher`.
-    passing : GridEnginePassing, optional
-        Reservations of ours that Grid Engine has.
 
     Raises
     ------
@@ -45,19 +41,9 @@ class GridEngineLauncher(BatchLauncher):
     runner = "gridengine.part_job:GridEnginePart"
     honours = frozenset({"account", "partition"})
 
-    def __init__(
-        self,
-        settings: GridEngineSettings,
-        state_dir: Path,
-        passing: GridEnginePassing | None = None,
-    ) -> None:
+    def __init__(self, settings: GridEngineSettings, state_dir: Path) -> None:
         self._settings = settings
         self._commands = commands_of(settings)
-        self._passing = (
-            GridEnginePassing(settings=settings, commands=self._commands)
-            if passing is None
-            else passing
-        )
         self._slots: dict[str, int] = {}
         self._slots_read = float("-inf")
         super().__init__(state_dir)
@@ -101,18 +87,6 @@ class GridEngineLauncher(BatchLauncher):
         avoided = {self._settings.plain(name) for name in part.queue.avoid} & self._slots.keys()
         return sorted(avoided)
 
-    def _reservations(self, part: PartSpec) -> dict[str, dict[str, float]]:
-        """Reservations of ours that keep a host for the part's user, and when they end, by host."""
-        found, user, now = {}, user_of(part), time.time()
-        limit_s = None
-        if part.time_limit_s is not None:
-            limit_s = part.time_limit_s + part.grace_s + SLACK_S
-        for name, count in part.nodes:
-            host = self._settings.plain(name)
-            slots = self._slots[host] if self._settings.slots == "node" else count
-            found[host] = self._passing.candidates(user, host, slots, limit_s, now)
-        return {host: each for host, each in found.items() if each}
-
     def _site(self, part: PartSpec) -> dict[str, Any]:
         """The cell's settings, for the runner."""
         site = self._settings
@@ -139,7 +113,6 @@ class GridEngineLauncher(BatchLauncher):
             "names": names,
             "prefix": f"{site.cluster}/" if site.qualified else "",
             "avoid": self._avoided(part),
-            "reservations": self._reservations(part),
             "options": options,
             "address": site.address,
             "ports": list(site.ports or (0, 0)),

@@ -1,4 +1,4 @@
-"""Output of ``qstat -f -xml -F -r`` and ``qrstat -xml`` as records: pure functions from text.
+"""Output of ``qstat -f -xml -F -r`` as records: pure functions from text.
 
 Notes
 -----
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from xml.etree import ElementTree
 
 LARGEST = 256 << 20
@@ -126,46 +126,6 @@ class Status:
         yield from self.waiting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdvanceReservation:
-    """An advance reservation.
-
-    Attributes
-    ----------
-    state : str
-        ``w`` before it begins, ``r`` then, ``d`` and ``x`` when it goes, ``W`` and ``E`` where what
-        it was granted is missing.
-    start, end : float
-        Seconds since 1970.
-    slots : mapping of (queue, host) to slots
-        Granted; empty: only asked for in detail.
-    users : tuple of str
-        Who may use it; empty: its owner.
-    """
-
-    id: str
-    name: str = ""
-    owner: str = ""
-    state: str = ""
-    start: float = 0.0
-    end: float = 0.0
-    slots: Mapping[tuple[str, str], int] = field(default_factory=dict, hash=False)
-    users: tuple[str, ...] = ()
-
-
-def parse_reservations(text: str) -> tuple[AdvanceReservation, ...]:
-    """Read ``qrstat -xml``, or ``qrstat -xml -ar IDS``; those that are gone are left out.
-
-    Raises
-    ------
-    ParseError
-    """
-    root = parse_xml(text)
-    if root.tag != "qrstat":
-        raise ParseError(f"<{root.tag[:40]}> came in place of <qrstat>")
-    return tuple(_reservation(item) for item in root.findall("ar_summary"))
-
-
 def parse_status(text: str) -> Status:
     """Read ``qstat -f -xml -F -r``, or ``qstat -xml`` without queues.
 
@@ -270,26 +230,6 @@ def _queue(item: ElementTree.Element) -> QueueEntry:
         time_limit=parse_span(said.get("h_rt", "")),
         arch=said.get("arch", "") or _text(item, "arch"),
         jobs=tuple(_job(each) for each in item.findall("job_list")),
-    )
-
-
-def _reservation(item: ElementTree.Element) -> AdvanceReservation:
-    start, end = (parse_time(_text(item, tag)) for tag in ("start_time", "end_time"))
-    if not _COUNT.fullmatch(_text(item, "id")) or start is None or end is None:
-        raise ParseError(f"{_text(item, 'id')[:80]!r} is not a reservation with start and end")
-    slots: dict[tuple[str, str], int] = {}
-    for each in item.findall("granted_slots_list/granted_slots"):
-        queue, _, host = each.get("queue_instance", "").partition("@")
-        slots[queue, host] = slots.get((queue, host), 0) + (_whole(each.get("slots", "")) or 0)
-    return AdvanceReservation(
-        id=_text(item, "id"),
-        name=_text(item, "name"),
-        owner=_text(item, "owner"),
-        state=_text(item, "state"),
-        start=start,
-        end=end,
-        slots=slots,
-        users=tuple(each.get("user", "") for each in item.findall("acl_list/acl")),
     )
 
 

@@ -47,9 +47,7 @@ REFUSALS = (
 """What Grid Engine says, in lower case, and the reason of the refusal; the first counts."""
 
 
-def request(
-    spec: dict[str, Any], host: str, slots: int, begin: str = "", reservation: str = ""
-) -> list[str]:
+def request(spec: dict[str, Any], host: str, slots: int, begin: str = "") -> list[str]:
     """The options of ``qsub`` by which so many slots of a host are asked for.
 
     Parameters
@@ -58,9 +56,6 @@ def request(
         Empty: any host of the queue, but for those that are to be avoided.
     begin : str
         Not to be started before, as Grid Engine writes times; empty: from now on.
-    reservation : str
-        The advance reservation that has the slots, one of the host's in the specification; empty:
-        none has them.
     """
     site = spec["site"]
     where = f"{site['queue']}@{host}" if host else site["queue"]
@@ -69,8 +64,6 @@ def request(
         words += ["-l", f"h=!({'|'.join(site['avoid'])})"]
     if begin:
         words += ["-a", begin]
-    if reservation:
-        words += ["-ar", reservation]
     words += ["-r", "n", "-b", "n", "-j", "y", "-o", "/dev/null", "-m", "n", "-now", "n"]
     if slots > 1:
         words += ["-pe", site["pe"], str(slots)]
@@ -78,8 +71,6 @@ def request(
         held_s = (spec.get("queue") or {}).get("hold_s", 0.0)
         wait_s = held_s + spec["lease_s"] + spec["grace_s"] + SLACK_S
         limit_s = spec["time_limit_s"] + wait_s
-        if reservation:  # the job ends with it at the latest, and has to ask for no more
-            limit_s = min(limit_s, site["reservations"][host][reservation] - time.time())
         words += ["-l", f"h_rt={-int(-limit_s // 1)}"]
     return [*words, *site["options"]]
 

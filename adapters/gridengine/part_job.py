@@ -87,10 +87,6 @@ class GridEngineJob:
         self._submitted = time.monotonic()
         self._is_queued = False
         self._queue: dict[str, Any] = spec.get("queue") or {}
-        # Of each host the reservation that has its slots; others are tried where it has none free.
-        self._in: dict[str, str] = {
-            host: next(iter(ids)) for host, ids in site.get("reservations", {}).items()
-        }
 
     @property
     def number(self) -> str:
@@ -265,11 +261,10 @@ class GridEngineJob:
         begin = instant(time.time() + queue["begin_s"]) if is_late else ""
         requests = {}
         for host, count in node_counts(self._spec).items():
-            reservation = self._in.get(host, "")
             # A host that is claimed whole is asked for with its own number of slots.
-            where = "" if self._is_queued and not whole and not reservation else host
+            where = "" if self._is_queued and not whole else host
             slots = whole.get(host, count)
-            requests[where] = request(self._spec, where, slots, begin, reservation)
+            requests[where] = request(self._spec, where, slots, begin)
         return requests
 
     def _place(self, host: str, port: int) -> dict[str, str]:
@@ -284,17 +279,8 @@ class GridEngineJob:
 
     def _ask_whether_free(self) -> None:
         """Have Grid Engine look at each host as things are; nothing is submitted."""
-        for host in self._requests():
-            others = list(self._spec["site"].get("reservations", {}).get(host, ()))[1:]
-            while True:
-                try:
-                    words = self._requests()[host]
-                    self._run("qsub", "-w", "p", *words, text="#!/bin/sh\n")
-                    break
-                except CommandRefusedError:
-                    if not others:
-                        raise
-                    self._in[host] = others.pop(0)
+        for words in self._requests().values():
+            self._run("qsub", "-w", "p", *words, text="#!/bin/sh\n")
 
     def _submit(self, words: list[str], script: str) -> str:
         return self._run("qsub", "-terse", "-w", "n", *words, text=script)

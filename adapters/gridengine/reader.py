@@ -1,7 +1,6 @@
 """Reads a Grid Engine cell: hosts, slots, load and jobs, with one command.
 
-``qstat -f -xml -F … -r -u *`` says all of it at one instant; where reservations of ours are kept
-in Grid Engine, ``qrstat`` tells of them. It runs with a clean environment, in
+``qstat -f -xml -F … -r -u *`` says all of it at one instant. It runs with a clean environment, in
 UTC, and under a time limit. Whatever fails, the cluster is unknown, not empty.
 """
 
@@ -9,18 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
 from coalloc.adapters.gridengine.commands import GridEngine
 from coalloc.adapters.gridengine.parse_xml import ParseError, QueueEntry, Status, parse_status
-from coalloc.adapters.gridengine.part_commands import SLACK_S
-from coalloc.adapters.gridengine.passing import (
-    OFFSET_S,
-    GridEnginePassing,
-    read_reservations,
-)
 from coalloc.adapters.gridengine.reading import (
     chosen_queues,
     measured,
@@ -43,8 +35,6 @@ WAYS = {
     "queue": "at once, else as jobs that wait their turn",
 }
 """How parts get in."""
-ADDED_S = SLACK_S + 70.0 + OFFSET_S
-"""What Grid Engine adds to a job's limit, with the usual lease and grace, seconds."""
 QSTAT = ("-f", "-xml", "-F", RESOURCES, "-r", "-u", "*")
 
 
@@ -56,8 +46,6 @@ class GridEngineReader:
     commands : GridEngine
     claims : callable, optional
         The claims of our parts, as tokens name them; absent: every token is ours.
-    passing : GridEnginePassing, optional
-        Reservations of ours that Grid Engine is to have, planned with every reading.
     clock : callable
         Wall-clock seconds.
     """
@@ -68,13 +56,9 @@ class GridEngineReader:
         commands: GridEngine,
         *,
         claims: Callable[[], Collection[str]] | None = None,
-        passing: GridEnginePassing | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._commands = settings, commands
-        self._passing = (
-            GridEnginePassing(settings=settings, commands=commands) if passing is None else passing
-        )
         self._claims, self._clock = claims, clock
         self._loads = LoadWatch(settings.load)
 
@@ -86,7 +70,6 @@ class GridEngineReader:
         AdapterError
             The command failed, its answer was not understood, or there is no such queue.
         """
-        granted = read_reservations(self._commands) if self._passing.is_told else ()
         status = read_status(self._commands)
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
@@ -94,9 +77,6 @@ class GridEngineReader:
         entries = chosen_queues(settings, status)
         if not entries:
             raise AdapterError(f"qstat: no slots of queue {settings.queue} on any host of ours")
-        self._passing.plan(granted, entries, claims, now)
-        borders = self._passing.borders(now)
-        entries = [self._without_own(entry) for entry in entries]
         loads = self._loads.loads(measured(entries, status), now)
         unknown: dict[str, int] = {}
         for letter in "".join(state_of(entry.state)[2] for entry in entries):
@@ -113,17 +93,8 @@ class GridEngineReader:
                 honoured=("account", "partition"),
                 usual=BatchOptions(partition=settings.queue),
                 partitions=(PartitionRules(name=settings.queue),),
-                added_s=ADDED_S,
-                reservations=tuple(each.id for each in borders),
             ),
-            reservations=borders,
-            passed=self._passing.passed,
         )
-
-    def _without_own(self, entry: QueueEntry) -> QueueEntry:
-        """The same with reservations of others only: of ours the daemon knows by itself."""
-        own = self._passing.own_slots(entry.host)
-        return replace(entry, reserved=max(0, entry.reserved - own)) if own else entry
 
     def _node(self, entry: QueueEntry, load: Load) -> NodeReading:
         settings = self._settings

@@ -20,8 +20,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from coalloc.model.decoded import array, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, array, read_fields, shown
+from coalloc.model.fields import Field, Table, read_fields
 from coalloc.model.nodeset import expand
 from coalloc.model.values import replace
 

@@ -13,6 +13,7 @@ from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 MODULES = (
+    "durable",
     "status",
     "once",
     "rank",

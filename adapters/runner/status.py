@@ -18,6 +18,8 @@ import os
 from binascii import crc32
 from typing import Any
 
+from coalloc.adapters.runner import durable
+
 PAGE = 4096
 READY, START, RUN, END = range(4)
 FORK_SERVER_NAME, RUNNER_NAME = "coalloc-nest", "coalloc-part"
@@ -67,9 +69,7 @@ class StatusFile:
         os.pwrite(self.fd, b"\0" * status_size(procs), 0)
         os.fsync(self.fd)
         for folder in (self.folder, os.path.dirname(self.folder)):
-            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            os.fsync(fd)
-            os.close(fd)
+            durable.synchronise(folder)
 
     def open(self) -> None:
         """Open the file, if it is not."""

@@ -11,6 +11,7 @@ import signal
 import time
 from typing import Any
 
+from coalloc.adapters.runner import durable
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.batch_job import PartJob, node_specs
 from coalloc.adapters.runner.ends import (
@@ -240,11 +241,8 @@ class PartSupervisor(OrderLoop):
         """Write down what whoever takes over has to know."""
         path = f"{self._folder}/claim.json"
         try:
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
-                json.dump({"port": self._barrier.port, "job": self._job.number}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(f"{path}.new", path)
+            claim = {"port": self._barrier.port, "job": self._job.number}
+            durable.write(path, json.dumps(claim).encode())
         except OSError as error:
             raise FaultError("state_unwritable", f"{path}: {error.strerror}") from error
 

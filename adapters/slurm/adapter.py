@@ -12,8 +12,6 @@ from pathlib import Path
 from coalloc.adapters.base import Adapter, Claim, Launcher
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.native_jobs import NativeLauncher
-from coalloc.adapters.slurm.node_hours import HOUR_S, NodeHours
-from coalloc.adapters.slurm.passing import SlurmPassing
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -34,10 +32,8 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         The folder cannot be used.
     """
     commands = commands_of(settings)
-    hours = NodeHours(state_dir / "share_hours.json", settings.share_window_h * HOUR_S)
-    share = Share(settings=settings, slurm=commands, hours=hours)
-    passing = SlurmPassing(settings=settings, slurm=commands)
-    own = SlurmLauncher(settings, state_dir, share, passing)
+    share = Share(settings=settings, slurm=commands)
+    own = SlurmLauncher(settings, state_dir, share)
     handed = NativeLauncher(settings, commands, state_dir) if settings.hands_over else None
     reader = SlurmReader(
         settings,
@@ -47,7 +43,6 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         given_back=own.given_back,
         claimed=frozenset if handed is None else handed.claimed,
         share=share,
-        passing=passing,
     )
     return Adapter(
         reader=reader,
@@ -55,7 +50,6 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         handover=handed,
         on_demand=share.want,
         due=reader.due,
-        on_reserved=passing.tell,
     )
 
 

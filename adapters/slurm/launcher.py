@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import BatchLauncher, user_of
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.passing import SlurmPassing
-from coalloc.adapters.slurm.rules import ADDED_S, GRACE_S
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.model.batch_options import NAMES
@@ -40,8 +37,6 @@ class SlurmLauncher(BatchLauncher):
         See `PartLauncher`.
     share : Share, optional
         The share of the cluster on which we go first.
-    passing : SlurmPassing, optional
-        Reservations of ours that Slurm has.
 
     Raises
     ------
@@ -57,14 +52,10 @@ class SlurmLauncher(BatchLauncher):
         settings: SlurmSettings,
         state_dir: Path,
         share: Share | None = None,
-        passing: SlurmPassing | None = None,
     ) -> None:
         self._settings = settings
         self._slurm = commands_of(settings)
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
-        self._passing = (
-            SlurmPassing(settings=settings, slurm=self._slurm) if passing is None else passing
-        )
         self._names: frozenset[str] = frozenset()
         super().__init__(state_dir)
         self._ledger = Ledger(state_dir / "given_back")
@@ -93,13 +84,9 @@ class SlurmLauncher(BatchLauncher):
         if unknown:
             raise ClaimRefusedError("unknown_node", f"there is no node {', '.join(unknown)}")
         kept = self._share.nodes
-        if kept and not wanted <= kept | self._passing.near:
-            beyond = fold(wanted - kept - self._passing.near)
+        if kept and not wanted <= kept:
+            beyond = fold(wanted - kept)
             raise ClaimRefusedError("nodes_taken", f"{beyond} is not kept for us any more")
-        named = self._reservation(part)
-        if named and kept & wanted:
-            both = f"{fold(kept & wanted)} is of our share, the other nodes are in {named}"
-            raise ClaimRefusedError("nodes_taken", f"{both}: Slurm takes one of them for a job")
 
     def _read_names(self) -> None:
         try:
@@ -123,7 +110,7 @@ class SlurmLauncher(BatchLauncher):
             "partition": site.partition,
             "account": site.account,
             "qos": site.qos,
-            "reservation": self._reservation(part) or site.reservation or self._of_share(part),
+            "reservation": site.reservation or self._of_share(part),
         }
         asked = own | dict(part.batch.given())
         options = [f"--{name}={value}" for name, value in asked.items() if value]
@@ -143,12 +130,6 @@ class SlurmLauncher(BatchLauncher):
             "ports": list(site.ports or (0, 0)),
             "python": site.python,
         }
-
-    def _reservation(self, part: PartSpec) -> str:
-        """The reservation of ours that keeps the part's nodes for its user; empty: none."""
-        wanted = {self._settings.plain(name) for name, _ in part.nodes}
-        limit_s = None if part.time_limit_s is None else part.time_limit_s + ADDED_S + GRACE_S
-        return self._passing.reservation_of(user_of(part), wanted, limit_s, time.time())
 
     def _of_share(self, part: PartSpec) -> str:
         wanted = {self._settings.plain(name) for name, _ in part.nodes}

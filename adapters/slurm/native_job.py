@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from coalloc.adapters.runner import durable
 from coalloc.adapters.slurm.parse_text import NONE, read_time
 from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, job_state
 from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState, worst_exit_code
@@ -126,13 +126,8 @@ class NativePart:
 
     def write(self, folder: Path) -> None:
         """Keep it; durable on return."""
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        written = folder / f".{self.key.folder}"
-        with open(written, "w") as file:
-            json.dump(asdict(self), file)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(folder / self.key.folder)
+        durable.make_folder(folder)
+        durable.write(folder / self.key.folder, json.dumps(asdict(self)).encode())
 
     @classmethod
     def read(cls, path: Path) -> NativePart | None:

@@ -36,7 +36,6 @@ from coalloc.adapters.slurm.parse_text import (
     parse_reservations,
     queue_format,
 )
-from coalloc.adapters.slurm.passing import SlurmPassing
 from coalloc.adapters.slurm.reading import (
     Answers,
     chosen_nodes,
@@ -89,8 +88,6 @@ class SlurmReader:
         The claims of parts that are over, and whose nodes were given back.
     share : Share, optional
         The share of the cluster on which we go first, planned with every reading.
-    passing : SlurmPassing, optional
-        Reservations of ours that Slurm is to have, likewise.
     clock : callable
         Wall-clock seconds.
     """
@@ -105,14 +102,12 @@ class SlurmReader:
         claims: Callable[[], Collection[str]] | None = None,
         given_back: Callable[[], Collection[str]] = frozenset,
         share: Share | None = None,
-        passing: SlurmPassing | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
         self._given_back = given_back
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
-        self._passing = SlurmPassing(settings=settings, slurm=slurm) if passing is None else passing
         self._whole_memory, self._enforced = False, frozenset[str]()
         self._manager: Manager | None = None
         self._manager_asked = float("-inf")
@@ -144,19 +139,12 @@ class SlurmReader:
         self._due = Due(
             handed=self._to_hold(answers), revived=tuple(revived_jobs(answers.queue, given_back))
         )
-        chosen = chosen_nodes(self._settings, answers.nodes)
-        self._passing.plan(answers, chosen, self._clock_off_s)
-        self._share.plan(answers, self._not_passed(chosen))
+        self._share.plan(answers, chosen_nodes(self._settings, answers.nodes))
         return self._reading(answers)
 
     def due(self) -> tuple[Act, ...]:
         """The acts that the last reading has shown to be due in Slurm."""
-        # The share first: it gives up the nodes of reservations that are to be made.
-        return (*acts(self._due, self._slurm, self._share), *self._passing.due())
-
-    def _not_passed(self, nodes: list[NodeEntry]) -> list[NodeEntry]:
-        """Those of which a share may be had: in no reservation of ours that runs or begins soon."""
-        return [node for node in nodes if node.name not in self._passing.near]
+        return acts(self._due, self._slurm, self._share)
 
     def _controller(self) -> str:
         """State of slurmctld, in words to add to what went wrong.
@@ -228,7 +216,7 @@ class SlurmReader:
         chosen = chosen_nodes(settings, answers.nodes)
         named = chosen if self._whole_memory and settings.slots == "cpus" else []
         self._share.memory_by_cpu = {n.name: (n.memory_mb or 0) // n.cpus for n in named}
-        kept = kept_nodes(settings, answers, chosen, (self._share.name, *self._passing.names))
+        kept = kept_nodes(settings, answers, chosen, self._share.name)
         rules = self._share.rules = site_rules(
             settings,
             answers.partitions,
@@ -238,7 +226,7 @@ class SlurmReader:
             tuple(each.id for each in kept),
         )
         closed, why = closed_nodes(settings, answers.partitions, chosen)
-        closed = {**self._share.closed(answers, self._not_passed(chosen)), **closed}
+        closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
         states, unknown = states_of(entries)
         loads = self._loads.loads(entries, answers.now)
@@ -266,7 +254,6 @@ class SlurmReader:
             way=self._share.way,
             share=self._share.use,
             rules=rules,
-            passed=self._passing.passed,
         )
 
     def _node(

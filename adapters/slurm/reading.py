@@ -225,20 +225,14 @@ def kept_nodes(
     settings: SlurmSettings,
     answers: Answers,
     nodes: Iterable[NodeEntry],
-    ours: Collection[str] = (),
+    ours: str = "",
 ) -> tuple[Reservation, ...]:
-    """Reservations that are not ours.
-
-    Parameters
-    ----------
-    ours : collection of str
-        Names of reservations that we have made.
-    """
+    """Reservations that are not ours; `ours` is the name of the one that we have made."""
     names = {node.name for node in nodes}
     found = []
     for entry in answers.reservations:
         inside = tuple(settings.published(name) for name in entry.nodes if name in names)
-        is_ours = entry.name == settings.reservation or entry.name in ours
+        is_ours = entry.name in {settings.reservation, ours}
         if inside and not is_ours and entry.end > answers.now:
             found.append(
                 Reservation(

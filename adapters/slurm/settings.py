@@ -26,8 +26,8 @@ from coalloc.adapters.batch.settings import (
     Wait,
     read_batch,
 )
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
 from coalloc.model.values import replace
 
 _NAME = {"kind": "a name in Slurm"}
@@ -107,18 +107,6 @@ class SlurmSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
             "nothing is claimed beyond it. 0: our claims go before none.",
         ),
     ] = 0.0
-    max_share_node_h: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1e9,
-            description="Node-hours on which our claims may go before local jobs within "
-            "share_window_h; then nothing is claimed until some are older. 0: no such bound.",
-        ),
-    ] = 0.0
-    share_window_h: Annotated[
-        float, Meta(gt=0, le=1e5, description="Time over which they are counted, h.")
-    ] = 168.0
     max_delay_s: Annotated[
         float,
         Meta(
@@ -162,8 +150,6 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
         )
     if handed and handed == target:
         raise InputError(f"{prefix}handover_partition", f"{shown(handed)} is where parts run")
-    if settings.max_share_node_h and not settings.max_share:
-        raise InputError(f"{prefix}max_share_node_h", "bounds max_share: give that too")
     if settings.max_share and settings.reservation:
         raise InputError(f"{prefix}max_share", "makes a reservation of its own: name none")
     return replace(settings, partition=target)

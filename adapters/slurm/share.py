@@ -26,7 +26,6 @@ from msgspec import Struct
 from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
-from coalloc.adapters.slurm.node_hours import NodeHours
 from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
 from coalloc.adapters.slurm.records import (
     HOLDS_NODES,
@@ -120,8 +119,6 @@ class Share:
         As of the last reading; None where none is granted or to be had.
     rules : SiteRules or None
         As of the last reading; None: not read yet.
-    hours : NodeHours
-        What was kept for us.
     memory_by_cpu : mapping of node name to MiB
         A fair share of the memory of each node, where a job that names none gets all of it; empty
         where it does not.
@@ -141,7 +138,6 @@ class Share:
     _since: dict[str, float] = field(default_factory=dict)
     _demand: _Demand = field(default_factory=_Demand)
     _wanted: int | None = None
-    hours: NodeHours = field(default_factory=NodeHours)
     _delays: LocalDelays = field(default_factory=LocalDelays)
 
     @property
@@ -202,12 +198,10 @@ class Share:
         ours &= entries.keys()
         most = int(self.settings.max_share * len(entries))
         self._measure(answers, entries, busy, ours | (kept & entries.keys()))
-        delays = self._delays.sum(now)
-        bound = self.settings.max_delay_s
-        self.hours.count(len(ours | {node for node in kept if node not in busy}), now)
-        paused = self._spent()
-        if bound and delays.worst_s > bound:
-            paused = f"local job {delays.worst} has waited {delays.worst_s:.0f} s for us"
+        worst, delay_s = self._delays.worst
+        bound, paused = self.settings.max_delay_s, ""
+        if bound and delay_s > bound:
+            paused = f"local job {worst} has waited {delay_s:.0f} s for us"
         slots = max((slots_of(self.settings, entry) for entry in entries.values()), default=1)
         wanted = 0 if paused else min(most, self._demand.nodes(len(ours), slots, now))
         candidates = [
@@ -224,24 +218,8 @@ class Share:
         self._goal = frozenset(chosen(candidates, wanted, now))
         self._there, self._planned_at = there if is_there else None, now
         self.use = ShareUse(
-            nodes=most,
-            kept=len(self._goal),
-            local_jobs=delays.jobs,
-            delayed=delays.delayed,
-            delay_mean_s=round(delays.mean_s, 1),
-            delay_max_s=round(delays.max_s, 1),
-            delay_ratio=round(delays.ratio, 3),
-            paused=paused,
-            node_h=round(self.hours.used, 2),
-            node_h_most=self.settings.max_share_node_h,
+            nodes=most, kept=len(self._goal), delay_s=round(delay_s, 1), paused=paused
         )
-
-    def _spent(self) -> str:
-        """Reason to claim nothing while the node-hours of the share are used up; else empty."""
-        most, window = self.settings.max_share_node_h, self.settings.share_window_h
-        if not most or self.hours.used < most:
-            return ""
-        return f"the share's {most:g} node-hours of the last {window:g} h are used up"
 
     def carry_out(self) -> None:
         """Make the reservation what was planned; one that is refused leaves us without a share.

@@ -7,9 +7,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from coalloc.adapters.base import Act
-from coalloc.adapters.batch.passing import guarded
-from coalloc.adapters.runner.command import CommandRefusedError
+from coalloc.adapters.base import Act, AdapterError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.share import Share
 
@@ -47,7 +46,7 @@ def acts(due: Due, slurm: Slurm, share: Share) -> tuple[Act, ...]:
     commands += [("cancel_revived_jobs", "scancel", *lot) for lot in _lots(due.revived)]
     found = [Act(what=what, run=_command(slurm, words)) for what, *words in commands]
     if share.is_due:
-        found.append(Act(what="keep_share", run=guarded(share.carry_out)))
+        found.append(Act(what="keep_share", run=_guarded(share.carry_out)))
     return tuple(found)
 
 
@@ -61,4 +60,16 @@ def _command(slurm: Slurm, words: list[str]) -> Callable[[], None]:
         with suppress(CommandRefusedError):  # one has begun or ended since; the others are done
             slurm.run(*words, env={"TZ": "UTC"})
 
-    return guarded(run)
+    return _guarded(run)
+
+
+def _guarded(run: Callable[[], None]) -> Callable[[], None]:
+    """The same, with a command's error as an adapter's."""
+
+    def guarded() -> None:
+        try:
+            run()
+        except BatchError as error:
+            raise AdapterError(str(error)) from error
+
+    return guarded

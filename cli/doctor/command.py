@@ -16,7 +16,7 @@ from coalloc.cli.doctor.findings import Finding, Level, ok, problem
 from coalloc.cli.output import is_terminal, printable
 
 if TYPE_CHECKING:
-    from coalloc.runtime.config.schema import Config
+    from coalloc.model.settings import Config
 
 SHOWN: Mapping[Level, str] = {
     Level.OK: "ok",
@@ -44,9 +44,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def findings(args: argparse.Namespace) -> Iterator[Finding]:
     """Look at everything, the configuration first: without it there is nothing to look at."""
-    from coalloc.daemon.settings import check
+    from coalloc.daemon.config_checks import check
+    from coalloc.model.errors import ConfigError
     from coalloc.runtime.config.file import find_config, load
-    from coalloc.runtime.config.schema import ConfigError
 
     path = find_config(args.config)
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from coalloc.cli.doctor.findings import Finding, Level, ok, problem, unknown, warning
-from coalloc.runtime.config.schema import ClusterConfig, Config
+from coalloc.model.settings import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFileError, parse_key, read_key, user_key_path
 
 EXECUTORS = Path("/var/lib/coalloc-executor")

@@ -131,7 +131,7 @@ def _off_line(args: argparse.Namespace) -> int:
 def _plan_of(args: argparse.Namespace, snapshot: Snapshot) -> Plan:
     from coalloc.cli.files import load_plan
     from coalloc.policies.base import Budget
-    from coalloc.policies.check import check
+    from coalloc.policies.checking.check import check
     from coalloc.policies.options import read_options
     from coalloc.policies.registry import lookup
 

@@ -16,6 +16,7 @@ from typing import TypeGuard
 
 from coalloc.client.client import Client, NoAnswerError, RefusedError
 from coalloc.client.futures.future import Call, Ending
+from coalloc.model.event_kinds import EventKind
 from coalloc.wire.answers import Event, Submitted
 
 ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
@@ -279,11 +280,11 @@ class DaemonConnection:
         return last
 
     def _heard(self, event: Event) -> None:
-        if event.kind == "job_started":
+        if event.kind == EventKind.JOB_STARTED:
             call = self._by_job.get(event.job)
             if call is not None:
                 call.future.begin()
-        elif event.kind == "job_ended":
+        elif event.kind == EventKind.JOB_ENDED:
             fields = event.fields
             self._end(
                 Ending(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from coalloc.core.base.power import PowerState, floored
-from coalloc.core.base.settings import ClusterSettings
 from coalloc.model.platform import Node
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.settings import ClusterConfig
 from coalloc.model.site_rules import Verdict
 
 
@@ -35,7 +35,7 @@ class ViewedNodes(Struct, frozen=True, kw_only=True):
 class ClusterState:
     """One cluster as the daemon sees it now."""
 
-    settings: ClusterSettings
+    settings: ClusterConfig
     configured: bool = True
     """False where the configuration has dropped it, and jobs still run on it."""
     connected: bool = False

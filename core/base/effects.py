@@ -13,11 +13,13 @@ from typing import Any
 from msgspec import Struct, field
 
 from coalloc.core.base.messages import Order
-from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Answer
 from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Promise, StartError
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.history import NO_HISTORY, History
+from coalloc.model.parts import Launch
 from coalloc.model.snapshot import Snapshot
 
 
@@ -211,7 +213,7 @@ class AppendEvent(Struct, frozen=True, kw_only=True):
 
     seq: int
     time: float
-    kind: str
+    kind: EventKind
     job: str
     fields: Mapping[str, Any]
 

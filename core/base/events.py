@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from coalloc.core.base.messages import Statement
 from coalloc.core.base.requests import Command
-from coalloc.core.base.settings import Settings
 from coalloc.model.plan import Plan
+from coalloc.model.settings import Config
 
 
 class Requested(Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ class TokenRecalled(Struct, frozen=True, kw_only=True):
 class Reconfigured(Struct, frozen=True, kw_only=True):
     """Other settings hold from now on; clusters may come and go."""
 
-    settings: Settings
+    settings: Config
 
 
 SingleEvent = (

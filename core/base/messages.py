@@ -11,11 +11,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.core.base.records import Launch
 from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.parts import PartReport, QueueTerms
+from coalloc.model.parts import Launch, PartKey, PartReport, QueueTerms
 from coalloc.model.reading import ClusterReading
-from coalloc.model.reserved import Reserved
 
 ONCE = "once"
 """Ability of an executor: a job's command is started once where `Prepare` says so."""
@@ -90,6 +88,11 @@ class Prepare(Struct, frozen=True, kw_only=True):
     batch: BatchOptions = PLAIN
     launch: Launch | None = None
     once: Launch | None = None
+
+    @property
+    def key(self) -> PartKey:
+        """Name of the part."""
+        return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
 
 class Arrange(Struct, frozen=True, kw_only=True):
@@ -166,14 +169,11 @@ class Ping(Struct, frozen=True, kw_only=True):
         False to an executor that counts as disconnected: it says hello, and is back.
     wanted : int
         Slots of the cluster that waiting jobs could fill.
-    reserved : tuple of Reserved or None
-        Operators' reservations with nodes of the cluster, and those nodes; None: not said.
     """
 
     epoch: int
     known: bool = True
     wanted: int = 0
-    reserved: tuple[Reserved, ...] | None = None
 
 
 class TurnedAway(Struct, frozen=True, kw_only=True):

@@ -6,83 +6,18 @@ one that lists its user, else to none: `OTHERS`, a project of its own beside the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import inf
 
-from msgspec import Struct, field
+from msgspec import Struct
+
+from coalloc.model.settings import LimitsConfig, ProjectConfig
 
 OTHERS = ""
 """The project of jobs that belong to none."""
 DAY_S = 86_400.0
 ITS_ARRAY = "its array"
-
-
-class Limits(Struct, frozen=True, kw_only=True):
-    """Limits of one user, or of one project; None is unlimited.
-
-    Attributes
-    ----------
-    max_procs : int or None
-        Processes that run at once.
-    max_running_jobs, max_waiting_jobs : int or None
-    max_proc_hours : float or None
-        Processor-hours within `window_days`.
-    window_days : int
-        Days of UTC, today among them.
-    max_weight : float or None
-        The most that a submitted weight counts for.
-    """
-
-    max_procs: int | None = None
-    max_running_jobs: int | None = None
-    max_waiting_jobs: int | None = None
-    max_proc_hours: float | None = None
-    window_days: int = 30
-    max_weight: float | None = None
-
-    @property
-    def holds_starts(self) -> bool:
-        """Whether a job may have to wait for it."""
-        most = (self.max_procs, self.max_running_jobs, self.max_proc_hours)
-        return any(limit is not None for limit in most)
-
-
-class UserLimits(Struct, frozen=True, kw_only=True):
-    """Limits of each user whose name matches a shell pattern."""
-
-    pattern: str
-    limits: Limits
-
-
-class Project(Struct, frozen=True, kw_only=True):
-    """One project.
-
-    Attributes
-    ----------
-    parent : str
-        Empty: it is one of the highest.
-    share : float
-        Against its siblings.
-    users : tuple of str
-        Shell patterns; empty admits every user, and is the default project of none.
-    limits, each_user : Limits
-        Of all that runs in it and below it, and of each of its users in it.
-    guarantees : mapping of cluster name to processes
-        Kept for its jobs while they wait.
-    """
-
-    name: str
-    parent: str = ""
-    share: float = 1.0
-    users: tuple[str, ...] = ()
-    limits: Limits = Limits()
-    each_user: Limits = Limits()
-    guarantees: Mapping[str, int] = field(default_factory=dict)
-
-    def lists(self, user: str) -> bool:
-        """Whether it names a user."""
-        return any(fnmatchcase(user, pattern) for pattern in self.users)
 
 
 class Scope(Struct, frozen=True, kw_only=True):
@@ -98,7 +33,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 
     project: str | None
     user: str | None
-    limits: Limits
+    limits: LimitsConfig
     array: str = ""
 
     def __str__(self) -> str:
@@ -118,30 +53,30 @@ class ProjectTree:
         Of everything, 0..1.
     window_days : int
         Days for which usage must be known.
-    guaranteed : tuple of Project
+    guaranteed : dict of project to ProjectConfig
         Those that have guarantees.
     """
 
     def __init__(
         self,
-        projects: Sequence[Project],
-        users: Sequence[UserLimits] = (),
+        projects: Mapping[str, ProjectConfig],
+        users: Mapping[str, LimitsConfig] | None = None,
         others_share: float = 1.0,
     ) -> None:
-        self.projects = {project.name: project for project in projects}
-        self.users = tuple(users)
+        self.projects = dict(projects)
+        self.users = dict(users or {})
         self._paths: dict[str, tuple[str, ...]] = {}
         self._of_user: dict[str, str] = {}
         """Users' projects, which patterns take long to find."""
         self._scopes: dict[tuple[str, str], tuple[Scope, ...]] = {}
-        every = [row.limits for row in users]
-        for project in projects:
-            every += [project.limits, project.each_user]
+        every = list(self.users.values())
+        for project in projects.values():
+            every += [project, project.each_user]
         self.has_limits = any(limits.holds_starts for limits in every)
         self.has_weights = any(limits.max_weight is not None for limits in every)
         windows = [one.window_days for one in every if one.max_proc_hours is not None]
         self.window_days = max(windows, default=0)
-        self.guaranteed = tuple(project for project in projects if project.guarantees)
+        self.guaranteed = {name: given for name, given in projects.items() if given.guarantees}
         self.shares = self._shares(others_share)
 
     def path(self, project: str) -> tuple[str, ...]:
@@ -170,7 +105,7 @@ class ProjectTree:
         """The project of a user's jobs that name none."""
         found = self._of_user.get(user)
         if found is None:
-            listing = (p.name for p in self.projects.values() if p.lists(user))
+            listing = (name for name, project in self.projects.items() if project.lists(user))
             found = self._of_user[user] = next(listing, OTHERS)
         return found
 
@@ -196,11 +131,11 @@ class ProjectTree:
         for name in self.path(project):
             if name in self.projects:
                 here = self.projects[name]
-                yield Scope(project=name, user=None, limits=here.limits)
+                yield Scope(project=name, user=None, limits=here)
                 yield Scope(project=name, user=user, limits=here.each_user)
-        for row in self.users:
-            if fnmatchcase(user, row.pattern):
-                yield Scope(project=None, user=user, limits=row.limits)
+        for pattern, limits in self.users.items():
+            if fnmatchcase(user, pattern):
+                yield Scope(project=None, user=user, limits=limits)
                 return
 
     def max_weight(self, project: str, user: str) -> float:

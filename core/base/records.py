@@ -48,54 +48,43 @@ REQUEUED = "requeued"
 """
 
 
-class PartRecord(Struct, frozen=True, kw_only=True):
-    """One cluster's part of a job.
-
-    Attributes
-    ----------
-    nodes : mapping of node name to processes
-        In rank order.
-    first_rank : int
-    exit_code : int or None
-        Highest of its processes; 128 + signal where one was killed.
-    started, ended : float or None
-        Wall-clock seconds, of the first process and of the last.
-    reason, detail : str
-        Why it ended, where that is not a plain exit; of one that waits, what it waits for.
-    asked : float
-        From when on its claim could be granted, seconds.
-    ahead : int
-        Jobs in the cluster's queue, ours and others, when it was asked for.
-    was_put_off : bool
-        It was asked for a later begin than at once.
-    was_hastened : bool
-        It has been told not to wait for that begin.
-    granted : float or None
-        When it was heard that it has its nodes, seconds.
-    expected : float or None
-        Of one that waits: when its batch system expects to start it, seconds.
-    cpu_s, max_rss_mb : float or None
-        CPU time of its processes, memory of the largest; None: not known.
-    """
+class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One cluster's part of a job."""
 
     cluster: str
     index: int
+    """Counted from 0."""
     nodes: Mapping[str, int]
+    """Processes on each node, in rank order."""
     first_rank: int
+    """Rank of its first process."""
     state: PartState = PartState.PREPARING
     exit_code: int | None = None
+    """Highest of its processes; 128 + signal where one was killed."""
     started: float | None = None
+    """Of its first process, wall-clock seconds."""
     ended: float | None = None
+    """Of its last process, wall-clock seconds."""
     reason: str = ""
+    """Why it ended, where that is not a plain exit."""
     detail: str = ""
+    """The same in words; of one that waits, what it waits for."""
     asked: float = 0.0
+    """From when on its claim could be granted, seconds."""
     ahead: int = 0
+    """Jobs in the cluster's queue, ours and others, when it was asked for."""
     was_put_off: bool = False
+    """It was asked for a later begin than at once."""
     was_hastened: bool = False
+    """It has been told not to wait for that begin."""
     granted: float | None = None
+    """When it was heard that it has its nodes, seconds."""
     expected: float | None = None
+    """Of one that waits: when its batch system expects to start it, seconds."""
     cpu_s: float | None = None
+    """CPU time of its processes; None: not known."""
     max_rss_mb: float | None = None
+    """Memory of the largest of its processes, MiB; None: not known."""
 
     @property
     def is_waiting(self) -> bool:
@@ -105,16 +94,11 @@ class PartRecord(Struct, frozen=True, kw_only=True):
 
 
 class Cancellation(Struct, frozen=True, kw_only=True):
-    """Request to end a job.
-
-    Attributes
-    ----------
-    reason : str
-        For the record; empty: none was given.
-    """
+    """Request to end a job."""
 
     user: str
     reason: str = ""
+    """For the record; empty: none was given."""
 
     @property
     def words(self) -> str:
@@ -122,138 +106,116 @@ class Cancellation(Struct, frozen=True, kw_only=True):
         return f"cancelled by {self.user}" + (f": {self.reason}" if self.reason else "")
 
 
-class JobRecord(Struct, frozen=True, kw_only=True):
-    """One submitted job.
+class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Options of a submit that the job's record keeps as they were given."""
 
-    Attributes
-    ----------
-    job : Job
-        What the planner sees.
-    name, user : str
-    uid, gid : int
-        Whose processes they are.
-    sources : mapping of field to origin
-        Where base_time, sigma and proc_gbps came from.
-    needs : tuple of (kind, id)
-        Dependencies: ``afterok``, ``afterany``, ``afternotok``.
-    attempt : int
-        Starts tried; fences messages of earlier ones.
-    refusals : int
-        Refused attempts in a row; sets the back-off.
-    not_before : float
-        No new attempt before this time, seconds.
-    rendezvous : str
-        host:port at which the ranks of the current attempt meet.
-    planned : float
-        Planned run time of the current attempt, seconds.
-    deadline : float or None
-        When an unfinished preparation is given up, seconds.
-    cancelled_by : str
-        Who asked for the end of it; empty when nobody.
-    cancel_reason : str
-        The reason that he gave.
-    skew_s : float or None
-        Between the first processes of its parts.
-    origin : str
-        The cluster in whose batch system its user submitted it; empty: it was submitted here.
-    foreign : str
-        Its id there.
-    flow : str
-        Of a task: the id of its workflow; of a piece: the id of its divisible job.
-    task : str
-        Of a task: its name in the workflow.
-    retries : int
-        Of a workflow or a divisible job: how often what has failed of it is run again.
-    keep_going : bool
-        Of the same: after a failure, run what does not depend on it.
-    requeue : bool
-        It runs again where a batch system has preempted it.
-    once : bool
-        Its command is started once, not once for each process.
-    failures : int
-        Of a task or a piece: runs that have failed.
-    chunk_first, chunks : int
-        Of a piece of a divisible job: its first chunk, counted from 0, and how many it has.
-        0 chunks: it is no piece.
-    queued : bool
-        The claims of the current attempt may wait in the batch systems' queues.
-    arranged : bool
-        Its parts have been told of all their nodes.
-    idle_node_s : float
-        Node-seconds that were held before a start, or in vain, in all attempts.
-    late : tuple of cluster names
-        Those that did not grant their part of the last attempt in time.
-    behind : str
-        The cluster that refused the last attempt because other jobs go first there.
-    leaving : str
-        The cluster that was asked to let the current attempt leave its queue; empty: none was.
-    moves : int
-        How often that was asked for.
-    barred : mapping of cluster name to reason
-        Those that will not take it.
-    priority : float
-        An operator's, in doublings of its weight.
-    batch : BatchOptions
-        What the batch systems are told, as its user said it.
-    throttle : int
-        Of a member of an array: so many of its members are placed at once, at the most. 0: all.
-    finish_by : float or None
-        The deadline that its user set, seconds: it starts only if it can end by then.
-    """
+    name: str = ""
+    needs: tuple[tuple[str, str], ...] = ()
+    """Dependencies: ``afterok``, ``afterany`` or ``afternotok``, and a job's id."""
+    retries: int = 0
+    """Of a workflow or a divisible job: how often what has failed of it is run again."""
+    keep_going: bool = False
+    """Of the same: after a failure, run what does not depend on it."""
+    requeue: bool = False
+    """Run it again, from its beginning, where a batch system has preempted it."""
+    once: bool = False
+    """Start its command once, in the place of its first process, instead of once for each; it is
+    then kept on one cluster."""
+    batch: BatchOptions = PLAIN
+    """Options that the batch systems are told."""
+    throttle: int = 0
+    """Of an array: so many of its members are placed at once, at the most; 0: all."""
+    finish_by: float | None = None
+    """The deadline that its user set, seconds since 1970: it starts only if it can end by then."""
+
+
+class JobSummary(SubmitOptions, frozen=True, kw_only=True, omit_defaults=True):
+    """Fields of a job's record that its row in the queue shows too."""
 
     id: str
-    job: Job
-    name: str
     user: str
-    uid: int = -1
-    gid: int = -1
-    command: str = ""
-    submitted: float = 0.0
     state: JobState = JobState.PENDING
-    sources: Mapping[str, str] = field(default_factory=dict)
-    needs: tuple[tuple[str, str], ...] = ()
-    array_index: int | None = None
-    attempt: int = 0
-    refusals: int = 0
-    not_before: float = 0.0
-    parts: tuple[PartRecord, ...] = ()
-    rendezvous: str = ""
-    planned: float = 0.0
-    link_gbps: Mapping[str, float] = field(default_factory=dict)
-    round: int = 0
-    policy: str = ""
-    deadline: float | None = None
-    cancelled_by: str = ""
-    cancel_reason: str = ""
+    submitted: float = 0.0
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
-    skew_s: float | None = None
     reason: str = ""
+    """Why it waits, or how it ended."""
     detail: str = ""
+    """The same in words."""
     origin: str = ""
+    """The cluster in whose batch system its user submitted it; empty: it was submitted here."""
     foreign: str = ""
-    flow: str = ""
+    """Its id there."""
     task: str = ""
-    retries: int = 0
-    keep_going: bool = False
-    requeue: bool = False
-    once: bool = False
+    """Of a task: its name in the workflow."""
+
+
+class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One submitted job; its JSON is the text that the store keeps.
+
+    Nothing in it refers back to it, so that the collector need not look at 100,000 of them.
+    """
+
+    job: Job
+    """The planner's view of it."""
+    uid: int = -1
+    """Under which its processes run."""
+    gid: int = -1
+    command: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where base_time, speedup, sigma and proc_gbps came from: ``user``, ``defaults``,
+    ``history``, ``time_limit`` or ``built-in``; ``speedup_fit`` and ``repaired`` are texts."""
+    array_index: int | None = None
+    attempt: int = 0
+    """Starts tried; fences messages of earlier ones."""
+    refusals: int = 0
+    """Refused attempts in a row; sets the back-off."""
+    not_before: float = 0.0
+    """No new attempt before this time, seconds."""
+    parts: tuple[PartRecord, ...] = ()
+    rendezvous: str = ""
+    """host:port at which the ranks of the current attempt meet."""
+    planned: float = 0.0
+    """Planned run time of the current attempt, seconds."""
+    link_gbps: Mapping[str, float] = field(default_factory=dict)
+    """Bandwidth that the current attempt takes of each cluster's link, Gbit/s."""
+    round: int = 0
+    policy: str = ""
+    deadline: float | None = None
+    """When an unfinished preparation is given up, seconds."""
+    cancelled_by: str = ""
+    """The user who asked for its end; empty: none."""
+    cancel_reason: str = ""
+    """The reason that he gave."""
+    skew_s: float | None = None
+    """Between the first processes of its parts."""
+    flow: str = ""
+    """Of a task: the id of its workflow; of a piece: the id of its divisible job."""
     failures: int = 0
+    """Of a task or a piece: runs that have failed."""
     chunk_first: int = 0
+    """Of a piece of a divisible job: its first chunk, counted from 0."""
     chunks: int = 0
+    """Of the same: how many it has; 0: it is no piece."""
     queued: bool = False
+    """The claims of the current attempt may wait in the batch systems' queues."""
     arranged: bool = False
+    """Its parts have been told of all their nodes."""
     idle_node_s: float = 0.0
+    """Node-seconds that were held before a start, or in vain, in all attempts."""
     late: tuple[str, ...] = ()
+    """Clusters that did not grant their part of the last attempt in time."""
     behind: str = ""
+    """The cluster that refused the last attempt because other jobs go first there."""
     leaving: str = ""
+    """The cluster that was asked to let the current attempt leave its queue; empty: none was."""
     moves: int = 0
+    """How often that was asked for."""
     barred: Mapping[str, str] = field(default_factory=dict)
+    """Clusters that will not take it, each with the reason."""
     priority: float = 0.0
-    batch: BatchOptions = PLAIN
-    throttle: int = 0
-    finish_by: float | None = None
+    """An operator's, in doublings of its weight."""
 
     @property
     def array(self) -> str:
@@ -334,24 +296,16 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
 
 class Wait(NamedTuple):
-    """Wait of a claim for its turn.
-
-    Attributes
-    ----------
-    seconds : float
-        From when on it could be granted.
-    ahead : int
-        Jobs that were in the queue before it.
-    was_put_off : bool
-        It had kept its place since before that.
-    width : float
-        Nodes that it asked for.
-    """
+    """Wait of a claim for its turn."""
 
     seconds: float
+    """From when on it could be granted."""
     ahead: int = 0
+    """Jobs that were in the queue before it."""
     was_put_off: bool = False
+    """It had kept its place since before that."""
     width: float = 1.0
+    """Nodes that it asked for."""
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
@@ -362,14 +316,3 @@ class Outlook(Struct, frozen=True, kw_only=True):
     nodes: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
     detail: str = ""
-
-
-class Launch(Struct, frozen=True, kw_only=True):
-    """A job's command; the core passes it on without looking inside."""
-
-    argv: tuple[str, ...]
-    script: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: str = "/"
-    stdout: str = ""
-    stderr: str = ""

@@ -7,70 +7,34 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from coalloc.core.base.records import Launch
-from coalloc.model.batch_options import PLAIN, BatchOptions
+from coalloc.core.base.records import SubmitOptions
+from coalloc.model.parts import Launch
 
 
-class Submit(Struct, frozen=True, kw_only=True):
-    """Queue a job; the same token from the same user is the same job.
-
-    Attributes
-    ----------
-    job : mapping
-        Fields of a job as in the snapshot format, without ``id`` and ``submitted``.
-    needs : tuple of (kind, id)
-        A kind of `core.jobs.dependencies` and a job's id.
-    array : tuple of int
-        Indices; one job for each.
-    hold_infeasible : bool
-        Keep, held, a job that can never run; otherwise it is refused.
-    retries : int
-        Of a workflow or a divisible job: how often what has failed of it is run again.
-    keep_going : bool
-        Of the same: after a failure, run what does not depend on it.
-    requeue : bool
-        Run it again, from its beginning, where a batch system has preempted it.
-    once : bool
-        Start its command once, in the place of its first process, instead of once for each; it
-        is then kept on one cluster.
-    batch : BatchOptions
-        What the batch systems are told.
-    throttle : int
-        Of an array: so many of its jobs run at once, at the most; 0: all.
-    finish_by : float, optional
-        Start it only if it can end by then, seconds since the epoch; otherwise end it.
-    """
+class Submit(SubmitOptions, frozen=True, kw_only=True):
+    """Queue a job; the same token from the same user is the same job."""
 
     token: str
     job: Mapping[str, Any]
+    """Fields of a job as in the snapshot format, without ``id`` and ``submitted``."""
     launch: Launch
-    name: str = ""
-    needs: tuple[tuple[str, str], ...] = ()
     array: tuple[int, ...] = ()
+    """Indices; one job for each."""
     hold: bool = False
     hold_infeasible: bool = False
-    retries: int = 0
-    keep_going: bool = False
-    requeue: bool = False
-    once: bool = False
-    batch: BatchOptions = PLAIN
-    throttle: int = 0
-    finish_by: float | None = None
+    """Keep, held, a job that can never run; otherwise it is refused."""
 
 
 class SubmitWorkflow(Submit, frozen=True, kw_only=True):
     """Queue a workflow: `job` is of that kind, `array` stays empty.
 
-    Attributes
-    ----------
-    launch : Launch
-        What the tasks have in common. With a command, every task runs it, each of its words with
-        ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in; without one, `commands` says
-        what each runs.
-    commands : mapping of task to tuple of str
+    `launch` is what the tasks have in common. With a command, every task runs it, each of its
+    words with ``{task}``, ``{name}``, ``{id}`` and ``{procs}`` filled in; without one, `commands`
+    says what each runs.
     """
 
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The command of each task."""
 
 
 class Cancel(Struct, frozen=True, kw_only=True):

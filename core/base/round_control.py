@@ -19,7 +19,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from coalloc.core.base.settings import Trigger
+from coalloc.model.settings import TriggerConfig
 
 OUTDATED = "plan_outdated"
 """A task ended earlier or later than planned, or failed."""
@@ -34,7 +34,7 @@ Attempt = Literal["without", "beginning", "again"]
 class RoundControl:
     """Decides when a round is due; knows nothing of jobs or clusters."""
 
-    triggers: tuple[Trigger, ...]
+    triggers: tuple[TriggerConfig, ...]
     min_interval_s: float
     paused: bool = False
     blocked: bool = False
@@ -118,17 +118,12 @@ class RoundControl:
 
 
 class Aside(Struct, frozen=True, kw_only=True):
-    """Reason for which rounds leave a job out, see `core.rounds.isolation`.
-
-    Attributes
-    ----------
-    seen : object
-        The job and the clusters as they were: other ones make it worth a try. None: nothing does.
-    """
+    """Reason for which rounds leave a job out, see `core.rounds.isolation`."""
 
     reason: str
     detail: str
     seen: object
+    """The job and the clusters as they were: other ones make it worth a try."""
 
 
 @dataclass(slots=True)

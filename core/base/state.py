@@ -19,13 +19,14 @@ from coalloc.core.base.plan_order import PlanOrder
 from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.records import NOT_STARTED, WAITING, JobRecord, JobState, Outlook, Wait
 from coalloc.core.base.round_control import Aside, Isolation, RoundControl
-from coalloc.core.base.settings import Settings
 from coalloc.core.base.speedup_fit import Run
 from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.core.base.usage import Owner, Usage
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.reserved import Reserved
+from coalloc.model.settings import Config
 from coalloc.model.snapshot import Snapshot
 
 NOBODY = ""
@@ -62,7 +63,7 @@ class RoundState:
 class State:
     """The daemon's memory; `out` collects the effects of the event being handled."""
 
-    settings: Settings
+    settings: Config
     rounds: RoundControl
     epoch: int = 1
     store: str = ""
@@ -123,7 +124,7 @@ class State:
     """Processes and base times of finished runs, by the keys of `history`."""
     waits: dict[str, tuple[Wait, ...]] = field(default_factory=dict)
     """By cluster, how long claims waited in its queue: the newest last."""
-    tree: ProjectTree = field(default_factory=lambda: ProjectTree(()))
+    tree: ProjectTree = field(default_factory=lambda: ProjectTree({}))
     usage: dict[Owner, Usage] = field(default_factory=dict)
     """Decayed, of jobs that have ended."""
     days: dict[Owner, dict[int, float]] = field(default_factory=dict)
@@ -343,7 +344,7 @@ class State:
         """Have written whether rounds are paused."""
         self.out.append(SaveMeta(key="paused", value="1" if self.rounds.paused else ""))
 
-    def emit(self, now: float, kind: str, job: str = "", /, **fields: Any) -> None:
+    def emit(self, now: float, kind: EventKind, job: str = "", /, **fields: Any) -> None:
         """Append to the event stream."""
         self.last_event += 1
         self.out.append(

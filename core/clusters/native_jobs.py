@@ -20,7 +20,7 @@ from typing import Any
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveLaunch, SaveMeta, SaveToken
-from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState, Launch
+from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
 from coalloc.core.base.requests import Submit
 from coalloc.core.base.state import NOBODY, State
 from coalloc.core.commands.admission import never_fits
@@ -28,7 +28,9 @@ from coalloc.core.commands.queue import submitted_job
 from coalloc.core.jobs.after_restore import is_held
 from coalloc.core.jobs.ends import dismiss, end_waiting
 from coalloc.model.errors import InputError
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import Job
+from coalloc.model.parts import Launch
 from coalloc.model.reading import ClusterReading, NativeJob
 from coalloc.model.values import replace
 
@@ -167,7 +169,9 @@ def _queue(state: State, name: str, entry: NativeJob, now: float) -> None:
     )
     record = _held_or_not(state, record, entry)
     state.put(record)
-    state.emit(now, "job_handed_over", number, user=entry.user, cluster=name, job_there=entry.id)
+    state.emit(
+        now, EventKind.JOB_HANDED_OVER, number, user=entry.user, cluster=name, job_there=entry.id
+    )
     state.log("job_handed_over", job=number, user=entry.user, cluster=name, job_there=entry.id)
     if record.state is JobState.PENDING:
         state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
@@ -204,7 +208,7 @@ def _follow(state: State, record: JobRecord, entry: NativeJob, now: float) -> No
     if changed != record:
         state.put(changed)
         if changed.state is JobState.PENDING and record.state is JobState.HELD:
-            state.emit(now, "job_released", record.id, user=record.user)
+            state.emit(now, EventKind.JOB_RELEASED, record.id, user=record.user)
             state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
 
 

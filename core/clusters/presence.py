@@ -34,6 +34,7 @@ from coalloc.core.clusters import readings
 from coalloc.core.jobs import after_restore
 from coalloc.core.starts import requeue as requeueing
 from coalloc.core.starts import two_phase as starting
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import PartReport
 
 TAKEOVER_S = 15.0
@@ -106,18 +107,18 @@ def _informed(
 
 
 def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, now: float) -> None:
-    if not _is_admitted(state, cluster, hello, peer, now):
+    if not _is_admitted(state, cluster, hello, now):
         if cluster.connected:
             state.out.append(TurnAway(cluster=hello.cluster, peer=peer, why=SECOND))
         return
     missing = taken_over(state, cluster, hello)
     if not cluster.connected:
         state.log("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
-        state.emit(now, "executor_connected", cluster=hello.cluster)
-    was_stale = cluster.is_stale(now, state.settings.reading_max_age_s)
+        state.emit(now, EventKind.EXECUTOR_CONNECTED, cluster=hello.cluster)
+    was_stale = cluster.is_stale(now, state.settings.readings.max_age_s)
     cluster.connected, cluster.peer = True, peer
     cluster.version, cluster.abilities = hello.version, frozenset(hello.abilities)
-    if was_stale and not cluster.is_stale(now, state.settings.reading_max_age_s):
+    if was_stale and not cluster.is_stale(now, state.settings.readings.max_age_s):
         # It was read while its executor was not known to be there; no other reading tells.
         state.rounds.happened("cluster_returned")
     if hello.store == state.store:
@@ -142,7 +143,7 @@ def lost(state: State, name: str, now: float, why: str) -> None:
     cluster.error = why
     if state.plan_order is not None and state.plan_order.on_cluster(state.node_cluster(), name):
         state.rounds.want("cluster_lost")
-    state.emit(now, "executor_disconnected", cluster=name, why=why)
+    state.emit(now, EventKind.EXECUTOR_DISCONNECTED, cluster=name, why=why)
     state.log("executor_disconnected", level="warning", cluster=name, why=why)
 
 
@@ -164,15 +165,11 @@ def _behind(state: State, cluster: ClusterState, report: Report, now: float) -> 
         state.out.append(ResendOrders(cluster=report.cluster, from_seq=report.last_seq + 1))
 
 
-def _is_admitted(
-    state: State, cluster: ClusterState, hello: Hello, peer: Hashable, now: float
-) -> bool:
+def _is_admitted(state: State, cluster: ClusterState, hello: Hello, now: float) -> bool:
     """Whether this executor may speak for its cluster now; else it says hello again."""
     known = cluster.identity
     if hello.identity == known or not known or hello.cluster in state.unreconciled:
         return True
-    if not hello.identity and (not cluster.connected or cluster.peer == peer):
-        return True  # of a version before there were identities
     if cluster.heard_at is None:
         cluster.heard_at = now
     # a clock that was set back must not keep it out for longer
@@ -190,7 +187,7 @@ def taken_over(state: State, cluster: ClusterState, hello: Hello) -> tuple[PartR
     the other one must not do so again. What that knows and was told to start is told again.
     """
     known = cluster.identity
-    if hello.identity in {"", known}:
+    if hello.identity == known:
         return ()
     cluster.identity, cluster.rival = hello.identity, ""
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=hello.identity))

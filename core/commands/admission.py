@@ -30,6 +30,7 @@ from coalloc.core.jobs.eligibility import (
     widest,
 )
 from coalloc.model.errors import InputError
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import (
     DivisibleJob,
     Job,
@@ -212,7 +213,7 @@ def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, in
     largest = max(slots.values(), default=0)
     if procs <= largest:
         return ""
-    links = [state.clusters[name].settings.link_gbps for name in slots]
+    links = [state.clusters[name].settings.link_capacity_gbps for name in slots]
     low = [low_side(procs, gbps, link, link * TOLERANCE) for link in links]
     if split(procs, list(slots.values()), low) is not None:
         return ""
@@ -281,13 +282,13 @@ def bar(
     if left and not lacking:
         detail = f"{cluster}: {detail or reason}"
         state.put(replace(record, reason="backing_off", detail=detail))
-        state.emit(now, "job_requeued", record.id, detail=detail, pause_s=0.0)
+        state.emit(now, EventKind.JOB_REQUEUED, record.id, detail=detail, pause_s=0.0)
         state.log("cluster_barred", level="warning", job=record.id, cluster=cluster, why=detail)
         state.backing_off.add(record.id)
         state.out.append(Wake(at=now))
         return True
     why = f"{told}; without {', '.join(barred)} it {lacking}" if lacking else told
     state.put(replace(record, state=JobState.HELD, reason=NOT_ACCEPTED, detail=why))
-    state.emit(now, "job_held", record.id, why=why)
+    state.emit(now, EventKind.JOB_HELD, record.id, why=why)
     state.log("job_held", level="warning", job=record.id, why=why)
     return True

@@ -18,6 +18,7 @@ from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import State
 from coalloc.core.commands import queue
 from coalloc.core.commands import reservations as reserving
+from coalloc.model.event_kinds import EventKind
 
 
 def operated(state: State, event: Requested, now: float) -> None:
@@ -38,7 +39,7 @@ def operated(state: State, event: Requested, now: float) -> None:
                 message = f"there is no cluster and no node {target}"
                 queue.answered(state, event, Refused(code="not_found", message=message))
                 return
-            kind = "drained" if drain else "resumed"
+            kind = EventKind.DRAINED if drain else EventKind.RESUMED
             state.emit(now, kind, target=target, user=event.user, reason=reason)
             state.log(kind, target=target, user=event.user, reason=reason)
             state.save_drained()
@@ -53,16 +54,16 @@ def operated(state: State, event: Requested, now: float) -> None:
         case PauseRounds():
             state.rounds.paused = True
             state.save_paused()
-            state.emit(now, "rounds_paused", user=event.user)
+            state.emit(now, EventKind.ROUNDS_PAUSED, user=event.user)
             state.log("rounds_paused", user=event.user)
         case ResumeRounds():
             state.rounds.paused = False
             state.save_paused()
-            state.emit(now, "rounds_resumed", user=event.user)
+            state.emit(now, EventKind.ROUNDS_RESUMED, user=event.user)
             state.log("rounds_resumed", user=event.user)
             state.rounds.want("resumed")
         case _:
-            state.emit(now, "round_requested", user=event.user)
+            state.emit(now, EventKind.ROUND_REQUESTED, user=event.user)
             if not state.rounds.is_solving:
                 state.rounds.wanted = ""
             state.rounds.want(OPERATOR)

@@ -8,7 +8,7 @@ from typing import Any
 from coalloc.core.base.composites import WorkflowState, flow_of, named
 from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import Cancellation, JobRecord, JobState, Launch
+from coalloc.core.base.records import Cancellation, JobRecord, JobState, SubmitOptions
 from coalloc.core.base.requests import (
     Answer,
     Cancel,
@@ -23,16 +23,18 @@ from coalloc.core.base.requests import (
 from coalloc.core.base.state import State
 from coalloc.core.commands import admission
 from coalloc.core.jobs import deadlines, dependencies, workflows
-from coalloc.core.jobs.eligibility import Owner
+from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting
 from coalloc.core.learning.estimates import best_known, completed, history_keys
 from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.values import replace
+from coalloc.model.parts import Launch
+from coalloc.model.values import fields_of, replace
 
 MOST_PRIORITY = 30.0
 """Doublings of a weight that an operator may give or take."""
@@ -86,7 +88,7 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Answ
             array_index=index,
         )
         state.put(record)
-        state.emit(now, "job_submitted", job_id, user=event.user, name=record.name)
+        state.emit(now, EventKind.JOB_SUBMITTED, job_id, user=event.user, name=record.name)
         if record.state is JobState.PENDING:
             state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
@@ -108,40 +110,26 @@ def _admitted(
         job, sources = submitted_job(state, event.user, command, now)
     except InputError as error:
         return Refused(code="bad_request", message=str(error))
-    project = state.tree.project(command.batch.account, event.user)
-    owner = Owner(
-        user=event.user,
-        uid=event.uid,
-        gid=event.gid,
-        batch=command.batch,
-        once=command.once,
-    )
-    lacking = admission.never_fits(state, job, owner) or limits.never_fits(
-        state, project, event.user, job
-    )
-    if lacking and not command.hold_infeasible:
-        return Refused(code="infeasible", message=lacking)
     record = JobRecord(
+        **{**fields_of(command, SubmitOptions), "name": name},
         id="new",
         job=job,
-        name=name,
         user=event.user,
         uid=event.uid,
         gid=event.gid,
         command=_program(command),
         submitted=now,
         sources=sources,
-        state=JobState.HELD if command.hold or lacking else JobState.PENDING,
-        reason="infeasible" if lacking else "",
-        detail=lacking,
-        retries=command.retries,
-        keep_going=command.keep_going,
-        requeue=command.requeue,
-        once=command.once,
-        batch=command.batch,
-        throttle=command.throttle,
-        finish_by=command.finish_by,
+        state=JobState.HELD if command.hold else JobState.PENDING,
     )
+    project = state.tree.project(command.batch.account, event.user)
+    lacking = admission.never_fits(state, job, owner_of(record)) or limits.never_fits(
+        state, project, event.user, job
+    )
+    if lacking:
+        if not command.hold_infeasible:
+            return Refused(code="infeasible", message=lacking)
+        record = replace(record, state=JobState.HELD, reason="infeasible", detail=lacking)
     if why := deadlines.impossible(state, record, now):
         return Refused(code="bad_request", message=why)
     return record
@@ -180,7 +168,7 @@ def submitted_job(
         name=command.name or program,
         launcher=launcher,
     )
-    admission.check(command, job, state.settings.max_tasks)
+    admission.check(command, job, state.settings.daemon.max_tasks)
     if command.once and isinstance(job, RigidJob | MoldableJob):
         job = replace(job, one_cluster=True)
     check_options(command.batch)
@@ -211,11 +199,11 @@ def planned_job(
         asked,
         user=user,
         command=program,
-        defaults=state.settings.defaults,
+        defaults=state.settings.jobs.in_order,
         launcher=launcher,
         history=best_known(state.history, keys),
         runs=best_known(state.runs, keys),
-        fallback_base_time=state.settings.fallback_base_time,
+        fallback_base_time=state.settings.jobs.fallback_base_time_s,
     )
     body: dict[str, Any] = {**fields, "id": "new"}
     for cluster in body.get("clusters") or ():
@@ -230,14 +218,15 @@ def planned_job(
 
 
 def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
-    if len(command.array) > state.settings.max_array:
+    most = state.settings.daemon.max_array
+    if len(command.array) > most:
         return Refused(
             code="too_many",
-            message=f"array has {len(command.array)} jobs, at most {state.settings.max_array}",
+            message=f"array has {len(command.array)} jobs, at most {most}",
         )
     if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
         return Refused(code="bad_request", message="array: indices must differ and not be negative")
-    limit = state.settings.max_jobs_per_user
+    limit = state.settings.daemon.max_jobs_per_user
     if limit:
         waiting = (state.jobs[job] for job in state.waiting)
         mine = sum(record.user == event.user and record.is_waiting for record in waiting)
@@ -323,12 +312,12 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
 
 def hold(state: State, event: Requested, command: Hold, now: float) -> None:
     """Keep waiting jobs from being planned."""
-    _switch(state, event, command.job, now, JobState.PENDING, JobState.HELD, "job_held")
+    _switch(state, event, command.job, now, JobState.PENDING, JobState.HELD, EventKind.JOB_HELD)
 
 
 def release(state: State, event: Requested, command: Release, now: float) -> None:
     """Let held jobs be planned."""
-    _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, "job_released")
+    _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, EventKind.JOB_RELEASED)
     state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     if command.job in state.composites:
         state.rounds.want("released")
@@ -351,13 +340,21 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
         return
     for record in waiting:
         state.put(replace(record, priority=command.priority))
-        state.emit(now, "job_priority_set", record.id, user=event.user, priority=command.priority)
+        state.emit(
+            now, EventKind.JOB_PRIORITY_SET, record.id, user=event.user, priority=command.priority
+        )
     state.rounds.want("priority_set")
     answered(state, event, Done(body={"jobs": [record.id for record in waiting]}))
 
 
 def _switch(
-    state: State, event: Requested, job: str, now: float, old: JobState, new: JobState, kind: str
+    state: State,
+    event: Requested,
+    job: str,
+    now: float,
+    old: JobState,
+    new: JobState,
+    kind: EventKind,
 ) -> None:
     chosen = chosen_jobs(state, event, job)
     if isinstance(chosen, Refused):

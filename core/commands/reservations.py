@@ -15,11 +15,11 @@ from coalloc.core.base.events import Requested
 from coalloc.core.base.requests import Done, Refused, Reserve, Unreserve
 from coalloc.core.base.state import State
 from coalloc.core.commands.queue import answered
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.reserved import Reserved
 from coalloc.model.snapshot import Reservation
-from coalloc.model.values import replace
 
 META = "reservations"
 MOST = 1000
@@ -40,7 +40,7 @@ def reserve(state: State, event: Requested, command: Reserve, now: float) -> Non
     fields: dict[str, Any] = {"name": made.name, "nodes": ",".join(made.nodes), "start": made.start}
     fields |= {"end": None if made.end >= EVENT.high else made.end, "users": ",".join(made.users)}
     fields |= {"user": event.user, "reason": made.reason}
-    state.emit(now, "reserved", **fields)
+    state.emit(now, EventKind.RESERVED, **fields)
     state.log("reserved", **fields)
     state.rounds.want("reserved")
     overlapping = _still_running(state, made)
@@ -87,19 +87,6 @@ def views(state: State, known: Collection[str]) -> list[Reservation]:
     return found
 
 
-def of_cluster(state: State, name: str) -> tuple[Reserved, ...] | None:
-    """The reservations with nodes of a cluster, and those nodes; None: its nodes are not known."""
-    reading = state.clusters[name].reading
-    if reading is None:
-        return None
-    here = {node.name for node in reading.nodes} if state.reserved else set()
-    found = (
-        replace(kept, nodes=tuple(node for node in kept.nodes if node in here))
-        for kept in state.reserved.values()
-    )
-    return tuple(kept for kept in found if kept.nodes)
-
-
 def is_kept_from(state: State, user: str, nodes: Collection[str], start: float, end: float) -> bool:
     """Test if one of the nodes is kept for others at some time in [start, end)."""
     return any(
@@ -135,7 +122,7 @@ def _save(state: State) -> None:
 def _end(state: State, name: str, now: float, user: str) -> None:
     del state.reserved[name]
     _save(state)
-    state.emit(now, "unreserved", name=name, user=user)
+    state.emit(now, EventKind.UNRESERVED, name=name, user=user)
     state.log("unreserved", name=name, user=user)
     state.rounds.want("unreserved")
 

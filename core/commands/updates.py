@@ -18,6 +18,7 @@ from coalloc.core.learning import promises
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import NAMES, BatchOptions, check_options
 from coalloc.model.errors import InputError
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.job_json import write_job
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 from coalloc.model.values import replace
@@ -65,7 +66,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         promises.withdraw(state, record.id)
         if state.round is not None:
             state.round.changed.add(record.id)
-        state.emit(now, "job_updated", record.id, user=event.user, changes=changes)
+        state.emit(now, EventKind.JOB_UPDATED, record.id, user=event.user, changes=changes)
         state.log("job_updated", job=record.id, user=event.user, changes=changes)
     state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
     answered(state, event, Done(body={"jobs": [record.id for record in changed]}))

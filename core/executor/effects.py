@@ -15,10 +15,7 @@ from coalloc.core.base.messages import (
     TurnedAway,
     Welcome,
 )
-from coalloc.model.parts import PartReport
-
-Key = tuple[str, int, int]
-"""Job, attempt, part."""
+from coalloc.model.parts import PartKey, PartReport
 
 
 class MessageReceived(Struct, frozen=True, kw_only=True):
@@ -46,39 +43,39 @@ class ClaimPart(Struct, frozen=True, kw_only=True):
 class ArrangePart(Struct, frozen=True, kw_only=True):
     """Tell a part that has its nodes of those of the whole job, and bring it to the barrier."""
 
-    key: Key
+    key: PartKey
     order: Arrange
 
 
 class HastenPart(Struct, frozen=True, kw_only=True):
     """Let a part that was put off take its turn from now on."""
 
-    key: Key
+    key: PartKey
 
 
 class StartPart(Struct, frozen=True, kw_only=True):
     """Open the barrier."""
 
-    key: Key
+    key: PartKey
 
 
 class WithdrawPart(Struct, frozen=True, kw_only=True):
     """Have a part leave the queue in which it waits, unless it has its nodes."""
 
-    key: Key
+    key: PartKey
 
 
 class EndPart(Struct, frozen=True, kw_only=True):
     """Release the claim or end the processes."""
 
-    key: Key
+    key: PartKey
     reason: str
 
 
 class RemovePart(Struct, frozen=True, kw_only=True):
     """Remove what is kept of an ended part."""
 
-    key: Key
+    key: PartKey
 
 
 class DismissJob(Struct, frozen=True, kw_only=True):
@@ -92,19 +89,15 @@ class RenewLeases(Struct, frozen=True, kw_only=True):
 
 
 class SaveProgress(Struct, frozen=True, kw_only=True):
-    """Write the number of the last order carried out, before anything is said of it.
-
-    Attributes
-    ----------
-    starts, ends : tuple of Key
-        Parts whose start or end has failed, and is tried again.
-    """
+    """Write the number of the last order carried out, before anything is said of it."""
 
     store: str
     epoch: int
     last_seq: int
-    starts: tuple[Key, ...] = ()
-    ends: tuple[Key, ...] = ()
+    starts: tuple[PartKey, ...] = ()
+    """Parts whose start has failed, and is tried again."""
+    ends: tuple[PartKey, ...] = ()
+    """Parts whose end has failed, and is tried again."""
 
 
 class SendStatement(Struct, frozen=True, kw_only=True):
@@ -148,15 +141,10 @@ class EffectFailed(Struct, frozen=True, kw_only=True):
 
 
 class ProgressUnwritten(Struct, frozen=True, kw_only=True):
-    """The progress could not be written, and nothing of that turn was said.
-
-    Attributes
-    ----------
-    kept : SaveProgress or None
-        What the disk holds.
-    """
+    """The progress could not be written, and nothing of that turn was said."""
 
     kept: SaveProgress | None
+    """What the disk holds."""
 
 
 ExecutorEvent = MessageReceived | PartNews | Ticked | EffectFailed | ProgressUnwritten

@@ -49,7 +49,6 @@ from coalloc.core.executor.effects import (
     ExecutorEvent,
     ExecutorLogLine,
     HastenPart,
-    Key,
     MessageReceived,
     PartEffect,
     PartNews,
@@ -63,7 +62,7 @@ from coalloc.core.executor.effects import (
     WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
-from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState
 from coalloc.model.values import replace
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
@@ -214,12 +213,12 @@ class ExecutorCore:
             case Dismiss(foreign=foreign):
                 self._out.append(DismissJob(foreign=foreign))
 
-    def _keys(self, job: str, attempt: int) -> list[Key]:
-        return [key for key in self.state.parts if key[:2] == (job, attempt)]
+    def _keys(self, job: str, attempt: int) -> list[PartKey]:
+        return [key for key in self.state.parts if key.start == (job, attempt)]
 
     def _prepare(self, order: Prepare) -> None:
         state = self.state
-        key = (order.job, order.attempt, order.part)
+        key = order.key
         if key in state.parts:
             return
         report = PartReport(
@@ -228,7 +227,7 @@ class ExecutorCore:
             part=order.part,
             state=PartState.PREPARING,
         )
-        newer = [k for k in state.parts if k[0] == order.job and k[1] > order.attempt]
+        newer = [k for k in state.parts if k.job == order.job and k.attempt > order.attempt]
         if newer:
             report = replace(
                 report,
@@ -242,7 +241,7 @@ class ExecutorCore:
 
     def _news(self, report: PartReport, now: float) -> None:
         """Take in what the launcher says; an end is final."""
-        key = (report.job, report.attempt, report.part)
+        key = report.key
         old = self.state.parts.get(key)
         if old is None and report.state in PART_ENDED:
             self._remove(key)  # its claim had failed, and it was forgotten before it ended
@@ -258,7 +257,7 @@ class ExecutorCore:
         )
         self.state.last_said = now
 
-    def _remove(self, key: Key) -> None:
+    def _remove(self, key: PartKey) -> None:
         """Remove a part, as soon as it is on disk that its orders were carried out."""
         if self.state.kept_seq is None:
             self._out.append(RemovePart(key=key))
@@ -269,7 +268,6 @@ class ExecutorCore:
         """Take in that the launcher has failed at an effect; it may have been carried out."""
         match effect:
             case ClaimPart(order=order):
-                key = (order.job, order.attempt, order.part)
                 report = PartReport(
                     job=order.job,
                     attempt=order.attempt,
@@ -279,7 +277,7 @@ class ExecutorCore:
                     detail=why,
                 )
                 self._news(report, now)
-                self._out.append(EndPart(key=key, reason="its claim failed"))
+                self._out.append(EndPart(key=order.key, reason="its claim failed"))
             case ArrangePart(key=key):
                 self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
             case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:

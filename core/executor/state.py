@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from coalloc.core.executor.effects import (
     EndPart,
     HastenPart,
-    Key,
     RemovePart,
     SaveProgress,
     StartPart,
     WithdrawPart,
 )
-from coalloc.model.parts import PartReport
+from coalloc.model.parts import PartKey, PartReport
 
 Retried = HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
 
@@ -28,8 +27,8 @@ class ExecutorState:
     store: str = ""
     epoch: int = 0
     last_seq: int = 0
-    parts: dict[Key, PartReport] = field(default_factory=dict)
-    let_go: dict[Key, float] = field(default_factory=dict)
+    parts: dict[PartKey, PartReport] = field(default_factory=dict)
+    let_go: dict[PartKey, float] = field(default_factory=dict)
     """When this run of the executor was told to start them; that they have, it may hear later."""
     undone: dict[Retried, None] = field(default_factory=dict)
     """Failed, to be tried again."""

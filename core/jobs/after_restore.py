@@ -29,6 +29,7 @@ from coalloc.core.base.messages import Abort, Hello, Report, Start
 from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import part_record, task_record
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState
 from coalloc.model.values import replace
@@ -138,7 +139,7 @@ def _hold(
     detail = f"{task}attempt {report.attempt} on {cluster} is {how}; the store is an older copy"
     held = replace(record, state=JobState.HELD, attempt=attempt, reason=OVERTAKEN, detail=detail)
     state.put(held)
-    state.emit(now, "job_held", record.id, why=detail)
+    state.emit(now, EventKind.JOB_HELD, record.id, why=detail)
     state.log("job_overtaken", level="warning", job=record.id, detail=detail)
 
 
@@ -263,12 +264,12 @@ def _earlier(part: PartRecord, seconds: float) -> PartRecord:
 
 def after_restart(state: State, now: float) -> None:
     """Bring back what an earlier run set by a clock that was ahead of this one."""
-    limits = state.settings
+    start = state.settings.start
     for record in _timed(state, now):
-        not_before = min(record.not_before, now + limits.backoff_max_s)
+        not_before = min(record.not_before, now + start.backoff_max_s)
         deadline = record.deadline
         if deadline is not None:
-            patience = limits.max_wait_s if record.queued else limits.prepare_timeout_s
+            patience = start.max_wait_s if record.queued else start.prepare_timeout_s
             deadline = min(deadline, now + patience)
         if (not_before, deadline) != (record.not_before, record.deadline):
             state.put(replace(record, not_before=not_before, deadline=deadline))

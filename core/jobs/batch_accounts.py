@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.settings import ClusterSettings
 from coalloc.model.batch_options import BatchOptions, check_options
 from coalloc.model.errors import InputError
+from coalloc.model.settings import ClusterConfig
 
 EVERY = "*"
 _KEY = re.compile(r"\*|[^/*\s]+(/(\*|[^/*\s]+))?")
@@ -27,7 +27,7 @@ def account_there(accounts: Mapping[str, str], user: str, account: str) -> str:
     return account
 
 
-def told(settings: ClusterSettings, record: JobRecord) -> BatchOptions:
+def told(settings: ClusterConfig, record: JobRecord) -> BatchOptions:
     """Options that a cluster's batch system is told for a job."""
     account = account_there(settings.accounts, record.user, record.account)
     return record.batch.with_account(account)

@@ -261,17 +261,14 @@ def run_into_reserved(
 ) -> dict[str, float]:
     """Nodes on which a job that began now could run into an operator's reservation, with its end.
 
-    By its time limit, and what a batch system that has such reservations too adds to it; one
-    without a limit is planned by its expected run time alone.
+    By its time limit; one without a limit is planned by its expected run time alone.
     """
     reading = state.clusters[cluster].reading
     if reading is None or record.job.time_limit is None:
         return {}
     ends: dict[str, float] = {}
     here = {node.name for node in reading.nodes}
-    passed = any(not each.why for each in reading.passed) and reading.rules is not None
-    added_s = reading.rules.added_s if passed and reading.rules is not None else 0.0
-    for kept in _reserved_ahead(state, record, now, record.job.time_limit + added_s):
+    for kept in _reserved_ahead(state, record, now, record.job.time_limit):
         ends |= {n: max(kept.end, ends.get(n, 0.0)) for n in here.intersection(kept.nodes)}
     return ends
 

@@ -6,6 +6,7 @@ from coalloc.core.base.messages import Abort, Dismiss
 from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import cannot_be_met
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import PART_ENDED
 from coalloc.model.values import replace
 
@@ -21,7 +22,7 @@ def begin_cancelling(state: State, record: JobRecord, by: Cancellation, now: flo
     """Note who ends a job that runs, and why."""
     state.put(replace(record, cancelled_by=by.user, cancel_reason=by.reason))
     given = {"reason": by.reason} if by.reason else {}
-    state.emit(now, "job_cancelling", record.id, user=by.user, **given)
+    state.emit(now, EventKind.JOB_CANCELLING, record.id, user=by.user, **given)
     state.log("job_cancelling", job=record.id, user=by.user, **given)
 
 
@@ -39,7 +40,7 @@ def _end_unrun(
     state.put(
         replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
     )
-    state.emit(now, "job_ended", record.id, state=str(end), detail=detail)
+    state.emit(now, EventKind.JOB_ENDED, record.id, state=str(end), detail=detail)
     state.log("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
     if record.foreign and reason != "cancelled_there":
         dismiss(state, record)

@@ -48,10 +48,12 @@ def occupation(state: State, now: float) -> Occupation:
     """Free slots and links now, counted afresh from the current state."""
     view = Occupation()
     for name, cluster in state.clusters.items():
-        view.link_free[name] = cluster.settings.link_gbps
+        view.link_free[name] = cluster.settings.link_capacity_gbps
         if cluster.reading is None:
             continue
-        usable = not cluster.drained and not cluster.is_stale(now, state.settings.reading_max_age_s)
+        usable = not cluster.drained and not cluster.is_stale(
+            now, state.settings.readings.max_age_s
+        )
         for node in cluster.reading.nodes:
             view.cluster_of[node.name] = name
             if usable and node.state is NodeState.UP and node.name not in cluster.drained_nodes:

@@ -143,7 +143,7 @@ class Offers:
                 nodes = tuple(node for node in nodes if node.name in own.nodes)
                 earliest = max(earliest, own.start)
             if least:
-                step = self.state.settings.power_step
+                step = self.state.settings.power.step
                 nodes = tuple(node for node in nodes if cluster.power_of(node, step) >= least)
             is_bounded |= len(nodes) < len(cluster.reading.nodes)
             chosen += nodes

@@ -23,6 +23,7 @@ from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import has_started
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, release_dependents
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob
 from coalloc.model.values import replace
 
@@ -78,7 +79,7 @@ def begin(state: State, workflow: JobRecord, first: JobRecord, now: float) -> No
         return
     state.put(replace(workflow, state=JobState.RUNNING, started=now))
     has_started(state, workflow)
-    state.emit(now, "job_started", workflow.id, **part_fields(first))
+    state.emit(now, EventKind.JOB_STARTED, workflow.id, **part_fields(first))
     state.log("job_started", job=workflow.id, **part_fields(first))
 
 
@@ -96,8 +97,8 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     if record.failures >= workflow.retries or is_stopping(workflow, flow):
         return False
     failures = record.failures + 1
-    limits = state.settings
-    pause = min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(failures - 1, 60))
+    start = state.settings.start
+    pause = min(start.backoff_max_s, start.backoff_first_s * 2.0 ** min(failures - 1, 60))
     why = record.detail or record.reason
     state.put(
         replace(
@@ -117,11 +118,8 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     )
     fields: dict[str, Any] = {**part_fields(record), "failures": failures, "pause_s": pause}
     fields |= {"exit_code": record.exit_code, "detail": why}
-    if record.chunks:
-        state.emit(now, "piece_tried_again", record.id, **fields)
-    else:
-        state.emit(now, "task_tried_again", record.id, **fields)
-    kind = "piece_tried_again" if record.chunks else "task_tried_again"
+    kind = EventKind.PIECE_TRIED_AGAIN if record.chunks else EventKind.TASK_TRIED_AGAIN
+    state.emit(now, kind, record.id, **fields)
     state.log(kind, level="warning", job=record.id, **fields)
     state.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
@@ -159,9 +157,9 @@ def _is_off(state: State, record: JobRecord) -> bool:
     """Its run time was not the planned one."""
     if record.started is None or record.ended is None:
         return True
-    limits = state.settings
+    rounds = state.settings.rounds
     off = abs(record.ended - record.started - record.planned)
-    return off > max(limits.task_tolerance_s, limits.task_tolerance * record.planned)
+    return off > max(rounds.task_tolerance_s, rounds.task_tolerance * record.planned)
 
 
 def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
@@ -177,11 +175,11 @@ def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
             state.put(
                 replace(record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why)
             )
-            state.emit(now, "job_ended", record.id, state="cancelled", detail=why)
+            state.emit(now, EventKind.JOB_ENDED, record.id, state="cancelled", detail=why)
     state.put(replace(end, ended=now))
     fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
     fields["detail"] = end.detail
-    state.emit(now, "job_ended", flow.id, **fields)
+    state.emit(now, EventKind.JOB_ENDED, flow.id, **fields)
     state.log("job_ended", job=flow.id, **fields)
     release_dependents(state, flow.id, now)
     state.rounds.happened("job_finished")
@@ -238,7 +236,7 @@ def cancel_task(state: State, record: JobRecord, by: Cancellation, now: float) -
         record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
     )
     state.put(record)
-    state.emit(now, "job_ended", record.id, state=str(record.state), detail=why)
+    state.emit(now, EventKind.JOB_ENDED, record.id, state=str(record.state), detail=why)
     state.log("job_ended", job=record.id, state=str(record.state), exit_code=None, detail=why)
     task_ended(state, record, now)
 
@@ -252,7 +250,7 @@ def end_placed(state: State, record: JobRecord, by: Cancellation, now: float) ->
             record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
         )
         state.put(ended)
-        state.emit(now, "job_ended", record.id, state=str(ended.state), detail=why)
+        state.emit(now, EventKind.JOB_ENDED, record.id, state=str(ended.state), detail=why)
         state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
         task_ended(state, ended, now)
     elif not record.cancelled_by:

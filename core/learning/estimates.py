@@ -18,13 +18,13 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from coalloc.core.base.settings import JobDefaults
 from coalloc.core.base.speedup_fit import Run, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.history import History
 from coalloc.model.job_json import read_speedup, write_speedup
 from coalloc.model.ranges import SPAN
-from coalloc.model.speedup import Speedup
+from coalloc.model.settings import JobMatchConfig
+from coalloc.model.speedup import Speedup, shape_of
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ def completed(
     *,
     user: str,
     command: str,
-    defaults: Sequence[JobDefaults],
+    defaults: Sequence[JobMatchConfig],
     history: Sequence[float],
     fallback_base_time: float,
     runs: tuple[Run, ...] = (),
@@ -120,7 +120,7 @@ def completed(
         The program; defaults may name what launches it, too.
     launcher : str
         The first word of its command line.
-    defaults : sequence of JobDefaults
+    defaults : sequence of JobMatchConfig
         In order; the first one that matches and has a value gives it.
     history : sequence of float
         Base times of earlier runs, seconds.
@@ -153,8 +153,8 @@ def completed(
 
 
 def _matching(
-    defaults: Sequence[JobDefaults], user: str, commands: Collection[str]
-) -> list[JobDefaults]:
+    defaults: Sequence[JobMatchConfig], user: str, commands: Collection[str]
+) -> list[JobMatchConfig]:
     """Those for this user and for any of these names of the program."""
     return [
         d
@@ -163,17 +163,17 @@ def _matching(
     ]
 
 
-def _fill_from(out: dict[str, Any], matching: Sequence[JobDefaults]) -> dict[str, str]:
+def _fill_from(out: dict[str, Any], matching: Sequence[JobMatchConfig]) -> dict[str, str]:
     """Fill in limit, sigma and communication from a site's defaults; the source of each."""
     sources: dict[str, str] = {}
-    known = ["time_limit", "sigma"]
+    known = {"time_limit": "time_limit_s", "sigma": "sigma"}
     if out.get("kind", "rigid") in ("rigid", "moldable"):  # A list is no kind either.
-        known.append("proc_gbps")
-    for key in known:
+        known["proc_gbps"] = "proc_gbps"
+    for key, name in known.items():
         if out.get(key) is not None:
             sources[key] = "user"
             continue
-        value = next((getattr(d, key) for d in matching if getattr(d, key) is not None), None)
+        value = next((v for d in matching if (v := getattr(d, name)) is not None), None)
         if value is not None:
             out[key] = value
             sources[key] = "defaults"
@@ -183,14 +183,14 @@ def _fill_from(out: dict[str, Any], matching: Sequence[JobDefaults]) -> dict[str
 def _fill_base_time(
     out: dict[str, Any],
     sources: dict[str, str],
-    matching: Sequence[JobDefaults],
+    matching: Sequence[JobMatchConfig],
     history: Sequence[float],
     fallback: float,
 ) -> None:
     if out.get("base_time") is not None:
         sources["base_time"] = "user"
         return
-    value = next((d.base_time for d in matching if d.base_time is not None), None)
+    value = next((d.base_time_s for d in matching if d.base_time_s is not None), None)
     if value is not None:
         out["base_time"], sources["base_time"] = value, "defaults"
         return
@@ -208,7 +208,7 @@ def _fill_base_time(
 def _fill_speedup(
     out: dict[str, Any],
     sources: dict[str, str],
-    matching: Sequence[JobDefaults],
+    matching: Sequence[JobMatchConfig],
     runs: tuple[Run, ...],
     command: str,
     fallback: float,
@@ -228,8 +228,8 @@ def _fill_speedup(
         if base_time is not None:
             out["speedup"]["time"], sources["base_time"] = base_time, "user"
         return
-    model = next((d.speedup for d in matching if d.speedup is not None), None)
-    if model is None:
+    text = next((d.speedup for d in matching if d.speedup is not None), None)
+    if text is None:
         sizes = len({size for size, _ in runs})
         raise InputError(
             "job.speedup",
@@ -237,6 +237,7 @@ def _fill_speedup(
             "needs 2; give a speed-up (--speedup amdahl:0.95 --base-time TIME) or run times "
             "(--times 1:100,2:55)",
         )
+    model = shape_of(text)
     shape, *_ = read_speedup({**model, "time": 1.0}, "speedup")
     time_1, sources["base_time"] = _time_1(out, base_time, shape, matching, runs, fallback)
     out["speedup"], sources["speedup"] = {**model, "time": time_1}, "defaults"
@@ -246,14 +247,14 @@ def _time_1(
     out: Mapping[str, Any],
     base_time: float | None,
     shape: Speedup,
-    matching: Sequence[JobDefaults],
+    matching: Sequence[JobMatchConfig],
     runs: Sequence[Run],
     fallback: float,
 ) -> tuple[float, str]:
     """Run time on one process, seconds, and where it comes from."""
     if base_time is not None:
         return base_time, "user"
-    value = next((d.base_time for d in matching if d.base_time is not None), None)
+    value = next((d.base_time_s for d in matching if d.base_time_s is not None), None)
     if value is not None:
         return value, "defaults"
     value = predicted([time / shape.time(size) for size, time in runs])

@@ -177,7 +177,7 @@ def _link(state: State, name: str) -> Cluster:
     """A cluster as far as data that move to it are concerned."""
     site = state.clusters[name].settings
     return Cluster(
-        name=name, nodes=(), link_gbps=site.link_gbps, link_latency_s=site.link_latency_s
+        name=name, nodes=(), link_gbps=site.link_capacity_gbps, link_latency_s=site.link_latency_s
     )
 
 

@@ -20,7 +20,7 @@ from coalloc.core.base.state import RoundState, State
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds import snapshots
 from coalloc.core.rounds.waiting_jobs import waiting_view
-from coalloc.model.job_json import outside
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 
 MOST_ATTEMPTS = 16
@@ -28,7 +28,6 @@ MOST_ATTEMPTS = 16
 MOST_S = 30.0
 """No attempt begins later in a round, seconds."""
 SET_ASIDE = "set_aside"
-OUT_OF_RANGE = "out_of_range"
 
 
 def first_attempt(state: State, current: RoundState, named: Collection[str], why: str) -> bool:
@@ -52,7 +51,7 @@ def set_aside(state: State, current: RoundState, search: Isolation, now: float) 
             continue
         detail = f"left out of planning, since with it {current.policy} fails: {search.why}"
         state.aside[job] = Aside(reason=SET_ASIDE, detail=detail, seen=_seen(state, job, now))
-        state.emit(now, "job_set_aside", job, policy=current.policy, why=search.why)
+        state.emit(now, EventKind.JOB_SET_ASIDE, job, policy=current.policy, why=search.why)
         state.log(
             "job_set_aside",
             level="warning",
@@ -70,19 +69,10 @@ def still_aside(state: State, now: float) -> set[str]:
     for job, aside in list(state.aside.items()):
         if job not in state.waiting:
             del state.aside[job]
-        elif aside.seen is not None and aside.seen != _seen(state, job, now):
+        elif aside.seen != _seen(state, job, now):
             del state.aside[job]
             state.log("job_tried_again", job=job)
     return set(state.aside)
-
-
-def set_aside_outside(state: State) -> None:
-    """Set aside what an earlier release admitted, and no policy can plan now."""
-    for record in state.waiting_records():
-        if fault := outside(record.job):
-            detail = f"admitted by an earlier release, and not planned by this one: {fault}"
-            state.aside[record.id] = Aside(reason=OUT_OF_RANGE, detail=detail, seen=None)
-            state.log("job_out_of_range", level="warning", job=record.id, why=fault)
 
 
 def _seen(state: State, job: str, now: float) -> Sequence[object]:

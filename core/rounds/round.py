@@ -49,8 +49,8 @@ def begin_if_due(state: State, now: float) -> None:
     aside = isolating.still_aside(state, now)
     limits.hold_back(state, now)
     snapshot = snapshots.snapshot(state, now, held=False, without=aside.union(state.limited))
-    wanted = policy or state.settings.policy
-    chain = [wanted, *(name for name in state.settings.fallbacks if name != wanted)]
+    wanted = policy or state.settings.rounds.policy
+    chain = [wanted, *(name for name in state.settings.rounds.fallbacks if name != wanted)]
     if not snapshot.queue:
         chain = ["plain"]  # Nothing to decide: no need to wake the solver.
         if aside:
@@ -99,7 +99,7 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
     current = state.round
     if current is None or current.number != event.round or current.committed or current.search:
         return
-    if state.settings.commit_first_incumbent:
+    if state.settings.rounds.commit_first_incumbent:
         committing.start_now(state, deadlines.in_time(state, event.plan, now), now)
 
 

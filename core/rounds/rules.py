@@ -13,7 +13,7 @@ def rules_of(state: State) -> list[str]:
     """The rules that are in force."""
     tree = state.tree
     is_on = {
-        SHARES: state.settings.priority.shares > 0.0,
+        SHARES: bool(state.settings.priority.shares),
         LIMITS: tree.has_limits,
         GUARANTEES: bool(tree.guaranteed),
     }

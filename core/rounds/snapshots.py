@@ -78,7 +78,7 @@ def snapshot(
         queue=tuple(queue),
         running=tuple(running),
         reservations=tuple(reservations),
-        overrun_s=state.settings.overrun_s,
+        overrun_s=state.settings.start.overrun_s,
     )
 
 
@@ -186,12 +186,12 @@ def cluster_view(name: str, cluster: ClusterState, state: State, now: float) -> 
     site = cluster.settings
     return Cluster(
         name=name,
-        nodes=_nodes(cluster, state.settings.power_step),
-        link_gbps=site.link_gbps,
-        intra_gbps=site.intra_gbps,
+        nodes=_nodes(cluster, state.settings.power.step),
+        link_gbps=site.link_capacity_gbps,
+        intra_gbps=site.inner_capacity_gbps,
         link_latency_s=site.link_latency_s,
         intra_latency_s=site.intra_latency_s,
-        stale=cluster.is_stale(now, state.settings.reading_max_age_s),
+        stale=cluster.is_stale(now, state.settings.readings.max_age_s),
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from coalloc.core.base.projects import Project
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State, procs_of
 from coalloc.core.sharing.priority import project_of
@@ -31,13 +30,13 @@ def reservations(
 ) -> Iterator[Reservation]:
     """Reservations for the projects that have guarantees, as long as their jobs wait."""
     of = {cluster.name: cluster for cluster in clusters}
-    for project in state.tree.guaranteed:
+    for project, given in state.tree.guaranteed.items():
         mine = [
             (record, job)
             for record, job in views
-            if project.name in state.tree.path(project_of(state, record)) and _may_start(job, now)
+            if project in state.tree.path(project_of(state, record)) and _may_start(job, now)
         ]
-        for name, procs in project.guarantees.items():
+        for name, procs in given.guarantees.items():
             wanting = [job for _, job in mine if job.clusters is None or name in job.clusters]
             wanted = sum(procs_of(record) for record, job in mine if job in wanting)
             needed = min(procs - _used(state, project, name), wanted)
@@ -45,7 +44,7 @@ def reservations(
                 nodes = _nodes(of[name], needed, _busy_until(running, now, state))
                 if nodes:
                     yield Reservation(
-                        id=f"guarantee:{project.name}:{name}",
+                        id=f"guarantee:{project}:{name}",
                         nodes=nodes,
                         start=now,
                         end=min(now + max(map(_length_s, wanting)), EVENT.high),
@@ -69,12 +68,12 @@ def _length_s(job: Job) -> float:
             return LONGEST_S
 
 
-def _used(state: State, project: Project, cluster: str) -> int:
+def _used(state: State, project: str, cluster: str) -> int:
     """Processes of a project, and of those below it, that a cluster runs."""
     return sum(
         sum(part.nodes.values())
         for record in state.placed_records()
-        if project.name in state.tree.path(project_of(state, record))
+        if project in state.tree.path(project_of(state, record))
         for part in record.parts
         if part.cluster == cluster
     )
@@ -83,7 +82,7 @@ def _used(state: State, project: Project, cluster: str) -> int:
 def _busy_until(running: Sequence[Running], now: float, state: State) -> Mapping[str, float]:
     until: dict[str, float] = {}
     for work in running:
-        end = work.busy_until(now, state.settings.overrun_s)
+        end = work.busy_until(now, state.settings.start.overrun_s)
         for node in work.nodes:
             until[node] = max(until.get(node, 0.0), end)
     return until

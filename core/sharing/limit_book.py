@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 
-from coalloc.core.base.projects import DAY_S, Limits, Scope
+from coalloc.core.base.projects import DAY_S, Scope
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.usage import by_day, spans
 from coalloc.core.sharing.priority import project_of
+from coalloc.model.settings import LimitsConfig
 
 OVERBOOKED = 2
 """Jobs are planned for so many times the room that a limit leaves: not all of them fit at once."""
@@ -131,7 +132,7 @@ class LimitBook:
             every = state.tree.scopes(project_of(state, record), record.user)
             yield from (scope for scope in every if scope.limits.holds_starts)
         if record.throttle and record.array:
-            most = Limits(max_running_jobs=record.throttle)
+            most = LimitsConfig(max_running_jobs=record.throttle)
             yield Scope(project=None, user=None, limits=most, array=record.array)
 
     def _use(self, scope: Scope) -> Use:
@@ -188,7 +189,7 @@ def _why_not(scope: Scope, use: Use, job: str, procs: int, proc_s: float) -> str
     return ""
 
 
-def over_hours(limits: Limits, scope: Scope, use: Use, proc_s: float, hours: float) -> str:
+def over_hours(limits: LimitsConfig, scope: Scope, use: Use, proc_s: float, hours: float) -> str:
     """The words for processor-hours that so much more would pass."""
     wanted = f"needs {proc_s / HOUR_S:.4g} processor-hours"
     if proc_s > hours * HOUR_S + TOLERANCE_S:

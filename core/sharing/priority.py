@@ -36,12 +36,12 @@ from msgspec import Struct
 
 from coalloc.core.base.projects import OTHERS, ProjectTree
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.settings import PrioritySettings
 from coalloc.core.base.state import State, procs_of
 from coalloc.core.base.usage import Owner, decayed_proc_s, spans
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.ranges import WEIGHT
+from coalloc.model.settings import PriorityConfig
 from coalloc.model.values import replace
 
 LONGEST_S = 1e9
@@ -247,7 +247,7 @@ def factors(
         before_s, shares = ahead[project], 0.0
         lead_s = current.seconds.get(owner)
         if lead_s is not None:
-            shares = -min((lead_s + before_s) / rule.step_s, rule.shares)
+            shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
             ahead[project] = before_s + charge_of(record, rule) / slots[project]
         allowed = min(record.job.weight, most[owner])
         age = _age(record, rule, now)
@@ -273,7 +273,7 @@ def _entitled(tree: ProjectTree, project: str, slots: int) -> float:
     return max(share_of(tree, project) * slots, LEAST)
 
 
-def charge_of(record: JobRecord, rule: PrioritySettings) -> float:
+def charge_of(record: JobRecord, rule: PriorityConfig) -> float:
     """Charge to its project at a job's start, processor-seconds."""
     job = record.job
     match job:
@@ -286,14 +286,14 @@ def charge_of(record: JobRecord, rule: PrioritySettings) -> float:
             return min(work, rule.ahead_s)
 
 
-def _age(record: JobRecord, rule: PrioritySettings, now: float) -> float:
+def _age(record: JobRecord, rule: PriorityConfig, now: float) -> float:
     if not rule.age:
         return 0.0
     since = max(record.submitted, record.job.earliest)
     return rule.age * min(max(now - since, 0.0) / rule.age_full_s, 1.0)
 
 
-def _size(record: JobRecord, rule: PrioritySettings, slots: int) -> float:
+def _size(record: JobRecord, rule: PriorityConfig, slots: int) -> float:
     return rule.size * min(procs_of(record) / max(slots, 1), 1.0) if rule.size else 0.0
 
 

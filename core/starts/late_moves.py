@@ -46,6 +46,7 @@ from coalloc.core.starts.waits import (
     width_of,
 )
 from coalloc.model.cost import run_time
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import MoldableJob, RigidJob, stays_whole
 from coalloc.model.parts import PartState
 from coalloc.model.plan import Plan
@@ -76,7 +77,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 def order_moves(state: State, snapshot: Snapshot, plan: Plan, now: float) -> None:
     """Order jobs out of the queues where they would start much earlier elsewhere."""
-    if state.settings.move_margin_s <= 0.0:
+    if state.settings.start.move_margin_s <= 0.0:
         return
     movable = [record for record in state.placed_records() if _may_move(record)]
     if not movable:
@@ -106,7 +107,7 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
     if not is_able or last.state is not PartState.WAITING:
         return
     before = record.moves - bool(record.leaving)
-    margin = state.settings.move_margin_s * 2.0 ** min(before, MOST_DOUBLINGS)
+    margin = state.settings.start.move_margin_s * 2.0 ** min(before, MOST_DOUBLINGS)
     place = best_place(state, record, times, claims, now, before=expected + record.planned - margin)
     if place is None:
         return
@@ -124,7 +125,7 @@ def _look_at(state: State, record: JobRecord, times: FreeTimes, claims: Claims, 
             "gain_s": round(expected + record.planned - place.end, 3),
             "moves": record.moves,
         }
-        state.emit(now, "move_ordered", record.id, **fields)
+        state.emit(now, EventKind.MOVE_ORDERED, record.id, **fields)
         state.log("move_ordered", job=record.id, **fields)
     state.send(last.cluster, Withdraw(job=record.id, attempt=record.attempt))
 
@@ -142,7 +143,7 @@ def expected_start(state: State, record: JobRecord, now: float) -> tuple[float, 
 
 def _expected(state: State, part: PartRecord, now: float) -> float:
     told = part.expected if part.state is PartState.WAITING else None
-    if told is not None and told > now - state.settings.move_margin_s:
+    if told is not None and told > now - state.settings.start.move_margin_s:
         return max(told, now)
     width = width_of(state, part)
     learnt = part.asked + expected_wait(state, part.cluster, part.ahead, width=width)
@@ -261,7 +262,7 @@ def _seconds(
     job = record.job
     if not isinstance(job, RigidJob):
         return record.planned
-    step = state.settings.power_step
+    step = state.settings.power.step
     home = {node.name: name for name, nodes in rooms.items() for node in nodes}
     powers = (state.clusters[home[node.name]].power_of(node, step) for node in used)
     return run_time(job.base_time, job.sigma, max(min(powers), LEAST_POWER))
@@ -280,7 +281,7 @@ def _turns(
         reading = state.clusters[name].reading
         if reading is None or not reading.queues or not is_crowded(state, name):
             continue
-        if claims[name, record.user] >= state.settings.max_waiting:
+        if claims[name, record.user] >= state.settings.start.max_waiting:
             continue
         chosen = _filled({node.name: room_on(record.job, node) for node in nodes}, procs)
         if sum(chosen.values()) < procs:

@@ -30,6 +30,7 @@ from coalloc.core.starts.waits import (
     remember,
     width_of,
 )
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState
@@ -110,7 +111,7 @@ def _put_off(state: State, part: PartRecord, width: float, longest_s: float) -> 
     """
     then = put_off_wait(state, part.cluster, width)
     if then <= LATE_SHARE * longest_s:
-        return state.settings.max_wait_s
+        return state.settings.start.max_wait_s
     return max(0.0, longest_s - then)
 
 
@@ -123,7 +124,7 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
     return QueueTerms(
         at_once=is_free and not is_crowded(state, part.cluster),
         begin_s=max(0.0, part.asked - now),
-        hold_s=0.0 if alone else state.settings.max_idle_node_s / max(held, 1e-3),
+        hold_s=0.0 if alone else state.settings.start.max_idle_node_s / max(held, 1e-3),
         avoid=tuple(
             node.name
             for node in (cluster.reading.nodes if cluster.reading is not None else ())
@@ -157,14 +158,14 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
                 state.rounds.want("claim_granted")
             state.emit(
                 now,
-                "claim_granted",
+                EventKind.CLAIM_GRANTED,
                 record.id,
                 cluster=part.cluster,
                 nodes=dict(part.nodes),
                 waited_s=round(waited, 3),
             )
     else:
-        state.emit(now, "claim_queued", record.id, cluster=part.cluster)
+        state.emit(now, EventKind.CLAIM_QUEUED, record.id, cluster=part.cluster)
     if record.state is not JobState.PREPARING or any(p.state in PART_ENDED for p in record.parts):
         return record
     if all(p.granted is not None for p in record.parts):
@@ -182,14 +183,14 @@ def _stays(state: State, record: JobRecord, part: PartRecord, now: float) -> Job
         return record
     record = replace(record, leaving="")
     state.put(record)
-    state.emit(now, "move_overtaken", record.id, cluster=part.cluster)
+    state.emit(now, EventKind.MOVE_OVERTAKEN, record.id, cluster=part.cluster)
     state.log("move_overtaken", job=record.id, cluster=part.cluster)
     return record
 
 
 def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
     """Every part has its nodes: tell all of them, unless a single one has what it asked for."""
-    record = replace(record, deadline=now + state.settings.prepare_timeout_s)
+    record = replace(record, deadline=now + state.settings.start.prepare_timeout_s)
     only = len(record.parts) == 1 and dict(record.parts[0].nodes) == dict(last.nodes)
     if record.arranged or only:
         return record
@@ -209,12 +210,12 @@ def _deadline(state: State, record: JobRecord, now: float) -> float:
 
     One that holds nodes has come so far that only what it holds idle counts.
     """
-    limits = state.settings
+    start = state.settings.start
     held = _held(state, record)
     if held <= 0.0:
-        patience = limits.max_wait_s * 2.0 ** min(record.refusals, MOST_DOUBLINGS)
+        patience = start.max_wait_s * 2.0 ** min(record.refusals, MOST_DOUBLINGS)
         return max((p.asked for p in record.parts if p.asked <= now), default=now) + patience
-    left = limits.max_idle_node_s - idle_node_s(state, record, now)
+    left = start.max_idle_node_s - idle_node_s(state, record, now)
     return now + max(0.0, left) / held
 
 
@@ -281,7 +282,7 @@ def _hasten(state: State, record: JobRecord, now: float) -> JobRecord:
         state.put(record)
         state.out.append(Wake(at=record.deadline or now))
         names = ",".join(part.cluster for part in put_off)
-        state.emit(now, "claims_hastened", record.id, clusters=names)
+        state.emit(now, EventKind.CLAIMS_HASTENED, record.id, clusters=names)
     return record
 
 
@@ -302,7 +303,7 @@ def ungranted(record: JobRecord) -> tuple[str, ...]:
 def why_given_up(state: State, record: JobRecord, now: float) -> str:
     """Reason to give up an attempt that is over its deadline; empty: it goes on waiting."""
     if all(part.state is PartState.PREPARING for part in record.parts):
-        return f"not ready within {state.settings.prepare_timeout_s:g} s"
+        return f"not ready within {state.settings.start.prepare_timeout_s:g} s"
     idle = idle_node_s(state, record, now)
     if idle > 0.0:
         return f"not granted while the others held {idle:.0f} node-seconds"

@@ -14,6 +14,7 @@ from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.two_phase import prepare
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
+from coalloc.model.ranges import SPAN
 from coalloc.model.values import replace
 
 NOW_S = 1e-6
@@ -63,7 +64,8 @@ def place(
     loads = loads_of(placement, record, view)
     if isinstance(record.job, RigidJob) and record.flow:
         procs = sum(placement.nodes.values())
-        planned = placement.end - placement.start
+        # a run as the kernel plans it may be shorter than one that a job may ask for
+        planned = min(max(placement.end - placement.start, SPAN.low), SPAN.high)
         record = replace(record, job=replace(record.job, procs=procs, base_time=planned))
     chosen = replace(
         record,
@@ -125,10 +127,14 @@ def place_pieces(
     """Commit a placement of a divisible job that fits what is free; the ids of its pieces.
 
     One piece takes all its chunks where as many are free in a row. None runs for longer than
-    `Settings.piece_s`, or the job's time limit, unless one chunk does.
+    `Config.piece_s`, or the job's time limit, unless one chunk does.
     """
     limit = state.jobs[pool.id].job.time_limit
-    longest = state.settings.piece_s if limit is None else min(limit, state.settings.piece_s)
+    longest = (
+        state.settings.rounds.piece_s
+        if limit is None
+        else min(limit, state.settings.rounds.piece_s)
+    )
     placed = []
     for share in shares(pool, placement, longest, followers, now):
         record = _piece(state, pool, share)

@@ -63,7 +63,7 @@ def may_wait(
     names = clusters_of(placement, view)
     if record.foreign or not names:
         return False
-    has_room = all(claims[name, record.user] < state.settings.max_waiting for name in names)
+    has_room = all(claims[name, record.user] < state.settings.start.max_waiting for name in names)
     return has_room and may_queue(state, names)
 
 
@@ -156,7 +156,7 @@ def _send_pieces(
     No more than half of the claims that may wait: other jobs of its user come before.
     """
     record = state.jobs[pool.id]
-    most = max(1, state.settings.max_waiting // 2)
+    most = max(1, state.settings.start.max_waiting // 2)
     rooms = _rooms(state, record, now)
     for name in [name for name in rooms if is_crowded(state, name)]:
         for node in rooms[name]:
@@ -191,7 +191,7 @@ def _piece_on(
     job = record.job
     assert isinstance(job, DivisibleJob)
     power, start = max(node.power, LEAST_POWER), now + SOON_S
-    each = max(1, int(state.settings.piece_s * power / job.chunk_s))
+    each = max(1, int(state.settings.rounds.piece_s * power / job.chunk_s))
     chunks = max(1, min(pool.left(now), node.slots * each))
     end = start + piece_time(job.chunk_s, chunks, node.slots, power)
     return Placement(job=job.id, start=start, end=end, nodes={node.name: node.slots}, chunks=chunks)
@@ -214,7 +214,7 @@ def _later(
 
 def _is_due(state: State, names: Collection[str], now: float) -> bool:
     """Every cluster is there and takes work."""
-    age = state.settings.reading_max_age_s
+    age = state.settings.readings.max_age_s
     there = (state.clusters[name] for name in names)
     return all(not cluster.drained and not cluster.is_stale(now, age) for cluster in there)
 
@@ -302,7 +302,7 @@ def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeRe
 def nodes_for(state: State, record: JobRecord, name: str, now: float) -> list[NodeReading] | None:
     """The nodes of a cluster that suit a job; None where the cluster takes no such job now."""
     cluster = state.clusters[name]
-    if cluster.drained or cluster.is_stale(now, state.settings.reading_max_age_s):
+    if cluster.drained or cluster.is_stale(now, state.settings.readings.max_age_s):
         return None
     owner = owner_of(record)
     verdict = verdict_of(cluster, record.job, owner)

@@ -10,7 +10,6 @@ from typing import Any
 
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
-from coalloc.core.base.settings import Settings
 from coalloc.core.base.state import State
 from coalloc.core.commands.admission import bar
 from coalloc.core.jobs.avoided_nodes import note_refused
@@ -19,8 +18,10 @@ from coalloc.core.jobs.workflows import settle, task_ended
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import rivals
 from coalloc.core.starts.waits import remember_late
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import PartState
 from coalloc.model.refusals import PERMANENT
+from coalloc.model.settings import StartConfig
 from coalloc.model.values import replace
 
 PREEMPTED = "preempted"
@@ -60,7 +61,7 @@ def give_back(
     is_behind = reason == negotiating.OTHERS_FIRST
     if is_behind:
         text = f"other jobs of {cluster} go first"
-    pause = _pause(state.settings, record.refusals, reason)
+    pause = _pause(state.settings.start, record.refusals, reason)
     state.put(
         replace(
             record.unplaced(),
@@ -76,7 +77,7 @@ def give_back(
     fields: dict[str, Any] = {"detail": text, "pause_s": pause}
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)
-    state.emit(now, "job_requeued", record.id, **fields)
+    state.emit(now, EventKind.JOB_REQUEUED, record.id, **fields)
     state.log("job_requeued", level="warning", job=record.id, **fields)
     state.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
@@ -107,22 +108,22 @@ def _move(state: State, record: JobRecord, now: float) -> None:
         "moves": record.moves,
         "idle_node_s": round(idle, 3),
     }
-    state.emit(now, "job_moved", record.id, detail=text, **fields)
+    state.emit(now, EventKind.JOB_MOVED, record.id, detail=text, **fields)
     state.log("job_moved", job=record.id, **fields)
     state.rounds.want("job_moved")
 
 
-def _pause(limits: Settings, refusals: int, reason: str) -> float:
+def _pause(start: StartConfig, refusals: int, reason: str) -> float:
     """Until a job that was given back may be tried again, seconds.
 
     One behind other jobs is tried when their queue changes (`core.clusters.readings`), and no later
     than after the longest pause; one that has waited its turn in vain asks for the next at once.
     """
     if reason == negotiating.OTHERS_FIRST:
-        return limits.backoff_max_s
+        return start.backoff_max_s
     if reason in {NOT_GRANTED, GAVE_WAY}:
-        return limits.backoff_first_s
-    return min(limits.backoff_max_s, limits.backoff_first_s * 2.0 ** min(refusals, 60))
+        return start.backoff_first_s
+    return min(start.backoff_max_s, start.backoff_first_s * 2.0 ** min(refusals, 60))
 
 
 def give_up_late(state: State, now: float) -> None:
@@ -137,12 +138,12 @@ def give_up_late(state: State, now: float) -> None:
             if why:
                 give_back(state, record, now, ", ".join(late), NOT_GRANTED, why)
             else:
-                deadline = now + state.settings.max_wait_s
+                deadline = now + state.settings.start.max_wait_s
                 state.put(replace(record, deadline=deadline))
                 state.out.append(Wake(at=deadline))
             continue
         late = tuple(p.cluster for p in record.parts if p.state is PartState.PREPARING)
-        limit = state.settings.prepare_timeout_s
+        limit = state.settings.start.prepare_timeout_s
         give_back(state, record, now, ", ".join(late), "not_ready", f"not ready within {limit:g} s")
 
 

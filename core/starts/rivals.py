@@ -68,7 +68,7 @@ def _attempts(state: State, now: float, *, ours: bool) -> Attempts:
     """The claims that are in the queues now, as far as the readings are new."""
     found: Attempts = {}
     for name, cluster in state.clusters.items():
-        if cluster.reading is None or cluster.is_stale(now, state.settings.reading_max_age_s):
+        if cluster.reading is None or cluster.is_stale(now, state.settings.readings.max_age_s):
             continue
         for claim in cluster.reading.claims:
             if claim.ours == ours:

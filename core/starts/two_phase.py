@@ -14,7 +14,7 @@ from typing import Any
 from coalloc.core.base.composites import part_fields
 from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
-from coalloc.core.base.records import REQUEUED, JobRecord, JobState, Launch, PartRecord
+from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.after_restore import (
@@ -31,8 +31,9 @@ from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.parts import PART_ENDED, Launch, PartReport, PartState
 from coalloc.model.values import replace
 
 
@@ -42,7 +43,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
     `record` has its parts, attempt, round and policy already; where it is queued, their claims
     may wait.
     """
-    deadline = now + state.settings.prepare_timeout_s
+    deadline = now + state.settings.start.prepare_timeout_s
     record = replace(record, state=JobState.PREPARING, deadline=deadline, reason="", detail="")
     state.put(record)
     for part in record.parts:
@@ -50,7 +51,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
         state.out.append(_decision(record, part, now))
     state.emit(
         now,
-        "job_placed",
+        EventKind.JOB_PLACED,
         record.id,
         attempt=record.attempt,
         round=record.round,
@@ -76,7 +77,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         uid=record.uid,
         gid=record.gid,
         user=record.user,
-        lease_s=state.settings.lease_s,
+        lease_s=state.settings.start.lease_s,
         rendezvous=record.rendezvous,
         name=record.name,
         time_limit=job.time_limit,
@@ -270,7 +271,7 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
             fields["idle_for_others_node_s"] = round(negotiating.idle_for_others(state, record), 3)
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
-    state.emit(now, "job_started", record.id, **fields)
+    state.emit(now, EventKind.JOB_STARTED, record.id, **fields)
     state.log("job_started", job=record.id, **fields)
     return record
 
@@ -321,7 +322,7 @@ def _end(state: State, record: JobRecord, now: float) -> None:
         remember(state, record)
     fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}
     fields |= part_fields(record)
-    state.emit(now, "job_ended", record.id, **fields)
+    state.emit(now, EventKind.JOB_ENDED, record.id, **fields)
     state.log("job_ended", job=record.id, **fields)
     release_dependents(state, record.id, now)
     if record.flow:

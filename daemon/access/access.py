@@ -18,11 +18,11 @@ from coalloc.core.base.messages import ROOT_REFUSED
 from coalloc.core.base.requests import Refused
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
-from coalloc.runtime.config.schema import AccessConfig
+from coalloc.model.settings import AccessConfig
 from coalloc.runtime.key_files import fingerprint
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.curve import BROKEN, CLOSED, KeyPair
-from coalloc.wire.server import EXECUTORS
+from coalloc.wire.server import CLIENTS, EXECUTORS, WATCHERS
 
 BYTES_PER_REQUEST = 1 << 16
 """A longer request counts as several."""
@@ -39,6 +39,12 @@ UNANSWERED = Refused(code="too_fast", message="")
 REVOKED = Refused(code="not_allowed", message="this key was revoked")
 EXECUTORS_ONLY = Refused(code="not_allowed", message="this key is an executor's")
 
+ADMITTED = {
+    CLIENTS: (Role.SUBMIT, Role.OPERATOR),
+    EXECUTORS: (Role.EXECUTOR,),
+    # Publications go to all watchers alike; other users ask for events on the clients' socket.
+    WATCHERS: (Role.OPERATOR,),
+}
 JOB_NUMBER = re.compile(r"job [\d_.]+")
 BEFORE_A_KEY = {
     BROKEN: "no key, or made for another daemon",
@@ -117,7 +123,7 @@ class Access:
     def admits(self, domain: str, key: str) -> bool:
         """Whether a key may connect to a socket."""
         grant = self.table.live(key)
-        if grant is not None and (grant.role is Role.EXECUTOR) is (domain == EXECUTORS):
+        if grant is not None and grant.role in ADMITTED[domain]:
             return True
         known = self.table.known(key)
         code, what = ("unknown_key" if known is None else "revoked_key"), ""

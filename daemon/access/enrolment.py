@@ -23,7 +23,7 @@ from structlog.stdlib import BoundLogger
 
 from coalloc.daemon.access.access import Access, TokenBucket
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 from coalloc.runtime.key_files import KeyFile, fingerprint, read_key, write_key
 from coalloc.wire.curve import new_pair
 from coalloc.wire.key_proof import ProofError, new_challenge
@@ -32,10 +32,6 @@ CHANGES_PER_MINUTE = 10
 """Keys that one user may enrol and revoke; as many at once."""
 LINES_PER_S, LINES_AT_ONCE = 2.0, 60.0
 """Of one user, whatever they ask."""
-UNPROVED = (
-    "this client cannot show that you hold the key's private half, as the daemon requires: "
-    "enrol it with 'coalloc keys new' of a newer coalloc, or ask root"
-)
 
 
 class EnrolmentDeniedError(Exception):
@@ -316,8 +312,6 @@ class Conversation:
             return _row(enrolment.authorize(grant, peer))
         enrolment.access.table.check(grant, by_admin=False)
         enrolment.check_change(peer)
-        if body.get("proves") is not True:
-            raise EnrolmentDeniedError("unproved", UNPROVED)
         try:
             challenge, nonce = new_challenge(grant.key, peer.uid)
         except ProofError as error:

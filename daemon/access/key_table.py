@@ -18,11 +18,10 @@ from pathlib import Path
 
 import msgspec
 
+from coalloc.adapters.runner import durable
 from coalloc.wire.curve import is_key
 
-FORMAT = "coalloc-keys/2"
-FORMAT_WHOLE = "coalloc-keys/1"
-"""One JSON object with all keys, as earlier versions wrote it; read, and written anew."""
+FORMAT = "coalloc-keys/1"
 MAX_KEYS_PER_USER = 20
 MAX_KEYS_EVER = 200
 """Of one user, the revoked ones included, that he may enrol without root's help."""
@@ -87,11 +86,6 @@ class _Header(msgspec.Struct, kw_only=True):
     format: str
 
 
-class _Whole(msgspec.Struct, kw_only=True):
-    format: str
-    keys: tuple[Grant, ...]
-
-
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a table's file.
 
@@ -101,7 +95,7 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     size : int
         Bytes up to the end of the last whole line; what follows was never acknowledged.
     is_long : bool
-        Most of it is outdated, or it is in the format before.
+        Most of it is outdated.
     """
 
     grants: dict[str, Grant]
@@ -126,18 +120,12 @@ def parse_table(raw: bytes, path: Path) -> Parsed:
 def _parsed(raw: bytes) -> Parsed:
     size = raw.rfind(b"\n") + 1
     first, *rest = raw[:size].splitlines() or [b""]
-    try:
-        header = msgspec.json.decode(first, type=_Header).format
-    except msgspec.DecodeError:
-        header = FORMAT_WHOLE  # which was written over several lines
-    if header == FORMAT:
-        grants = [msgspec.json.decode(line, type=Grant) for line in rest]
-        found = {grant.key: grant for grant in grants}
-        return Parsed(grants=found, size=size, is_long=len(grants) > 2 * len(found) + SPARE_LINES)
-    whole = msgspec.json.decode(raw, type=_Whole)
-    if whole.format != FORMAT_WHOLE:
-        raise ValueError(f"format: {whole.format!r} is not {FORMAT}")
-    return Parsed(grants={grant.key: grant for grant in whole.keys}, size=0, is_long=True)
+    header = msgspec.json.decode(first, type=_Header)
+    if header.format != FORMAT:
+        raise ValueError(f"format: {header.format!r} is not {FORMAT}")
+    grants = [msgspec.json.decode(line, type=Grant) for line in rest]
+    found = {grant.key: grant for grant in grants}
+    return Parsed(grants=found, size=size, is_long=len(grants) > 2 * len(found) + SPARE_LINES)
 
 
 class KeyTable:
@@ -300,17 +288,8 @@ class KeyTable:
     def _write_anew(self) -> None:
         """One line for each key, in a file that takes the place of the old one."""
         body = b"".join([_line(_Header(format=FORMAT)), *map(_line, self)])
-        written = self.path.with_suffix(".tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            with open(os.open(written, flags, 0o600), "wb", buffering=0) as file:
-                _write_durably(file.fileno(), body)
-            os.replace(written, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            durable.write(self.path, body)
         except OSError as error:
             raise self._unwritable(error) from error
         self._size = len(body)

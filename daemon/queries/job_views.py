@@ -259,13 +259,13 @@ def _cluster_row(
         used += record.link_gbps.get(name, 0.0)
     return ClusterRow(
         cluster=name,
-        stale=cluster.is_stale(now, state.settings.reading_max_age_s),
+        stale=cluster.is_stale(now, state.settings.readings.max_age_s),
         connected=cluster.connected,
         drained=cluster.drained,
         drain_reason=state.drained.get(name, "") if cluster.drained else "",
         error=cluster.error or ("" if cluster.configured else "no longer configured"),
         age_s=None if reading is None else now - cluster.read_at,
-        link_gbps=None if capacity == float("inf") else capacity,
+        link_gbps=capacity,
         link_used_gbps=used,
         waiting_there=0 if reading is None else reading.waiting,
         way="" if reading is None else reading.way,
@@ -326,7 +326,7 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         passed = state.passed_over.get(record.id, 0)
         facts.append(f"{ahead} waiting jobs arrived before it; passed over {passed} times")
     stale = [
-        n for n, c in state.clusters.items() if c.is_stale(now, state.settings.reading_max_age_s)
+        n for n, c in state.clusters.items() if c.is_stale(now, state.settings.readings.max_age_s)
     ]
     if stale and record.is_waiting:
         facts.append(f"not counted, because unreachable: {', '.join(stale)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coalloc.core.base.state import State
 from coalloc.model.ranges import EVENT
-from coalloc.wire.node_rows import PassedRow, ReservationRow
+from coalloc.wire.node_rows import ReservationRow
 
 
 def reservation_rows(state: State) -> tuple[ReservationRow, ...]:
@@ -18,7 +18,6 @@ def reservation_rows(state: State) -> tuple[ReservationRow, ...]:
             users=kept.users,
             by=kept.by,
             reason=kept.reason,
-            passed=_passed(state, kept.name),
         )
         for kept in state.reserved.values()
     ]
@@ -31,16 +30,6 @@ def reservation_rows(state: State) -> tuple[ReservationRow, ...]:
         for kept in cluster.reading.reservations
     ]
     return tuple(sorted(rows, key=lambda row: (row.start, row.name)))
-
-
-def _passed(state: State, name: str) -> tuple[PassedRow, ...]:
-    return tuple(
-        PassedRow(cluster=cluster, why=each.why, running=each.running)
-        for cluster, found in state.clusters.items()
-        if found.reading is not None
-        for each in found.reading.passed
-        if each.name == name
-    )
 
 
 def _end(end: float) -> float | None:

@@ -33,9 +33,9 @@ from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
-from coalloc.policies.base import Budget, OnIncumbent, Solve, never
-from coalloc.policies.check import check, jobs_named
-from coalloc.policies.options import read_options
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction, never
+from coalloc.policies.checking.check import check, jobs_named
+from coalloc.policies.options import read_known
 from coalloc.policies.registry import lookup
 
 LATE_S = 1.0
@@ -62,7 +62,7 @@ class CheckFailedError(Exception):
         super().__init__(f"its plan fails the check: {text}")
 
 
-def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
+def answer(stream: socket.socket, extra: Mapping[str, SolveFunction]) -> None:
     """Read a request from a stream and answer it there."""
     request = msgspec.json.decode(_body(stream, REQUEST), type=Request)
     stream.sendall(frame(BEGUN, b"%d" % os.getpid()))
@@ -90,7 +90,7 @@ def answer(stream: socket.socket, extra: Mapping[str, Solve]) -> None:
 
 def solved(
     snapshot: Snapshot,
-    solve: Solve,
+    solve: SolveFunction,
     request: Request,
     stop: Callable[[], bool] = never,
     on_incumbent: OnIncumbent | None = None,
@@ -98,9 +98,7 @@ def solved(
     """Call a policy; of the options, it gets those that it knows."""
     options: Mapping[str, Any] = request.options
     with suppress(ValueError):  # not in the registry: a test's own
-        table = lookup(request.policy).options
-        known = {name: value for name, value in options.items() if name in table}
-        options = read_options(known, table)
+        options = read_known(options, lookup(request.policy).options)
     budget = Budget(
         work=request.work,
         seed=request.seed,

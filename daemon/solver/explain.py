@@ -11,7 +11,7 @@ import msgspec
 from coalloc.daemon.solver.frames import Request
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.options import read_options
+from coalloc.policies.options import read_known
 from coalloc.policies.registry import lookup
 from coalloc.runtime.texts import clock
 
@@ -66,5 +66,4 @@ def explained(snapshot: Snapshot, body: bytes, request: Request) -> bytes:
 
 
 def _options(asked: AskedRule) -> Mapping[str, Any]:
-    table = lookup(asked.policy).options
-    return read_options({k: v for k, v in asked.options.items() if k in table}, table)
+    return read_known(asked.options, lookup(asked.policy).options)

@@ -20,11 +20,12 @@ from coalloc.daemon.store.records_json import read_object
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan
+from coalloc.model.settings import RoundsConfig
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.options import options_of
+from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import POLICIES
-from coalloc.runtime.config.schema import RoundsConfig
 from coalloc.wire.codec import encode
 
 NODE_ENTRIES = 50_000
@@ -158,9 +159,11 @@ class RoundPlanner:
 
 
 def guard(policy: str, passed_over_limit: int) -> dict[str, Any]:
-    """The option that keeps a policy from passing jobs over for ever; it may limit waits itself."""
+    """The option that bounds how often a policy passes a job over; it may limit waits itself."""
     row = POLICIES.get(policy)
-    return {} if row and "wait_limit" in row.options else {"guard_after": passed_over_limit}
+    if row is not None and "wait_limit" in options_of(row.options):
+        return {}
+    return {"guard_after": passed_over_limit}
 
 
 def order_of_starts(plan: Plan) -> tuple[str, ...]:

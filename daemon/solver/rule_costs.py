@@ -22,8 +22,9 @@ from coalloc.model.plan import Plan
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
+from coalloc.policies.options import options_of
 from coalloc.policies.registry import POLICIES
-from coalloc.policies.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
 from coalloc.runtime.logs import get_logger
 from coalloc.wire.codec import encode
 from coalloc.wire.rule_rows import RuleCostRow, RuleCostsRow
@@ -100,7 +101,7 @@ class RuleCosts:
         for rule, without in effect.lifted.items():
             rows[rule] = await plans.compared(rule, kept, without, weights)
         row = POLICIES.get(effect.policy)
-        if row is not None and NO_GUARD.keys() & row.options.keys():
+        if row is not None and NO_GUARD.keys() & options_of(row.options).keys():
             rows[GUARD] = await plans.compared(GUARD, kept, effect.snapshot, weights)
         spent = time.monotonic() - began
         self.newest = RuleCostsRow(

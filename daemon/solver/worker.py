@@ -36,7 +36,7 @@ import msgspec
 from coalloc.daemon.solver.answer import answer, failure
 from coalloc.daemon.solver.frames import FAILED, frame
 from coalloc.daemon.solver.warming import warm
-from coalloc.policies.base import Solve
+from coalloc.policies.base import SolveFunction
 
 PR_SET_PDEATHSIG = 1
 MAX_FAILED_SPARES = 5
@@ -95,7 +95,7 @@ class Template:
         report: int,
         spares: int,
         memory_mb: int,
-        extra: Mapping[str, Solve],
+        extra: Mapping[str, SolveFunction],
     ) -> None:
         self.control, self.report = control, report
         self.wanted, self.memory_mb, self.extra = spares, memory_mb, extra
@@ -201,7 +201,7 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def serve(control: socket.socket, taking: int, extra: Mapping[str, Solve]) -> int:
+def serve(control: socket.socket, taking: int, extra: Mapping[str, SolveFunction]) -> int:
     """Wait for one request, answer it, and return the exit code."""
     message, descriptors, _, _ = socket.recv_fds(control, 16, 1)
     if not message or not descriptors:

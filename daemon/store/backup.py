@@ -6,7 +6,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from coalloc.daemon.store.disk import make_private, synchronise
+from coalloc.adapters.runner import durable
+from coalloc.daemon.store.disk import make_private
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import APPLICATION_ID
 
@@ -40,9 +41,7 @@ def write_copy(source: sqlite3.Connection, path: Path) -> None:
             target.execute("PRAGMA synchronous = OFF")
             source.backup(target, pages=PAGES_AT_ONCE, sleep=PAUSE_S)
             target.execute("PRAGMA journal_mode = DELETE")
-        synchronise(partial)
-        partial.replace(path)
-        synchronise(path.parent)
+        durable.put(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

@@ -4,20 +4,16 @@ Notes
 -----
 SQLite reuses the pages that deleted rows leave, and never shortens the file by itself. With
 ``auto_vacuum = INCREMENTAL``, which must be set before the first table is made, the last pages can
-be moved into free ones a few at a time (https://sqlite.org/pragma.html#pragma_auto_vacuum). A store
-that was made without it is rewritten once, at a start, where that is quick or worth the while.
+be moved into free ones a few at a time (https://sqlite.org/pragma.html#pragma_auto_vacuum).
 """
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
 
 INCREMENTAL = 2
 SPARE_SHARE = 8
 """One page in so many may stay free: the next events and jobs need it again."""
-QUICK_BYTES = 64 << 20
-"""So many bytes of content are rewritten within a second or two."""
 
 
 def prepare(connection: sqlite3.Connection, *, is_new: bool) -> None:
@@ -26,26 +22,11 @@ def prepare(connection: sqlite3.Connection, *, is_new: bool) -> None:
         connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
 
 
-def take_over(connection: sqlite3.Connection) -> None:
-    """Rewrite a store of an older version: if it is small, or more than half of it is free.
-
-    Where there is no space for that, it stays as it is, and its free pages are only used again.
-    """
-    pages, free = _count(connection, "page_count"), _count(connection, "freelist_count")
-    if pages == 0 or _count(connection, "auto_vacuum") == INCREMENTAL:
-        return
-    content = (pages - free) * _count(connection, "page_size")
-    if content <= QUICK_BYTES or free > pages // 2:
-        with suppress(sqlite3.OperationalError):
-            connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
-            connection.execute("VACUUM")
-
-
 def release(connection: sqlite3.Connection, at_most: int) -> int:
     """Shorten the store by free pages beyond its spare ones; returns how many."""
     pages, free = _count(connection, "page_count"), _count(connection, "freelist_count")
     wanted = min(free - pages // SPARE_SHARE, at_most)
-    if wanted <= 0 or _count(connection, "auto_vacuum") != INCREMENTAL:
+    if wanted <= 0:
         return 0
     # `execute` would take one step of it, which moves one page
     connection.executescript(f"PRAGMA incremental_vacuum({wanted})")

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from coalloc.daemon.store.compaction import prepare, take_over
+from coalloc.daemon.store.compaction import prepare
 from coalloc.daemon.store.disk import make_private, mount_of, write_error
 from coalloc.daemon.store.errors import (
     StoreBusyError,
@@ -106,7 +106,6 @@ class Database:
             connection.execute("PRAGMA cache_size = -16000")
             if check:
                 self._check(connection)
-                take_over(connection)
             migrate(connection, self.path)
         except BaseException:
             connection.close()

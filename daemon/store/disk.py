@@ -108,12 +108,3 @@ def make_private(path: Path) -> None:
     """Make an empty file with mode 0600 where there is none; SQLite gives its WAL the same."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-
-
-def synchronise(path: Path) -> None:
-    """Have a file, or the entries of a folder, on disk on return."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -69,12 +69,10 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         seqs={key: int(value) for key, value in _under("seq.", meta).items()},
         unacked={cluster: min(orders) for cluster, orders in outbox.items() if orders},
         history={key: tuple(body["base_times"]) for key, body in history.items()},
-        # Older stores have none.
-        ratios={key: tuple(body["ratios"]) for key, body in history.items() if "ratios" in body},
+        ratios={key: tuple(body["ratios"]) for key, body in history.items()},
         runs={
             key: tuple((int(size), float(time)) for size, time in body["runs"])
             for key, body in history.items()
-            if "runs" in body
         },
         notes={key: read_object(value) for key, value in _under("notes.", meta).items()},
         waits={key: kept_waits(value) for key, value in _under(WAITS_KEY, meta).items()},
@@ -120,6 +118,6 @@ def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[Owner, dict[int, 
 
 
 def drained_of(text: str) -> dict[str, str]:
-    """Drained clusters and nodes with the reasons; older stores hold the names alone."""
+    """Drained clusters and nodes with the reasons."""
     rows = (line.partition("\t") for line in text.split("\n") if line)
     return {name: reason for name, _, reason in rows}

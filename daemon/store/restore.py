@@ -31,13 +31,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from coalloc.adapters.runner import durable
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.after_restore import MARK
 from coalloc.daemon.store.backup import is_store
-from coalloc.daemon.store.disk import make_private, synchronise
+from coalloc.daemon.store.disk import make_private
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError, error_of
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.daemon.store.schema import MIGRATIONS, migrate
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 
 LOCK_BYTE, LOCK_BYTES = 0x4000_0002, 510
@@ -94,9 +96,9 @@ def restore(backup: Path, store: Path, now: float | None = None) -> Restored:
             _copy_checked(backup, fresh)
             restored = _succeed(fresh, backup, former, moment)
             _own_like(fresh, store)
-            synchronise(fresh)
+            durable.synchronise(fresh)
             kept = _swap(fresh, store, moment)
-            synchronise(store.parent)
+            durable.synchronise(store.parent)
     except OSError as error:
         raise error_of(error.errno or 0, f"{error.filename or store}") from error
     except sqlite3.Error as error:
@@ -186,9 +188,8 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
         connection.execute("DELETE FROM outbox")
         waiting = _unprepare(connection)
         connection.execute(
-            "INSERT INTO events (seq, time, kind, job, body)"
-            " VALUES (?, ?, 'store_restored', '', ?)",
-            (after.event, now, json.dumps({"backup": str(backup)})),
+            "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, '', ?)",
+            (after.event, now, str(EventKind.STORE_RESTORED), json.dumps({"backup": str(backup)})),
         )
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
         connection.execute("COMMIT")

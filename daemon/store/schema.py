@@ -46,15 +46,21 @@ APPLICATION_ID = 0x636F616C
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE jobs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL,"
-        " user TEXT NOT NULL, ended REAL, body TEXT NOT NULL)",
+        " user TEXT NOT NULL, ended REAL, flow TEXT, body TEXT NOT NULL)",
         "CREATE INDEX jobs_active ON jobs (seq) WHERE ended IS NULL",
         "CREATE INDEX jobs_ended ON jobs (ended) WHERE ended IS NOT NULL",
+        "CREATE INDEX jobs_flow ON jobs (flow) WHERE flow IS NOT NULL",
         "CREATE TABLE launches (job TEXT PRIMARY KEY, body TEXT NOT NULL)",
         "CREATE TABLE tokens (user TEXT NOT NULL, token TEXT NOT NULL, job TEXT NOT NULL,"
         " PRIMARY KEY (user, token)) WITHOUT ROWID",
         "CREATE INDEX tokens_job ON tokens (job)",
+        "CREATE TABLE promises (job TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
         "CREATE TRIGGER jobs_dropped AFTER DELETE ON jobs BEGIN"
-        " DELETE FROM launches WHERE job = OLD.id; DELETE FROM tokens WHERE job = OLD.id; END",
+        " DELETE FROM launches WHERE job = OLD.id; DELETE FROM tokens WHERE job = OLD.id;"
+        " DELETE FROM promises WHERE job = OLD.id; END",
+        # With a workflow go the commands of its tasks, "17.1" and so on; "/" follows ".".
+        "CREATE TRIGGER workflow_dropped AFTER DELETE ON jobs WHEN OLD.flow IS NULL BEGIN"
+        " DELETE FROM launches WHERE job > OLD.id || '.' AND job < OLD.id || '/'; END",
         "CREATE TABLE outbox (cluster TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,"
         " PRIMARY KEY (cluster, seq)) WITHOUT ROWID",
         "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL,"
@@ -63,17 +69,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE plans (round INTEGER PRIMARY KEY, time REAL NOT NULL, body TEXT NOT NULL)",
         "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
         "CREATE TABLE history (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
-    ),
-    (
-        "ALTER TABLE jobs ADD COLUMN flow TEXT",
-        "CREATE INDEX jobs_flow ON jobs (flow) WHERE flow IS NOT NULL",
-        # With a workflow go the commands of its tasks, "17.1" and so on; "/" follows ".".
-        "CREATE TRIGGER workflow_dropped AFTER DELETE ON jobs WHEN OLD.flow IS NULL BEGIN"
-        " DELETE FROM launches WHERE job > OLD.id || '.' AND job < OLD.id || '/'; END",
-    ),
-    # Records of pieces of divisible jobs, which nobody knew before.
-    (),
-    (
+        "CREATE TABLE start_errors (number INTEGER PRIMARY KEY, body TEXT NOT NULL)",
         "CREATE TABLE usage (project TEXT NOT NULL, user TEXT NOT NULL, proc_s REAL NOT NULL,"
         " at REAL NOT NULL, PRIMARY KEY (project, user)) WITHOUT ROWID",
         "CREATE TABLE usage_days (day INTEGER NOT NULL, project TEXT NOT NULL, user TEXT NOT NULL,"
@@ -86,18 +82,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX accounts_ended ON accounts (ended, seq)",
         "CREATE INDEX accounts_user ON accounts (user, ended, seq)",
     ),
-    (
-        "CREATE TABLE promises (job TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TRIGGER promises_dropped AFTER DELETE ON jobs BEGIN"
-        " DELETE FROM promises WHERE job = OLD.id; END",
-        "CREATE TABLE start_errors (number INTEGER PRIMARY KEY, body TEXT NOT NULL)",
-    ),
-    # Records with throttles and deadlines, which nobody kept before.
-    (),
-    # Records of jobs that move from one queue to another place, which nobody kept before.
-    (),
 )
-"""``MIGRATIONS[n]`` leads from schema version n to n + 1; released entries never change."""
+"""``MIGRATIONS[n]`` leads from schema version n to n + 1; the first makes all tables. Entries of a
+release never change."""
 
 CREATE_MIGRATIONS = (
     "CREATE TABLE IF NOT EXISTS migrations"
@@ -147,7 +134,7 @@ STATEMENTS: dict[type, Statement] = {
     ),
     AppendEvent: (
         "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, ?, ?)",
-        lambda e: (e.seq, e.time, e.kind, e.job, write_object(e.fields)),
+        lambda e: (e.seq, e.time, str(e.kind), e.job, write_object(e.fields)),
     ),
     SavePlan: (
         "INSERT INTO plans (round, time, body) VALUES (?, ?, ?)"

@@ -126,11 +126,10 @@ function sections(found, row, now) {
     ["Run", (one) => one.started ? span((one.ended ?? now) - one.started) : "–", true],
     ["Nodes", (one) => folded(Object.keys(one.nodes))],
   ], members.slice(0, 500)));
-  const history = found.events.length ? found.events : (details?.events ?? []).map(({ seq, time, kind, ...fields }) => ({ seq, time, kind, fields }));
   out.push(table("History", [
     ["When", (event) => clock(event.time), true], ["What", (event) => event.kind.replaceAll("_", " ")],
     ["Details", (event) => Object.entries(event.fields).filter(([, value]) => value !== "" && value !== null).map(([name, value]) => `${name.replaceAll("_", " ")} ${shown(value)}`).join(", ")],
-  ], history, "older than what is kept"));
+  ], found.events, "older than what is kept"));
   return out;
 }
 

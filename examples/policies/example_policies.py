@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
-from coalloc.model.fields import Field
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, Policy
 from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.options import COMMON
+from coalloc.policies.options import CommonOptions
 
 
 def narrow_first(
@@ -73,23 +73,25 @@ def swaps(
     return search.plan()
 
 
+class SwapsOptions(CommonOptions, frozen=True, kw_only=True):
+    patience: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Exchanges per job without an improvement that end the search.",
+        ),
+    ] = 20
+
+
 NARROW_FIRST = Policy(
     name="narrow-first",
     solve=narrow_first,
     doc="fewest processes first, with backfilling",
-    options=COMMON,
+    options=CommonOptions,
 )
 SWAPS = Policy(
     name="swaps",
     solve=swaps,
     doc="a search that exchanges jobs of the order",
-    options={
-        **COMMON,
-        "patience": Field(
-            kind="integer",
-            low=1,
-            default=20,
-            doc="Exchanges per job without an improvement that end the search.",
-        ),
-    },
+    options=SwapsOptions,
 )

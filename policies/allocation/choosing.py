@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coalloc.policies.allocation.placing import Allocation, Uses, is_allowed, link_totals
-from coalloc.policies.allocation.scene import Candidate, Scene
+from coalloc.policies.allocation.scene import CandidateJob, Scene
 from coalloc.policies.kernel.split import low_side, split
 
-Chooser = Callable[["Rest", Candidate], Uses | None]
+Chooser = Callable[["Rest", CandidateJob], Uses | None]
 """Gives a job processes per class of what is left, or None where it finds no way."""
 
 
@@ -32,7 +32,7 @@ class Rest:
     memory_mb: list[float]
     links: list[float]
 
-    def room(self, job: Candidate) -> dict[int, int]:
+    def room(self, job: CandidateJob) -> dict[int, int]:
         """Processes of a job that each class still takes."""
         out = {}
         for c, most in job.room.items():
@@ -43,7 +43,7 @@ class Rest:
                 out[c] = count
         return out
 
-    def low_sides(self, job: Candidate) -> list[int]:
+    def low_sides(self, job: CandidateJob) -> list[int]:
         """See `coalloc.policies.kernel.split`: w of each cluster's link."""
         if not job.splits:
             return [0] * len(self.links)
@@ -66,7 +66,7 @@ def rest_of(scene: Scene, allocation: Allocation) -> Rest:
     return Rest(scene=scene, slots=slots, memory_mb=memory, links=links)
 
 
-def strongest(rest: Rest, job: Candidate) -> Uses | None:
+def strongest(rest: Rest, job: CandidateJob) -> Uses | None:
     """End soonest: the highest level of power at which the job fits, on few clusters."""
     scene, room = rest.scene, rest.room(job)
     for power in reversed(scene.levels(job)):
@@ -82,13 +82,13 @@ def strongest(rest: Rest, job: Candidate) -> Uses | None:
     return None
 
 
-def blind(rest: Rest, job: Candidate) -> Uses | None:
+def blind(rest: Rest, job: CandidateJob) -> Uses | None:
     """On few clusters with little traffic, whatever the power; nodes in snapshot order."""
     able = patient(rest, job)
     return spread(rest, able, split_of(rest, job, able), float)
 
 
-def patient(rest: Rest, job: Candidate) -> dict[int, int]:
+def patient(rest: Rest, job: CandidateJob) -> dict[int, int]:
     """Return the classes that a job may use however weak its nodes turn out to be."""
     room = rest.room(job)
     weakest = min((rest.scene.classes[c].power for c in room), default=1.0)
@@ -96,7 +96,7 @@ def patient(rest: Rest, job: Candidate) -> dict[int, int]:
     return {c: n for c, n in room.items() if rest.scene.admits(job, c, seconds)}
 
 
-def split_of(rest: Rest, job: Candidate, room: Mapping[int, int]) -> list[int] | None:
+def split_of(rest: Rest, job: CandidateJob, room: Mapping[int, int]) -> list[int] | None:
     """Processes per cluster: fewest clusters, then least load on the links."""
     free = [0] * len(rest.links)
     for c, count in room.items():

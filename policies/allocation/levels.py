@@ -33,7 +33,7 @@ Vector = tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class DescentResult:
     """Result of a search over levels.
 
     Attributes
@@ -153,14 +153,16 @@ class Descent:
         self.order = sorted(range(len(axes.seconds)), key=self._span)
         self.unpolished: Vector | None = None
 
-    def run(self) -> Found:
+    def run(self) -> DescentResult:
         """Search to the end, or to a limit."""
         start = (0,) * len(self.axes.seconds)
         queue, seen = [(self.axes.value(start), start)], {start}
         while queue and queue[0][0] < self.best * SAME:
             value, at = queue[0]
             if self._ends():
-                return Found(proved=False, bound=value, checks=self.checks, stopped=self.stopped)
+                return DescentResult(
+                    proved=False, bound=value, checks=self.checks, stopped=self.stopped
+                )
             box = self._box(at)
             if box is None:
                 if self._fits(at):
@@ -176,7 +178,7 @@ class Descent:
                     if corner not in seen and worth < self.best * SAME:
                         seen.add(corner)
                         heappush(queue, (worth, corner))
-        return Found(proved=True, bound=self.best, checks=self.checks, stopped=False)
+        return DescentResult(proved=True, bound=self.best, checks=self.checks, stopped=False)
 
     def _ends(self) -> bool:
         self.stopped = self.stopped or self.stop()

@@ -9,7 +9,7 @@ from math import fsum
 from typing import Any
 
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Status
-from coalloc.policies.allocation.scene import Candidate, Scene, exact, load
+from coalloc.policies.allocation.scene import CandidateJob, Scene, exact, load
 
 Uses = Mapping[int, int]
 """Processes of one job per class."""
@@ -50,7 +50,7 @@ def link_totals(scene: Scene, allocation: Allocation) -> list[Fraction]:
     return totals
 
 
-def link_ratio(scene: Scene, job: Candidate, uses: Uses, totals: Sequence[Fraction]) -> Fraction:
+def link_ratio(scene: Scene, job: CandidateJob, uses: Uses, totals: Sequence[Fraction]) -> Fraction:
     """Equation (7) as printed: the largest load / capacity over the links that the job loads."""
     worst = Fraction(0)
     for k, inside in scene.per_cluster(uses).items():
@@ -69,7 +69,7 @@ def link_seconds(scene: Scene, allocation: Allocation) -> float:
     )
 
 
-def slowdown(scene: Scene, job: Candidate, uses: Uses, totals: Sequence[Fraction]) -> float:
+def slowdown(scene: Scene, job: CandidateJob, uses: Uses, totals: Sequence[Fraction]) -> float:
     """Equation (7), clamped at 1."""
     worst = max(Fraction(1), link_ratio(scene, job, uses, totals))
     sc = float(worst)
@@ -159,7 +159,7 @@ def place(scene: Scene, allocation: Allocation) -> tuple[Placement, ...]:
     return tuple(out)
 
 
-def _each(scene: Scene, job: Candidate, c: int) -> int:
+def _each(scene: Scene, job: CandidateJob, c: int) -> int:
     one = scene.classes[c]
     return one.slots if job.memory_mb <= 0 else int(min(one.slots, one.memory_mb // job.memory_mb))
 

@@ -64,7 +64,7 @@ class NodeClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class CandidateJob:
     """A job that may start now.
 
     Attributes
@@ -122,17 +122,17 @@ class Scene:
     classes: list[NodeClass]
     capacity: list[Fraction | None]
     loaded: list[Fraction]
-    candidates: list[Candidate]
+    candidates: list[CandidateJob]
     waiting: list[Deferred]
     of_cluster: list[list[int]] = field(default_factory=list)
 
-    def admits(self, candidate: Candidate, number: int, seconds: float) -> bool:
+    def admits(self, candidate: CandidateJob, number: int, seconds: float) -> bool:
         """Whether a run of that length ends before the class is kept for others."""
         exempt = self.intake.groups[candidate.item.group].exempt
         end = self.snapshot.time + seconds
         return all(r in exempt or end <= at for r, at in self.classes[number].closes_at)
 
-    def levels(self, candidate: Candidate) -> list[float]:
+    def levels(self, candidate: CandidateJob) -> list[float]:
         """Powers of its classes from which on there are enough processes, rising."""
         powers = sorted({self.classes[c].power for c in candidate.room}, reverse=True)
         total, out = 0, []
@@ -164,7 +164,7 @@ def exact(value: float) -> Fraction:
     return Fraction(repr(float(value)))
 
 
-def load(candidate: Candidate, inside: int) -> Fraction:
+def load(candidate: CandidateJob, inside: int) -> Fraction:
     """Equation (5): BW = PPBW * t * (n - t) / (n - 1), Gbit/s; 0 for one process."""
     if candidate.procs <= 1 or not candidate.splits:
         return Fraction(0)
@@ -264,7 +264,7 @@ def _not_now(scene: Scene, item: Item) -> tuple[Reason, str] | None:
     return None
 
 
-def _candidate(scene: Scene, item: Item) -> Candidate:
+def _candidate(scene: Scene, item: Item) -> CandidateJob:
     need = scene.intake.groups[item.group].need
     memory = item.job.memory_mb_per_proc
     procs, scaled, fixed, _ = item.modes[0]
@@ -273,7 +273,7 @@ def _candidate(scene: Scene, item: Item) -> Candidate:
         each = one.slots if memory <= 0 else int(min(one.slots, one.memory_mb // memory))
         if need[one.kind] > 0 and each > 0:
             room[c] = min(each * len(one.nodes), procs)
-    return Candidate(
+    return CandidateJob(
         item=item,
         procs=procs,
         scaled=scaled,

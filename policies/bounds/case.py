@@ -12,9 +12,9 @@ from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
 from coalloc.policies.bounds.heads import Heads, read_heads
 from coalloc.policies.bounds.links import least_load, link_rows, plain_prices
 from coalloc.policies.bounds.rows import (
+    BoundRow,
+    BoundRows,
     Domain,
-    Row,
-    Rows,
     cluster_rows,
     domains,
     slot_rows,
@@ -95,7 +95,7 @@ def effort_for(name: str, items: int) -> Effort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class BoundCase:
     """A planner's items and platform, relaxed.
 
     Attributes
@@ -120,7 +120,7 @@ class Case:
         return self.heads.shortest[self.items]
 
 
-def read_case(planner: Planner, effort: str) -> Case:
+def read_case(planner: Planner, effort: str) -> BoundCase:
     """Read supply, columns and heads; leave out what cannot be placed."""
     chosen = effort_for(effort, len(planner.items))
     supply = read_supply(planner, chosen.steps, chosen.bands)
@@ -130,7 +130,7 @@ def read_case(planner: Planner, effort: str) -> Case:
     columns = replace(columns, start=np.maximum(columns.start, heads.start[columns.item]))
     group = np.array([item.group for item in planner.items], dtype=np.int64)[columns.item]
     gbps = np.array([item.proc_gbps for item in planner.items], dtype=np.float64)[columns.item]
-    return Case(
+    return BoundCase(
         planner=planner,
         effort=chosen,
         supply=supply,
@@ -142,17 +142,17 @@ def read_case(planner: Planner, effort: str) -> Case:
     )
 
 
-def slot_side(case: Case) -> list[Row]:
+def slot_side(case: BoundCase) -> list[BoundRow]:
     """Rows that know slots only."""
-    out: list[Row] = []
+    out: list[BoundRow] = []
     for domain in case.domains:
         out += slot_rows(case.columns, case.supply, domain, case.effort.functions)
     return out
 
 
-def cluster_side(case: Case) -> list[Row]:
+def cluster_side(case: BoundCase) -> list[BoundRow]:
     """Rows of jobs that stay, or whose cores stay, on one cluster."""
-    out: list[Row] = []
+    out: list[BoundRow] = []
     for domain in case.domains:
         last = case.supply.top.size - 1
         bands = range(0 if case.effort.thorough else last, last + 1)
@@ -160,12 +160,12 @@ def cluster_side(case: Case) -> list[Row]:
     return out
 
 
-def link_side(case: Case) -> list[Row]:
+def link_side(case: BoundCase) -> list[BoundRow]:
     """Rows of the links."""
     if not np.isfinite(case.supply.links).any() or not (case.gbps > 0.0).any():
         return []
     prices = plain_prices(case.supply, case.effort.thorough)
-    out: list[Row] = []
+    out: list[BoundRow] = []
     for domain in case.domains:
         out += link_rows(case.columns, case.supply, domain, case.gbps, prices)
     return out
@@ -187,7 +187,7 @@ class Excluded:
     pairs: Flags
 
 
-def exclusion(case: Case) -> Excluded:
+def exclusion(case: BoundCase) -> Excluded:
     """Items that have more processes together than there are slots."""
     procs = case.columns.best(case.columns.procs.astype(np.float64))
     among = np.sort(np.argsort(-procs, kind="stable")[:PAIRED])
@@ -197,7 +197,7 @@ def exclusion(case: Case) -> Excluded:
     return Excluded(among=among, pairs=pairs)
 
 
-def exclusion_by_links(case: Case, known: Excluded, stop: Stop) -> Excluded:
+def exclusion_by_links(case: BoundCase, known: Excluded, stop: Stop) -> Excluded:
     """The same with what any two of their splits would load on the links."""
     columns, supply, among = case.columns, case.supply, known.among
     links = supply.links.max(axis=0, initial=0.0)
@@ -228,7 +228,7 @@ def exclusion_by_links(case: Case, known: Excluded, stop: Stop) -> Excluded:
     return Excluded(among=among, pairs=out)
 
 
-def clique_row(case: Case, excluded: Excluded, family: str) -> list[Row]:
+def clique_row(case: BoundCase, excluded: Excluded, family: str) -> list[BoundRow]:
     """One after the other: the weight of each member is 1, and so is the supply."""
     weight = case.shortest[excluded.among]
     found = heaviest_clique(excluded.pairs, weight, case.effort.seeds)
@@ -236,10 +236,12 @@ def clique_row(case: Case, excluded: Excluded, family: str) -> list[Row]:
     if members.size < 2:
         return []
     amount = np.where(np.isin(case.columns.item, members), case.columns.seconds, 0.0)
-    return [Row(family=family, amount=amount, supply=np.ones(case.supply.time.size))]
+    return [BoundRow(family=family, amount=amount, supply=np.ones(case.supply.time.size))]
 
 
-def sets_row(case: Case, excluded: Excluded, searches: int, known: float, stop: Stop) -> list[Row]:
+def sets_row(
+    case: BoundCase, excluded: Excluded, searches: int, known: float, stop: Stop
+) -> list[BoundRow]:
     """The widest items, with weights made for them: see `coalloc.policies.bounds.sets`."""
     columns, supply = case.columns, case.supply
     procs = columns.best(columns.procs.astype(np.float64))[excluded.among]
@@ -264,9 +266,9 @@ def sets_row(case: Case, excluded: Excluded, searches: int, known: float, stop: 
     of_item = np.zeros(len(case.planner.items))
     of_item[case.items[among]] = weight
     amount = of_item[columns.item] * columns.seconds
-    return [Row(family="sets", amount=amount, supply=np.ones(supply.time.size))]
+    return [BoundRow(family="sets", amount=amount, supply=np.ones(supply.time.size))]
 
 
-def all_rows(case: Case, rows: list[Row]) -> Rows:
+def all_rows(case: BoundCase, rows: list[BoundRow]) -> BoundRows:
     """Stack rows for this case."""
     return stack(rows, case.columns, case.supply)

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from coalloc.policies.bounds.case import (
-    Case,
+    BoundCase,
     Stop,
     all_rows,
     clique_row,
@@ -37,14 +37,14 @@ from coalloc.policies.bounds.case import (
 )
 from coalloc.policies.bounds.makespan import windows
 from coalloc.policies.bounds.prices import best_prices
-from coalloc.policies.bounds.rows import Row, Rows, integral
+from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral
 from coalloc.policies.bounds.supply import Floats
 
 SEARCHES = 12
 """Searches for a heaviest set: the weights are made for the makespan, so more do not pay."""
 
 
-def completion_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
+def completion_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
     """Each bound on the weighted completion by name, weighted seconds."""
     weight = weights(case)
     parts = {"alone": float(weight @ case.heads.end[case.items])}
@@ -67,16 +67,16 @@ def completion_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
     return parts
 
 
-def mixed(case: Case, rows: Rows, stop: Stop) -> Row:
+def mixed(case: BoundCase, rows: BoundRows, stop: Stop) -> BoundRow:
     """The mix of rows that proves most about the makespan, as a row of its own."""
     values = windows(case, rows)
     some = rows.kept(np.argsort(-values, kind="stable")[: case.effort.rows])
     horizon = max(case.heads.longest, float(values.max(initial=0.0)))
     _, price = best_prices(some, case.columns, horizon, case.effort.rounds, stop)
-    return Row(family="together", amount=price @ some.amount, supply=price @ some.supply)
+    return BoundRow(family="together", amount=price @ some.amount, supply=price @ some.supply)
 
 
-def weights(case: Case) -> Floats:
+def weights(case: BoundCase) -> Floats:
     """Weight of each counted item; a workflow's is that of its task that must end last."""
     out = case.planner.weights[case.items].copy()
     job = case.planner.numbers[case.items]
@@ -92,7 +92,7 @@ def weights(case: Case) -> Floats:
     return out
 
 
-def busy_bound(case: Case, rows: Rows, r: int, weight: Floats) -> float:
+def busy_bound(case: BoundCase, rows: BoundRows, r: int, weight: Floats) -> float:
     """Serve the amounts of one row by falling weight per amount, as far as released."""
     amount = case.columns.best(rows.amount[r])
     start = case.heads.start[case.items]

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from coalloc.policies.bounds.columns import SPLIT, Columns
-from coalloc.policies.bounds.rows import Domain, Row
+from coalloc.policies.bounds.rows import BoundRow, Domain
 from coalloc.policies.bounds.supply import Floats, Supply
 
 
@@ -55,7 +55,7 @@ def least_load(columns: Columns, gbps: Floats, price: Floats) -> Floats:
 
 def link_rows(
     columns: Columns, supply: Supply, domain: Domain, gbps: Floats, prices: list[Floats]
-) -> Iterator[Row]:
+) -> Iterator[BoundRow]:
     """Load of all links, each at its price, against their capacity at that price."""
     for price in prices:
         usable = np.where(domain.cluster & np.isfinite(supply.links).all(axis=0), price, 0.0)
@@ -65,7 +65,7 @@ def link_rows(
         capacity = np.where(usable > 0.0, supply.links, 0.0) @ usable
         if capacity.max(initial=0.0) <= 0.0:
             continue
-        yield Row(family="links", amount=load * columns.seconds, supply=capacity)
+        yield BoundRow(family="links", amount=load * columns.seconds, supply=capacity)
 
 
 def plain_prices(supply: Supply, singly: bool) -> list[Floats]:

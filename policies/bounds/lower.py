@@ -2,9 +2,10 @@
 
 Notes
 -----
-Every bound is valid for the plans that `coalloc.policies.check` admits: running work, reservations,
-nodes that are not up, earliest starts, precedence, allotments, features, memory, clusters, links
-and the options that change what is allowed. Only what the planner takes in is counted.
+Every bound is valid for the plans that `coalloc.policies.checking.check` admits: running work,
+reservations, nodes that are not up, earliest starts, precedence, allotments, features, memory,
+clusters, links and the options that change what is allowed. Only what the planner takes in is
+counted.
 
 ``docs/policies/bounds.md`` explains each bound, and cites its source.
 """

@@ -36,7 +36,7 @@ class LinearProgram:
     entries: Sequence[tuple[Ints, Ints, Floats]]
 
 
-class Rows:
+class LpRows:
     """Rows of a program, block by block.
 
     Attributes

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from coalloc.policies.bounds.case import (
-    Case,
+    BoundCase,
     Stop,
     all_rows,
     clique_row,
@@ -19,7 +19,7 @@ from coalloc.policies.bounds.case import (
     slot_side,
 )
 from coalloc.policies.bounds.prices import best_prices, loads
-from coalloc.policies.bounds.rows import Row, Rows, integral_at, reached
+from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral_at, reached
 from coalloc.policies.bounds.supply import Floats
 
 SEARCHES = 50
@@ -30,7 +30,7 @@ WINDOWS = 6
 """Heads, and tails, from which the work behind and before is summed."""
 
 
-def makespan_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
+def makespan_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
     """Each bound on the makespan by name, seconds from the snapshot's time."""
     parts = {"longest": case.heads.longest}
     if not case.items.size:
@@ -51,7 +51,9 @@ def makespan_bounds(case: Case, stop: Stop) -> Mapping[str, float]:
     return parts
 
 
-def _add(parts: dict[str, float], name: str, case: Case, side: list[Row], stop: Stop) -> None:
+def _add(
+    parts: dict[str, float], name: str, case: BoundCase, side: list[BoundRow], stop: Stop
+) -> None:
     """Add the best of each family of rows, and their best mix."""
     rows = all_rows(case, side)
     values = windows(case, rows)
@@ -60,7 +62,7 @@ def _add(parts: dict[str, float], name: str, case: Case, side: list[Row], stop: 
     parts[name] = together(case, rows, values, max(parts.values()), stop)
 
 
-def windows(case: Case, rows: Rows) -> Floats:
+def windows(case: BoundCase, rows: BoundRows) -> Floats:
     """Each row by itself: what starts after some head and has some tail behind it fits between.
 
     Returns
@@ -90,7 +92,7 @@ def _steps(values: Floats) -> Floats:
     return found[np.linspace(0, found.size - 1, WINDOWS).astype(np.int64)]
 
 
-def together(case: Case, rows: Rows, values: Floats, known: float, stop: Stop) -> float:
+def together(case: BoundCase, rows: BoundRows, values: Floats, known: float, stop: Stop) -> float:
     """Mix areas with the rows that a mix by areas alone overdraws most, or that prove most alone.
 
     By itself a row of strong bands proves nothing, since every item could run on weaker ones.

@@ -25,7 +25,7 @@ from collections.abc import Callable
 import numpy as np
 
 from coalloc.policies.bounds.columns import Columns
-from coalloc.policies.bounds.rows import Rows, integral_at, reached
+from coalloc.policies.bounds.rows import BoundRows, integral_at, reached
 from coalloc.policies.bounds.supply import Flags, Floats
 
 CHUNK = 16
@@ -35,7 +35,7 @@ NEAR = 1e-4
 
 
 def best_prices(
-    rows: Rows, columns: Columns, horizon: float, rounds: int, stop: Callable[[], bool]
+    rows: BoundRows, columns: Columns, horizon: float, rounds: int, stop: Callable[[], bool]
 ) -> tuple[float, Floats]:
     """Seek prices of the rows that prove the latest end, seconds from now.
 
@@ -76,7 +76,7 @@ def best_prices(
 
 
 def loads(
-    rows: Rows,
+    rows: BoundRows,
     among: Flags,
     columns: Columns,
     horizon: float,
@@ -110,7 +110,7 @@ def loads(
     return np.where(whole > 0.0, taken / np.where(whole > 0.0, whole, 1.0), 0.0)
 
 
-def price_bound(rows: Rows, columns: Columns, price: Floats) -> float:
+def price_bound(rows: BoundRows, columns: Columns, price: Floats) -> float:
     """Return when the supply at these prices has paid for all items; infinite if never."""
     demand = columns.best(price @ rows.amount).sum()
     return float(reached((price @ rows.supply)[None, :], rows.time, np.array([demand]))[0])

@@ -18,7 +18,7 @@ from coalloc.policies.bounds.widths import families
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class BoundRow:
     """One row before it is stacked with others."""
 
     family: str
@@ -27,7 +27,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class BoundRows:
     """R rows over P columns and T steps.
 
     Attributes
@@ -49,21 +49,21 @@ class Rows:
         """Supply from now to each step: R x T."""
         return integral(self.supply, self.time)
 
-    def kept(self, chosen: Ints | Flags) -> Rows:
+    def kept(self, chosen: Ints | Flags) -> BoundRows:
         """Only some rows, in that order."""
         index = np.arange(len(self.family))[chosen]
-        return Rows(
+        return BoundRows(
             family=tuple(self.family[r] for r in index),
             amount=self.amount[index],
             supply=self.supply[index],
             time=self.time,
         )
 
-    def with_row(self, row: Row) -> Rows:
+    def with_row(self, row: BoundRow) -> BoundRows:
         """One row more, if it says anything."""
         if not row.amount.any() or row.supply.max(initial=0.0) <= 0.0:
             return self
-        return Rows(
+        return BoundRows(
             family=(*self.family, row.family),
             amount=np.concatenate((self.amount, row.amount[None, :])),
             supply=np.concatenate((self.supply, row.supply[None, :])),
@@ -71,10 +71,10 @@ class Rows:
         )
 
 
-def stack(rows: Sequence[Row], columns: Columns, supply: Supply) -> Rows:
+def stack(rows: Sequence[BoundRow], columns: Columns, supply: Supply) -> BoundRows:
     """Put rows on each other; those without demand or without supply are left out."""
     rows = [row for row in rows if row.supply.max(initial=0.0) > 0.0 and row.amount.any()]
-    return Rows(
+    return BoundRows(
         family=tuple(row.family for row in rows),
         amount=np.array([row.amount for row in rows]).reshape(-1, columns.item.size),
         supply=np.array([row.supply for row in rows]).reshape(-1, supply.time.size),
@@ -144,7 +144,9 @@ def domains(columns: Columns, supply: Supply, groups: Ints, most: int) -> list[D
     return out
 
 
-def slot_rows(columns: Columns, supply: Supply, domain: Domain, functions: int) -> Iterator[Row]:
+def slot_rows(
+    columns: Columns, supply: Supply, domain: Domain, functions: int
+) -> Iterator[BoundRow]:
     """Slots of the strongest bands down to each: a column of band b takes them for all b' >= b."""
     free = supply.by_band(domain.slots).sum(axis=-1)  # T x B
     for band in range(supply.top.size):
@@ -157,12 +159,12 @@ def slot_rows(columns: Columns, supply: Supply, domain: Domain, functions: int) 
         for number, weigh in enumerate(families(size, widths, functions)):
             seconds = columns.area if number == 0 else weigh(columns.procs) * columns.seconds
             name = "area" if number == 0 else "widths"
-            yield Row(family=name, amount=np.where(inside, seconds, 0.0), supply=weigh(slots))
+            yield BoundRow(family=name, amount=np.where(inside, seconds, 0.0), supply=weigh(slots))
 
 
 def cluster_rows(
     columns: Columns, supply: Supply, domain: Domain, bands: range, functions: int
-) -> Iterator[Row]:
+) -> Iterator[BoundRow]:
     """Clusters as bins: what stands on one of them is the core of a job."""
     free = supply.by_band(domain.slots)  # T x B x K
     for band in bands:
@@ -175,4 +177,6 @@ def cluster_rows(
         next(trial)
         for weigh in trial:
             amount = np.where(inside, weigh(np.minimum(columns.core, size)) * columns.seconds, 0.0)
-            yield Row(family="clusters", amount=amount, supply=weigh(free[:, band]).sum(axis=-1))
+            yield BoundRow(
+                family="clusters", amount=amount, supply=weigh(free[:, band]).sum(axis=-1)
+            )

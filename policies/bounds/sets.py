@@ -124,7 +124,7 @@ def heaviest(sets: Sets, price: Floats, nodes: int = NODES) -> tuple[Ints, float
     """
     order = np.argsort(-price / np.maximum(sets.need[:, 0], 1e-12), kind="stable")
     order = order[price[order] > 0.0]
-    search = _Search(
+    search = _SetSearch(
         value=price[order].tolist(),
         need=[tuple(row) for row in sets.need[order].tolist()],
         beside=_masks(~sets.excluded[np.ix_(order, order)]),
@@ -139,7 +139,7 @@ def _masks(allowed: Flags) -> list[int]:
 
 
 @dataclass(slots=True)
-class _Search:
+class _SetSearch:
     """Depth first over items by falling weight per slot; sets are bit masks."""
 
     value: list[float]

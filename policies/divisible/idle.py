@@ -60,7 +60,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class IdleGroup:
     """Equal nodes that are taken at the same times.
 
     Attributes
@@ -87,7 +87,7 @@ class Group:
     reservations: tuple[int, ...]
     taken: tuple[Taking, ...]
 
-    def beside(self, more: Iterable[Taking]) -> Group:
+    def beside(self, more: Iterable[Taking]) -> IdleGroup:
         """The same nodes with more taken of each."""
         return replace(self, taken=_levels((*self.taken, *more)))
 
@@ -106,7 +106,7 @@ class Idle:
     ----------
     names : list of str
         The nodes, in snapshot order.
-    groups : list of Group
+    groups : list of IdleGroup
     """
 
     def __init__(
@@ -126,12 +126,12 @@ class Idle:
                 *(node.free_at, kept.get(node.name, ()), tuple(sorted(taken.get(node.name, ())))),
             )
             members.setdefault(key, []).append(place[node.name])
-        self.groups: list[Group] = []
+        self.groups: list[IdleGroup] = []
         for key, nodes in members.items():
             cluster, power, slots, memory_mb, features, state, free_at, reservations, rows = key
             usable = state is NodeState.UP and not snapshot.clusters[cluster].stale
             self.groups.append(
-                Group(
+                IdleGroup(
                     nodes=tuple(nodes),
                     cluster=cluster,
                     power=floored_power(power, power_step),
@@ -145,7 +145,7 @@ class Idle:
                 )
             )
 
-    def fits(self, group: Group, job: DivisibleJob) -> bool:
+    def fits(self, group: IdleGroup, job: DivisibleJob) -> bool:
         """Whether the job may run on such nodes, were they up and empty."""
         allowed = job.clusters is None or self.clusters[group.cluster] in job.clusters
         roomy = job.memory_mb_per_proc <= group.memory_mb
@@ -183,7 +183,9 @@ class Idle:
         for since, lanes in opened:
             yield Gap(group=number, start=since, end=inf, lanes=lanes)
 
-    def _steps(self, group: Group, job: DivisibleJob, begin: float) -> Iterator[tuple[float, int]]:
+    def _steps(
+        self, group: IdleGroup, job: DivisibleJob, begin: float
+    ) -> Iterator[tuple[float, int]]:
         """From when on a node of the group takes how many processes of the job more."""
         changes: dict[float, list[float]] = {begin: [0, 0.0]}
         closed = Taking(0.0, 0.0, group.slots, 0.0)
@@ -235,7 +237,7 @@ def _levels(taken: Iterable[Taking]) -> tuple[Taking, ...]:
     return tuple(out)
 
 
-def _room(group: Group, job: DivisibleJob, slots: int, memory_mb: float) -> int:
+def _room(group: IdleGroup, job: DivisibleJob, slots: int, memory_mb: float) -> int:
     free = group.slots - slots
     if job.memory_mb_per_proc and group.memory_mb < inf:
         free = min(free, floor((group.memory_mb - memory_mb) / job.memory_mb_per_proc))

@@ -9,31 +9,31 @@ from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
-from coalloc.policies.explain.changes import Change
+from coalloc.policies.explain.changes import WhyChange
 from coalloc.policies.explain.room import Room
 
 EACH = 4
 """Reservations, clusters and links that are tried one by one; more are tried together."""
 
 
-def gates(snapshot: Snapshot, job: Job) -> Iterator[Change]:
+def gates(snapshot: Snapshot, job: Job) -> Iterator[WhyChange]:
     """List what keeps the job whatever is free."""
     if job.held:
-        yield Change(kind="release")
+        yield WhyChange(kind="release")
     known = {other.id for other in (*snapshot.queue, *snapshot.running)}
     waits_for = tuple(name for name in job.after if name in known)
     if waits_for:
-        yield Change(kind="dependency", names=waits_for)
+        yield WhyChange(kind="dependency", names=waits_for)
     if isinstance(job, WorkflowJob):
         parents = {edge.parent for edge in job.edges}
         open_ones = [s.task for s in job.started if s.end > snapshot.time and s.task in parents]
         if open_ones:
-            yield Change(kind="tasks", names=tuple(open_ones))
+            yield WhyChange(kind="tasks", names=tuple(open_ones))
     if job.earliest > snapshot.time:
-        yield Change(kind="earliest", before=job.earliest)
+        yield WhyChange(kind="earliest", before=job.earliest)
 
 
-def site_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
+def site_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[WhyChange]:
     """List what the site could change: links, readings, nodes, reservations."""
     allowed = [c for c in snapshot.clusters if job.clusters is None or c.name in job.clusters]
     if len(snapshot.clusters) > 1 and _uses_links(job, splits):
@@ -49,7 +49,7 @@ def site_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
         and (node.state is not NodeState.UP or node.free_at > snapshot.time)
     ]
     if closed:
-        yield Change(kind="nodes", names=tuple(closed))
+        yield WhyChange(kind="nodes", names=tuple(closed))
     suits = {n.name for c in allowed for n in c.nodes if wanted <= set(n.features)}
     kept = [
         r.id
@@ -59,19 +59,19 @@ def site_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
     yield from _each("reservation", kept)
 
 
-def job_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[Change]:
+def job_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[WhyChange]:
     """List what the user asked for beyond processes."""
     if job.clusters is not None:
         others = tuple(c.name for c in snapshot.clusters if c.name not in job.clusters)
         if others:
-            yield Change(kind="clusters", names=others)
+            yield WhyChange(kind="clusters", names=others)
     if job.features:
-        yield Change(kind="features", names=job.features)
+        yield WhyChange(kind="features", names=job.features)
     if job.memory_mb_per_proc:
-        yield Change(kind="memory", before=job.memory_mb_per_proc, after=0.0)
+        yield WhyChange(kind="memory", before=job.memory_mb_per_proc, after=0.0)
     is_single = not isinstance(job, RigidJob | MoldableJob) or job.one_cluster
     if not splits and len(snapshot.clusters) > 1 and not is_single:
-        yield Change(kind="split")
+        yield WhyChange(kind="split")
 
 
 def _uses_links(job: Job, splits: bool) -> bool:
@@ -80,15 +80,15 @@ def _uses_links(job: Job, splits: bool) -> bool:
     return splits and isinstance(job, RigidJob | MoldableJob) and bool(job.proc_gbps)
 
 
-def _each(kind: str, names: list[str]) -> Iterator[Change]:
+def _each(kind: str, names: list[str]) -> Iterator[WhyChange]:
     if len(names) <= EACH:
         for name in names:
-            yield Change(kind=kind, names=(name,))
+            yield WhyChange(kind=kind, names=(name,))
     if len(names) > 1:
-        yield Change(kind=kind, names=tuple(names))
+        yield WhyChange(kind=kind, names=tuple(names))
 
 
-def fewer_procs(job: Job, room: Room) -> list[Change]:
+def fewer_procs(job: Job, room: Room) -> list[WhyChange]:
     """Smaller allotments: what fits now, on one cluster or on all; half, a quarter."""
     if not isinstance(job, RigidJob | MoldableJob):
         return []
@@ -103,10 +103,10 @@ def fewer_procs(job: Job, room: Room) -> list[Change]:
             listed = job.speedup.procs
             counts = {max((n for n in listed if n <= c), default=0) for c in counts}
     fitting = sorted((c for c in counts if 1 <= c < most), reverse=True)
-    return [Change(kind="procs", before=float(most), after=float(c)) for c in fitting]
+    return [WhyChange(kind="procs", before=float(most), after=float(c)) for c in fitting]
 
 
-def less_memory(job: Job, room: Room) -> list[Change]:
+def less_memory(job: Job, room: Room) -> list[WhyChange]:
     """Amounts at which another process fits on a node, largest first."""
     asked = job.memory_mb_per_proc
     values = {
@@ -116,16 +116,16 @@ def less_memory(job: Job, room: Room) -> list[Change]:
         for count in range(1, min(node.slots, 64) + 1)
     }
     less = sorted((value for value in values if 0 < value < asked), reverse=True)
-    return [Change(kind="memory", before=float(asked), after=float(v)) for v in less]
+    return [WhyChange(kind="memory", before=float(asked), after=float(v)) for v in less]
 
 
-def less_bandwidth(job: Job) -> list[Change]:
+def less_bandwidth(job: Job) -> list[WhyChange]:
     """Half the bandwidth of a process, a quarter, none."""
     if not isinstance(job, RigidJob | MoldableJob) or not job.proc_gbps:
         return []
     asked = job.proc_gbps
     return [
-        Change(kind="bandwidth", before=asked, after=value)
+        WhyChange(kind="bandwidth", before=asked, after=value)
         for value in (asked / 2.0, asked / 4.0, 0.0)
     ]
 

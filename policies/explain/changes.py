@@ -23,7 +23,7 @@ OWN = "explain-own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class WhyChange:
     """One change.
 
     Attributes
@@ -45,7 +45,7 @@ class Change:
     power: float = 1.0
 
 
-class Case(Struct, frozen=True, kw_only=True):
+class WhyCase(Struct, frozen=True, kw_only=True):
     """A snapshot and the options it is planned with, for one job."""
 
     snapshot: Snapshot
@@ -58,27 +58,27 @@ class Case(Struct, frozen=True, kw_only=True):
         return next(job for job in self.snapshot.queue if job.id == self.job)
 
 
-def apply(case: Case, changes: Iterable[Change]) -> Case:
+def apply(case: WhyCase, changes: Iterable[WhyChange]) -> WhyCase:
     """The case with all changes made."""
     for change in changes:
         case = CHANGES[change.kind](case, change)
     return case
 
 
-def _with_job(case: Case, edit: Callable[[Job], Job]) -> Case:
+def _with_job(case: WhyCase, edit: Callable[[Job], Job]) -> WhyCase:
     queue = tuple(edit(job) if job.id == case.job else job for job in case.snapshot.queue)
     return replace(case, snapshot=replace(case.snapshot, queue=queue))
 
 
-def _release(case: Case, change: Change) -> Case:
+def _release(case: WhyCase, change: WhyChange) -> WhyCase:
     return _with_job(case, lambda job: replace(job, held=False))
 
 
-def _dependency(case: Case, change: Change) -> Case:
+def _dependency(case: WhyCase, change: WhyChange) -> WhyCase:
     return _with_job(case, lambda job: replace(job, after=()))
 
 
-def _tasks(case: Case, change: Change) -> Case:
+def _tasks(case: WhyCase, change: WhyChange) -> WhyCase:
     """Tasks of it that have started end now; their data are still to travel."""
     names, now = set(change.names), case.snapshot.time
 
@@ -91,11 +91,11 @@ def _tasks(case: Case, change: Change) -> Case:
     return _with_job(case, edit)
 
 
-def _earliest(case: Case, change: Change) -> Case:
+def _earliest(case: WhyCase, change: WhyChange) -> WhyCase:
     return _with_job(case, lambda job: replace(job, earliest=case.snapshot.time))
 
 
-def _procs(case: Case, change: Change) -> Case:
+def _procs(case: WhyCase, change: WhyChange) -> WhyCase:
     """Fewer processes: a rigid job does the same work in proportionally more time."""
     count = int(change.after or 1)
 
@@ -109,18 +109,18 @@ def _procs(case: Case, change: Change) -> Case:
     return _with_job(case, edit)
 
 
-def _memory(case: Case, change: Change) -> Case:
+def _memory(case: WhyCase, change: WhyChange) -> WhyCase:
     return _with_job(case, lambda job: replace(job, memory_mb_per_proc=int(change.after or 0)))
 
 
-def _features(case: Case, change: Change) -> Case:
+def _features(case: WhyCase, change: WhyChange) -> WhyCase:
     def edit(job: Job) -> Job:
         return replace(job, features=tuple(f for f in job.features if f not in change.names))
 
     return _with_job(case, edit)
 
 
-def _clusters(case: Case, change: Change) -> Case:
+def _clusters(case: WhyCase, change: WhyChange) -> WhyCase:
     """Also on the named clusters."""
 
     def edit(job: Job) -> Job:
@@ -130,7 +130,7 @@ def _clusters(case: Case, change: Change) -> Case:
     return _with_job(case, edit)
 
 
-def _bandwidth(case: Case, change: Change) -> Case:
+def _bandwidth(case: WhyCase, change: WhyChange) -> WhyCase:
     def edit(job: Job) -> Job:
         if isinstance(job, RigidJob | MoldableJob):
             return replace(job, proc_gbps=change.after or 0.0)
@@ -139,7 +139,7 @@ def _bandwidth(case: Case, change: Change) -> Case:
     return _with_job(case, edit)
 
 
-def _split(case: Case, change: Change) -> Case:
+def _split(case: WhyCase, change: WhyChange) -> WhyCase:
     def edit(job: Job) -> Job:
         if isinstance(job, RigidJob | MoldableJob):
             return replace(job, proc_gbps=job.proc_gbps or 0.0, one_cluster=False)
@@ -149,19 +149,19 @@ def _split(case: Case, change: Change) -> Case:
     return replace(_with_job(case, edit), options=options)
 
 
-def _with_clusters(case: Case, edit: Callable[[Cluster], Cluster]) -> Case:
+def _with_clusters(case: WhyCase, edit: Callable[[Cluster], Cluster]) -> WhyCase:
     clusters = tuple(edit(cluster) for cluster in case.snapshot.clusters)
     return replace(case, snapshot=replace(case.snapshot, clusters=clusters))
 
 
-def _link(case: Case, change: Change) -> Case:
+def _link(case: WhyCase, change: WhyChange) -> WhyCase:
     def edit(cluster: Cluster) -> Cluster:
         return replace(cluster, link_gbps=inf) if cluster.name in change.names else cluster
 
     return _with_clusters(case, edit)
 
 
-def _order(case: Case, change: Change) -> Case:
+def _order(case: WhyCase, change: WhyChange) -> WhyCase:
     """The named jobs stand back: they are held."""
     names = set(change.names)
     queue = tuple(
@@ -170,20 +170,20 @@ def _order(case: Case, change: Change) -> Case:
     return replace(case, snapshot=replace(case.snapshot, queue=queue))
 
 
-def _running(case: Case, change: Change) -> Case:
+def _running(case: WhyCase, change: WhyChange) -> WhyCase:
     names = set(change.names)
     running = tuple(job for job in case.snapshot.running if job.id not in names)
     return replace(case, snapshot=replace(case.snapshot, running=running))
 
 
-def _reachable(case: Case, change: Change) -> Case:
+def _reachable(case: WhyCase, change: WhyChange) -> WhyCase:
     def edit(cluster: Cluster) -> Cluster:
         return replace(cluster, stale=False) if cluster.name in change.names else cluster
 
     return _with_clusters(case, edit)
 
 
-def _nodes(case: Case, change: Change) -> Case:
+def _nodes(case: WhyCase, change: WhyChange) -> WhyCase:
     """The named nodes are up, and free from now on but for what runs there."""
     names = set(change.names)
     now = case.snapshot.time
@@ -200,12 +200,12 @@ def _nodes(case: Case, change: Change) -> Case:
     return _with_clusters(case, edit)
 
 
-def _reservation(case: Case, change: Change) -> Case:
+def _reservation(case: WhyCase, change: WhyChange) -> WhyCase:
     kept = tuple(r for r in case.snapshot.reservations if r.id not in change.names)
     return replace(case, snapshot=replace(case.snapshot, reservations=kept))
 
 
-def _slots(case: Case, change: Change) -> Case:
+def _slots(case: WhyCase, change: WhyChange) -> WhyCase:
     """One more node on the named cluster, for this job alone."""
     job, now, count = case.target, case.snapshot.time, int(change.after or 1)
     node = Node(
@@ -225,7 +225,7 @@ def _slots(case: Case, change: Change) -> Case:
     return replace(case, snapshot=replace(case.snapshot, reservations=kept))
 
 
-CHANGES: Mapping[str, Callable[[Case, Change], Case]] = {
+CHANGES: Mapping[str, Callable[[WhyCase, WhyChange], WhyCase]] = {
     "release": _release,
     "dependency": _dependency,
     "tasks": _tasks,
@@ -250,7 +250,7 @@ MOST = 0.98
 """Cost of what nobody would do."""
 
 
-def cost(change: Change) -> float:
+def cost(change: WhyChange) -> float:
     """Size of a change, 0 (nothing to it) to 1: what stands in the way of making it."""
     share = 0.0
     if change.before and change.after is not None:

@@ -25,7 +25,7 @@ from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import never
 from coalloc.policies.explain import candidates
-from coalloc.policies.explain.changes import Case, Change, cost
+from coalloc.policies.explain.changes import WhyCase, WhyChange, cost
 from coalloc.policies.explain.explanation import (
     Constraint,
     Counterfactual,
@@ -35,13 +35,13 @@ from coalloc.policies.explain.figures import Figures
 from coalloc.policies.explain.room import NEAR_S, Room
 from coalloc.policies.explain.rule import (
     Rule,
-    Solved,
+    RulePlan,
     Timing,
     deferral,
     planned,
     rule_of_plan,
 )
-from coalloc.policies.explain.search import Search, Trial
+from coalloc.policies.explain.search import ChangeSearch, Trial
 
 MOST_OF_IT = 0.5
 """Share of the gain of all jobs that a few of them must bring to stand for all."""
@@ -107,7 +107,7 @@ def explain(
     target = next((other for other in snapshot.queue if other.id == job), None)
     if target is None:
         raise InputError("job", f"no job {job!r} waits in this snapshot")
-    base = Solved(snapshot, rule)
+    base = RulePlan(snapshot, rule)
     by_rule = base.timing(job)
     references = [t for t in (timing, by_rule) if t is not None]
     if deferred is None and timing is None:
@@ -137,7 +137,7 @@ class _Inquiry:
         snapshot: Snapshot,
         rule: Rule,
         job: Job,
-        base: Solved,
+        base: RulePlan,
         references: Sequence[Timing],
         stop: Callable[[], bool],
     ) -> None:
@@ -149,13 +149,13 @@ class _Inquiry:
         self.room = Room(snapshot, job, self.placements, self.end)
         self.figures = Figures(self.room, self.splits)
         self.mine = self._placement(base)
-        case = Case(snapshot=snapshot, options=rule.options, job=job.id)
-        self.search = Search(case, rule, references, stop)
+        case = WhyCase(snapshot=snapshot, options=rule.options, job=job.id)
+        self.search = ChangeSearch(case, rule, references, stop)
         self.family = candidates.ancestors(snapshot, job)
 
     def answer(self, made: Explanation) -> Explanation:
         alone: list[Trial] = []
-        tests: list[Change] = []
+        tests: list[WhyChange] = []
         gates = len(list(candidates.gates(self.snapshot, self.job)))
         for change in self._tests():
             tests.append(change)
@@ -187,15 +187,15 @@ class _Inquiry:
             tried=self.search.tried,
         )
 
-    def _tests(self) -> Iterable[Change]:
+    def _tests(self) -> Iterable[WhyChange]:
         """Candidates for what binds, most likely first."""
         yield from candidates.gates(self.snapshot, self.job)
         ahead = self._ahead()
         if ahead:
-            yield Change(kind="order", names=ahead)
+            yield WhyChange(kind="order", names=ahead)
         running = tuple(job.id for job in self.snapshot.running)
         if running:
-            yield Change(kind="running", names=running)
+            yield WhyChange(kind="running", names=running)
         yield from candidates.site_side(self.snapshot, self.job, self.splits)
         yield from candidates.job_side(self.snapshot, self.job, self.splits)
         yield from self._more_slots()
@@ -205,7 +205,7 @@ class _Inquiry:
         names = (p.job for p in self.placements if p.start < self.end)
         return tuple(name for name in dict.fromkeys(names) if name not in self.family)
 
-    def _more_slots(self) -> Iterable[Change]:
+    def _more_slots(self) -> Iterable[WhyChange]:
         """Slots of its own, as many and as strong as those of its placement."""
         if not isinstance(self.job, RigidJob | MoldableJob) or not self.snapshot.clusters:
             return
@@ -222,7 +222,7 @@ class _Inquiry:
             count = self.job.procs if isinstance(self.job, RigidJob) else self.job.min_procs
         else:
             return
-        yield Change(kind="slots", names=(home,), after=float(count), power=power)
+        yield WhyChange(kind="slots", names=(home,), after=float(count), power=power)
 
     def _refined(self, trial: Trial) -> Trial:
         """The same relaxation with less of it, where that helps too."""
@@ -249,7 +249,7 @@ class _Inquiry:
         """Time by which it ends earlier, seconds; 1 where it had no end."""
         return self.end - _end(trial) if isfinite(self.end) else 1.0
 
-    def _fewer_jobs(self, trial: Trial, change: Change) -> Trial:
+    def _fewer_jobs(self, trial: Trial, change: WhyChange) -> Trial:
         """Only jobs that hold what this one waits for; first those that end when it starts."""
         if self.mine is None:
             return trial
@@ -288,9 +288,9 @@ class _Inquiry:
                 trial = self.search.attempt(*less) or trial
         return trial
 
-    def _together(self, tests: Sequence[Change]) -> Trial | None:
+    def _together(self, tests: Sequence[WhyChange]) -> Trial | None:
         """All relaxations at once, less those that are not needed."""
-        distinct: dict[str, Change] = {}
+        distinct: dict[str, WhyChange] = {}
         for change in tests:
             kept = distinct.get(change.kind)
             if kept is None or len(change.names) > len(kept.names):
@@ -340,7 +340,7 @@ class _Inquiry:
             kind=_kind(change), change=change, start=timing.start, end=timing.end, link=link
         )
 
-    def _placement(self, solved: Solved) -> Placement | None:
+    def _placement(self, solved: RulePlan) -> Placement | None:
         """The job's own, or its first task's."""
         mine = [p for p in solved.plan.placements if p.job == self.job.id]
         return min(mine, key=lambda p: p.start, default=None)
@@ -354,13 +354,13 @@ class _Inquiry:
         }
 
 
-def _is_an_ask(change: Change) -> bool:
+def _is_an_ask(change: WhyChange) -> bool:
     """Whether anybody could be asked to make this change."""
     many = change.kind in ("order", "running") and len(change.names) > NAMED
     return change.kind != "slots" and not many
 
 
-def _kind(change: Change) -> str:
+def _kind(change: WhyChange) -> str:
     return KINDS.get(change.kind, change.kind)
 
 

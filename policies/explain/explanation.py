@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from coalloc.policies.explain.changes import Change
+from coalloc.policies.explain.changes import WhyChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkUse:
+class BindingLink:
     """A link that binds.
 
     Attributes
@@ -81,24 +81,24 @@ class Constraint:
     kind : str
         ``hold dependency tasks earliest features memory clusters split link slots order running
         reachable nodes reservation``.
-    change : Change
+    change : WhyChange
         The relaxation.
     start, end : float or None
         Of the job under the relaxation alone; None where that does not help by itself.
     """
 
     kind: str
-    change: Change
+    change: WhyChange
     start: float | None = None
     end: float | None = None
-    link: LinkUse | None = None
+    link: BindingLink | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual:
     """One change, or a few together, that was solved: when the job would run."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[WhyChange, ...]
     start: float
     end: float
 

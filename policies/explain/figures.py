@@ -5,7 +5,7 @@ from __future__ import annotations
 from coalloc.model.cost import link_load
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import Placement
-from coalloc.policies.explain.explanation import LinkUse, Slots
+from coalloc.policies.explain.explanation import BindingLink, Slots
 from coalloc.policies.explain.room import NEAR_S, Room
 
 
@@ -64,7 +64,7 @@ class Figures:
             weaker_now=self.room.free(everywhere, self.now) - now,
         )
 
-    def link_use(self, placement: Placement | None, cluster: str) -> LinkUse | None:
+    def link_use(self, placement: Placement | None, cluster: str) -> BindingLink | None:
         """Load of the job on a link that had no limit."""
         if placement is None or not isinstance(self.job, RigidJob | MoldableJob):
             return None
@@ -73,7 +73,7 @@ class Figures:
         needed = link_load(self.job.proc_gbps or 0.0, procs, inside.get(cluster, 0))
         capacity = next(c.link_gbps for c in self.snapshot.clusters if c.name == cluster)
         until = self.room.link_full_until(cluster, placement.start, needed)
-        return LinkUse(
+        return BindingLink(
             cluster=cluster,
             at=placement.start,
             needed=needed,

@@ -14,13 +14,12 @@ from typing import Any
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.auto import TRIALS
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.orders.simple import SIMPLE, SKIPPING, lay_simply, laying, sort_items
+from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.relative_time import at_time, from_now
-from coalloc.policies.simple import SIMPLE, lay_simply, laying, sort_items
 
-AUTO_DECODERS: Mapping[str, str] = {"easy": "easy", **dict(TRIALS)}
+AUTO_DECODERS: Mapping[str, str] = dict(SKIPPING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ class Timing:
     end: float
 
 
-class Solved:
+class RulePlan:
     """A snapshot planned by a rule."""
 
     def __init__(self, snapshot: Snapshot, rule: Rule) -> None:

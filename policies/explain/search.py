@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from coalloc.policies.explain.changes import Case, Change, apply, cost
-from coalloc.policies.explain.rule import Rule, Solved, Timing
+from coalloc.policies.explain.changes import WhyCase, WhyChange, apply, cost
+from coalloc.policies.explain.rule import Rule, RulePlan, Timing
 
 GAIN_S = 1e-3
 """A smaller difference is none, seconds."""
@@ -20,12 +20,12 @@ JOB_SIDE = frozenset({"procs"})
 class Trial:
     """Changes and what came of them."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[WhyChange, ...]
     timing: Timing | None
-    solved: Solved
+    solved: RulePlan
 
 
-class Search:
+class ChangeSearch:
     """The trials for one job.
 
     Attributes
@@ -36,7 +36,7 @@ class Search:
 
     def __init__(
         self,
-        case: Case,
+        case: WhyCase,
         rule: Rule,
         references: Sequence[Timing],
         stop: Callable[[], bool],
@@ -46,16 +46,16 @@ class Search:
         self.helpful: list[Trial] = []
         self.tried = 0
         self.complete = True
-        self._known: dict[tuple[Change, ...], Trial] = {}
+        self._known: dict[tuple[WhyChange, ...], Trial] = {}
 
-    def attempt(self, *changes: Change) -> Trial | None:
+    def attempt(self, *changes: WhyChange) -> Trial | None:
         """Plan with these changes; None if it does not help, or there is no time to know."""
         if changes not in self._known:
             if self.stop():
                 self.complete = False
                 return None
             case = apply(self.case, changes)
-            solved = Solved(case.snapshot, replace(self.rule, options=case.options))
+            solved = RulePlan(case.snapshot, replace(self.rule, options=case.options))
             self.tried += 1
             trial = Trial(changes=changes, timing=solved.timing(self.case.job), solved=solved)
             self._known[changes] = trial
@@ -64,7 +64,7 @@ class Search:
         trial = self._known[changes]
         return trial if self.helps(trial) else None
 
-    def first(self, candidates: Iterable[Change], most: int) -> Trial | None:
+    def first(self, candidates: Iterable[WhyChange], most: int) -> Trial | None:
         """The first of the candidates that helps."""
         for change, _ in zip(candidates, range(most), strict=False):
             found = self.attempt(change)

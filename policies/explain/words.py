@@ -9,7 +9,7 @@ from coalloc.model.jobs import DivisibleJob, Job, RigidJob
 from coalloc.model.nodeset import fold
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.explain.changes import Change
+from coalloc.policies.explain.changes import WhyChange
 from coalloc.policies.explain.explanation import Constraint, Counterfactual, Explanation, Slots
 
 LISTED = 6
@@ -245,7 +245,7 @@ class _Words:
             text += f" and end {self.at(what.end)}"
         return text
 
-    def _if(self, change: Change) -> str:
+    def _if(self, change: WhyChange) -> str:
         names = change.names
         match change.kind:
             case "release":
@@ -286,7 +286,7 @@ class _Words:
                 count = f"{change.after:g} more slots of power {change.power:g}"
                 return f"with {count} on {listed(names)}"
 
-    def _procs(self, change: Change) -> str:
+    def _procs(self, change: WhyChange) -> str:
         after = int(change.after or 0)
         noun = "process" if after == 1 else "processes"
         if isinstance(self.job, RigidJob):

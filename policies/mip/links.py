@@ -4,7 +4,7 @@ A link that is exactly full is the rule where capacities are tight, and a solver
 larger than the distance between full and over-full. So loads and capacity are scaled to whole
 numbers, by their common denominator where this keeps them small. Where it does not, both are
 rounded down, which never forbids what is allowed; what passes wrongly is found by exact arithmetic
-afterwards and cut off (`coalloc.policies.mip.solving`).
+afterwards and dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One way to solve a PuLP model: HiGHS in this process, or CBC as a child.
+"""One way to solve a PuLP model: HiGHS in this process.
 
 How a search ended is told by the solver's own state and the solution's, never by PuLP's ``status``,
 which reads *Optimal* after a time limit, too. A search that was stopped keeps its best solution, if
@@ -6,10 +6,9 @@ it has one whose whole numbers are whole; values of a relaxation are thrown away
 
 Notes
 -----
-A policy has no clock. A limit of time comes in two ways: `Limits.stop`, which the caller injects
-and which is polled while the solver works, and `Limits.seconds`, which the solver measures itself.
-The caller's kill is the hard limit: CBC stays in the caller's process group and dies with its
-parent, so whoever kills the solver process ends both.
+A policy has no clock. A limit of time comes in two ways: `SolverLimits.stop`, which the caller
+injects and which is polled while the solver works, and `SolverLimits.seconds`, which the solver
+measures itself. The caller's kill is the hard limit.
 
 One thread: HiGHS instances of different thread counts do not live in one process, and one thread
 repeats its search exactly.
@@ -26,7 +25,6 @@ import highspy
 import pulp
 
 from coalloc.policies.base import never
-from coalloc.policies.mip.cbc import Cbc
 
 WHOLE = 1e-4
 """How far a whole number of a solution may be off."""
@@ -45,20 +43,18 @@ class End(StrEnum):
 
     OPTIMAL = "optimal"
     STOPPED = "stopped"
-    """By the clock; `Outcome.values` tells whether there is a solution."""
+    """By the clock; `SolverOutcome.values` tells whether there is a solution."""
     SPENT = "spent"
     """By its limit of nodes or of solutions, likewise."""
     INFEASIBLE = "infeasible"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Solver of a model, and limits of its search.
+class SolverLimits:
+    """Limits of a solver's search.
 
     Attributes
     ----------
-    solver : str
-        ``highs`` or ``cbc``.
     seconds : float or None
         The solver's own limit.
     nodes : int or None
@@ -69,19 +65,18 @@ class Limits:
         Polled; true ends the search.
     """
 
-    solver: str = "highs"
     seconds: float | None = None
     nodes: int | None = None
     first: bool = False
     stop: Callable[[], bool] = never
 
-    def less(self, nodes: int) -> Limits:
+    def less(self, nodes: int) -> SolverLimits:
         """Budget that is left after so many nodes."""
         return self if self.nodes is None else replace(self, nodes=max(self.nodes - nodes, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SolverOutcome:
     """Result of a solver.
 
     Attributes
@@ -108,37 +103,37 @@ class Outcome:
 
 def run(
     model: Any,
-    limits: Limits,
-    start: Mapping[str, float] | None = None,
-    on_solution: Callable[[Outcome], None] | None = None,
-) -> Outcome:
+    limits: SolverLimits,
+    on_solution: Callable[[SolverOutcome], None] | None = None,
+) -> SolverOutcome:
     """Solve a model.
 
     Parameters
     ----------
     model : pulp.LpProblem
         To be minimised.
-    start : mapping of variable name to value, optional
-        A solution to begin with; variables left out are free.
     on_solution : callable, optional
-        Receives each better solution while HiGHS works; CBC tells its last one only.
+        Receives each better solution while HiGHS works.
     """
     if limits.stop():
-        return Outcome(end=End.STOPPED, values=None, bound=None, nodes=0)
+        return SolverOutcome(end=End.STOPPED, values=None, bound=None, nodes=0)
     if limits.nodes == 0:
-        return Outcome(end=End.SPENT, values=None, bound=None, nodes=0)
-    engine = _run_cbc if limits.solver == "cbc" else _run_highs
-    return engine(model, limits, start or {}, on_solution)
+        return SolverOutcome(end=End.SPENT, values=None, bound=None, nodes=0)
+    model.solve(_Highs(limits, on_solution))
+    told = model.solverModel.getInfo()
+    by_clock = model.solverModel.getModelStatus() in _BY_CLOCK
+    has_one = told.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    whole = any(v.cat == pulp.LpInteger for v in model.variables())
+    bound = told.mip_dual_bound if whole else told.objective_function_value
+    nodes = max(int(told.mip_node_count), 0)
+    return _outcome(model, has_one, float(bound), nodes, End.STOPPED if by_clock else End.SPENT)
 
 
 class _Highs(pulp.HiGHS):  # type: ignore[misc]
-    """PuLP's HiGHS with a start and callbacks that know the model."""
+    """PuLP's HiGHS with callbacks that know the model."""
 
     def __init__(
-        self,
-        limits: Limits,
-        start: Mapping[str, float],
-        on_solution: Callable[[Outcome], None] | None,
+        self, limits: SolverLimits, on_solution: Callable[[SolverOutcome], None] | None
     ) -> None:
         more = {"mip_max_improving_sols": 1} if limits.first else {}
         if limits.nodes is not None:
@@ -153,15 +148,11 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
             callbacksToActivate=[_ASKED, _IMPROVED],
             **more,
         )
-        self._stop, self._start, self._on_solution = limits.stop, start, on_solution
+        self._stop, self._on_solution = limits.stop, on_solution
         self._variables: list[Any] = []
 
     def callSolver(self, lp: Any) -> None:  # noqa: N802
         self._variables = lp.variables()
-        if self._start:
-            numbers = [v.index for v in self._variables if v.name in self._start]
-            given = [self._start[v.name] for v in self._variables if v.name in self._start]
-            lp.solverModel.setSolution(len(numbers), numbers, given)
         lp.solverModel.run()
 
     def findSolutionValues(self, lp: Any) -> tuple[int, int]:  # noqa: N802
@@ -177,7 +168,7 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
         elif self._on_solution is not None:
             found = list(told.mip_solution)
             values = {v.name: found[v.index] for v in self._variables}
-            outcome = Outcome(
+            outcome = SolverOutcome(
                 end=End.STOPPED,
                 values=values,
                 bound=float(told.mip_dual_bound),
@@ -186,58 +177,20 @@ class _Highs(pulp.HiGHS):  # type: ignore[misc]
             self._on_solution(outcome)
 
 
-def _run_highs(
-    model: Any,
-    limits: Limits,
-    start: Mapping[str, float],
-    on_solution: Callable[[Outcome], None] | None,
-) -> Outcome:
-    model.solve(_Highs(limits, start, on_solution))
-    told = model.solverModel.getInfo()
-    by_clock = model.solverModel.getModelStatus() in _BY_CLOCK
-    has_one = told.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    whole = any(v.cat == pulp.LpInteger for v in model.variables())
-    bound = told.mip_dual_bound if whole else told.objective_function_value
-    nodes = max(int(told.mip_node_count), 0)
-    return _outcome(model, has_one, float(bound), nodes, End.STOPPED if by_clock else End.SPENT)
-
-
-def _run_cbc(
-    model: Any,
-    limits: Limits,
-    start: Mapping[str, float],
-    on_solution: Callable[[Outcome], None] | None,
-) -> Outcome:
-    for variable in model.variables():
-        variable.varValue = start.get(variable.name)
-    cbc = Cbc(
-        warm=len(start) > 0 and len(start) == len(model.variables()),
-        stop=limits.stop,
-        seconds=limits.seconds,
-        nodes=limits.nodes,
-        solutions=1 if limits.first else None,
-    )
-    model.solve(cbc)
-    spent = limits.first or (limits.nodes is not None and cbc.nodes >= limits.nodes)
-    ended = End.SPENT if spent and not cbc.stopped else End.STOPPED
-    outcome = _outcome(model, True, cbc.bound, cbc.nodes, ended)
-    if outcome.values is not None and on_solution is not None:
-        on_solution(outcome)
-    return outcome
-
-
-def _outcome(model: Any, has_one: bool, bound: float | None, nodes: int, unproved: End) -> Outcome:
+def _outcome(
+    model: Any, has_one: bool, bound: float | None, nodes: int, unproved: End
+) -> SolverOutcome:
     """Result in the model; `unproved` is how the search ended if it has proved nothing."""
     state = model.sol_status
     if state == pulp.LpSolutionInfeasible:
-        return Outcome(end=End.INFEASIBLE, values=None, bound=None, nodes=nodes)
+        return SolverOutcome(end=End.INFEASIBLE, values=None, bound=None, nodes=nodes)
     values = None
     if has_one and state in _ENDS_GOOD and _is_whole(model):
         values = {v.name: float(v.varValue or 0.0) for v in model.variables()}
     end = End.OPTIMAL if values and state == pulp.LpSolutionOptimal else unproved
     if bound is not None and not abs(bound) < 1e30:
         bound = None
-    return Outcome(end=end, values=values, bound=bound, nodes=nodes)
+    return SolverOutcome(end=end, values=values, bound=bound, nodes=nodes)
 
 
 def _is_whole(model: Any) -> bool:

@@ -46,7 +46,7 @@ MARGIN = 1e-7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class TimeGrid:
     """Intervals of the program: cost and end of each.
 
     Attributes
@@ -77,14 +77,14 @@ def published_lp(queue: MoldableQueue, guess: float, *, is_repaired: bool = True
     return _optimum(queue, grid, least_work(queue, grid.end))
 
 
-def intervals(queue: MoldableQueue, guess: float, *, is_repaired: bool = True) -> Grid:
+def intervals(queue: MoldableQueue, guess: float, *, is_repaired: bool = True) -> TimeGrid:
     """I_0 .. I_K of the paper; repaired, one more before them, and I_K open."""
     shortest = max(float(queue.times.min()), SHORTEST)
     last = max(floor(log2(guess / shortest)), 0) if guess > shortest else 0
     edges = guess / 2.0 ** np.arange(last, -2, -1, dtype=np.float64)
     if not is_repaired:
-        return Grid(cost=edges[:-1], end=edges[1:])
-    return Grid(
+        return TimeGrid(cost=edges[:-1], end=edges[1:])
+    return TimeGrid(
         cost=np.concatenate(([0.0], edges[:-1])),
         end=np.concatenate((edges[:-1], [inf])),
     )
@@ -99,7 +99,7 @@ def least_work(queue: MoldableQueue, ends: Floats) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def _optimum(queue: MoldableQueue, grid: Grid, work: Floats) -> float:
+def _optimum(queue: MoldableQueue, grid: TimeGrid, work: Floats) -> float:
     """Columns: x_ij where S_ij is finite, then the area used up to the end of each interval."""
     job, interval = np.nonzero(np.isfinite(work))
     shares, bounded = job.size, int(np.isfinite(grid.end).sum())

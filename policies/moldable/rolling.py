@@ -33,25 +33,25 @@ from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling_load import Arrivals
 from coalloc.policies.moldable.rolling_now import (
-    Held,
-    Room,
+    FreeProcessors,
+    HeldPlace,
     hold,
     start_now,
     starts_and_capacity,
 )
-from coalloc.policies.moldable.rolling_rule import Wanted, price, wanted
-from coalloc.policies.simple import sort_items
+from coalloc.policies.moldable.rolling_rule import WantedWidths, price, wanted
+from coalloc.policies.orders.simple import sort_items
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class RolledRound:
     """Result of a round.
 
     Attributes
@@ -69,7 +69,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class EasyBeginning:
     """EASY's schedule of a round, and the plan if the round is stopped."""
 
     schedule: Schedule
@@ -99,17 +99,17 @@ def roll(
 
 def begin_round(
     planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None
-) -> Begun:
+) -> EasyBeginning:
     """Decode EASY, and tell it."""
     easy = planner.decode(sort_items(planner, "easy"), "easy")
     stats = {"work": easy.work, "order": "easy", NOTES: dict(budget.notes)}
     plan = planner.plan(easy, policy, budget.seed, stats)
     if on_incumbent is not None:
         on_incumbent(plan)
-    return Begun(schedule=easy, stopped=replace(plan, status=Status.TIME_LIMIT))
+    return EasyBeginning(schedule=easy, stopped=replace(plan, status=Status.TIME_LIMIT))
 
 
-def roll_round(planner: Planner, budget: Budget) -> Round | None:
+def roll_round(planner: Planner, budget: Budget) -> RolledRound | None:
     """Schedule a round; there are items. None if `budget.stop` says so, asked before each step."""
     if budget.stop():
         return None
@@ -132,7 +132,9 @@ def roll_round(planner: Planner, budget: Budget) -> Round | None:
         "held": None if held is None else planner.items[held.item].job.id,
         NOTES: arrivals.write(),
     }
-    return Round(schedule=schedule, price=price(int(ready.sum()), load, queue.width), stats=stats)
+    return RolledRound(
+        schedule=schedule, price=price(int(ready.sum()), load, queue.width), stats=stats
+    )
 
 
 def ready_now(planner: Planner, queue: MoldableQueue) -> Flags:
@@ -142,8 +144,8 @@ def ready_now(planner: Planner, queue: MoldableQueue) -> Flags:
 
 
 def schedule_round(
-    planner: Planner, queue: MoldableQueue, asked: Wanted, ready: Flags
-) -> tuple[Schedule, list[int], Held | None]:
+    planner: Planner, queue: MoldableQueue, asked: WantedWidths, ready: Flags
+) -> tuple[Schedule, list[int], HeldPlace | None]:
     """Lay what is asked for on the snapshot.
 
     Returns
@@ -151,7 +153,7 @@ def schedule_round(
     schedule : Schedule
     started : list of int
         Items that were chosen to start now.
-    held : Held or None
+    held : HeldPlace or None
         The place that is kept for a job which cannot start now.
     """
     options = planner.options
@@ -164,8 +166,8 @@ def schedule_round(
         others[held.item] = False
     else:
         held = None
-    asked = Wanted(rows=asked.rows, order=order, held=asked.held)
-    room = Room(planner, queue, held)
+    asked = WantedWidths(rows=asked.rows, order=order, held=asked.held)
+    room = FreeProcessors(planner, queue, held)
     started, rows = start_now(queue, asked, others, room, options["squeeze"], options["stretch"])
     first = set(started)
     order = np.array([*started, *(n for n in order.tolist() if n not in first)], dtype=np.int64)
@@ -173,7 +175,7 @@ def schedule_round(
 
 
 def lay(
-    planner: Planner, queue: MoldableQueue, order: Ints, rows: Ints, held: Held | None
+    planner: Planner, queue: MoldableQueue, order: Ints, rows: Ints, held: HeldPlace | None
 ) -> Schedule:
     """Schedule all items in this order on these allotments, one of them held."""
     if queue.is_exact:
@@ -213,8 +215,8 @@ def arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]
 
 
 __all__ = [
-    "Begun",
-    "Round",
+    "EasyBeginning",
+    "RolledRound",
     "begin_round",
     "lay",
     "ready_now",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import MoldableQueue
-from coalloc.policies.moldable.rolling_rule import Wanted
+from coalloc.policies.moldable.rolling_rule import WantedWidths
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldPlace:
     """The place that is kept for an item: seconds from now, and processors."""
 
     item: int
@@ -32,16 +32,16 @@ class Held:
     procs: int
 
 
-class Room:
+class FreeProcessors:
     """Processors that are free now.
 
     Parameters
     ----------
-    held : Held, optional
+    held : HeldPlace, optional
         Kept free of others.
     """
 
-    def __init__(self, planner: Planner, queue: MoldableQueue, held: Held | None) -> None:
+    def __init__(self, planner: Planner, queue: MoldableQueue, held: HeldPlace | None) -> None:
         self.starts, self.left = starts_and_capacity(queue, held)
         problem = planner.compiled.problem
         self.need, self.home = problem.need, problem.class_cluster
@@ -85,7 +85,7 @@ class Room:
         return np.bincount(self.home, weights=procs, minlength=self.clusters).astype(np.int64)
 
 
-def starts_and_capacity(queue: MoldableQueue, held: Held | None) -> tuple[Floats, Ints]:
+def starts_and_capacity(queue: MoldableQueue, held: HeldPlace | None) -> tuple[Floats, Ints]:
     """The processors over time, without those that are held."""
     if held is None:
         return queue.starts, queue.capacity.copy()
@@ -95,21 +95,21 @@ def starts_and_capacity(queue: MoldableQueue, held: Held | None) -> tuple[Floats
     return starts, capacity
 
 
-def hold(queue: MoldableQueue, item: int, row: int) -> Held | None:
+def hold(queue: MoldableQueue, item: int, row: int) -> HeldPlace | None:
     """The earliest place of an item; None if there is none."""
     procs, seconds = int(queue.procs[row]), max(float(queue.times[row]), 1e-9)
     for start in np.maximum(queue.starts, queue.release[item]).tolist():
         during = (queue.starts < start + seconds) & (np.append(queue.starts[1:], np.inf) > start)
         if int(queue.capacity[during].min()) >= procs:
-            return Held(item=item, start=start, end=start + seconds, procs=procs)
+            return HeldPlace(item=item, start=start, end=start + seconds, procs=procs)
     return None
 
 
 def start_now(
     queue: MoldableQueue,
-    asked: Wanted,
+    asked: WantedWidths,
     ready: Flags,
-    room: Room,
+    room: FreeProcessors,
     squeeze: float,
     stretch: float,
 ) -> tuple[list[int], Ints]:
@@ -117,7 +117,7 @@ def start_now(
 
     Parameters
     ----------
-    room : Room
+    room : FreeProcessors
         Without what is held for `asked.held`, if that starts later.
     squeeze, stretch : float
         Shares of the wanted processors that a job starts on at least, and at most.
@@ -139,7 +139,7 @@ def start_now(
     return started, rows
 
 
-def _fitting(queue: MoldableQueue, item: int, row: int, least: int, room: Room) -> int:
+def _fitting(queue: MoldableQueue, item: int, row: int, least: int, room: FreeProcessors) -> int:
     """The widest allotment up to `row` that fits now; -1 if none of `least` processors does."""
     while row >= queue.first[item] and queue.procs[row] >= least:
         if queue.procs[row] <= room.widest(item, float(queue.times[row])):
@@ -149,7 +149,7 @@ def _fitting(queue: MoldableQueue, item: int, row: int, least: int, room: Room) 
 
 
 def _stretch(
-    queue: MoldableQueue, rows: Ints, started: list[int], room: Room, stretch: float
+    queue: MoldableQueue, rows: Ints, started: list[int], room: FreeProcessors, stretch: float
 ) -> None:
     """Widen the items that start now, in order, where nobody waits for the rest."""
     for item in started:
@@ -163,4 +163,4 @@ def _stretch(
                 break
 
 
-__all__ = ["Held", "Room", "hold", "start_now", "starts_and_capacity"]
+__all__ = ["FreeProcessors", "HeldPlace", "hold", "start_now", "starts_and_capacity"]

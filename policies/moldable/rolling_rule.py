@@ -45,7 +45,7 @@ AGEING = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedWidths:
     """Widths and order that the rule asks for.
 
     Attributes
@@ -63,7 +63,9 @@ class Wanted:
     held: int
 
 
-def wanted(planner: Planner, queue: MoldableQueue, ready: Flags, load: float, now: float) -> Wanted:
+def wanted(
+    planner: Planner, queue: MoldableQueue, ready: Flags, load: float, now: float
+) -> WantedWidths:
     """Apply the rule.
 
     Parameters
@@ -90,7 +92,7 @@ def wanted(planner: Planner, queue: MoldableQueue, ready: Flags, load: float, no
     held = _longest_passed_over(planner, ready, options["guard_after"] or 0)
     if held < 0:
         held = _most_stretched(stretch, ready, options["reserve_after"])
-    return Wanted(rows=rows, order=order, held=held)
+    return WantedWidths(rows=rows, order=order, held=held)
 
 
 def price(waiting: int, load: float, procs: int) -> float:
@@ -149,4 +151,4 @@ def _most_stretched(stretch: Floats, ready: Flags, least: float) -> int:
     return best if seen[best] >= least else -1
 
 
-__all__ = ["Wanted", "by_efficiency", "by_price", "efficiency", "price", "wanted"]
+__all__ = ["WantedWidths", "by_efficiency", "by_price", "efficiency", "price", "wanted"]

@@ -45,7 +45,7 @@ from coalloc.policies.oas.exact_model import (
     make_stack,
     threshold_of,
 )
-from coalloc.policies.oas.exact_patterns import TooManyError
+from coalloc.policies.oas.exact_patterns import TooManyPatternsError
 
 CHUNK = 200_000
 """Nodes of one call of the compiled search."""
@@ -66,7 +66,7 @@ def why_not(planner: Planner, objective: str, slot: float | None = None) -> str 
         return reason
     try:
         fitting_patterns(planner, slot)
-    except (UnfitError, TooManyError) as error:
+    except (UnfitError, TooManyPatternsError) as error:
         return str(error)
     return None
 
@@ -152,7 +152,7 @@ class ExactSearch:
             self.makespan, self.cost = incumbent.makespan, incumbent.weighted_completion
         try:
             self._made = make_model(planner, slot, True in phases)
-        except TooManyError as error:
+        except TooManyPatternsError as error:
             raise UnfitError(str(error)) from None
         self._begin()
         self.bound = self._floor = max(lower, self._floor)

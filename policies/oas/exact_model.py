@@ -38,7 +38,7 @@ class UnfitError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class ExactGrid:
     """The time axis of the search: absolute seconds, or slots from the present on."""
 
     now: float
@@ -83,7 +83,7 @@ class SearchModel:
         The pattern at each place of the model.
     """
 
-    grid: Grid
+    grid: ExactGrid
     order: Ints
     index: Ints
     patterns: Patterns
@@ -107,7 +107,7 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     patterns = fitting_patterns(planner, slot)
     full_link = int(FULL * (1.0 if slot is None else threshold_of(planner)))
     compiled, items = planner.compiled, planner.items
-    grid = Grid(now=planner.snapshot.time, slot=slot)
+    grid = ExactGrid(now=planner.snapshot.time, slot=slot)
     lasting = grid.lasting(patterns.seconds)
     reserved = np.array(
         [[grid.down(a), grid.up(b)] for a, b in compiled.problem.reserved.tolist()]
@@ -158,7 +158,9 @@ def _cells(
     return np.stack(columns, axis=1)
 
 
-def _runs(items: Sequence[Item], order: Ints, least: Floats, weight: Floats, grid: Grid) -> Floats:
+def _runs(
+    items: Sequence[Item], order: Ints, least: Floats, weight: Floats, grid: ExactGrid
+) -> Floats:
     """Rows of `Model.runs`, in the order of the model; `least` is the shortest run of each item."""
     after = _after(items, least)
     release = [grid.up(items[i].release) for i in order]
@@ -234,7 +236,7 @@ def _sets(members: Sequence[Sequence[int]]) -> Ints:
     return np.array([sum({1 << int(m) for m in one}) for one in members], dtype=np.int64)
 
 
-def _rows(base: Base, reopened: Floats, grid: Grid) -> list[tuple[float, int]]:
+def _rows(base: Base, reopened: Floats, grid: ExactGrid) -> list[tuple[float, int]]:
     """Times at which something becomes available, and the row of the base in force from then on."""
     rows: dict[float, int] = {}
     kept = set(reopened.tolist())

@@ -80,7 +80,7 @@ class Saturation:
     slot_s: float
 
 
-class TooManyError(Exception):
+class TooManyPatternsError(Exception):
     """There are more patterns than can be searched."""
 
 
@@ -131,7 +131,7 @@ def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> P
 
     Raises
     ------
-    TooManyError
+    TooManyPatternsError
     """
     problem = compiled.problem
     parts: list[Patterns] = []
@@ -140,7 +140,7 @@ def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> P
         parts.append(_of_item(problem, compiled.base, item, saturation))
         total += parts[-1].mode.size
         if total > MOST:
-            raise TooManyError(f"there are more than {MOST} allocation patterns")
+            raise TooManyPatternsError(f"there are more than {MOST} allocation patterns")
     none = _none(problem)
     joined = [*parts, _selected(problem, 0, none, none[:, 0], np.ones(0))]
     return Patterns(
@@ -173,7 +173,9 @@ def _of_item(problem: Problem, base: Base, item: int, saturation: Saturation | N
             rows.append(row)
             modes.append(mode)
             if len(rows) > MOST_OF_ITEM:
-                raise TooManyError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
+                raise TooManyPatternsError(
+                    f"a job has more than {MOST_OF_ITEM} allocation patterns"
+                )
     procs = np.array(rows, dtype=np.int64) if rows else _none(problem)
     chosen, sc = np.array(modes, dtype=np.int64), np.ones(len(procs))
     found = _selected(problem, item, procs, chosen, sc)
@@ -207,7 +209,7 @@ def _slowdowns(
         first = ceil(seconds / slot * (1.0 - NEAR))
         last = ceil((seconds + (most - 1.0) * slowed) / slot * (1.0 - NEAR))
         if len(which) + last - first >= MOST_OF_ITEM:
-            raise TooManyError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
+            raise TooManyPatternsError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
         for slots in range(first, last + 1):
             more = slots * slot - seconds
             largest = most if slots == last else 1.0 + max(more, 0.0) / slowed

@@ -11,8 +11,9 @@ from coalloc.policies.bounds import lower_bound
 from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.oas.seeds import by_rule
+from coalloc.policies.orders.simple import StartOrder
 
-Orders = tuple[tuple[str, str], ...]
+Orders = tuple[StartOrder, ...]
 THEN = "makespan_then_weighted_completion"
 
 

@@ -14,14 +14,15 @@ from typing import Any
 
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Solve
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas import scenario_search
-from coalloc.policies.oas.search import Search
-from coalloc.policies.oas.seeds import SIMPLE, balanced
+from coalloc.policies.oas.search import OasSearch
+from coalloc.policies.oas.seeds import balanced
 from coalloc.policies.oas.window import ranked
+from coalloc.policies.orders.simple import START_ORDERS
 
 FEW = scenario_search.FEW
 """Items up to which the first incumbent is the best of all simple orders, not the first of them."""
@@ -37,9 +38,9 @@ def solve(
     planner = Planner(problem, options)
     if options["scenarios"]:
         return scenario_search.solve(planner, budget, on_incumbent)
-    search = Search(planner, "oas", budget, on_incumbent)
-    at_once = len(SIMPLE) if len(planner.items) <= FEW else 1
-    search.run(SIMPLE[:at_once], SIMPLE[at_once:])
+    search = OasSearch(planner, "oas", budget, on_incumbent)
+    at_once = len(START_ORDERS) if len(planner.items) <= FEW else 1
+    search.run(START_ORDERS[:at_once], START_ORDERS[at_once:])
     return search.incumbent.plan()
 
 
@@ -59,4 +60,4 @@ def solve_balanced(
     return planner.plan(schedule, "oas-balanced", budget.seed)
 
 
-SOLVERS: Mapping[str, Solve] = {"oas": solve, "oas-balanced": solve_balanced}
+SOLVERS: Mapping[str, SolveFunction] = {"oas": solve, "oas-balanced": solve_balanced}

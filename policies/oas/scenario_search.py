@@ -52,10 +52,11 @@ from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_
 from coalloc.policies.kernel.search.listing_state import Genes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import THEN, begin, objective_of, try_orders
-from coalloc.policies.oas.scenarios import Scenario, lay_out
-from coalloc.policies.oas.search import Search
-from coalloc.policies.oas.seeds import SIMPLE, as_before, by_rule
+from coalloc.policies.oas.scenarios import RunTimeScenario, lay_out
+from coalloc.policies.oas.search import OasSearch
+from coalloc.policies.oas.seeds import as_before, by_rule
 from coalloc.policies.oas.window import choose, complete
+from coalloc.policies.orders.simple import START_ORDERS
 
 FEW = 64
 """Items up to which even the first incumbent has been judged."""
@@ -87,7 +88,7 @@ def mean(values: list[float]) -> float:
 class Judge:
     """Evaluation of orders over scenarios."""
 
-    def __init__(self, scenarios: list[Scenario], objective: str, measure: str) -> None:
+    def __init__(self, scenarios: list[RunTimeScenario], objective: str, measure: str) -> None:
         self.scenarios = scenarios
         self.goal = WEIGHING if objective == WEIGHTED else MAKESPAN
         self.two = objective == THEN
@@ -143,7 +144,7 @@ def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = N
     """
     incumbent = begin(planner, "oas", budget, on_incumbent)
     few = len(planner.items) <= FEW
-    try_orders(planner, incumbent, SIMPLE[: len(SIMPLE) if few else 1])
+    try_orders(planner, incumbent, START_ORDERS[: len(START_ORDERS) if few else 1])
     if not few:
         incumbent.report()
     found = _ScenarioSearch(planner, incumbent)
@@ -153,14 +154,14 @@ def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = N
     return found.plan()
 
 
-def _on_estimates(planner: Planner, budget: Budget) -> Search:
+def _on_estimates(planner: Planner, budget: Budget) -> OasSearch:
     """The search of `oas`, with part of the work."""
     count = len(planner.items)
     most = max(FIRST_WORK, FIRST_MOVES * count * min(count, planner.options["window"]))
     if budget.work is not None:
         most = min(most, budget.work // FIRST_SHARE)
-    search = Search(planner, "oas", replace(budget, work=most))
-    search.run(SIMPLE, ())
+    search = OasSearch(planner, "oas", replace(budget, work=most))
+    search.run(START_ORDERS, ())
     return search
 
 
@@ -205,7 +206,7 @@ class _ScenarioSearch:
             self._count()
         incumbent.report()
 
-    def join(self, search: Search) -> None:
+    def join(self, search: OasSearch) -> None:
         """Take in the deterministic best."""
         incumbent, found = self.incumbent, search.incumbent
         assert found.best is not None
@@ -243,7 +244,7 @@ class _ScenarioSearch:
             self.incumbent.work += self.judge.work
             self.judge.work = 0
 
-    def _own(self, search: Search) -> Genes:
+    def _own(self, search: OasSearch) -> Genes:
         """The order of the deterministic best."""
         walk = search.walk
         if walk is not None and search.incumbent.origin == "annealing":

@@ -24,7 +24,7 @@ EDGE = 1e-9
 """Quantiles stay this far from 0 and 1."""
 
 
-class Ratios(Protocol):
+class RatioDistribution(Protocol):
     """A distribution of ratios."""
 
     def quantile(self, u: float, above: float = 0.0) -> float | None:
@@ -38,7 +38,7 @@ class Sampled:
     values: tuple[float, ...]
 
     def quantile(self, u: float, above: float = 0.0) -> float | None:
-        """See `Ratios`."""
+        """See `RatioDistribution`."""
         first = bisect_right(self.values, above)
         left = len(self.values) - first
         return self.values[first + min(int(u * left), left - 1)] if left else None
@@ -52,7 +52,7 @@ class Lognormal:
     sigma: float
 
     def quantile(self, u: float, above: float = 0.0) -> float | None:
-        """See `Ratios`."""
+        """See `RatioDistribution`."""
         normal = NormalDist(self.mu, self.sigma)
         low = normal.cdf(log(above)) if above > 0.0 else 0.0
         if low >= 1.0 - EDGE:
@@ -69,7 +69,7 @@ class Uniform:
     high: float
 
     def quantile(self, u: float, above: float = 0.0) -> float | None:
-        """See `Ratios`."""
+        """See `RatioDistribution`."""
         if above > 0.0 and above >= self.high:
             return None
         low = max(self.low, above)
@@ -80,12 +80,12 @@ PLANNED = Sampled((1.0,))
 """Every job runs as long as planned."""
 
 
-def sampled(values: Sequence[float]) -> Ratios:
+def sampled(values: Sequence[float]) -> RatioDistribution:
     """The distribution of ratios that were seen; without any, all is as planned."""
     return Sampled(tuple(sorted(values))) if values else PLANNED
 
 
-def read_run_times(text: str, where: str) -> Ratios | None:
+def read_run_times(text: str, where: str) -> RatioDistribution | None:
     """Read the option `run_times`; None: by the history.
 
     Raises

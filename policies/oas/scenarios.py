@@ -38,7 +38,7 @@ from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.listing_state import BLEND, MADE, Genes
 from coalloc.policies.kernel.state import MAKESPAN
-from coalloc.policies.oas.scenario_times import Ratios, read_run_times, sampled
+from coalloc.policies.oas.scenario_times import RatioDistribution, read_run_times, sampled
 
 OWN = 3
 """Finished runs from which on a class of jobs stands for itself; below, all classes do."""
@@ -65,7 +65,7 @@ class RunTimes:
         ]
         self._of = history.of
 
-    def of(self, job: str) -> Ratios:
+    def of(self, job: str) -> RatioDistribution:
         """The distribution of a job's ratio."""
         if self._same is not None:
             return self._same
@@ -147,7 +147,7 @@ def draw_arrivals(
     return found
 
 
-class Scenario:
+class RunTimeScenario:
     """One sample, on which orders of the planner's items are listed.
 
     Parameters
@@ -225,7 +225,7 @@ def lay_out(
     horizon: float,
     seed: int,
     stop: Callable[[], bool],
-) -> list[Scenario]:
+) -> list[RunTimeScenario]:
     """Draw the scenarios that the planner's options ask for.
 
     Parameters
@@ -244,7 +244,7 @@ def lay_out(
     arrivals = [draw_arrivals(planner, rate, horizon, len(inside), rng) for _ in range(count)]
     if not any(arrivals) and (ratios == ratios[0]).all() and ends.count(ends[0]) == count:
         count = 1  # nothing varies
-    out: list[Scenario] = []
+    out: list[RunTimeScenario] = []
     for k in range(count):
         if out and stop():
             break
@@ -254,5 +254,7 @@ def lay_out(
             for job, model in arrivals[k]
         ]
         sample = replace(snapshot, running=ends[k], overrun_s=0.0, queue=(*snapshot.queue, *jobs))
-        out.append(Scenario(sample, options, [*ratios[k], *late], inside, len(planner.items)))
+        out.append(
+            RunTimeScenario(sample, options, [*ratios[k], *late], inside, len(planner.items))
+        )
     return out

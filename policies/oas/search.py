@@ -31,7 +31,7 @@ EXACT_ITEMS = 14
 EXACT_CHUNK = 50_000
 
 
-class Search:
+class OasSearch:
     """Search that improves the best plan of a snapshot.
 
     Parameters

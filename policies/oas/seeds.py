@@ -16,23 +16,7 @@ from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.search.annealing import Domains
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.listing_state import Genes
-from coalloc.policies.simple import sort_items
-
-SIMPLE: tuple[tuple[str, str], ...] = (
-    ("easy", "easy"),
-    ("conservative", "insert"),
-    ("lpt", "event"),
-    ("bjf", "event"),
-    ("fpfs", "event"),
-    ("spt", "event"),
-    ("sjf", "event"),
-    ("fcfs", "strict"),
-    ("lpt", "strict"),
-    ("bjf", "strict"),
-    ("spt", "strict"),
-    ("sjf", "strict"),
-)
-"""Orders and decoders of all simple policies, with and without `skip`."""
+from coalloc.policies.orders.simple import sort_items
 
 
 def heaviness(item: Item) -> float:

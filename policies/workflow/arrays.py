@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedTasks:
     """Tasks that have started, numbered behind the items.
 
     Attributes
@@ -38,7 +38,7 @@ class Begun:
     parents: list[list[tuple[int, float]]]
 
 
-def begun_of(planner: Planner) -> Begun:
+def begun_of(planner: Planner) -> StartedTasks:
     """The tasks that have started of the workflows that are planned."""
     items = planner.items
     parents = [list(item.parents) for item in items]
@@ -53,7 +53,7 @@ def begun_of(planner: Planner) -> Begun:
         for edge in job.edges:
             if edge.parent in seen:
                 parents[place[number, edge.child]].append((seen[edge.parent], 8.0 * edge.gb))
-    return Begun(begun, parents)
+    return StartedTasks(begun, parents)
 
 
 def class_order(planner: Planner) -> Ints:
@@ -62,7 +62,7 @@ def class_order(planner: Planner) -> Ints:
     return np.argsort(cluster, kind="stable").astype(np.int64)
 
 
-def problem_of(planner: Planner, begun: Begun) -> Problem:
+def problem_of(planner: Planner, begun: StartedTasks) -> Problem:
     """The planner's problem as the serial builder takes it: see `kernel.search.serial_state`."""
     problem, order = planner.compiled.problem, class_order(planner)
     closed = [problem.closed[problem.closed_first[c] : problem.closed_first[c + 1]] for c in order]
@@ -174,7 +174,7 @@ def items_of(
     )
 
 
-def desk_of(problem: Problem, site: Site, begun: Begun, jobs: int) -> Desk:
+def desk_of(problem: Problem, site: Site, begun: StartedTasks, jobs: int) -> Desk:
     """Working memory for a problem's items; nothing is listed on it."""
     clusters, size = problem.link_gbps.size, problem.item_group.size
     return Desk(
@@ -192,7 +192,7 @@ def desk_of(problem: Problem, site: Site, begun: Begun, jobs: int) -> Desk:
     )
 
 
-def out_of(planner: Planner, most: Ints, begun: Begun) -> Out:
+def out_of(planner: Planner, most: Ints, begun: StartedTasks) -> Out:
     """Room for the places of items of at most so many processes; of what has begun, its ends."""
     problem, size = planner.compiled.problem, most.size
     count = size + len(begun.tasks)

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.policies.base import never
-from coalloc.policies.bounds.case import Case, read_case
-from coalloc.policies.halving import largest_refuted
+from coalloc.policies.bounds.case import BoundCase, read_case
+from coalloc.policies.bounds.halving import largest_refuted
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.bound_lp import Program, solve_program
 from coalloc.policies.workflow.forms import form_of
@@ -77,7 +77,7 @@ class WorkflowBound:
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self.case: Case = read_case(planner, "quick")
+        self.case: BoundCase = read_case(planner, "quick")
         self.forms = [form_of(item) for item in planner.items]
         self.counted = np.flatnonzero(self.case.heads.counted)
         problem = planner.compiled.problem

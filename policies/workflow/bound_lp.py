@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.bounds.lp import Floats, Ints, LinearProgram, Rows, solve
+from coalloc.policies.bounds.lp import Floats, Ints, LinearProgram, LpRows, solve
 
 MARGIN = 1e-6
 """Share of the value that is given up for the solver's tolerances."""
@@ -106,7 +106,7 @@ def _optimum(
 ) -> tuple[float, Floats] | None:
     items, corners, jobs = program.start.size, program.item.size, program.weight.size
     columns = corners + items + jobs + 1
-    rows = Rows()
+    rows = LpRows()
     _add_corners(rows, program)
     _add_precedence(rows, program)
     _add_ends(rows, program, columns - 1)
@@ -135,13 +135,13 @@ def _optimum(
     )
 
 
-def _add_corners(rows: Rows, program: Program) -> None:
+def _add_corners(rows: LpRows, program: Program) -> None:
     """Shares of an item's corners add up to 1."""
     rows.add(program.item, np.arange(program.item.size), 1.0)
     rows.close(program.start.size, 1.0, 1.0)
 
 
-def _add_precedence(rows: Rows, program: Program) -> None:
+def _add_precedence(rows: LpRows, program: Program) -> None:
     """No child starts before its parent has ended."""
     corners, edges = program.item.size, np.arange(program.parent.size)
     rows.add(edges, corners + program.child, 1.0)
@@ -150,7 +150,7 @@ def _add_precedence(rows: Rows, program: Program) -> None:
     rows.close(edges.size, 0.0, np.inf)
 
 
-def _add_ends(rows: Rows, program: Program, end: int) -> None:
+def _add_ends(rows: LpRows, program: Program, end: int) -> None:
     """A job ends behind its last items, and all end by the column `end`."""
     corners, jobs = program.item.size, program.weight.size
     first_job, exits = corners + program.start.size, np.arange(program.ends.size)
@@ -166,7 +166,7 @@ def _add_ends(rows: Rows, program: Program, end: int) -> None:
         rows.close(jobs, 0.0, np.inf)
 
 
-def _add_times(rows: Rows, program: Program, row: Ints, who: Ints) -> None:
+def _add_times(rows: LpRows, program: Program, row: Ints, who: Ints) -> None:
     """Minus the run time of an item, in each row."""
     place = np.searchsorted(program.item, np.arange(program.start.size + 1))
     sizes = place[who + 1] - place[who]

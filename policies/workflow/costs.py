@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
+class MappingCosts:
     """Run times of all items. N items, S rows, G groups, K clusters.
 
     Attributes
@@ -73,7 +73,7 @@ class Costs:
         return np.searchsorted(key, base + np.clip(limit, 0, step - 1), side="right") - 1
 
 
-def costs_of(planner: Planner) -> Costs:
+def costs_of(planner: Planner) -> MappingCosts:
     """Tabulate what a planner has to place."""
     problem = planner.compiled.problem
     free = planner.compiled.base.free[-1].astype(np.int64)
@@ -96,7 +96,7 @@ def costs_of(planner: Planner) -> Costs:
     count = free // problem.class_grain
     np.add.at(slots, problem.class_cluster, count)
     np.add.at(power, problem.class_cluster, count * problem.class_power)
-    return Costs(
+    return MappingCosts(
         first=first,
         procs=procs,
         scaled=np.ascontiguousarray(scaled),

@@ -28,7 +28,7 @@ from coalloc.policies.workflow.arrays import (
     problem_of,
     site_of,
 )
-from coalloc.policies.workflow.costs import Costs, costs_of
+from coalloc.policies.workflow.costs import MappingCosts, costs_of
 from coalloc.policies.workflow.forms import form_of
 from coalloc.policies.workflow.graph import Graph, graph_of
 
@@ -41,7 +41,7 @@ class Mapper:
 
     Attributes
     ----------
-    costs : Costs
+    costs : MappingCosts
     graph : Graph
     single : array of int, N x K
         Last row of each item that fits on each cluster alone; before its first row if none does.
@@ -54,7 +54,7 @@ class Mapper:
 
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
-        self.costs: Costs = costs_of(planner)
+        self.costs: MappingCosts = costs_of(planner)
         self.graph: Graph = graph_of(planner.items)
         problem, begun = planner.compiled.problem, begun_of(planner)
         forms = [form_of(item) for item in planner.items]

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
-from coalloc.policies.queue_orders import Traits
+from coalloc.policies.orders.queue_orders import Traits
 from coalloc.policies.workflow.graph import make_graph
 
 Ints = NDArray[np.int64]

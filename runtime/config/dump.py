@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 
 TIMES = (datetime.datetime, datetime.date, datetime.time)
 """Values that TOML has and JSON has not."""

@@ -13,12 +13,12 @@ import tomli
 from msgspec import inspect
 from msgspec.structs import replace
 
-from coalloc.model.errors import InputError
-from coalloc.model.fields import shown
+from coalloc.model.decoded import shown
+from coalloc.model.errors import ConfigError, InputError
 from coalloc.model.ranges import GBPS, SHARE, Range
+from coalloc.model.settings import Config, JobDefaultsConfig
 from coalloc.model.structs import Fault, faults, key_text
 from coalloc.model.structs import Path as KeyPath
-from coalloc.runtime.config.schema import Config, ConfigError, JobDefaultsConfig
 
 SYSTEM_PATH = Path("/etc/coalloc/coallocd.toml")
 USER_PATH = Path("coalloc/coallocd.toml")
@@ -33,6 +33,8 @@ MIN_MEMORY_MB = 1024
 Check = Callable[[Config], None]
 """Raises InputError, naming the key, for what only the caller can know to be wrong."""
 
+SHARES = 16.0
+"""Doublings that shares take at most, where there are projects and nothing else is said."""
 ENDPOINTS = ("endpoint", "executor_endpoint", "publish_endpoint")
 NEEDS_RESTART = (
     *(f"daemon.{name}" for name in ("state_dir", "runtime_dir", "mode", *ENDPOINTS)),
@@ -319,8 +321,12 @@ def _settled(config: Config, folders: tuple[str, str, str], name: str) -> Config
     what = _endpoint_fault(f"ipc://{enrolment}")
     if what:
         raise _refused(name, (("access", "enrolment_socket"), what))
+    shares = config.priority.shares
+    if shares is None:
+        shares = SHARES if config.projects else 0.0
     return replace(
         config,
+        priority=replace(config.priority, shares=shares),
         access=replace(config.access, enrolment_socket=enrolment),
         daemon=replace(daemon, **paths, **ends),
         solver=replace(config.solver, cache_dir=cache),

@@ -150,6 +150,11 @@ def policies_of(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row["policy"] for row in rows))
 
 
+def policies_in(table: Table) -> list[str]:
+    """The policies of a table."""
+    return policies_of([row for rows in table.values() for row in rows.values()])
+
+
 def shown(ratio: Ratio | None) -> str:
     """A ratio with its interval, as tables have it."""
     if ratio is None:

@@ -33,6 +33,10 @@ LINK_GBPS = 1.0
 """Of such a cluster."""
 
 
+class NoDataError(InputError):
+    """A log is absent; the message says where it was looked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """A log and the machine that it is replayed on.
@@ -113,13 +117,12 @@ def find_data(folder: Path | None = None) -> Path:
 
     Raises
     ------
-    InputError
-        If it is absent.
+    NoDataError
     """
     found = folder or Path(os.environ.get("COALLOC_SHARED") or "../shared", "data", "swf")
     if not found.is_dir():
         what = "is absent; --data or COALLOC_SHARED names the folder of the logs"
-        raise InputError(str(found), what)
+        raise NoDataError(str(found), what)
     return found
 
 
@@ -156,7 +159,7 @@ def read_log(log: Log, folder: Path) -> Workload:
     """
     path = folder / log.file
     if not path.exists():
-        raise InputError(str(path), "is absent")
+        raise NoDataError(str(path), "is absent")
     read = read_workload([path])
     slots = log.nodes * log.slots
     return replace(read, jobs=tuple(one for one in read.jobs if one.job.procs <= slots))

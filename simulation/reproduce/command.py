@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from coalloc.model.errors import InputError
 from coalloc.simulation.online import command as online
+from coalloc.simulation.online.pieces import NoDataError
+from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import check_report
-from coalloc.simulation.reproduce.experiment import NoDataError, Report, Run, silent
-from coalloc.simulation.reproduce.registry import ENTRIES, Entry, find, load
-from coalloc.simulation.reproduce.writing import carry_out
+from coalloc.simulation.reproduce.pages import carry_out
+from coalloc.simulation.reproduce.registry import MODULES, PAPERS, find, load, template
+from coalloc.simulation.reproduce.study import Run
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 FOLDER = Path("reproduction")
@@ -69,30 +70,29 @@ def run(args: argparse.Namespace) -> int:
     if online.NAME in args.name:
         if args.name != [online.NAME]:
             raise InputError("reproduce", f"{online.NAME} is carried out by itself")
-        with _progress(args.quiet) as report:
+        with progress_bar(quiet=args.quiet) as report:
             code = online.run(args, report)
         _write_report(args, [online.NAME])
         return code
-    entries = chosen(args.name)
+    names = chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
     missing = ""
     done = []
-    with _progress(args.quiet) as report:
+    with progress_bar(quiet=args.quiet) as report:
         study = Run(quick=args.quick, seed=args.seed, report=report)
-        for entry in entries:
+        for name in names:
             try:
-                written = carry_out(entry, load(entry), study, args.output)
+                written = carry_out(name, template(name), load(name), study, args.output)
             except NoDataError as error:
                 if ALL not in args.name:
                     raise
-                print(f"{entry.name:<{_width()}} left out: {error}", flush=True)
+                print(f"{name:<{_width()}} left out: {error}", flush=True)
                 continue
             missing = missing or written.missing
-            done.append(entry.name)
+            done.append(name)
             reduced = " (reduced)" if args.quick else ""
             print(
-                f"{entry.name:<{_width()}} {written.elapsed_s:7.1f} s  "
-                f"{written.story.headline}{reduced}",
+                f"{name:<{_width()}} {written.elapsed_s:7.1f} s  {written.story.headline}{reduced}",
                 flush=True,
             )
     _write_report(args, done)
@@ -108,50 +108,31 @@ def _write_report(args: argparse.Namespace, names: Sequence[str]) -> None:
         args.report.write_text(experiments_page(pages), encoding="utf-8")
 
 
-def chosen(names: Sequence[str]) -> list[Entry]:
-    """The entries of these names, each once.
+def chosen(names: Sequence[str]) -> list[str]:
+    """The experiments of these names, each once.
 
     Raises
     ------
     InputError
     """
-    wanted = dict.fromkeys(
-        entry for name in names for entry in (ENTRIES if name == ALL else (find(name).name,))
+    return list(
+        dict.fromkeys(one for name in names for one in (MODULES if name == ALL else (find(name),)))
     )
-    return [ENTRIES[name] for name in wanted]
 
 
 def listing() -> str:
     """All experiments, one line each, under their papers."""
     lines: list[str] = []
     paper = ""
-    for entry in ENTRIES.values():
-        if entry.paper != paper:
-            paper = entry.paper
-            lines += [paper]
-        lines.append(f"  {entry.name:<{_width()}} {entry.figure:<8} {entry.doc}")
+    for name in MODULES:
+        about = template(name)
+        if about.paper != paper:
+            paper = about.paper
+            lines.append(PAPERS[paper])
+        lines.append(f"  {name:<{_width()}} {about.place:<8} {about.title}")
     lines += ["Bench", f"  {online.NAME:<{_width()}} {'':<8} {online.DOC}"]
     return "\n".join(lines)
 
 
 def _width() -> int:
-    return max(map(len, ENTRIES))
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Report]:
-    """Show a bar while experiments run, on a terminal only."""
-    if quiet or not sys.stderr.isatty():
-        yield silent
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description:>32}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task("preparing", total=None)
-        yield lambda label, done, total: bar.update(
-            task, description=label, completed=done, total=total
-        )
+    return max(map(len, MODULES))

@@ -131,26 +131,28 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
+Look = tuple[str, str]
+"""Colour and marker of a series."""
+
+
 def ranges(
     axes: Axes,
     at: Sequence[float],
-    low: Sequence[float],
-    middle: Sequence[float],
-    high: Sequence[float],
-    *,
-    colour: str,
-    marker: str,
+    points: Sequence[tuple[float, float, float]],
+    look: Look,
     label: str,
 ) -> None:
     """Bars from lowest to highest with the means joined, as the MBPC paper draws dispersions."""
-    below = [m - a for a, m in zip(low, middle, strict=True)]
-    above = [b - m for m, b in zip(middle, high, strict=True)]
+    low, middle, high = zip(*points, strict=True)
     axes.errorbar(
         at,
         middle,
-        yerr=[[max(0.0, v) for v in below], [max(0.0, v) for v in above]],
-        color=colour,
-        marker=marker,
+        yerr=[
+            [max(0.0, m - a) for a, m in zip(low, middle, strict=True)],
+            [max(0.0, b - m) for m, b in zip(middle, high, strict=True)],
+        ],
+        color=look[0],
+        marker=look[1],
         markerfacecolor="white",
         capsize=2.5,
         elinewidth=0.9,

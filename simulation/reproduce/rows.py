@@ -1,4 +1,4 @@
-"""Rows of an experiment: as CSV and back, and the little statistics that texts need."""
+"""Rows of an experiment: as CSV and back, and the statistics and tables that texts need."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
+from statistics import fmean, median
 from typing import Any
 
-from coalloc.simulation.reproduce.experiment import Row
+from coalloc.simulation.reproduce.study import Row, Rows
 
 DIGITS = 9
 """Significant digits of a number in a CSV."""
@@ -70,6 +71,16 @@ def column(rows: Iterable[Row], name: str) -> list[Any]:
     return [row[name] for row in rows if row[name] is not None]
 
 
+def mean(rows: Iterable[Row], name: str) -> float:
+    """The mean of a column."""
+    return fmean(column(rows, name))
+
+
+def middle(rows: Iterable[Row], name: str) -> float:
+    """The median of a column."""
+    return float(median(column(rows, name)))
+
+
 def distinct(rows: Iterable[Row], name: str) -> list[Any]:
     """The different values of a column, in the order in which they come."""
     return list(dict.fromkeys(column(rows, name)))
@@ -87,6 +98,32 @@ def spread(values: Sequence[float], show: Callable[[float], str] = "{:.3g}".form
     """``low to high``, or one value where both look the same."""
     low, high = show(min(values)), show(max(values))
     return low if low == high else f"{low} to {high}"
+
+
+def by_value(
+    rows: Iterable[Row], name: str, cell: Callable[[Rows], str], head: str = "{}"
+) -> dict[str, Callable[[Rows], str]]:
+    """Columns of `tabulate`, one for each value of a column of the rows."""
+
+    def only(value: Any) -> Callable[[Rows], str]:
+        return lambda group: cell(where(group, **{name: value}))
+
+    return {head.format(value): only(value) for value in distinct(rows, name)}
+
+
+def by_code(rows: Iterable[Row], name: str) -> dict[str, Rows]:
+    """Lines of `tabulate`, one for each value of a column, which is shown as code."""
+    return {f"`{value}`": group for (value,), group in grouped(rows, name).items()}
+
+
+def tabulate(
+    corner: str, lines: Mapping[str, Rows], columns: Mapping[str, Callable[[Rows], str]]
+) -> str:
+    """A Markdown table with a line for each group of rows and a column for what is told of it."""
+    return table(
+        (corner, *columns),
+        ([label, *(cell(group) for cell in columns.values())] for label, group in lines.items()),
+    )
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from coalloc.model.jobs import RigidJob
-from coalloc.model.plan import Plan, Status
+from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 
@@ -49,11 +50,6 @@ class Solved:
         """Share of the machine's time that the jobs fill, 0..1."""
         return self._metric("compaction")
 
-    @property
-    def proved(self) -> bool:
-        """The value is an optimum."""
-        return self.plan.status is Status.OPTIMAL
-
     def _metric(self, name: str) -> float:
         value = self.metrics[name]
         assert value is not None
@@ -69,19 +65,7 @@ def solve(
     work: int | None = None,
     seed: int = 0,
 ) -> Solved:
-    """Plan a snapshot with a policy of the registry.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-    policy : str
-    options : mapping, optional
-        Those that are not the defaults.
-    seconds : float, optional
-        Then the best plan so far.
-    work : int, optional
-        Limit of work, as the policy counts it.
-    seed : int
+    """Plan a snapshot with a policy of the registry; after so many seconds, as well as it can.
 
     Raises
     ------
@@ -91,12 +75,9 @@ def solve(
     row = lookup(policy)
     complete = read_options(options or {}, row.options)
     began, cpu = time.monotonic(), time.process_time()
-    deadline = float("inf") if seconds is None else began + seconds
-
-    def stop() -> bool:
-        return time.monotonic() >= deadline
-
-    plan = row.solve(snapshot, complete, Budget(work=work, seed=seed, stop=stop))
+    deadline = inf if seconds is None else began + seconds
+    budget = Budget(work=work, seed=seed, stop=lambda: time.monotonic() >= deadline)
+    plan = row.solve(snapshot, complete, budget)
     cpu_s, elapsed_s = time.process_time() - cpu, time.monotonic() - began
     metrics = checked(snapshot, plan)
     return Solved(plan=plan, cpu_s=cpu_s, elapsed_s=elapsed_s, metrics=metrics)

@@ -9,16 +9,16 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from coalloc.daemon.solver.warming import TINY, warmed
 from coalloc.model import snapshot_json
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent
-from coalloc.policies.check import CheckResult
-from coalloc.policies.check import check as check_plan
+from coalloc.policies.checking.check import CheckResult
+from coalloc.policies.checking.check import check as check_plan
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
+from coalloc.policies.warming import TINY, warmed
 
 _compiled: set[str] = set()
 

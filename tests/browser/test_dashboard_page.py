@@ -16,11 +16,12 @@ import pytest
 
 from coalloc.cli.pictures.gantt_page import html_gantt
 from coalloc.cli.pictures.picture import Picture
-from coalloc.dashboard.cache import Cache
+from coalloc.dashboard.known import Known
 from coalloc.model.plan import Objective, Placement, Plan, Status
-from coalloc.wire.answers import Event
+from coalloc.wire.answers import QueueAnswer
+from coalloc.wire.job_rows import QueueRow
 from tests.browser.conftest import AXE
-from tests.support.dashboard_site import Served, fill, fill_large, served, status_of
+from tests.support.dashboard_site import Served, ended_job, fill, fill_large, served, status_of
 
 ENDED, PLANNED = 100_000, 10_000
 FRAME_MS, PAINT_MS = 16.0, 300.0
@@ -74,7 +75,7 @@ def complaints(driver: Any, site: Served) -> list[str]:
 @pytest.fixture
 def site() -> Iterator[Served]:
     with served() as running:
-        running.change(lambda cache: fill(cache, now=time.time()))
+        running.change(lambda known: fill(known, now=time.time()))
         yield running
 
 
@@ -82,7 +83,7 @@ def site() -> Iterator[Served]:
 def large() -> Iterator[Served]:
     with served() as running:
         running.change(
-            lambda cache: fill_large(cache, ended=ENDED, planned=PLANNED, now=time.time())
+            lambda known: fill_large(known, ended=ENDED, planned=PLANNED, now=time.time())
         )
         yield running
 
@@ -109,7 +110,7 @@ def test_no_fault_is_found_by_axe(chromium: Any, site: Served, size: str, theme:
 
 def test_nothing_of_a_name_is_executed(chromium: Any) -> None:
     with served() as running:
-        running.change(lambda cache: fill(cache, now=time.time(), name=HOSTILE))
+        running.change(lambda known: fill(known, now=time.time(), name=HOSTILE))
         for page in ("", "jobs", "job/1", "job/3", f"jobs?q={HOSTILE[:4]}"):
             show(chromium, running, page)
             assert "owned" not in chromium.title
@@ -123,17 +124,16 @@ def test_nothing_of_a_name_is_executed(chromium: Any) -> None:
 
 def test_an_outage_is_told_and_ends(chromium: Any, site: Served) -> None:
     show(chromium, site)
-    site.change(lambda cache: cache.unanswered("no daemon listens"))
+    site.change(lambda known: known.unanswered("no daemon listens"))
     until(lambda: "does not answer since" in text(chromium, "#outage"), "the outage is not told")
     # unreachable is not empty
     assert "wide" in text(chromium, "main")
     assert "no answer" in text(chromium, "#health")
     now = time.time()
-    ended = Event(seq=9, time=now, kind="job_ended", job="2", fields={"state": "completed"})
 
-    def returned(cache: Cache) -> None:
-        cache.happened([ended])
-        cache.answered(status_of(now, epoch=2))
+    def returned(known: Known) -> None:
+        known.take_accounts([ended_job("2", now=now, state="completed")])
+        known.take_status(status_of(now, epoch=2))
 
     site.change(returned)
     until(lambda: not text(chromium, "#outage"), "the end of the outage is not told")
@@ -142,11 +142,12 @@ def test_an_outage_is_told_and_ends(chromium: Any, site: Served) -> None:
 
 def test_the_page_finds_a_dashboard_that_was_restarted(chromium: Any, site: Served) -> None:
     show(chromium, site)
-    site.server.post(lambda cache: site.server.hub.close())
+    site.server.post(lambda known: site.server.hub.close())
     until(lambda: "live" in text(chromium, "#health"), "not connected again")
-    new = Event(seq=9, time=time.time(), kind="job_submitted", job="4", fields={"name": "later"})
-    site.change(lambda cache: cache.happened([new]))
-    until(lambda: "later" in text(chromium, ".pair"), "events are not followed again")
+    now = time.time()
+    later = QueueRow(id="4", name="later", user="ann", state="pending", procs=1, submitted=now)
+    site.change(lambda known: known.take_queue(QueueAnswer(jobs=(*known.rows.values(), later))))
+    until(lambda: "later" in text(chromium, ".pair"), "changes are not followed again")
 
 
 def test_the_first_paint_is_quick_and_frames_are_short(chromium: Any, large: Served) -> None:

@@ -7,18 +7,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
 
 import coalloc
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field
 from coalloc.policies.base import Policy
 from coalloc.policies.contract import CASES, WORK, faults
-from coalloc.policies.options import COMMON
+from coalloc.policies.options import CommonOptions
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+class SwapsOptions(CommonOptions, frozen=True, kw_only=True):
+    patience: Annotated[int, Meta(ge=1, description="Exchanges per job.")] = 3
 
 
 def blocks(page: str) -> list[str]:
@@ -37,8 +41,7 @@ def test_the_policies_on_the_page_keep_the_contract() -> None:
     exec("\n".join(line[3:] for line in order.splitlines()), names)
     exec(search, names)
     assert faults(names["NARROW_FIRST"]) == []
-    options = {**COMMON, "patience": Field(kind="integer", default=3, doc="")}
-    swaps = Policy(name="swaps", solve=names["swaps"], doc="", options=options)
+    swaps = Policy(name="swaps", solve=names["swaps"], doc="", options=SwapsOptions)
     assert faults(swaps) == []
 
 

@@ -159,7 +159,7 @@ class Attack:
         dealer.close()
 
     def _at_watchers(self, inputs: int) -> None:
-        watcher = self._connected(zmq.XSUB, "watchers", "user")
+        watcher = self._connected(zmq.XSUB, "watchers", "operator")
         for number in range(min(inputs, PER_CONNECTION // 4)):
             watcher.send(self._topics.fresh())
             self.sent["watchers"] += 1

@@ -19,16 +19,15 @@ from coalloc.cli.command import CommandError
 from coalloc.cli.files import read_script
 from coalloc.client.workflow_submission import workflow_submission
 from coalloc.daemon.access.key_table import KeyTableError, parse_table
-from coalloc.model.errors import InputError
+from coalloc.model.errors import ConfigError, InputError
 from coalloc.model.nodeset import expand
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.text import decode_json, encode_json
 from coalloc.model.values import replace
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.runtime import texts
 from coalloc.runtime.config import file as config_file
-from coalloc.runtime.config.schema import ConfigError
 from coalloc.runtime.key_files import KeyFileError, parse_key
 from tests.fuzz.target import Target
 
@@ -164,11 +163,8 @@ def _tables() -> list[bytes]:
 
     row = {"key": new_pair().public, "user": "ann", "uid": 7, "gid": 7, "role": "submit"}
     other = {**row, "role": "executor", "clusters": ["alpha"], "revoked": 1.5}
-    lines = [{"format": "coalloc-keys/2"}, row, {**row, "role": "operator"}]
-    return [
-        json.dumps({"format": "coalloc-keys/1", "keys": [row, other]}).encode(),
-        b"".join(json.dumps(line).encode() + b"\n" for line in lines),
-    ]
+    lines = [{"format": "coalloc-keys/1"}, row, {**row, "role": "operator"}, other]
+    return [b"".join(json.dumps(line).encode() + b"\n" for line in lines)]
 
 
 def _typed_seeds() -> list[bytes]:

@@ -30,7 +30,7 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import STATEMENTS, migrate
 from coalloc.daemon.store.sqlite import Store
 from coalloc.executor.parts import spec_of
-from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config
+from coalloc.model.settings import AccessConfig, ClusterConfig, Config
 from coalloc.wire.codec import (
     COMMANDS,
     FROM_EXECUTOR,

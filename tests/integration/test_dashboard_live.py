@@ -66,7 +66,7 @@ def test_a_dashboard_beside_a_daemon(tmp_path_factory: Any) -> None:
             with pytest.raises(HTTPError, match="401") as refused:
                 urlopen(f"{api}/status", timeout=20)
             refused.value.close()
-            # what has ended before is known from the daemon's events
+            # what has ended before is known from the accounts
             site.until(lambda: len(ask(f"{api}/timeline")["ended"]) == 1)
             wide = site.submit(["sleep", "60"], 6, job={"proc_gbps": 0.05, "time_limit": 90.0})
             site.until(lambda: len(ask(f"{api}/plan")["bars"]) == 1)

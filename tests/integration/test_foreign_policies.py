@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import coalloc
-from coalloc.daemon.settings import check_policies
+from coalloc.daemon.config_checks import check_policies
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.errors import InputError

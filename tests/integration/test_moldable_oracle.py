@@ -19,15 +19,15 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import repaired
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.moldable.bicriteria.pareto import BoundCurve
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.pareto import BoundCurve
 from coalloc.policies.moldable.priced_bound import priced_bound
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.moldable.two_shelf_schedule import two_shelf_schedule
 from coalloc.policies.options import read_options
+from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 

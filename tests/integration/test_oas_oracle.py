@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch
 from tests.support.oas_cases import random_case

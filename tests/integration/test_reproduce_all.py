@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.experiment import Row
-from coalloc.simulation.reproduce.registry import ENTRIES, load
+from coalloc.simulation.reproduce.registry import MODULES, load, template
 from coalloc.simulation.reproduce.rows import from_csv
+from coalloc.simulation.reproduce.study import Rows
+from coalloc.simulation.reproduce.words import COLUMNS, HERE, MEASURED, PAPER, REASONS, fill
 
 pytestmark = pytest.mark.slow
 
@@ -34,45 +34,43 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == list(ENTRIES)
+    assert [line.split()[0] for line in lines] == list(MODULES)
     assert all(line.endswith("(reduced)") or " left out: " in line for line in lines)
     return path
 
 
-def rows_of(folder: Path, name: str) -> Sequence[Row]:
+def rows_of(folder: Path, name: str) -> Rows:
     path = folder / f"{name}.csv"
     if not path.exists():
         pytest.skip(f"{name} was left out: its data are absent")
     return from_csv(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", MODULES)
 def test_the_csv_has_the_columns_that_its_text_explains(folder: Path, name: str) -> None:
     assert rows_of(folder, name)
     with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         head, *lines = csv.reader(file)
-    experiment = load(ENTRIES[name])
-    assert head == list(experiment.columns)
+    assert head == list(template(name).columns)
     assert lines
-    page = (folder / f"{name}.md").read_text(encoding="utf-8")
-    for column, about in experiment.columns.items():
-        assert f"| {column} | {about} |" in page
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", MODULES)
 def test_the_text_follows_from_the_csv(folder: Path, name: str) -> None:
-    story = load(ENTRIES[name]).describe(rows_of(folder, name))
+    story = fill(template(name), load(name).facts(rows_of(folder, name)))
     page = (folder / f"{name}.md").read_text(encoding="utf-8")
     assert "**Reduced run** (`--quick`)" in page
-    for paragraph in (*story.claims, *story.measured, *story.reasons):
-        assert paragraph in page
+    for section in (PAPER, HERE, MEASURED, REASONS, COLUMNS):
+        assert all(paragraph in page for paragraph in story.sections[section])
+    for claim in story.claims:
+        assert f"| {claim.words} | {claim.held} | {claim.found} |" in page
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", MODULES)
 def test_other_data_make_another_text(folder: Path, name: str) -> None:
     """Every measured number is computed: what is typed in would stay."""
     rows = rows_of(folder, name)
-    experiment = load(ENTRIES[name])
+    experiment = load(name)
     others = [
         {
             key: (2 + i % 3) * value if _is_result(key, value) else value
@@ -80,9 +78,9 @@ def test_other_data_make_another_text(folder: Path, name: str) -> None:
         }
         for i, row in enumerate(rows)
     ]
-    before, after = experiment.describe(rows), experiment.describe(others)
-    assert before.claims == after.claims
-    assert before.measured != after.measured
+    before, after = (fill(template(name), experiment.facts(each)) for each in (rows, others))
+    assert before.sections[PAPER] == after.sections[PAPER]
+    assert before.sections[MEASURED] != after.sections[MEASURED]
     assert before.headline != after.headline
 
 
@@ -98,9 +96,9 @@ def _is_result(key: str, value: object) -> bool:
     return key in RESULTS and isinstance(value, int | float)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", MODULES)
 def test_the_pictures_are_there_and_follow_from_the_csv(folder: Path, name: str) -> None:
-    experiment = load(ENTRIES[name])
+    experiment = load(name)
     rows = rows_of(folder, name)
     drawn = plots.render(lambda figure: experiment.draw(rows, figure), experiment.size)
     assert drawn.keys() == {"png", "pdf"}

@@ -16,6 +16,7 @@ import zmq
 
 from coalloc.cli import main
 from coalloc.client import enrolment
+from coalloc.client.client import Client
 from coalloc.client.enrolment import EnrolmentError
 from coalloc.core.base.messages import Hello
 from coalloc.runtime.key_files import KeyFile, read_key, write_key
@@ -87,26 +88,20 @@ def test_unknown_key(site: MultiUser) -> None:
 
 def test_revoked_key_on_a_live_session(site: MultiUser) -> None:
     key = site.key(BOB)
-    watcher = EventSubscriber(site.publications, ("event.",), key)
-    try:
-        assert next(watcher.messages(10.0))[1]["welcome"]
-        with site.asking(key) as asker:
-            job = site.submission(["sleep", "60"], hold=True)
-            number = asker.ask({"type": "submit", **job})["job"]
-            waiting = asker.send({"type": "wait", "job": number})
-            assert asker.ask({"type": "status"})["user"] == BOB
-            site.admin("revoke", key=key.pair.public[:12])
-            answer = asker.ask({"type": "status"})
-            assert (answer["code"], answer["message"]) == ("not_allowed", "this key was revoked")
-            # Neither what it had asked before nor what is published reaches it any more.
-            site.ask("cancel", job=number)
-            withheld = "answer_withheld"
-            site.until(lambda: site.ask("status")["faults"].get(withheld, 0) == 1)
-            with pytest.raises(NoAnswerError):
-                asker.answer_to(waiting, timeout_s=0.2)
-        assert not [topic for topic, _ in watcher.messages(0.3) if "cancel" in topic]
-    finally:
-        watcher.close()
+    with site.asking(key) as asker:
+        job = site.submission(["sleep", "60"], hold=True)
+        number = asker.ask({"type": "submit", **job})["job"]
+        waiting = asker.send({"type": "wait", "job": number})
+        assert asker.ask({"type": "status"})["user"] == BOB
+        site.admin("revoke", key=key.pair.public[:12])
+        answer = asker.ask({"type": "status"})
+        assert (answer["code"], answer["message"]) == ("not_allowed", "this key was revoked")
+        # What it had asked before does not reach it any more.
+        site.ask("cancel", job=number)
+        withheld = "answer_withheld"
+        site.until(lambda: site.ask("status")["faults"].get(withheld, 0) == 1)
+        with pytest.raises(NoAnswerError):
+            asker.answer_to(waiting, timeout_s=0.2)
     with site.asking(key) as asker, pytest.raises(KeyRefusedError):
         asker.ask({"type": "status"})
     assert site.audited("request_refused", "revoked")["user"] == BOB
@@ -115,16 +110,38 @@ def test_revoked_key_on_a_live_session(site: MultiUser) -> None:
         site.admin("authorize", key=key.pair.public, user=BOB)
 
 
-def test_a_revocation_ends_the_watchers_of_its_key_alone(site: MultiUser) -> None:
-    """The others hear what comes next, and are not greeted once more."""
-    mine, revoked = site.key(BOB), site.key(BOB)
+def test_only_operators_watch(site: MultiUser) -> None:
+    """Others follow the events by asking for them."""
+    watcher = EventSubscriber(site.publications, ("event.",), site.key(BOB))
+    with contextlib.closing(watcher):
+        found = site.audited("connection_refused", "a key for submit")
+        assert (found["socket"], found["user"]) == ("watchers", BOB)
+        assert not list(watcher.messages(0.3))
+    path = site.root / "follows.json"
+    write_key(path, KeyFile(pair=site.key(BOB).pair, server=site.server))
+    with Client(site.endpoint, key=path) as client:
+        events = client.events(client.last_event(), follow=True)
+        number = client.submit(["true"], hold=True).job
+        assert (next(events).kind, client.cancel(number)) == ("job_submitted", (number,))
+        assert next(events).fields["state"] == "cancelled"
+        events.close()
+
+
+@pytest.mark.parametrize("way", ["revoked", "no operator any more"])
+def test_who_may_watch_no_longer_hears_nothing_more(site: MultiUser, way: str) -> None:
+    """The others are greeted once more, and go on."""
+    mine, other = site.key("root", role="operator"), site.key("root", role="operator")
     watchers: list[EventSubscriber] = []
     try:
-        for key in (mine, revoked, revoked):
+        for key in (mine, other, other):
             watchers.append(EventSubscriber(site.publications, ("event.",), key))
             for watcher in watchers:  # a greeting reaches all that ask for the same
                 assert next(watcher.messages(10.0))[1]["welcome"]
-        site.admin("revoke", key=revoked.pair.public)
+        if way == "revoked":
+            site.admin("revoke", key=other.pair.public)
+        else:
+            site.admin("authorize", key=other.pair.public, user="root", role="submit")
+        assert next(watchers[0].messages(10.0))[1]["welcome"]
         job = site.submit(["true"], hold=True)
         topic, body = next(watchers[0].messages(10.0))
         assert "welcome" not in body, topic
@@ -302,7 +319,7 @@ def test_enrolment_goes_by_the_kernels_word(site: MultiUser) -> None:
         assert f"{ADA} may enrol keys of his own" in ask(line)
     assert site.audited("enrolment_refused", "may enrol keys of his own")["uid"] == NOBODY
     claimed = ask(f'{{"verb": "authorize", "key": "{public}", "uid": 1}}')
-    assert "cannot show that you hold the key's private half" in claimed
+    assert "challenge" in json.loads(claimed), "without the private half nothing is enrolled"
     with as_user(NOBODY):
         grant = enrolment.ask(
             site.enrolment, "authorize", pair=key.pair, key=public, uid=1, user=ADA

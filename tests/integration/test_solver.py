@@ -17,7 +17,7 @@ from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.model.plan import Status
 from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 
 POLICIES = Path(__file__).with_name("solver_policies.py")
 SNAPSHOT = {

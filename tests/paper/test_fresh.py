@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,15 +13,16 @@ from coalloc.policies.allocation.levels import Descent, axes_of
 from coalloc.policies.allocation.scene import read_scene
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce import mca_study, oas_fig4
-from coalloc.simulation.reproduce.experiment import Row, Run
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic
-from coalloc.simulation.reproduce.mca_tables import EXPERIMENTS as TABLES
-from coalloc.simulation.reproduce.oas_workloads import PLAIN, workloads
+from coalloc.simulation.reproduce.mca import study as mca_study
+from coalloc.simulation.reproduce.mca.tables import EXPERIMENTS as TABLES
+from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
+from coalloc.simulation.reproduce.oas.workloads import PLAIN, workloads
 from coalloc.simulation.reproduce.rows import where
 from coalloc.simulation.reproduce.solving import solve
+from coalloc.simulation.reproduce.study import Rows, Run
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 from tests.paper.test_claims import stored
 
@@ -33,13 +34,13 @@ def case(number: int, abw: float, seed: int) -> Snapshot:
     return case_1(abw) if number == 1 else case_2(abw, seed)
 
 
-def rows_of(figure: str, **wanted: Any) -> Sequence[Row]:
+def rows_of(figure: str, **wanted: Any) -> Rows:
     found = where(stored(figure), **wanted)
     assert found
     return found
 
 
-def agree(snapshot: Snapshot, policy: str, rows: Sequence[Row]) -> None:
+def agree(snapshot: Snapshot, policy: str, rows: Rows) -> None:
     found = slowdowns(snapshot, solve(snapshot, policy).plan)
     for row in rows:
         mine = found[row["job"]]

@@ -18,11 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coalloc.core.base.projects import Limits, Project, UserLimits
+from msgspec import structs
+
 from coalloc.core.base.requests import Cancel, Done, Submit
-from coalloc.core.base.settings import PrioritySettings
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.parts import PartState
+from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
 from tests.support.core_site import Site
 
 DAY = 86_400
@@ -50,9 +51,9 @@ class Judge:
     """Checks every limit against what is placed."""
 
     site: Site
-    of_project: dict[str, Limits]
-    of_member: dict[str, Limits]
-    of_user: Limits
+    of_project: dict[str, LimitsConfig]
+    of_member: dict[str, LimitsConfig]
+    of_user: LimitsConfig
     past: list[Run] = field(default_factory=list)
     placed: dict[str, float] = field(default_factory=dict)
     """Jobs, and how long they are planned to run from when they were placed."""
@@ -104,7 +105,7 @@ class Judge:
                     assert most is None or wait <= most, f"{where}: {wait} wait"
 
     def _check(
-        self, limits: Limits, mine: list[Any], name: str, user: str | None, now: float
+        self, limits: LimitsConfig, mine: list[Any], name: str, user: str | None, now: float
     ) -> None:
         where = f"{name or 'everything'} of {user or 'all'}"
         procs, jobs = sum(row[3] for row in mine), {row[0] for row in mine}
@@ -153,9 +154,9 @@ def above(project: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def drawn_limits(dice: random.Random) -> Limits:
+def drawn_limits(dice: random.Random) -> LimitsConfig:
     """Few of the limits, and tight ones."""
-    return Limits(
+    return LimitsConfig(
         max_procs=dice.choice((None, None, 2, 4)),
         max_running_jobs=dice.choice((None, None, 1, 2)),
         max_proc_hours=dice.choice((None, None, 0.25, 1.0)),
@@ -175,17 +176,19 @@ def play(seed: int, steps: int = STEPS) -> Judge:
     of_project = {name: drawn_limits(dice) for name in TREE}
     of_member = {name: drawn_limits(dice) for name in TREE}
     of_user = drawn_limits(dice)
-    projects = tuple(
-        Project(name=name, parent=parent or "", limits=of_project[name], each_user=of_member[name])
+    projects = {
+        name: ProjectConfig(
+            parent=parent or "", each_user=of_member[name], **structs.asdict(of_project[name])
+        )
         for name, parent in TREE.items()
-    )
+    }
     site = Site(
         {"a": 3, "b": 2},
         slots=2,
-        priority=PrioritySettings(shares=dice.choice((0.0, 8.0))),
+        priority=PriorityConfig(shares=dice.choice((0.0, 8.0))),
         projects=projects,
-        users=(UserLimits(pattern="*", limits=of_user),),
-        reading_max_age_s=1e9,
+        users={"*": of_user},
+        max_age_s=1e9,
     )
     judge = Judge(site, of_project, of_member, of_user)
     for step in range(steps):
@@ -226,7 +229,7 @@ def _submit(site: Site, dice: random.Random, token: str) -> None:
 
 
 def _launch() -> Any:
-    from coalloc.core.base.records import Launch
+    from coalloc.model.parts import Launch
 
     return Launch(argv=("x",))
 

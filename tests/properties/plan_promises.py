@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
-from coalloc.policies.options import read_options
+from coalloc.policies.checking.check import check
+from coalloc.policies.options import read_known
 from coalloc.policies.registry import POLICIES
 from tests.support.snapshots import snapshots
 
@@ -48,25 +48,19 @@ SIMPLE: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 
 
-def known(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a policy has."""
-    table = POLICIES[name].options
-    return {key: value for key, value in options.items() if key in table}
-
-
 def solve(
     name: str, snapshot: Snapshot, options: Mapping[str, Any], budget: Budget | None = None
 ) -> Plan:
     """The plan of a policy by those of the options that it has."""
     policy = POLICIES[name]
-    complete = read_options(known(name, options), policy.options)
+    complete = read_known(options, policy.options)
     return policy.solve(snapshot, complete, budget or Budget(seed=3, work=WORK))
 
 
 def assert_allowed(name: str, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
     """Plan and incumbents pass the checker, no bound is above its value, and nothing is lost."""
     policy, seen = POLICIES[name], list[Plan]()
-    complete = read_options(known(name, options), policy.options)
+    complete = read_known(options, policy.options)
     before = copy.deepcopy(snapshot)
     plan = policy.solve(snapshot, complete, Budget(seed=3, work=WORK), seen.append)
     for told in (*seen, plan):

@@ -14,7 +14,7 @@ from coalloc.model.plan import Placement
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup
-from coalloc.policies.check import occupation_violations
+from coalloc.policies.checking.check import occupation_violations
 
 END = 10
 NODES = ("a1", "a2", "b1", "b2", "c1")

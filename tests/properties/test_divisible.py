@@ -14,9 +14,9 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.bounds import proofs_of
-from coalloc.policies.check import check
-from coalloc.policies.options import read_options
+from coalloc.policies.checking.check import check
+from coalloc.policies.checking.proofs import proofs_of
+from coalloc.policies.options import read_known
 from coalloc.policies.registry import POLICIES
 from tests.support.snapshots import snapshots
 
@@ -53,8 +53,7 @@ def cases(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
 
 def solve(name: str, snapshot: Snapshot, **given: Any) -> Plan:
     policy = POLICIES[name]
-    known = {key: value for key, value in given.items() if key in policy.options}
-    return policy.solve(snapshot, read_options(known, policy.options), Budget(work=500))
+    return policy.solve(snapshot, read_known(given, policy.options), Budget(work=500))
 
 
 @pytest.mark.parametrize("name", ["easy", "mbpc"])

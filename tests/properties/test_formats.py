@@ -19,8 +19,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.text import decode_json, encode_json
 from coalloc.model.values import replace
-from coalloc.policies.check import check
-from coalloc.policies.check_sheet import units_of
+from coalloc.policies.checking.check import check
+from coalloc.policies.checking.sheet import units_of
 from tests.properties.format_cases import NODES, json_values, placements, plans, snapshots
 from tests.unit.policies.check.check_case import PLAN, SNAPSHOT
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Answer, Done, SubmitWorkflow
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import graph_by_key, write_job
+from coalloc.model.parts import Launch
 from coalloc.model.workflow_graph import read_graph
 from coalloc.wire.frames import decode_object, encode
 from tests.support.core_site import Site

@@ -18,7 +18,7 @@ from coalloc.core.base.messages import Statement
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config
+from coalloc.model.settings import AccessConfig, ClusterConfig, Config
 from coalloc.wire.codec import COMMANDS, decode_command, decode_object
 from coalloc.wire.curve import new_pair
 from coalloc.wire.frames import WireError, decode_any, encode

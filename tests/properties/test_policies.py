@@ -11,7 +11,7 @@ from coalloc.model.plan import Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from tests.properties.plan_promises import (

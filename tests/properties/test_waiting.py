@@ -18,7 +18,8 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
-from coalloc.policies import auto, online
+from coalloc.policies.auto import online
+from coalloc.policies.auto import policy as auto
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
@@ -94,7 +95,7 @@ def replayed(seed: int, flows: float = 0.0, coallocation: str = "sooner") -> Tra
 
 
 def waited_too_long(trace: Trace) -> list[str]:
-    """Jobs, and tasks, that started after the bound that `policies.online` states."""
+    """Jobs, and tasks, that started after the bound that `policies.auto.online` states."""
     jobs = [logged.job for logged in trace.workload.jobs]
     submit = since(trace)
     weakest = min(n.power for c in trace.slot_map.platform.clusters for n in c.nodes)
@@ -174,7 +175,7 @@ def test_tasks_that_are_never_overdue_are_found(monkeypatch: pytest.MonkeyPatch)
     assert any(waited_too_long(replayed(seed, 0.3)) for seed in range(PLANTED_WITHIN))
 
 
-def _latest_first(queue: online.Queue) -> Iterator[tuple[str, online.Ints]]:
+def _latest_first(queue: online.OnlineQueue) -> Iterator[tuple[str, online.Ints]]:
     """A defect: of equal jobs the one that came last goes first."""
     count = queue.weights.size
     keys = queue.jobs.seconds * queue.jobs.procs

@@ -15,7 +15,7 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from tests.support.snapshots import POWERS

@@ -35,10 +35,10 @@ from coalloc.core.base.events import (
 )
 from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
-from coalloc.core.base.settings import Settings
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.writer import without_submits
+from coalloc.model.settings import Config
 from tests.simulation.bounded import BoundsKept
 from tests.simulation.disk import Disk, FullError
 from tests.simulation.moves import MovesKept
@@ -70,7 +70,7 @@ class DaemonHost:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Config,
         network: Network,
         dice: random.Random,
         on_commit: Callable[[], None],
@@ -225,7 +225,7 @@ class DaemonHost:
                 case DropOrders(cluster=cluster, through_seq=seq):
                     self._delivery.done(cluster, seq)
                 case SendWelcome(cluster=cluster, base_seq=base):
-                    lease = self.settings.lease_s
+                    lease = self.settings.start.lease_s
                     epoch = self.disk.epoch
                     self._say(
                         cluster, Welcome(store="s", epoch=epoch, base_seq=base, lease_s=lease)

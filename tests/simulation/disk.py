@@ -24,7 +24,7 @@ from coalloc.core.base.effects import (
     SendOrder,
 )
 from coalloc.core.base.messages import Order
-from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.core.base.usage import Owner, Usage
 from coalloc.core.clusters.presence import MARK as EXECUTOR
@@ -34,6 +34,7 @@ from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK as RESTORED
 from coalloc.daemon.store.recall import drained_of
 from coalloc.daemon.store.restore import highest, renumbered, unprepared
+from coalloc.model.parts import Launch
 
 
 class FullError(Exception):

@@ -93,7 +93,7 @@ class ExecutorHost:
             del self._progress[1 + self._dice.randrange(len(self._progress)) :]
         state = ExecutorState(cluster=self.cluster, identity=self.identity)
         state.recall(self.kept)
-        state.parts = {(r.job, r.attempt, r.part): r for r in self.batch.reports()}
+        state.parts = {r.key: r for r in self.batch.reports()}
         self.core = ExecutorCore(state)
         self.frozen_until = 0.0
         self.steady_since = now

@@ -144,7 +144,7 @@ MUTANTS: dict[str, Mutant] = {
         of=moving._look_at, old="moves=record.moves + 1", new="moves=record.moves or 1"
     ),
     "moved-for-any-gain": Mutant(
-        of=moving._look_at, old="state.settings.move_margin_s * 2.0", new="0.0 * 2.0"
+        of=moving._look_at, old="state.settings.start.move_margin_s * 2.0", new="0.0 * 2.0"
     ),
     "moved-and-forgotten": Mutant(
         of=requeueing._move, old="    state.put(\n", new="    state.index(\n"

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coalloc.core.base.messages import Arrange, Prepare
-from coalloc.core.executor.effects import Key
-from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState
 from tests.simulation.guests import Guests
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
@@ -52,8 +51,8 @@ class Part:
     """Its end was asked for while it waited; it may be granted nevertheless."""
 
     @property
-    def key(self) -> Key:
-        return self.order.job, self.order.attempt, self.order.part
+    def key(self) -> PartKey:
+        return self.order.key
 
     def report(self, offset: float) -> PartReport:
         """What the launcher says of it, by a clock that is `offset` seconds ahead."""
@@ -111,9 +110,9 @@ class Batch:
     on_start: Callable[[Prepare], None]
     offset: float = 0.0
     guests: Guests = field(default_factory=Guests)
-    parts: dict[Key, Part] = field(default_factory=dict)
-    claimed: set[Key] = field(default_factory=set)
-    spared: set[Key] = field(default_factory=set)
+    parts: dict[PartKey, Part] = field(default_factory=dict)
+    claimed: set[PartKey] = field(default_factory=set)
+    spared: set[PartKey] = field(default_factory=set)
     """What runs of these goes on: a restored daemon does not know of them."""
     is_strict: bool = False
     """Nodes that others hold are not given to a claim, whatever the daemon thinks of them."""
@@ -171,14 +170,14 @@ class Batch:
         part.begin = now + terms.begin_s
         part.due = part.begin + dice.choice([0.0, 0.5, 3.0, 10.0, 60.0, 400.0])
 
-    def hasten(self, key: Key, now: float) -> None:
+    def hasten(self, key: PartKey, now: float) -> None:
         """Let a claim that waits for a later begin take its turn."""
         part = self.parts.get(key)
         if part is not None and part.state is PartState.WAITING and part.begin > now:
             part.due -= part.begin - now
             part.begin = now
 
-    def withdraw(self, key: Key, now: float) -> None:
+    def withdraw(self, key: PartKey, now: float) -> None:
         """Have a claim leave the queue: at once, later, or never where its supervisor dies.
 
         One that the queue grants in that instant is ended at its barrier.
@@ -238,7 +237,7 @@ class Batch:
                     free[node] -= count
         return free
 
-    def arrange(self, order: Arrange, key: Key) -> None:
+    def arrange(self, order: Arrange, key: PartKey) -> None:
         """Tell a part of the nodes of its whole job.
 
         Raises
@@ -255,7 +254,7 @@ class Batch:
         assert part.arranged in (None, order), f"{key} was told of {part.arranged}, then {order}"
         part.arranged = order
 
-    def start(self, key: Key, now: float) -> None:
+    def start(self, key: PartKey, now: float) -> None:
         """Open the barrier.
 
         Raises
@@ -267,7 +266,7 @@ class Batch:
         if part is None or part.state is not PartState.READY:
             return
         self._look_at_hold(part, now)
-        job, attempt, number = key
+        job, attempt, number = key.job, key.attempt, key.part
         ready = sum(self.readied.get((job, attempt), {}).values())
         assert ready == part.order.size, (
             f"job {job} starts with {ready} of {part.order.size} processes ready"
@@ -293,7 +292,7 @@ class Batch:
                     used[node] = used.get(node, 0) + count
         return any(used[node] > self.slots[node] for node in part.nodes)
 
-    def end(self, key: Key, now: float) -> None:
+    def end(self, key: PartKey, now: float) -> None:
         """Release a claim, or end processes.
 
         Raises
@@ -315,7 +314,7 @@ class Batch:
             part.finish(143, "aborted", now)
         self._follow(part)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: PartKey) -> None:
         """Remove what is kept of an ended part; one that has not ended is left alone."""
         part = self.parts.get(key)
         if part is not None and part.state in PART_ENDED:

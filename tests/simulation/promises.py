@@ -164,7 +164,7 @@ def hastened(batches: dict[str, Batch], now: float) -> None:
         if part.state is not PartState.WAITING or part.begin <= now or part.is_unwanted:
             continue
         for other in parts:
-            is_of_it = other.key[:2] == part.key[:2] and other.state in HELD
+            is_of_it = other.key.start == part.key.start and other.state in HELD
             if is_of_it and other.granted is not None:
                 held = now - other.granted
                 assert held <= HASTENED_S, f"{part.key} is put off while {other.key} holds nodes"
@@ -183,7 +183,7 @@ def nodes_known(batches: dict[str, Batch], order: Prepare) -> None:
         name: part
         for name, batch in batches.items()
         for key, part in batch.parts.items()
-        if key[:2] == (order.job, order.attempt)
+        if key.start == order.key.start
     }
     held = {node: count for part in parts.values() for node, count in part.nodes.items()}
     # A part that was told to start long before the others may be over and forgotten.
@@ -203,9 +203,9 @@ def claimed_together(batches: dict[str, Batch], cluster: str, order: Prepare) ->
     """
     for name, batch in batches.items():
         for key, part in batch.parts.items():
-            if key[:2] == (order.job, order.attempt) and part.state in HELD:
+            if key.start == order.key.start and part.state in HELD:
                 assert part.order.all_nodes == order.all_nodes, (
-                    f"{cluster} claims for {key[:2]}, and {name} holds {part.state} nodes of it"
+                    f"{cluster} claims for {key.start}, and {name} holds {part.state} nodes of it"
                 )
 
 

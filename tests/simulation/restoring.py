@@ -13,9 +13,8 @@ import random
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, Command, Release, ResumeRounds
-from coalloc.core.executor.effects import Key
 from coalloc.core.jobs.after_restore import OVERTAKEN
-from coalloc.model.parts import PartState
+from coalloc.model.parts import PartKey, PartState
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.disk import Disk
 from tests.simulation.executors import ExecutorHost
@@ -101,9 +100,9 @@ class Restorations:
         """Nothing is left for the operator to do."""
         return not self._is_looking and not self._overtaken()
 
-    def _is_later(self, key: Key) -> bool:
+    def _is_later(self, key: PartKey) -> bool:
         """A part of an attempt that the store does not know of."""
-        job, attempt, _ = key
+        job, attempt = key.job, key.attempt
         record = self._daemon.disk.jobs.get(job)
         is_later = record is None or record.attempt < attempt
         if is_later:
@@ -115,16 +114,16 @@ class Restorations:
         there = self._there()
         batch = self._batches[cluster]
         for key in sorted(batch.claimed):
-            job, attempt, _ = key
+            job, attempt = key.job, key.attempt
             is_known = whole(job) in self._daemon.disk.jobs
-            if is_known and self._is_later(key) and key[:2] not in there:
+            if is_known and self._is_later(key) and key.start not in there:
                 batch.claimed.discard(key)
                 batch.readied.pop((job, attempt), None)
                 batch.starts.get(job, {}).pop(attempt, None)
 
     def _there(self) -> set[tuple[str, int]]:
         """Jobs and attempts of which executors know parts."""
-        return {key[:2] for batch in self._batches.values() for key in batch.parts}
+        return {key.start for batch in self._batches.values() for key in batch.parts}
 
     def lost_state(self, cluster: str) -> None:
         """An executor forgets what it knew, perhaps before the restored daemon hears of it."""
@@ -139,7 +138,7 @@ class Restorations:
         if core is None or core.state.epoch > self._epoch or is_known:
             return False
         self.touched.add(whole(order.job))
-        self._batches[cluster].spared.add((order.job, order.attempt, order.part))
+        self._batches[cluster].spared.add(order.key)
         return True
 
     def _asked(self, command: Command) -> None:
@@ -155,7 +154,7 @@ class Restorations:
     def _give_up(self, job: str, *, is_again: bool) -> None:
         jobs = self._daemon.disk.jobs
         for batch in self._batches.values():
-            batch.spared = {key for key in batch.spared if whole(key[0]) != job}
+            batch.spared = {key for key in batch.spared if whole(key.job) != job}
             for name in [name for name in batch.starts if is_again and whole(name) == job]:
                 known = jobs.get(name)
                 if known is None or not (known.is_ended or known.is_placed):
@@ -200,7 +199,7 @@ class Restorations:
     def _runs(self, record: JobRecord) -> bool:
         """Some of it runs; whoever does not wait for its end has it ended."""
         return self._dice.random() < 0.95 and any(
-            part.state is PartState.RUNNING and whole(key[0]) == record.id
+            part.state is PartState.RUNNING and whole(key.job) == record.id
             for batch in self._batches.values()
             for key, part in batch.parts.items()
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import isclose
 
 from coalloc.core.base.messages import Prepare
-from coalloc.core.base.projects import Limits
 from coalloc.core.base.records import JobRecord
 from coalloc.core.sharing.accounting import proc_s
+from coalloc.model.settings import LimitsConfig
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.users import Users
 
@@ -45,21 +45,23 @@ def _limits_kept(daemon: DaemonHost) -> None:
     projects = daemon.settings.projects
     if not projects:
         return
-    placed: dict[str, list[JobRecord]] = {project.name: [] for project in projects}
+    placed: dict[str, list[JobRecord]] = {name: [] for name in projects}
     for record in daemon.disk.jobs.values():
         if record.is_placed and record.parts:
-            name = record.account or next((p.name for p in projects if record.user in p.users), "")
+            name = record.account or next(
+                (n for n, p in projects.items() if record.user in p.users), ""
+            )
             if name:
                 placed[name].append(record)
-    for project in projects:
-        mine = placed[project.name]
-        _keep(project.limits, mine, f"project {project.name}")
+    for name, project in projects.items():
+        mine = placed[name]
+        _keep(project, mine, f"project {name}")
         for user in {record.user for record in mine}:
             theirs = [record for record in mine if record.user == user]
-            _keep(project.each_user, theirs, f"user {user} of {project.name}")
+            _keep(project.each_user, theirs, f"user {user} of {name}")
 
 
-def _keep(limits: Limits, placed: list[JobRecord], whose: str) -> None:
+def _keep(limits: LimitsConfig, placed: list[JobRecord], whose: str) -> None:
     procs = sum(sum(part.nodes.values()) for record in placed for part in record.parts)
     jobs = {record.flow or record.id for record in placed}
     most = limits.max_procs

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coalloc.core.base.events import Requested
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import (
     Cancel,
     Command,
@@ -27,6 +27,7 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.daemon.store.recall import drained_of
+from coalloc.model.parts import Launch
 from tests.simulation.bounded import Bounded
 from tests.simulation.disk import Disk
 from tests.simulation.wider import Wider

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coalloc.core.base.effects import Effect, SaveJob, SaveMeta
-from coalloc.core.base.projects import Limits, Project
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import (
     Command,
@@ -19,25 +18,24 @@ from coalloc.core.base.requests import (
     Unreserve,
     Update,
 )
-from coalloc.core.base.settings import PrioritySettings
 from coalloc.core.commands.reservations import META, read_reserved
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.reserved import Reserved
+from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
 from coalloc.model.values import replace
 from tests.simulation.disk import Disk
 
-PROJECTS = (
-    Project(
-        name="red",
+PROJECTS = {
+    "red": ProjectConfig(
         share=3.0,
         users=("u", "v"),
-        limits=Limits(max_procs=5),
-        each_user=Limits(max_running_jobs=2),
+        max_procs=5,
+        each_user=LimitsConfig(max_running_jobs=2),
         guarantees={"a": 1},
     ),
-    Project(name="blue", users=("v", "w"), limits=Limits(max_procs=6, max_running_jobs=1)),
-)
-PRIORITY = PrioritySettings(shares=8.0, age=2.0, size=-1.0, half_life_s=600.0)
+    "blue": ProjectConfig(users=("v", "w"), max_procs=6, max_running_jobs=1),
+}
+PRIORITY = PriorityConfig(shares=8.0, age=2.0, size=-1.0, half_life_s=600.0)
 USERS = ("u", "v", "w", "x")
 """The last is in no project."""
 FIELDS: dict[str, tuple[object, ...]] = {

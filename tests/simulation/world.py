@@ -8,7 +8,7 @@ from functools import partial
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.requests import Cancel
-from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
+from coalloc.model.settings import ClusterConfig, Config, TriggerConfig
 from coalloc.model.values import replace
 from tests.simulation import promises
 from tests.simulation.bounded import Bounded
@@ -23,6 +23,7 @@ from tests.simulation.troubles import Troubles
 from tests.simulation.users import Users
 from tests.simulation.wider import PRIORITY, PROJECTS, Wider
 from tests.support.core_site import reading
+from tests.support.settings import core_settings
 
 SITE = {"a": (2, 1, 1.0), "b": (2, 2, 0.5), "c": (1, 2, 0.4)}
 """Nodes, slots of each and link capacity in Gbit/s, by cluster."""
@@ -40,15 +41,15 @@ class UnsettledError(AssertionError):
     """Faults have ceased, and something never ends."""
 
 
-def drawn_settings(seed: int, *, queues: bool, is_wider: bool) -> Settings:
+def drawn_settings(seed: int, *, queues: bool, is_wider: bool) -> Config:
     """The daemon's settings in the world of this seed."""
-    settings = Settings(
-        clusters=tuple(ClusterSettings(name=n, link_gbps=SITE[n][2]) for n in SITE),
-        triggers=(
-            Trigger(kind="timer"),
-            Trigger(kind="queue_length"),
-            Trigger(kind="job_finished"),
-            Trigger(kind="cluster_returned"),
+    settings = core_settings(
+        clusters=tuple(ClusterConfig(name=n, link_gbps=SITE[n][2]) for n in SITE),
+        trigger=(
+            TriggerConfig(kind="timer"),
+            TriggerConfig(kind="queue_length"),
+            TriggerConfig(kind="job_finished"),
+            TriggerConfig(kind="cluster_returned"),
         ),
         fallbacks=("plain",),
         min_interval_s=0.2,
@@ -63,10 +64,10 @@ def drawn_settings(seed: int, *, queues: bool, is_wider: bool) -> Settings:
         keep_ended=10_000,
     )
     if is_wider:
-        settings = replace(settings, projects=PROJECTS, priority=PRIORITY)
+        settings = core_settings(settings, projects=PROJECTS, priority=PRIORITY)
     moves = random.Random(f"moves {seed}")
     if queues and moves.random() < 0.6:
-        settings = replace(settings, move_margin_s=moves.choice([1.0, 5.0, 40.0]))
+        settings = core_settings(settings, move_margin_s=moves.choice([1.0, 5.0, 40.0]))
     return settings
 
 
@@ -99,7 +100,7 @@ class World:
         wider = Wider(seed, names) if random.Random(f"wider {seed}").random() < 0.5 else None
         queues = random.Random(f"queues {seed}").random() < 0.5
         settings = drawn_settings(seed, queues=queues, is_wider=wider is not None)
-        self.moves = MovesKept(settings.move_margin_s)
+        self.moves = MovesKept(settings.start.move_margin_s)
         self.capacity = {name: SITE[name][2] for name in names}
         self.daemon = DaemonHost(settings, self.network, self.dice, self._committed, self.moves)
         bounds = random.Random(f"bounds {seed}").random() < 1.0 / 3.0

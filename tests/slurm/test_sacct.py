@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.slurm.account_audit import audit
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
@@ -42,22 +40,6 @@ def rows(cluster: Cluster, user: str) -> list[Row]:
     return found
 
 
-def compared(site: SlurmSite, cluster: Cluster) -> dict[str, Any]:
-    """The accounts of both, by ``coalloc account --sacct``."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "coalloc.cli.main", "account", "--json"),
-            *("--endpoint", site.endpoint, "--sacct", cluster.name),
-        ],
-        env={**os.environ, "SLURM_CONF": str(cluster.conf)},
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    told: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == int(bool(told["differences"]))
-    return told
-
-
 @pytest.mark.parametrize(("start", "jobs"), [("salloc", 100), ("sbatch", 30)])
 def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -> None:
     """Under its own name; claims that came to nothing are cancelled ones, never failed ones."""
@@ -85,9 +67,9 @@ def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -
             seen: list[Any] = []
 
             def agree() -> bool:
-                answers = [compared(site, cluster) for cluster in running]
-                assert all(answer["jobs"] > jobs // 4 for answer in answers)
-                seen[:] = [d for answer in answers for d in answer["differences"]]
+                found = [audit(site.endpoint, cluster) for cluster in running]
+                assert all(count > jobs // 4 for count, _ in found)
+                seen[:] = [difference for _, differences in found for difference in differences]
                 return not seen
 
             try:

@@ -8,18 +8,19 @@ from typing import Any
 from coalloc.core.base.effects import Effect, LogLine, Reply, SaveJob, SaveMeta, SendOrder, Solve
 from coalloc.core.base.events import Requested, Solved, StatementReceived, Ticked
 from coalloc.core.base.messages import Hello, Order, Read, Report
-from coalloc.core.base.records import JobRecord, Launch
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Answer, Command, Done, Submit, SubmitWorkflow
-from coalloc.core.base.settings import ClusterSettings, Settings, Trigger
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import Launch, PartReport, PartState
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.settings import ClusterConfig, TriggerConfig
 from coalloc.model.snapshot import Snapshot
+from tests.support.settings import core_settings
 
 HOUR = 3600.0
 
@@ -170,12 +171,12 @@ class Site:
     ) -> None:
         self.sizes = dict(clusters or {"a": 2, "b": 2})
         settings.setdefault(
-            "triggers", (Trigger(kind="queue_length"), Trigger(kind="job_finished"))
+            "trigger", (TriggerConfig(kind="queue_length"), TriggerConfig(kind="job_finished"))
         )
         settings.setdefault("min_interval_s", 0.0)
-        self.settings = Settings(
+        self.settings = core_settings(
             clusters=tuple(
-                ClusterSettings(name=name, accounts=(accounts or {}).get(name, {}))
+                ClusterConfig(name=name, accounts=dict((accounts or {}).get(name, {})))
                 for name in self.sizes
             ),
             **settings,

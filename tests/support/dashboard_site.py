@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from coalloc.dashboard.cache import Cache
+from coalloc.dashboard.known import Known
 from coalloc.dashboard.questions import Asking, Questions
 from coalloc.dashboard.server import Server
 from coalloc.dashboard.settings import Settings
@@ -20,6 +20,7 @@ from coalloc.wire.answers import (
     NewestPlan,
     NodesAnswer,
     PlanAnswer,
+    QueueAnswer,
     RunningRow,
     ServiceStatus,
     Why,
@@ -27,6 +28,7 @@ from coalloc.wire.answers import (
 from coalloc.wire.client import RefusedError
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow
+from coalloc.wire.share_answers import AccountRow
 
 NOW = 1_790_000_000.0
 HOUR = 3600.0
@@ -58,6 +60,10 @@ class Answers:
         self.asked.append(("why", job))
         return Why(job=job, state="pending", reason="not_selected", detail="does not fit now")
 
+    def events(self, *, job: str) -> Iterator[Event]:
+        self.asked.append(("events", job))
+        yield Event(seq=1, time=NOW, kind="job_submitted", job=job)
+
     def close(self) -> None:
         pass
 
@@ -70,7 +76,7 @@ class Served:
         self.server = Server(settings, self._started, Questions(lambda: answers))
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    def _started(self, cache: Cache, post: object) -> None:
+    def _started(self, post: object) -> None:
         self._ready.set()
 
     def _serve(self) -> None:
@@ -81,16 +87,16 @@ class Served:
         assert self._ready.wait(10.0)
 
     def stop(self) -> None:
-        self.server.post(lambda cache: self.server.stop())
+        self.server.post(lambda known: self.server.stop())
         self._thread.join(10.0)
         assert not self._thread.is_alive()
 
-    def change(self, change: Callable[[Cache], object]) -> None:
-        """Change the cache, and return when that is done."""
+    def change(self, change: Callable[[Known], object]) -> None:
+        """Change the known, and return when that is done."""
         done = threading.Event()
 
-        def made(cache: Cache) -> None:
-            change(cache)
+        def made(known: Known) -> None:
+            change(known)
             done.set()
 
         self.server.post(made)
@@ -120,7 +126,7 @@ class Served:
 
 @contextmanager
 def served(settings: Settings | None = None, answers: Asking | None = None) -> Iterator[Served]:
-    """A dashboard without a feed."""
+    """A dashboard that asks no daemon."""
     running = Served(settings or Settings(host="127.0.0.1", port=0), answers or Answers())
     running.start()
     try:
@@ -129,21 +135,19 @@ def served(settings: Settings | None = None, answers: Asking | None = None) -> I
         running.stop()
 
 
-def fill(cache: Cache, *, now: float = NOW, name: str = "model") -> None:
+def fill(known: Known, *, now: float = NOW, name: str = "model") -> None:
     """A small site: a co-allocated job that runs, one that is planned, one that has ended."""
-    cache.happened(
-        [
-            _event(1, now - 900, "job_submitted", "1", user="ann", name=name),
-            _event(2, now - 890, "job_placed", "1", nodes={"a1": 2}, parts=["alpha"]),
-            _event(3, now - 880, "job_started", "1", clusters="alpha"),
-            _event(4, now - 300, "job_ended", "1", state="failed", exit_code=3, detail="exit 3"),
-            _event(5, now - 250, "job_submitted", "2", user="bob", name="wide"),
-            _event(
-                6, now - 240, "job_placed", "2", nodes={"a1": 2, "b1": 2}, parts=["alpha", "beta"]
-            ),
-            _event(7, now - 239, "job_started", "2", clusters="alpha,beta", skew_ms=1.5),
-            _event(8, now - 100, "job_submitted", "3", user="ann", name=name),
-        ]
+    running = QueueRow(
+        id="2",
+        name="wide",
+        user="bob",
+        state="running",
+        procs=4,
+        submitted=now - 250,
+        started=now - 239,
+        skew_ms=1.5,
+        nodes={"a1": 2, "b1": 2},
+        clusters=("alpha", "beta"),
     )
     waiting = QueueRow(
         id="3",
@@ -155,9 +159,10 @@ def fill(cache: Cache, *, now: float = NOW, name: str = "model") -> None:
         start_estimate=now + 600,
         reason="planned",
     )
-    cache.queued([cache.rows["2"], waiting], everything=False)
-    cache.read_nodes(nodes_of({"alpha": ["a1", "a2"], "beta": ["b1"]}, now))
-    cache.planned(
+    known.take_queue(QueueAnswer(jobs=(running, waiting), time=now))
+    known.take_accounts([ended_job("1", now=now, name=name)])
+    known.take_nodes(nodes_of({"alpha": ["a1", "a2"], "beta": ["b1"]}, now))
+    known.take_plan(
         PlanAnswer(
             plan=NewestPlan(round=7, time=now - 5, plan=plan_of(now)),
             node_clusters={"a1": "alpha", "a2": "alpha", "b1": "beta"},
@@ -169,7 +174,7 @@ def fill(cache: Cache, *, now: float = NOW, name: str = "model") -> None:
             time=now,
         )
     )
-    cache.answered(status_of(now))
+    known.take_status(status_of(now))
 
 
 def plan_of(now: float) -> dict[str, Any]:
@@ -221,15 +226,33 @@ def nodes_of(clusters: Mapping[str, list[str]], now: float, slots: int = 2) -> N
     )
 
 
-def _event(seq: int, time: float, kind: str, job: str, **fields: Any) -> Event:
-    return Event(seq=seq, time=time, kind=kind, job=job, fields=fields)
+def ended_job(job: str, *, now: float = NOW, **fields: Any) -> AccountRow:
+    """A job that has failed on one node."""
+    given: dict[str, Any] = {
+        "name": "model",
+        "user": "ann",
+        "project": "",
+        "state": "failed",
+        "submitted": now - 900,
+        "eligible": now - 900,
+        "started": now - 880,
+        "ended": now - 300,
+        "procs": 2,
+        "requested_s": None,
+        "proc_s": 1160.0,
+        "clusters": {"alpha": 2},
+        "nodes": {"a1": 2},
+        "exit_code": 3,
+        "detail": "exit 3",
+    }
+    return AccountRow(id=job, **{**given, **fields})
 
 
-def fill_large(cache: Cache, *, ended: int, planned: int, now: float) -> None:
+def fill_large(known: Known, *, ended: int, planned: int, now: float) -> None:
     """Many jobs on four clusters of forty nodes; every tenth is co-allocated."""
     draw = random.Random(7)
     names = {c: [f"{c}{i}" for i in range(1, 41)] for c in ("alpha", "beta", "gamma", "delta")}
-    cache.read_nodes(nodes_of(names, now, slots=4))
+    known.take_nodes(nodes_of(names, now, slots=4))
     free = {node: now - 400.0 * ended for nodes in names.values() for node in nodes}
     rows = []
     for i in range(ended):
@@ -241,32 +264,35 @@ def fill_large(cache: Cache, *, ended: int, planned: int, now: float) -> None:
     # the last of them ends now
     shift = now - 60.0 - max(end for _, _, _, end in rows)
     states = ("completed", "completed", "completed", "failed", "cancelled")
-    jobs = [
-        QueueRow(
-            id=str(i),
-            name=f"job {i}",
-            user=f"user{i % 50}",
-            state=states[i % len(states)],
-            procs=2 * len(nodes),
-            submitted=start + shift - draw.expovariate(1 / 600.0),
-            started=start + shift,
-            ended=end + shift,
-            nodes=dict.fromkeys(nodes, draw.choice((1, 2, 4))),
-            clusters=tuple(dict.fromkeys(node.rstrip("0123456789") for node in nodes)),
+    jobs = []
+    for i, nodes, start, end in rows:
+        used = dict.fromkeys(nodes, draw.choice((1, 2, 4)))
+        jobs.append(
+            ended_job(
+                str(i),
+                name=f"job {i}",
+                user=f"user{i % 50}",
+                state=states[i % len(states)],
+                procs=2 * len(nodes),
+                submitted=start + shift - draw.expovariate(1 / 600.0),
+                started=start + shift,
+                ended=end + shift,
+                nodes=used,
+                clusters=dict.fromkeys(node.rstrip("0123456789") for node in nodes),
+            )
         )
-        for i, nodes, start, end in rows
-    ]
-    jobs.sort(key=lambda row: row.ended or 0.0)
+    jobs.sort(key=lambda row: row.ended)
     waiting, places = _planned(draw, names, ended, planned, now)
-    cache.queued([*jobs, *waiting], everything=True)
+    known.take_queue(QueueAnswer(jobs=tuple(waiting), time=now))
+    known.take_accounts(jobs)
     node_clusters = {node: cluster for cluster, nodes in names.items() for node in nodes}
     plan = {**plan_of(now), "placements": places}
-    cache.planned(
+    known.take_plan(
         PlanAnswer(
             plan=NewestPlan(round=7, time=now, plan=plan), node_clusters=node_clusters, time=now
         )
     )
-    cache.answered(status_of(now))
+    known.take_status(status_of(now))
 
 
 def _planned(

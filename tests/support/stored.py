@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from coalloc.core.base.effects import AppendEvent, SaveJob, SaveLaunch
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 
 
 def saved_job(name: str, *, state: str = "", ended: float | None = None, size: int = 1) -> SaveJob:
@@ -36,4 +38,4 @@ def saved_launch(job: str, *argv: str) -> SaveLaunch:
 def event(seq: int, *, job: str = "", time: float = 0.0, size: int = 0) -> AppendEvent:
     """An event with so many characters of text."""
     fields = {"text": "x" * size} if size else {}
-    return AppendEvent(seq=seq, time=time, kind="job_submitted", job=job, fields=fields)
+    return AppendEvent(seq=seq, time=time, kind=EventKind.JOB_SUBMITTED, job=job, fields=fields)

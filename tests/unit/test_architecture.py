@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "policies": ("coalloc.model",),
     "adapters": ("coalloc.model",),
     "wire": ("coalloc.model", "coalloc.core.base"),
-    "runtime": ("coalloc", "coalloc.model", "coalloc.wire"),
+    "runtime": ("coalloc", "coalloc.model", "coalloc.wire", "coalloc.adapters.runner.durable"),
     "client": (
         *("coalloc", "coalloc.model", "coalloc.adapters.formats"),
         *("coalloc.wire", "coalloc.runtime"),
@@ -54,7 +54,7 @@ MAY_IMPORT = {
         *("coalloc.wire", "coalloc.runtime", "coalloc.client", "coalloc.simulation"),
         # what works on the files of a daemon, or is one: backup, restore, demo; what judges its
         # configuration: doctor
-        *("coalloc.daemon.store", "coalloc.daemon.solver", "coalloc.daemon.settings"),
+        *("coalloc.daemon.store", "coalloc.daemon.solver", "coalloc.daemon.config_checks"),
         "coalloc.dashboard",
     ),
 }
@@ -126,10 +126,13 @@ PROCESSES = (
     "daemon/solver/worker.py",
     "daemon/solver/warming.py",
     "cli/demo.py",
-    "policies/mip/cbc.py",
 )
 # Modules under policies/ that own a mixed-integer program.
-MIPS: tuple[str, ...] = ("policies/mip/*",)
+MIPS: tuple[str, ...] = (
+    "policies/mip/*",
+    "policies/allocation/program.py",
+    "policies/published/slot_model.py",
+)
 HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("wire/*",),
     "starlette": ("dashboard/*",),

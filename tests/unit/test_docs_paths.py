@@ -27,6 +27,7 @@ EXAMPLES = {
     "docs/operations/changing-policies.md": ("platform.toml",),
     "docs/install.md": ("coallocd.toml",),
     "docs/tutorial.md": ("submit.py", "squares.py", "coallocd.toml"),
+    "simulation/online/data/online.md": ("online-*.png",),
     "docs/adapters.md": ("desk*.py", "adapters/desk*.py", "*coallocd.toml"),
 }
 

@@ -15,15 +15,15 @@ import structlog
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.cli import arguments
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable, KeyTableError, parse_table
-from coalloc.model.errors import InputError
+from coalloc.model.errors import ConfigError, InputError
 from coalloc.model.nodeset import expand, fold
+from coalloc.model.parts import Launch
+from coalloc.model.settings import AccessConfig, ClusterConfig, Config
 from coalloc.runtime.config import file
-from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config, ConfigError
 from coalloc.runtime.key_files import KeyFileError, parse_key
 from coalloc.wire.curve import is_key, new_pair
 from tests.support.core_site import Site

@@ -15,8 +15,8 @@ LINES = """
     coalloc.model.cost.x_run_time__mutmut_1: killed
     coalloc.model.cost.x_run_time__mutmut_2: survived
     coalloc.model.cost.x_run_time__mutmut_3: not checked
-    coalloc.policies.check_pool.xǁPoolǁrows__mutmut_1: timeout
-    coalloc.policies.check_pool.xǁPoolǁrows__mutmut_2: no tests
+    coalloc.policies.checking.pool.xǁPoolǁrows__mutmut_1: timeout
+    coalloc.policies.checking.pool.xǁPoolǁrows__mutmut_2: no tests
 """
 
 
@@ -42,7 +42,7 @@ def test_statements_and_branches_of_the_files_of_a_part_are_summed() -> None:
 
 def test_what_was_not_measured_is_not_covered() -> None:
     with pytest.raises(LookupError, match=r"core/\*\.py"):
-        shares({"policies/check.py": summary(1, 1, 0, 0)}, PARTS["cores"])
+        shares({"policies/checking/check.py": summary(1, 1, 0, 0)}, PARTS["cores"])
 
 
 def test_mutants_are_counted_by_module() -> None:
@@ -50,7 +50,7 @@ def test_mutants_are_counted_by_module() -> None:
     assert ends["coalloc.model.cost"] == Counter(killed=1, survived=1, **{"not checked": 1})
     assert score(ends["coalloc.model.cost"]) == (1, 2)
     # what no test runs is not found; what never ends is
-    assert score(ends["coalloc.policies.check_pool"]) == (1, 2)
+    assert score(ends["coalloc.policies.checking.pool"]) == (1, 2)
 
 
 @pytest.mark.parametrize("line", ["killed", "coalloc.model.cost: killed", "x__mutmut_1: killed"])

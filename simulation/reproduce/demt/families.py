@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.demt.claims import COMMON, FAMILIES, Family, two
 from coalloc.simulation.reproduce.demt.ratios import (
     MAKESPAN,
     PRICED,
+    PRINTED,
     REPAIRED,
     between,
     bound_table,
@@ -17,19 +17,19 @@ from coalloc.simulation.reproduce.demt.ratios import (
     means,
     ratio,
     ratio_table,
+    single,
 )
 from coalloc.simulation.reproduce.demt.study import (
     ACCEPTED,
     BALANCED,
-    COLUMNS,
     GANG,
+    PAPERS,
     REACHED,
-    REDUCED,
-    WORK,
-    study,
+    STUDIES,
 )
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Story
-from coalloc.simulation.reproduce.rows import distinct, grouped, spread, table, where
+from coalloc.simulation.reproduce.moldable_instances import FAMILIES
+from coalloc.simulation.reproduce.rows import distinct, grouped, where
+from coalloc.simulation.reproduce.study import Experiment, Facts, Rows
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -51,13 +51,21 @@ LOOKS = {
     "two-shelf": (plots.YELLOW, "d"),
     BALANCED: (plots.BLUE, "*"),
 }
+GRAHAM = PAPERS[2:]
+"""The lists among the comparators."""
+ALMOST = 0.95
+"""Share of the runs that is almost all."""
+STABLE = 1.2
+"""Largest average by smallest, up to which a ratio is stable over the numbers of jobs."""
+Averages = Mapping[str, Mapping[int, float]]
+"""Average ratio of each algorithm at each number of jobs."""
 AT_BOUND = 1e-6
 """Share by which a makespan that is called so may be above it."""
 LOWEST, HIGHEST = 0.97, 5.0
 TICKS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
 
 
-def wins(rows: Sequence[Row]) -> tuple[int, int]:
+def wins(rows: Rows) -> tuple[int, int]:
     """Runs on which `bicriteria` is better in both criteria than both readings, and all runs."""
     won = runs = 0
     for group in grouped(rows, "jobs", "run").values():
@@ -73,44 +81,112 @@ def wins(rows: Sequence[Row]) -> tuple[int, int]:
     return won, runs
 
 
-def _describe(rows: Sequence[Row], family: Family) -> Story:
-    averages = {
-        (name, names): spread(list(means(rows, name, names).values()), two)
-        for name in (REACHED, BALANCED)
-        for names in (MAKESPAN, REPAIRED, PRICED)
+def facts(rows: Rows) -> Facts:
+    """Values of the placeholders."""
+    makespan = {name: means(rows, name, MAKESPAN) for name in (REACHED, ACCEPTED, *PAPERS)}
+    completion = {name: means(rows, name, REPAIRED) for name in (REACHED, *PAPERS)}
+    return {
+        "makespan": list(makespan[REACHED].values()),
+        "completion": list(completion[REACHED].values()),
+        "printed": list(means(rows, REACHED, PRINTED).values()),
+        "priced": list(means(rows, REACHED, PRICED).values()),
+        "accepted_makespan": list(makespan[ACCEPTED].values()),
+        "our_makespan": list(means(rows, BALANCED, MAKESPAN).values()),
+        "our_priced": list(means(rows, BALANCED, PRICED).values()),
+        **_each(rows),
+        **_compared(makespan, completion),
+        **_trends(completion),
+        "counted": _counted(rows),
+        "won": wins(rows),
+        "dominated": _dominated(rows),
+        "makespans": ratio_table(rows, "makespan", MAKESPAN),
+        "completions": ratio_table(rows, "weighted completion", REPAIRED),
+        "by_prices": ratio_table(rows, "weighted completion", PRICED),
+        "bounds": bound_table(rows),
+        "proved": between(rows, "priced"),
+        **_known(rows),
+        "too_much": furthest(rows, "lp_printed") - 1.0,
     }
-    won, runs = wins(rows)
-    claims = (*family.claims, *COMMON)
-    return Story(
-        headline=f"`demt`: makespan {averages[REACHED, MAKESPAN]}, weighted completion "
-        f"{averages[REACHED, REPAIRED]} by the paper's bounds, {averages[REACHED, PRICED]} by "
-        f"prices; `bicriteria`: {averages[BALANCED, MAKESPAN]} and {averages[BALANCED, PRICED]}",
-        claims=tuple(text for text, _ in claims),
-        measured=(
-            f"`demt` averages {averages[REACHED, MAKESPAN]} of the bound on the makespan, and "
-            f"{averages[REACHED, REPAIRED]} of the paper's (repaired) on the weighted completion. "
-            "Claim by claim:",
-            table(("The paper", "Here"), [(text, tell(rows)) for text, tell in claims]).replace(
-                "---:", "---"
-            ),
-            "Averages are ratios of sums, in brackets the lowest and the highest of one run. "
-            "Makespan by the dual approximation's bound:",
-            ratio_table(rows, "makespan", MAKESPAN),
-            "Weighted completion by the paper's program, repaired:",
-            ratio_table(rows, "weighted completion", REPAIRED),
-            f"Weighted completion by the bound from prices, {_counted(rows)}:",
-            ratio_table(rows, "weighted completion", PRICED),
-            f"`bicriteria` is the balanced point of its front, with {WORK:,} jobs placed or "
-            f"priced. That point is better in both criteria than both readings of `demt` on {won} "
-            f"of {runs} runs. Runs on which some point of the front is: {_dominated(rows)}.",
-            f"The picture ends at a ratio of {HIGHEST:g}. The bounds on the weighted completion:",
-            bound_table(rows),
-        ),
-        reasons=(*family.reasons(rows), *_reasons(rows)),
-    )
 
 
-def _dominated(rows: Sequence[Row]) -> str:
+def _each(rows: Rows) -> Facts:
+    """Ratios of the single runs, and what the paper says of them."""
+    mine = where(rows, algorithm=REACHED)
+    completion, makespan = single(mine, REPAIRED), single(mine, MAKESPAN)
+    return {
+        "each_completion": completion,
+        "each_makespan": makespan,
+        "each_printed": single(mine, PRINTED),
+        "each_list": [
+            value for name in GRAHAM for value in single(where(rows, algorithm=name), MAKESPAN)
+        ],
+        "is_within": max(completion) <= 2.5,
+        "is_short": sum(value <= 2.0 for value in makespan) >= ALMOST * len(makespan),
+    }
+
+
+def _compared(makespan: Averages, completion: Averages) -> Facts:
+    """`demt` against the comparators of the paper, at every number of jobs."""
+    mine, saf, gang = completion[REACHED], completion["list-saf"], completion[GANG]
+    behind = [
+        f"`{other}` at {jobs} jobs"
+        for other in PAPERS
+        for jobs, value in completion[other].items()
+        if value <= mine[jobs]
+    ]
+    return {
+        "ahead_on_makespan": _ahead(makespan),
+        "ahead_on_completion": _ahead(completion),
+        "others_makespan": _others(makespan),
+        "others_completion": _others(completion),
+        "worse": [
+            makespan[REACHED][jobs] > value
+            for other in PAPERS
+            if other != GANG
+            for jobs, value in makespan[other].items()
+        ],
+        "ahead": [value > mine[jobs] for o in PAPERS for jobs, value in completion[o].items()],
+        "behind": f"behind {', '.join(behind)}" if behind else "ahead throughout",
+        "saf_better": [saf[jobs] < value for jobs, value in mine.items()],
+        "gang_ahead": tuple(str(jobs) for jobs, value in mine.items() if gang[jobs] < value),
+    }
+
+
+def _ahead(averages: Averages) -> str:
+    """Comparators of the paper that `demt` is ahead of on average, and where."""
+    mine = averages[REACHED]
+    out = []
+    for other in PAPERS:
+        ahead = [jobs for jobs, value in mine.items() if value < averages[other][jobs]]
+        if len(ahead) == len(mine):
+            out.append(f"`{other}`")
+        elif ahead:
+            out.append(f"`{other}` (at {', '.join(map(str, ahead))} jobs)")
+    return ", ".join(out) or "none"
+
+
+def _others(averages: Averages) -> list[float]:
+    return [value for name in PAPERS if name != GANG for value in averages[name].values()]
+
+
+def _trends(completion: Averages) -> Facts:
+    """Weighted completions over the numbers of jobs, and whether they are stable."""
+    values = {name: tuple(found.values()) for name, found in completion.items()}
+    spread = {name: max(found) / min(found) for name, found in values.items()}
+    climbing = {name: values[name] for name in GRAHAM[:2]}
+    return {
+        "spread": spread,
+        "lists_spread": {name: spread[name] for name in GRAHAM},
+        "lists_stable": [spread[name] <= STABLE for name in GRAHAM],
+        "is_stable": spread[REACHED] <= STABLE,
+        "climb": [found[-1] > STABLE * found[0] for found in climbing.values()],
+        "climbing": {
+            name: f"{found[0]:.2f} to {found[-1]:.2f}" for name, found in climbing.items()
+        },
+    }
+
+
+def _dominated(rows: Rows) -> str:
     """On how many runs the front has a point that is better in both criteria, and could have."""
     parts = []
     for name in distinct(rows, "algorithm"):
@@ -126,7 +202,7 @@ def _dominated(rows: Sequence[Row]) -> str:
     return ", ".join(parts)
 
 
-def _counted(rows: Sequence[Row]) -> str:
+def _counted(rows: Rows) -> str:
     """Number of runs that have it, where not all do."""
     parts = []
     for jobs in distinct(rows, "jobs"):
@@ -136,28 +212,16 @@ def _counted(rows: Sequence[Row]) -> str:
     return ", ".join(parts)
 
 
-def _reasons(rows: Sequence[Row]) -> tuple[str, ...]:
+def _known(rows: Rows) -> Facts:
+    """Average ratios of `demt` over the runs that have both bounds on the completion."""
     mine = [row for row in where(rows, algorithm=REACHED) if row["priced"] is not None]
     by_program, by_prices = ratio(mine, REPAIRED), ratio(mine, PRICED)
     assert by_program is not None
     assert by_prices is not None
-    accepted = list(means(rows, ACCEPTED, MAKESPAN).values())
-    return (
-        "Most of the ratio of the weighted completion is the bound's: prices prove "
-        f"{between(rows, 'priced'):.2f} times what the paper's program does, so that `demt`'s "
-        f"{by_program.mean:.2f} (over the runs that have both) is {by_prices.mean:.2f} of a sum "
-        "that nobody can go below.",
-        "The text gives neither its instances nor the reading of C*. Here `demt` takes for C* what "
-        "the two-shelf allotments reach; with the smallest accepted guess it averages "
-        f"{spread(accepted, two)} on the makespan.",
-        "The program is missing from the text and was put together from the words around it. As "
-        "printed it covers no completion before its first interval or behind its last, so it may "
-        "prove too much: on these instances up to "
-        f"{100.0 * (furthest(rows, 'lp_printed') - 1.0):.1f} % more than the repaired one.",
-    )
+    return {"by_program": by_program.mean, "by_price": by_prices.mean}
 
 
-def _draw(rows: Sequence[Row], figure: Figure) -> None:
+def _draw(rows: Rows, figure: Figure) -> None:
     (grid,) = plots.panels(figure, 1, len(PANELS), sharex=True, sharey=True)
     for axes, (names, _) in zip(grid, PANELS, strict=True):
         _panel(axes, rows, names)
@@ -166,25 +230,17 @@ def _draw(rows: Sequence[Row], figure: Figure) -> None:
     plots.legend_below(figure, grid[0], 5)
 
 
-def _panel(axes: Axes, rows: Sequence[Row], names: tuple[str, str]) -> None:
+def _panel(axes: Axes, rows: Rows, names: tuple[str, str]) -> None:
     sizes = distinct(rows, "jobs")
-    for place, (name, (colour, marker)) in enumerate(LOOKS.items()):
+    for place, (name, look) in enumerate(LOOKS.items()):
         found = {
             jobs: one
             for jobs in sizes
             if (one := ratio(where(rows, algorithm=name, jobs=jobs), names)) is not None
         }
         beside = 2.0 ** (0.07 * (place - 4.5))
-        plots.ranges(
-            axes,
-            [jobs * beside for jobs in found],
-            [one.low for one in found.values()],
-            [one.mean for one in found.values()],
-            [one.high for one in found.values()],
-            colour=colour,
-            marker=marker,
-            label=name,
-        )
+        points = [(one.low, one.mean, one.high) for one in found.values()]
+        plots.ranges(axes, [jobs * beside for jobs in found], points, look, name)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(LOWEST, HIGHEST)
@@ -194,15 +250,9 @@ def _panel(axes: Axes, rows: Sequence[Row], names: tuple[str, str]) -> None:
     axes.set_xlabel("jobs")
 
 
-def _experiment(family: Family) -> Experiment:
-    return Experiment(
-        columns=COLUMNS,
-        reduced=REDUCED,
-        size=(plots.PAGE, 3.8),
-        measure=lambda run: study(run, family.name),
-        describe=lambda rows: _describe(rows, family),
-        draw=_draw,
+EXPERIMENTS = {
+    f"demt-fig{number}": Experiment(
+        study=STUDIES[family], facts=facts, draw=_draw, size=(plots.PAGE, 3.8)
     )
-
-
-EXPERIMENTS = {name: _experiment(family) for name, family in FAMILIES.items()}
+    for number, family in enumerate(FAMILIES, 3)
+}

@@ -9,18 +9,25 @@ policy on arrays that are ready. All of them run once before, so that nothing co
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from coalloc.policies.moldable.demt_laying import Layer
-from coalloc.policies.moldable.published_lp import published_lp
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.demt.study import PROCS, QUICK_WORK, WORK, Instance, demt
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
-from coalloc.simulation.reproduce.rows import distinct, spread, table, where
+from coalloc.simulation.reproduce.rows import (
+    by_value,
+    column,
+    distinct,
+    grouped,
+    mean,
+    tabulate,
+    where,
+)
+from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
@@ -31,7 +38,8 @@ DEMT, GREEDY, READING, PROGRAM, OURS = (
     *("demt", "demt, greedy", "reading", "linear program"),
     "bicriteria",
 )
-WHAT: Mapping[str, str] = {
+
+TOLD = {
     DEMT: "`demt`, 20 shuffles, shelves filled by the knapsack",
     GREEDY: "`demt`, 20 shuffles, shelves filled by weight / processors",
     READING: "the snapshot read into arrays",
@@ -46,13 +54,6 @@ LOOKS = {
     OURS: (plots.BLUE, "*"),
 }
 PAPER_S = 2.0
-COLUMNS: Mapping[str, str] = {
-    "family": "of the paper",
-    "jobs": "number of jobs of the instance",
-    "run": "seed of the instance",
-    "what": "what is timed: " + ", ".join(WHAT),
-    "cpu_s": "processor time of one thread, s",
-}
 
 
 def _spent(call: Callable[[], object]) -> float:
@@ -62,7 +63,7 @@ def _spent(call: Callable[[], object]) -> float:
 
 
 def timed(family: str, jobs: int, procs: int, number: int, work: int) -> dict[str, float]:
-    """Processor seconds of each of `WHAT` on one instance, `bicriteria` with so much work."""
+    """Processor seconds of each part on one instance, `bicriteria` with so much work."""
     snapshot = moldable_instance(family, jobs, procs, number)
     began = time.process_time()
     instance = Instance(snapshot)
@@ -73,7 +74,7 @@ def timed(family: str, jobs: int, procs: int, number: int, work: int) -> dict[st
         DEMT: _spent(lambda: demt(layer, "reached")),
         GREEDY: _spent(lambda: demt(layer, "reached", "greedy")),
         READING: reading,
-        PROGRAM: _spent(lambda: published_lp(instance.whole, guess)),
+        PROGRAM: _spent(lambda: instance.program(guess)),
         OURS: _spent(lambda: instance.search(work)),
     }
 
@@ -94,79 +95,46 @@ def _measure(run: Run) -> Iterator[Row]:
             yield {"family": family, "jobs": jobs, "run": number, "what": what, "cpu_s": spent}
 
 
-def seconds(rows: Iterable[Row], **wanted: object) -> list[float]:
-    """The times of the rows with these values."""
-    return [row["cpu_s"] for row in where(rows, **wanted)]
+def facts(rows: Rows) -> Facts:
+    """Values of the placeholders."""
+    largest = where(rows, jobs=max(distinct(rows, "jobs")))
+    mine, reading = where(largest, what=DEMT), where(largest, what=READING)
+    return {
+        "most": max(distinct(rows, "jobs")),
+        "ms": [1e3 * value for value in column(mine, "cpu_s")],
+        "reading_ms": [1e3 * value for value in column(reading, "cpu_s")],
+        "ours": where(largest, what=OURS),
+        "times": tabulate(
+            "",
+            {TOLD[what]: group for (what,), group in grouped(rows, "what").items()},
+            by_value(rows, "jobs", milliseconds, "{} jobs"),
+        ),
+        "families": {
+            family: milliseconds(group) for (family,), group in grouped(mine, "family").items()
+        },
+        "faster": [PAPER_S / value for value in column(mine, "cpu_s")],
+        "reading_longer": mean(reading, "cpu_s") / mean(mine, "cpu_s"),
+        "is_below": [value < PAPER_S for value in column(mine, "cpu_s")],
+    }
 
 
-def milliseconds(values: Sequence[float]) -> str:
+def milliseconds(rows: Rows) -> str:
     """Mean (lowest to highest)."""
-    low, mean, high = (_short(1e3 * f(values)) for f in (min, fmean, max))
-    return f"{mean} ({low} to {high})"
+    low, middle, high = (_short(1e3 * f(column(rows, "cpu_s"))) for f in (min, fmean, max))
+    return f"{middle} ({low} to {high})"
 
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
-def _describe(rows: Sequence[Row]) -> Story:
-    sizes = distinct(rows, "jobs")
-    largest = seconds(rows, what=DEMT, jobs=max(sizes))
-    reading = seconds(rows, what=READING, jobs=max(sizes))
-    ours = seconds(rows, what=OURS, jobs=max(sizes))
-    faster = spread([PAPER_S / value for value in largest], "{:,.0f}".format)
-    return Story(
-        headline=f"`demt` takes {spread([1e3 * value for value in largest])} ms for "
-        f"{max(sizes)} jobs, `bicriteria` {spread(ours, '{:.2f}'.format)} s",
-        claims=("`demt` takes less than 2 seconds for the largest instances (400 jobs).",),
-        measured=(
-            f"For {max(sizes)} jobs on {PROCS} processors `demt` takes "
-            f"{spread([1e3 * value for value in largest])} ms, reading the snapshot into arrays "
-            f"{spread([1e3 * value for value in reading], _short)} ms more. Milliseconds over all "
-            "families, mean (lowest to highest):",
-            table(
-                ("", *(f"{jobs} jobs" for jobs in sizes)),
-                [
-                    [
-                        told,
-                        *(milliseconds(seconds(rows, what=what, jobs=jobs)) for jobs in sizes),
-                    ]
-                    for what, told in WHAT.items()
-                ],
-            ),
-            f"`demt` at {max(sizes)} jobs, by family, ms: "
-            + ", ".join(
-                f"{family} "
-                + milliseconds(seconds(rows, what=DEMT, jobs=max(sizes), family=family))
-                for family in distinct(rows, "family")
-            )
-            + ".",
-        ),
-        reasons=(
-            f"{faster} times less than the published 2 s, compiled and on a processor of today. "
-            "The paper does not say what its time includes: to read the jobs takes "
-            f"{fmean(reading) / fmean(largest):.0f} times as long as `demt` itself.",
-            "Other programs ran on the same machine meanwhile; processor times count none of "
-            "theirs, but share its caches and cores.",
-        ),
-    )
-
-
-def _draw(rows: Sequence[Row], figure: Figure) -> None:
+def _draw(rows: Rows, figure: Figure) -> None:
     ((axes,),) = plots.panels(figure, 1, 1)
     sizes = distinct(rows, "jobs")
-    for what, (colour, marker) in LOOKS.items():
-        found = [seconds(rows, what=what, jobs=jobs) for jobs in sizes]
-        plots.ranges(
-            axes,
-            sizes,
-            [min(values) for values in found],
-            [fmean(values) for values in found],
-            [max(values) for values in found],
-            colour=colour,
-            marker=marker,
-            label=what,
-        )
+    for what, look in LOOKS.items():
+        found = (column(where(rows, what=what, jobs=jobs), "cpu_s") for jobs in sizes)
+        points = [(min(values), fmean(values), max(values)) for values in found]
+        plots.ranges(axes, sizes, points, look, what)
     axes.axhline(PAPER_S, color=plots.BLACK, linestyle="--", label="the paper, at most")
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -179,13 +147,9 @@ def _draw(rows: Sequence[Row], figure: Figure) -> None:
 
 EXPERIMENTS = {
     "demt-fig7": Experiment(
-        columns=COLUMNS,
-        reduced=f"{QUICK_RUNS} instances each of {' and '.join(map(str, QUICK_SIZES))} jobs in "
-        f"each family, instead of {RUNS} of up to {max(SIZES)}, and a tenth of the work for "
-        "`bicriteria`.",
-        size=(plots.PAGE * 0.6, 3.4),
-        measure=_measure,
-        describe=_describe,
+        study=Study(name="demt-fig7", measure=_measure),
+        facts=facts,
         draw=_draw,
+        size=(plots.PAGE * 0.6, 3.4),
     )
 }

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coalloc.simulation.reproduce.experiment import Row
-from coalloc.simulation.reproduce.rows import distinct, grouped, table, where
+from coalloc.simulation.reproduce.rows import (
+    by_code,
+    by_value,
+    distinct,
+    grouped,
+    table,
+    tabulate,
+    where,
+)
+from coalloc.simulation.reproduce.study import Row, Rows
 
 MAKESPAN = ("makespan_s", "makespan_bound_s")
 PRINTED = ("completion", "lp_printed")
@@ -26,13 +33,13 @@ class Ratio:
         return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
-def single(rows: Sequence[Row], names: tuple[str, str]) -> list[float]:
+def single(rows: Rows, names: tuple[str, str]) -> list[float]:
     """The ratio of each run that has the bound."""
     value, bound = names
     return [row[value] / row[bound] for row in rows if row[bound] is not None]
 
 
-def ratio(rows: Sequence[Row], names: tuple[str, str]) -> Ratio | None:
+def ratio(rows: Rows, names: tuple[str, str]) -> Ratio | None:
     """The ratio of the runs that have the bound; None where none has it."""
     value, bound = names
     known = [row for row in rows if row[bound] is not None]
@@ -43,7 +50,7 @@ def ratio(rows: Sequence[Row], names: tuple[str, str]) -> Ratio | None:
     return Ratio(low=min(each), mean=mean, high=max(each))
 
 
-def means(rows: Sequence[Row], algorithm: str, names: tuple[str, str]) -> dict[int, float]:
+def means(rows: Rows, algorithm: str, names: tuple[str, str]) -> dict[int, float]:
     """The average ratio of an algorithm at each number of jobs."""
     out = {}
     mine = where(rows, algorithm=algorithm)
@@ -54,17 +61,16 @@ def means(rows: Sequence[Row], algorithm: str, names: tuple[str, str]) -> dict[i
     return out
 
 
-def ratio_table(rows: Sequence[Row], title: str, names: tuple[str, str]) -> str:
+def ratio_table(rows: Rows, title: str, names: tuple[str, str]) -> str:
     """Algorithms by numbers of jobs: average (lowest to highest)."""
-    sizes = distinct(rows, "jobs")
-    lines = []
-    for name in distinct(rows, "algorithm"):
-        found = [ratio(where(rows, algorithm=name, jobs=jobs), names) for jobs in sizes]
-        lines.append([f"`{name}`", *(str(one or "") for one in found)])
-    return table((title, *(f"{jobs} jobs" for jobs in sizes)), lines)
+    return tabulate(
+        title,
+        by_code(rows, "algorithm"),
+        by_value(rows, "jobs", lambda group: str(ratio(group, names) or ""), "{} jobs"),
+    )
 
 
-def bound_table(rows: Sequence[Row]) -> str:
+def bound_table(rows: Rows) -> str:
     """The bounds on the weighted completion by that of the repaired program, sums by sums."""
     sizes = distinct(rows, "jobs")
     lines = [
@@ -74,18 +80,18 @@ def bound_table(rows: Sequence[Row]) -> str:
     return table(("by the repaired program", *(f"{jobs} jobs" for jobs in sizes)), lines)
 
 
-def between(rows: Sequence[Row], name: str) -> float:
+def between(rows: Rows, name: str) -> float:
     """One bound by the repaired program's, over the instances that have it."""
     known = _instances(rows, name)
     return float(sum(row[name] for row in known) / sum(row["lp_repaired"] for row in known))
 
 
-def furthest(rows: Sequence[Row], name: str) -> float:
+def furthest(rows: Rows, name: str) -> float:
     """The largest such ratio of one instance."""
     return max(float(row[name] / row["lp_repaired"]) for row in _instances(rows, name))
 
 
-def _instances(rows: Sequence[Row], name: str) -> list[Row]:
+def _instances(rows: Rows, name: str) -> list[Row]:
     """A row of each instance that has this bound."""
     first = [group[0] for group in grouped(rows, "jobs", "run").values()]
     return [row for row in first if row[name] is not None]

@@ -15,27 +15,29 @@ Every plan has passed the checker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.moldable.bicriteria import Bicriteria
+from coalloc.policies.moldable.bicriteria.options import BicriteriaOptions
+from coalloc.policies.moldable.bicriteria.policy import Bicriteria
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.comparators import order_and_rows
-from coalloc.policies.moldable.demt import Search
-from coalloc.policies.moldable.demt_laying import Layer
+from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import two_shelf
-from coalloc.policies.moldable.two_shelf_schedule import two_shelf_schedule
-from coalloc.policies.options import BICRITERIA, DEMT, read_options
-from coalloc.simulation.reproduce.experiment import Row, Run
-from coalloc.simulation.reproduce.moldable_instances import moldable_instance
+from coalloc.policies.options import read_options
+from coalloc.policies.published.demt import ShelfSearch
+from coalloc.policies.published.moldable_lists import order_and_rows
+from coalloc.policies.published.options import DemtOptions
+from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
+from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.solving import checked, solve
+from coalloc.simulation.reproduce.study import Row, Run, Study
 
 PROCS, RUNS, QUICK_RUNS = 200, 40, 2
 OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 20, 200: 10, 400: 10}
@@ -47,24 +49,8 @@ REACHED, ACCEPTED = "demt", "demt, accepted"
 LISTS = ("sequential", "list-shelf", "list-lptf", "list-saf", "list-smith")
 GANG, SHELVES, BALANCED = "gang", "two-shelf", "bicriteria"
 ALGORITHMS = (REACHED, ACCEPTED, GANG, *LISTS, SHELVES, BALANCED)
-
-COLUMNS: Mapping[str, str] = {
-    "jobs": "number of jobs of the instance",
-    "run": "seed of the instance",
-    "algorithm": "the policy; `demt, accepted` takes C* for the smallest accepted guess, `demt` "
-    "for the makespan reached with it",
-    "makespan_s": "of the plan, s",
-    "completion": "its weighted completion, s",
-    "makespan_bound_s": "of the dual approximation, s",
-    "lp_printed": "the paper's linear program as printed, s",
-    "lp_repaired": "the same with every completion covered, s",
-    "priced": "bound on the weighted completion by prices, s; empty where it was not sought",
-    "dominated": "1 where a point of `bicriteria`'s front is better in both criteria, else 0",
-}
-REDUCED = (
-    f"{QUICK_RUNS} instances each of {' and '.join(map(str, QUICK_OURS))} jobs, instead of {RUNS} "
-    f"each of {', '.join(map(str, OURS))}, and a tenth of the work for `bicriteria`."
-)
+PAPERS = (GANG, "sequential", "list-shelf", "list-lptf", "list-saf")
+"""The comparators that the paper draws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +107,12 @@ class Instance:
         return {
             "makespan_bound_s": cmax_bound(self.whole),
             "lp_printed": published_lp(self.whole, guess, is_repaired=False),
-            "lp_repaired": published_lp(self.whole, guess),
+            "lp_repaired": self.program(guess),
         }
+
+    def program(self, guess: float) -> float:
+        """The paper's linear program, repaired."""
+        return published_lp(self.whole, guess)
 
     def published(self) -> dict[str, Reached]:
         """Algorithms that the paper compares, and the two-shelf schedule."""
@@ -149,7 +139,7 @@ class Instance:
 
     def search(self, work: int) -> Plan:
         """The plan of `bicriteria` with so much work, not checked."""
-        options = read_options({"search": work, "certify": False}, BICRITERIA)
+        options = read_options({"search": work, "certify": False}, BicriteriaOptions)
         return Bicriteria(self.planner, options, Budget(), None).run()
 
     def _list(self, layer: Layer, name: str) -> Callable[[], Schedule | None]:
@@ -174,16 +164,11 @@ class Instance:
 
 def demt(layer: Layer, reading: str, selection: str = "knapsack") -> Schedule:
     """The schedule of `demt` with 20 shuffles."""
-    options = read_options({"guess": reading, "selection": selection}, DEMT)
-    return Search(layer, options, Budget()).run().schedule
+    options = read_options({"guess": reading, "selection": selection}, DemtOptions)
+    return ShelfSearch(layer, options, Budget()).run().schedule
 
 
-def study(run: Run, family: str) -> Sequence[Row]:
-    """One row per instance and algorithm; made once per run."""
-    return run.share(("demt", family), lambda: list(_study(run, family)))
-
-
-def _study(run: Run, family: str) -> Iterator[Row]:
+def _study(family: str, run: Run) -> Iterator[Row]:
     runs, counts = (QUICK_RUNS, QUICK_OURS) if run.quick else (RUNS, OURS)
     work = QUICK_WORK if run.quick else WORK
     first = run.seed * RUNS
@@ -193,6 +178,12 @@ def _study(run: Run, family: str) -> Iterator[Row]:
         found, bounds = instance.published(), instance.bounds()
         ours = instance.ours(work) if number - first < counts[jobs] else None
         yield from rows_of(jobs, number, found, bounds, ours)
+
+
+STUDIES = {
+    family: Study(name=f"demt {family}", measure=partial(_study, family)) for family in FAMILIES
+}
+"""One row per instance and algorithm, for each family."""
 
 
 def rows_of(

@@ -35,15 +35,6 @@ def case_2(abw: float, seed: int) -> Snapshot:
     return _snapshot(abw, [[rng.uniform(0.3, 0.9) for _ in range(NODES)] for _ in POWERS])
 
 
-def alone(snapshot: Snapshot, job: str) -> Snapshot:
-    """The same platform with one of the jobs only (the paper's standalone allocation)."""
-    return Snapshot(
-        time=snapshot.time,
-        clusters=snapshot.clusters,
-        queue=tuple(one for one in snapshot.queue if one.id == job),
-    )
-
-
 def _snapshot(abw: float, powers: Sequence[Sequence[float]]) -> Snapshot:
     clusters = tuple(
         Cluster(

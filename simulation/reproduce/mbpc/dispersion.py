@@ -10,28 +10,35 @@ standalone allocation, which is that of `mbpc`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.mbpc.study import (
     BEST,
-    COLUMNS,
     NARROWEST,
     POLICIES,
+    STUDIES,
     WIDEST,
     WORST,
     Dispersion,
     dispersion,
     plotted,
     proofs,
-    study,
 )
-from coalloc.simulation.reproduce.rows import column, distinct, grouped, table, where
+from coalloc.simulation.reproduce.rows import (
+    by_code,
+    by_value,
+    distinct,
+    grouped,
+    mean,
+    tabulate,
+    where,
+)
+from coalloc.simulation.reproduce.study import Experiment, Facts, Rows
+from coalloc.simulation.reproduce.words import CLOSE
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -41,253 +48,138 @@ LOOKS = {
     "cbs": (plots.ORANGE, "s"),
     "jpn": (plots.GREEN, "^"),
 }
-PROCESSING_CLAIMS = {
-    1: "MBPC has the smallest dispersion and the lowest processing slowdown: its dispersion is no "
-    "greater than 5 %, while that of CBS and JPN rises to 15 %.",
-    2: "With every node's power drawn at random, MBPC stays near the standalone slowdown whatever "
-    "the bandwidth: its dispersion is no greater than 20 %, while that of CBS and JPN rises to "
-    "60 %.",
-}
 SAME = 1e-9
-PAPER_WIDTHS = {1: (0.05, 0.15), 2: (0.2, 0.6)}
-"""Dispersion of MBPC and of the others, as the paper's text has them."""
-LINK_CLAIMS = {
-    1: "All have a low dispersion; MBPC and JPN have the lowest communication slowdown, CBS the "
-    "highest. A value below 1 only means that no link is saturated.",
-    2: "JPN is better, since it minimises nothing but the occupation of the network; MBPC and CBS "
-    "are alike, and no link is saturated.",
-}
 
 
-def _measure(case: int, name: str, run: Run) -> Iterable[Row]:
-    rows = study(run, case)
-    if name == "ratio":
-        return plotted(rows)
-    return [row for row in rows if row["ties"] not in (BEST, WORST)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class View:
-    """One panel: a column less another, or by itself where there is none.
+    """One panel and its table: a column less another, or by itself where there is none.
 
     Attributes
     ----------
     title : str
-        Of the panel and of its table.
+        Of the panel.
     axis : str
         Label of the vertical axis.
     """
 
     name: str
     against: str
-    weighted: bool
     title: str
     axis: str
+    weighted: bool = False
 
 
-OWN = View(
-    name="sp",
-    against="sp_alone",
-    weighted=False,
-    title="to the same policy standing alone",
-    axis="SP − SP alone",
-)
-WEIGHTED = View(
-    name="sp",
-    against="sp_alone",
-    weighted=True,
-    title="the same, weighted by σ",
-    axis="σ (SP − SP alone)",
-)
+OWN = View("sp", "sp_alone", "to the same policy standing alone", "SP − SP alone")
+WEIGHTED = View("sp", "sp_alone", "the same, weighted by σ", "σ (SP − SP alone)", weighted=True)
 TO_BEST = View(
-    name="sp",
-    against="sp_best",
-    weighted=True,
-    title="to MBPC standing alone, weighted by σ",
-    axis="σ (SP − best SP)",
+    "sp", "sp_best", "to MBPC standing alone, weighted by σ", "σ (SP − best SP)", weighted=True
 )
-RATIO = View(
-    name="ratio",
-    against="ratio_alone",
-    weighted=False,
-    title="to the same policy standing alone",
-    axis="ratio − ratio alone",
-)
-ITSELF = View(
-    name="ratio",
-    against="",
-    weighted=False,
-    title="the ratio itself; links are full at 1",
-    axis="max ΣBW / ABW",
-)
-VIEWS = {"sp": (OWN, WEIGHTED, TO_BEST), "ratio": (RATIO, ITSELF)}
+RATIO = View("ratio", "ratio_alone", "to the same policy standing alone", "ratio − ratio alone")
+ITSELF = View("ratio", "", "the ratio itself; links are full at 1", "max ΣBW / ABW")
+PROCESSING, LINKS = (OWN, WEIGHTED, TO_BEST), (RATIO, ITSELF)
+"""Panels of Figs. 3 and 7, and of Figs. 4 and 8."""
 
 
-def seen(rows: Sequence[Row], view: View) -> Dispersion:
+def seen(rows: Rows, view: View) -> Dispersion:
     """Points of a panel, from the rows of one policy and bandwidth."""
     if not view.against:
         rows = [{**row, "": 0.0} for row in rows]
     return dispersion(rows, view.name, view.against, weighted=view.weighted)
 
 
-def dispersions(rows: Sequence[Row], view: View) -> dict[str, tuple[float, float]]:
-    """Of each policy the largest width over the bandwidths: mean over the seeds, and any seed's."""
+class Width(NamedTuple):
+    """The largest dispersion of a policy over the bandwidths: mean over the seeds, and most."""
+
+    mean: float
+    most: float
+
+
+def dispersions(rows: Rows, view: View) -> dict[str, Width]:
+    """The width of each policy."""
     out = {}
     for policy in POLICIES:
         groups = grouped(where(rows, policy=policy), "abw_gbps").values()
         found = [seen(group, view) for group in groups]
-        out[policy] = (max(p.width for p in found), max(p.widest for p in found))
+        out[policy] = Width(max(p.width for p in found), max(p.widest for p in found))
     return out
 
 
-def _table(rows: Sequence[Row], view: View) -> str:
-    """Lowest, mean and highest difference, by policy and bandwidth."""
-    lines = [
-        [
-            f"`{policy}`",
-            *(_shown(seen(group, view)) for group in grouped(mine, "abw_gbps").values()),
-        ]
-        for policy in POLICIES
-        if (mine := where(rows, policy=policy))
-    ]
-    head = [f"{abw:g} Gbit/s" for abw in distinct(rows, "abw_gbps")]
-    return table((f"{view.axis}: lowest, mean, highest", *head), lines)
-
-
-def _shown(point: Dispersion) -> str:
-    values = (point.low, point.mean, point.high)
-    return ", ".join(f"{value if abs(value) >= 0.005 else 0.0:.2f}" for value in values)
-
-
-def _describe_processing(case: int, every: Sequence[Row]) -> Story:
+def _processing(limit: float, others: float, every: Rows) -> Facts:
+    """Values of the placeholders; the paper has limits on the dispersion of MBPC and the others."""
     rows = plotted(every)
-    own, weighted, best = (dispersions(rows, view) for view in VIEWS["sp"])
-    seeds = len(grouped(rows, "seed"))
-    among = f", mean over {seeds} draws of the powers (largest of any in brackets)"
-    reached = ", ".join(f"`{policy}` {best[policy][0]:.3f}" for policy in POLICIES)
-    return Story(
-        headline="dispersion of SP to the best alone, weighted: "
-        + ", ".join(f"{policy} {best[policy][0]:.3f}" for policy in POLICIES)
-        + "".join(f" ({low:.3f} to {high:.3f} by its ties)" for low, high in free_widths(every)),
-        claims=(PROCESSING_CLAIMS[case],),
-        measured=(
-            *(_table(rows, view) for view in VIEWS["sp"]),
-            f"Largest dispersion over the bandwidths{among if case == 2 else ''}:",
-            table(
-                ("SP less", *(f"`{policy}`" for policy in POLICIES)),
-                [
-                    [name, *(_width(widths[policy], case) for policy in POLICIES)]
-                    for name, widths in (
-                        ("the same policy's alone", own),
-                        ("the same, weighted by σ", weighted),
-                        ("`mbpc`'s alone, weighted by σ", best),
-                    )
-                ],
-            ),
-            *(
-                f"By the last reading, the allocations of least traffic, of which `jpn` takes one, "
-                f"have dispersions of {low:.3f} to {high:.3f} (largest over the bandwidths of the "
-                "least and of the greatest; all of them are listed)."
-                for low, high in free_widths(every)
-            ),
-            proofs(rows),
-        ),
-        reasons=(
-            "The paper does not say whether the differences are weighted by σ_j, the share of a "
-            "job's time that its processing slowdown acts on, nor whose standalone allocation is "
-            f"the reference. Weighted and against the best standalone value they are {reached}; "
-            f"the paper says {PAPER_WIDTHS[case][0]:.2f} for MBPC and up to "
-            f"{PAPER_WIDTHS[case][1]:.2f} for the others. {_agreement(case, best, every)}",
-            "Against their own standalone allocations CBS and JPN can even gain from company: "
-            "blind to power, they give a job that is alone whatever clusters come first, and in "
-            "company other ones. Which of several allocations of equal traffic they take is a "
-            "matter of how they break ties, which the paper does not publish.",
-            *(
-                ("The paper shows one draw of the powers; here are the means over several.",)
-                if case == 2
-                else ()
-            ),
-        ),
+    best = dispersions(rows, TO_BEST)
+    widths = {policy: width.mean for policy, width in best.items()}
+    parts = {policy: mean(where(rows, policy=policy), "processing") for policy in POLICIES}
+    ties = _free_widths(every)
+    return {
+        "tables": "\n\n".join(_table(rows, view) for view in PROCESSING),
+        "draws": len(grouped(rows, "seed")),
+        "own": dispersions(rows, OWN),
+        "weighted": dispersions(rows, WEIGHTED),
+        "best": best,
+        "widths": widths,
+        "ties": ties,
+        "is_within": widths["mbpc"] <= limit,
+        "narrowest": [widths["mbpc"] < widths[other] - SAME for other in POLICIES[1:]],
+        "rise": [best[other].most >= others * (1.0 - CLOSE) for other in POLICIES[1:]]
+        + [most >= others for most in ties[1:]],
+        "is_lowest": all(parts["mbpc"] <= value + SAME for value in parts.values()),
+        "parts": parts,
+        **proofs(rows),
+    }
+
+
+def _table(rows: Rows, view: View) -> str:
+    """Lowest, mean and highest difference, by policy and bandwidth."""
+
+    def cell(group: Rows) -> str:
+        point = seen(group, view)
+        values = (point.low, point.mean, point.high)
+        return ", ".join(f"{value if abs(value) >= 0.005 else 0.0:.2f}" for value in values)
+
+    return tabulate(
+        f"{view.axis}: lowest, mean, highest",
+        by_code(rows, "policy"),
+        by_value(rows, "abw_gbps", cell, "{:g} Gbit/s"),
     )
 
 
-def free_widths(rows: Sequence[Row]) -> list[tuple[float, float]]:
+def _free_widths(rows: Rows) -> list[float]:
     """Dispersions that JPN's choice spans, largest over the bandwidths; none where not listed."""
     ends = []
     for ties in (NARROWEST, WIDEST):
         groups = grouped(where(rows, ties=ties), "abw_gbps").values()
         ends += [max(seen(group, TO_BEST).width for group in groups)] if groups else []
-    return [(ends[0], ends[1])] if ends else []
+    return ends
 
 
-def _agreement(case: int, widths: Mapping[str, tuple[float, float]], rows: Sequence[Row]) -> str:
-    """Agreement with the paper's sentence by the last reading."""
-    ours = widths["mbpc"][0]
-    said = "MBPC's is" if ours <= PAPER_WIDTHS[case][0] else "MBPC's is not"
-    others = [
-        f"{policy.upper()}'s is {'larger' if widths[policy][0] > ours + SAME else 'no larger'}"
-        for policy in POLICIES[1:]
-    ]
-    out = f"{said} within the paper's limit; {', '.join(others)} than it."
-    for low, high in free_widths(rows):
-        out += (
-            f" JPN's lies between {low:.3f} and {high:.3f} by a choice that the paper leaves open."
-        )
-    return out
+def _links(rows: Rows) -> Facts:
+    """Values of the placeholders on the load of links."""
+    loads = {policy: mean(where(rows, policy=policy), "ratio") for policy in POLICIES}
+    widths = {policy: width.mean for policy, width in dispersions(rows, RATIO).items()}
+    saturated = [row for row in rows if row["sc"] > 1.0 + SAME]
+    mbpc, cbs, jpn = loads.values()
+    return {
+        "tables": "\n\n".join(_table(rows, view) for view in LINKS),
+        "loads": loads,
+        "rising": dict(sorted(loads.items(), key=lambda item: item[1])),
+        "widths": widths,
+        "rows": rows,
+        "saturated": saturated,
+        **proofs(rows),
+        "is_low": [width <= 0.1 for width in widths.values()],
+        "mbpc_is_below_cbs": mbpc < cbs,
+        "jpn_is_below_cbs": jpn < cbs,
+        "jpn_is_lowest": jpn <= min(loads.values()),
+        "are_similar": abs(mbpc / cbs - 1.0) <= 2 * CLOSE,
+        "is_unsaturated": not saturated,
+    }
 
 
-def _width(pair: tuple[float, float], case: int) -> str:
-    return f"{pair[0]:.3f}" + (f" ({pair[1]:.3f})" if case == 2 else "")
-
-
-def _describe_links(case: int, every: Sequence[Row]) -> Story:
-    rows = plotted(every)
-    widths = dispersions(rows, RATIO)
-    means = mean_ratios(rows)
-    order = sorted(POLICIES, key=lambda policy: means[policy])
-    saturated = sum(row["sc"] > 1.0 + 1e-9 for row in rows)
-    return Story(
-        headline="mean load by capacity: "
-        + ", ".join(f"{policy} {means[policy]:.3f}" for policy in order),
-        claims=(LINK_CLAIMS[case],),
-        measured=(
-            *(_table(rows, view) for view in VIEWS["ratio"]),
-            "The ratio itself, mean over jobs and bandwidths: "
-            + ", ".join(f"`{policy}` {means[policy]:.3f}" for policy in order)
-            + ". Largest dispersion of the differences: "
-            + ", ".join(f"`{policy}` {widths[policy][0]:.3f}" for policy in POLICIES)
-            + ".",
-            f"SC itself, which is at least 1, is above 1 in {saturated} of {len(rows)} rows.",
-            proofs(rows),
-        ),
-        reasons=(
-            "Equation (7) as printed rewards a link that is hardly used with an SC below 1; the "
-            "paper's own text says that communication gets no faster by it, and our cost model "
-            "clamps SC at 1. Among allocations that run equally long `mbpc` takes one of least "
-            "load by the printed equation. "
-            + (
-                "With one power a cluster there are many of them, so its links are emptier than "
-                "the others' at no loss of time."
-                if case == 1
-                else "Where every node has its own power hardly any two allocations run equally "
-                "long, so `mbpc` pays for strong nodes with traffic up to the limit."
-            ),
-            "JPN minimises the sum of the loads, not the load of the fullest link that a job "
-            "uses, which is what SC is. So it need not have the lowest SC, and here CBS, which "
-            "minimises neither, has a lower one.",
-        ),
-    )
-
-
-def mean_ratios(rows: Sequence[Row]) -> dict[str, float]:
-    """The ratio itself by policy, mean over jobs, bandwidths and draws."""
-    return {policy: fmean(column(where(rows, policy=policy), "ratio")) for policy in POLICIES}
-
-
-def _draw(name: str, rows: Sequence[Row], figure: Figure) -> None:
+def _draw(views: Sequence[View], rows: Rows, figure: Figure) -> None:
     """One panel below the other."""
     rows = plotted(rows)
-    views = VIEWS[name]
     grid = plots.panels(figure, len(views), 1, sharex=True)
     for (axes,), view in zip(grid, views, strict=True):
         _ranges(axes, rows, view)
@@ -298,22 +190,14 @@ def _draw(name: str, rows: Sequence[Row], figure: Figure) -> None:
     grid[-1][0].set_xlabel("bandwidth of the links ABW (Gbit/s), by policy")
 
 
-def _ranges(axes: Axes, rows: Sequence[Row], view: View) -> None:
+def _ranges(axes: Axes, rows: Rows, view: View) -> None:
     widths = distinct(rows, "abw_gbps")
     ticks: list[float] = []
     for number, policy in enumerate(POLICIES):
         at = [number * (len(widths) + 1.0) + place for place in range(len(widths))]
         points = [seen(where(rows, policy=policy, abw_gbps=abw), view) for abw in widths]
-        plots.ranges(
-            axes,
-            at,
-            [p.low for p in points],
-            [p.mean for p in points],
-            [p.high for p in points],
-            colour=LOOKS[policy][0],
-            marker=LOOKS[policy][1],
-            label=policy.upper(),
-        )
+        ends = [(point.low, point.mean, point.high) for point in points]
+        plots.ranges(axes, at, ends, LOOKS[policy], policy.upper())
         ticks += at
         axes.annotate(
             policy.upper(),
@@ -333,21 +217,22 @@ def _ranges(axes: Axes, rows: Sequence[Row], view: View) -> None:
     axes.set_ylim(low, high + 0.15 * (high - low))
 
 
-def _experiment(case: int, name: str) -> Experiment:
-    describe = _describe_processing if name == "sp" else _describe_links
+def _experiment(
+    case: int, views: Sequence[View], facts: Callable[[Rows], Facts], left_out: Sequence[str]
+) -> Experiment:
     return Experiment(
-        columns=COLUMNS,
-        reduced="three bandwidths" + (" and two draws of the powers." if case == 2 else "."),
-        size=(plots.COLUMN, 1.9 * len(VIEWS[name]) + 0.4),
-        measure=partial(_measure, case, name),
-        describe=partial(describe, case),
-        draw=partial(_draw, name),
+        study=STUDIES[case],
+        keep=lambda row: row["ties"] not in left_out,
+        facts=facts,
+        draw=partial(_draw, views),
+        size=(plots.COLUMN, 1.9 * len(views) + 0.4),
     )
 
 
+ENDS = (BEST, WORST)
 EXPERIMENTS = {
-    "mbpc-fig3": _experiment(1, "sp"),
-    "mbpc-fig4": _experiment(1, "ratio"),
-    "mbpc-fig7": _experiment(2, "sp"),
-    "mbpc-fig8": _experiment(2, "ratio"),
+    "mbpc-fig3": _experiment(1, PROCESSING, partial(_processing, 0.05, 0.15), ENDS),
+    "mbpc-fig4": _experiment(1, LINKS, _links, (*ENDS, NARROWEST, WIDEST)),
+    "mbpc-fig7": _experiment(2, PROCESSING, partial(_processing, 0.2, 0.6), ENDS),
+    "mbpc-fig8": _experiment(2, LINKS, _links, (*ENDS, NARROWEST, WIDEST)),
 }

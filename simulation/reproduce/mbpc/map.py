@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.mbpc.study import POLICIES, TIGHT, Point, place, platform
-from coalloc.simulation.reproduce.rows import column, distinct, grouped, table, where
+from coalloc.simulation.reproduce.rows import (
+    by_value,
+    column,
+    distinct,
+    grouped,
+    tabulate,
+    where,
+)
+from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
 
-COLUMNS = {
-    "policy": "of the registry",
-    "cluster": "C1 to C4",
-    "power": "of its nodes",
-    "nodes": "of the cluster",
-    "job": "J1 to J3",
-    "processes": "of the job on the cluster",
-}
+
 LOOKS = ((plots.BLUE, "///"), (plots.ORANGE, ""), (plots.GREEN, "..."))
 
 
@@ -43,57 +43,36 @@ def measure(run: Run) -> Iterable[Row]:
                 }
 
 
-def describe(rows: Sequence[Row]) -> Story:
-    """Text about the rows."""
-    weakest = min(rows, key=lambda row: float(row["power"]))["cluster"]
-    strongest = max(rows, key=lambda row: float(row["power"]))["cluster"]
+def facts(rows: Rows) -> Facts:
+    """Values of the placeholders."""
+    mine = {(row["job"], row["cluster"]): row["processes"] for row in where(rows, policy="mbpc")}
+    nodes = {row["cluster"]: row["nodes"] for row in rows}
     jobs = distinct(rows, "job")
-    mine = where(rows, policy="mbpc")
-    full = where(mine, cluster=weakest, job=jobs[0])[0]
-    last = where(mine, cluster=strongest, job=jobs[-1])[0]
-    clusters = {
-        policy: {job: _clusters_of(where(rows, policy=policy, job=job)) for job in jobs}
-        for policy in POLICIES
+    taken = {job: {name: mine[job, name] for name in nodes if mine[job, name]} for job in jobs}
+    ranked = {job: sorted(own, key=lambda name: -own[name]) for job, own in taken.items()}
+    lines = {
+        f"`{policy}`, {job}": group
+        for (policy, job), group in grouped(rows, "policy", "job").items()
     }
-    return Story(
-        headline=f"mbpc puts {full['processes']} of {jobs[0]} on {weakest}, "
-        f"{last['processes']} of {jobs[-1]} on {strongest}",
-        claims=(
-            "MBPC assigns the whole of C1, the weakest cluster, to J1, which computes least; J3, "
-            "which computes most, gets most of C4 and nodes of C3, and need not fill C4; J2 lies "
-            "between C2 and C3. CBS and JPN group processes without regard to power.",
+    return {
+        "taken": {
+            job: ", ".join(f"{n} on {name}" for name, n in own.items())
+            for job, own in taken.items()
+        },
+        "first": taken["J1"].get("C1", 0),
+        "last": taken["J3"].get("C4", 0),
+        "is_whole": ranked["J1"][0] == "C1" and taken["J1"]["C1"] == nodes["C1"],
+        "is_between": ranked["J2"][:2] == ["C2", "C3"],
+        "is_mostly": ranked["J3"][:2] == ["C4", "C3"],
+        "table": tabulate(
+            "processes",
+            lines,
+            by_value(rows, "cluster", lambda group: str(group[0]["processes"])),
         ),
-        measured=(
-            table(
-                ("processes", *distinct(rows, "cluster")),
-                [
-                    [f"`{policy}`, {job}", *(str(row["processes"]) for row in group)]
-                    for (policy, job), group in grouped(rows, "policy", "job").items()
-                ],
-            ),
-            f"Under `mbpc`, {jobs[0]} has {full['processes']} of the {full['nodes']} nodes of "
-            f"{weakest}, and {jobs[-1]} {last['processes']} of {strongest}.",
-            " ".join(
-                f"`{policy}`: "
-                + ", ".join(f"{job} on {' and '.join(clusters[policy][job])}" for job in jobs)
-                + "."
-                for policy in POLICIES
-            ),
-        ),
-        reasons=(
-            "The run time of a job follows from its weakest node and from whether its links are "
-            "full, so many maps have the same cost. Of these `mbpc` takes one of least load on the "
-            "links, and of those the one that gives the job which computes most the strongest "
-            "clusters. The paper names no numbers in its text.",
-        ),
-    )
+    }
 
 
-def _clusters_of(rows: Sequence[Row]) -> list[str]:
-    return [row["cluster"] for row in rows if row["processes"]]
-
-
-def draw(rows: Sequence[Row], figure: Figure) -> None:
+def draw(rows: Rows, figure: Figure) -> None:
     """A panel per policy, a bar per cluster, stacked by job."""
     policies = distinct(rows, "policy")
     grid = plots.panels(figure, 1, len(policies), sharey=True)
@@ -108,7 +87,7 @@ def draw(rows: Sequence[Row], figure: Figure) -> None:
     plots.legend_below(figure, grid[0][0], 4)
 
 
-def _map(axes: Axes, rows: Sequence[Row]) -> None:
+def _map(axes: Axes, rows: Rows) -> None:
     clusters = distinct(rows, "cluster")
     for x, cluster in enumerate(clusters):
         bottom = 0.0
@@ -130,11 +109,9 @@ def _map(axes: Axes, rows: Sequence[Row]) -> None:
 
 EXPERIMENTS = {
     "mbpc-fig6": Experiment(
-        columns=COLUMNS,
-        reduced="nothing is left out.",
-        size=(plots.COLUMN, 2.3),
-        measure=measure,
-        describe=describe,
+        study=Study(name="mbpc-fig6", measure=measure),
+        facts=facts,
         draw=draw,
+        size=(plots.COLUMN, 2.3),
     )
 }

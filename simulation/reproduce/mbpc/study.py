@@ -9,24 +9,25 @@ node's. The standalone values of a job are those of the same policy with the pla
 SC is 1 where no link is saturated, which every policy here sees to; the paper plots the raw ratio
 max_k (sum of BW) / ABW instead, which falls below 1. Both are kept.
 
-What `jpn` could choose beside what it does is no policy: `mbpc_ties` lists it. A limit of work, not
+What `jpn` could choose beside what it does is no policy: `ties` lists it. A limit of work, not
 a clock, ends a program, so that a run tells the same on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 from coalloc.model.snapshot import Snapshot
-from coalloc.simulation.reproduce.experiment import Row, Run
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
-from coalloc.simulation.reproduce.rows import column, grouped, where
+from coalloc.simulation.reproduce.rows import grouped, where
 from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, rigid_jobs, solve
+from coalloc.simulation.reproduce.study import Facts, Row, Rows, Run, Study
 
 POLICIES = ("mbpc", "cbs", "jpn")
 TIGHT = min(ABW)
@@ -37,41 +38,8 @@ NARROWEST, WIDEST = "narrowest", "widest"
 SEEDS, QUICK_SEEDS = 30, 2
 NODES = 2_000
 """Most nodes of the tree of `jpn`'s programs; they take about a hundred."""
-COLUMNS = {
-    "case": "1 or 2",
-    "seed": "of the nodes' powers, case 2",
-    "abw_gbps": "capacity of each link, Gbit/s",
-    "policy": "of the registry",
-    "ties": "of jpn: first, its own choice between allocations of least traffic; else of all of "
-    "them that of least (best) or largest (worst) sum of run times, or of the narrowest or widest "
-    "dispersion of sigma SP to sp_best",
-    "job": "J1 to J3",
-    "sigma": "weight of processing",
-    "sp": "processing slowdown",
-    "sp_alone": "with the platform to itself, under the same policy",
-    "sp_best": "with the platform to itself, under mbpc",
-    "sc": "communication slowdown, at least 1",
-    "sc_alone": "with the platform to itself, under the same policy",
-    "ratio": "load by capacity of the fullest link that the job uses",
-    "ratio_alone": "with the platform to itself, under the same policy",
-    "processing": "sigma SP, in base times (which are 1)",
-    "communication": "(1 - sigma) SC, in base times",
-    "status": "how the search ended",
-    "gap": "share by which the sum of run times may be above the least, where a bound is known",
-    "cpu_s": "processor time of the call, s",
-}
-
-
-def study(run: Run, case: int) -> list[Row]:
-    """Every policy on a case at every bandwidth, over the seeds; made once per run.
-
-    Returns
-    -------
-    list of rows
-        Of `jpn` what it chooses, and the ends of what it could choose: of the run times at the
-        tightest links, of the dispersion in case 1.
-    """
-    return run.share(("mbpc", case), lambda: list(_study(run, case)))
+UNKNOWN = ("sp_alone", "sc_alone", "ratio", "ratio_alone", "gap", "cpu_s")
+"""What is not known of an allocation that `jpn` did not choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +52,8 @@ class Point:
     policy: str
 
 
-def _study(run: Run, case: int) -> Iterator[Row]:
+def _study(case: int, run: Run) -> Iterator[Row]:
+    """Choices of the policies, and the ends of what `jpn` could choose instead."""
     count = 1 if case == 1 else QUICK_SEEDS if run.quick else SEEDS
     first = run.seed * SEEDS
     places = [(seed, abw) for seed in range(first, first + count) for abw in bandwidths(run)]
@@ -128,7 +97,7 @@ def _jobs(point: Point, best: dict[str, float]) -> Iterator[Row]:
 
 
 def _choices(point: Point, best: dict[str, float]) -> Iterator[Row]:
-    """Rows of the ends of what JPN could choose."""
+    """Ends of what JPN could choose: of run times at the tightest links, of SP in case 1."""
     snapshot = platform(point.case, point.abw, point.seed)
     jobs = rigid_jobs(snapshot)
     _, splits = least_traffic(snapshot)
@@ -148,7 +117,7 @@ def _choices(point: Point, best: dict[str, float]) -> Iterator[Row]:
     for ties, found in ends.items():
         for job, sp in zip(jobs, found, strict=True):
             yield {
-                **dict.fromkeys(COLUMNS),
+                **dict.fromkeys(UNKNOWN),
                 "case": point.case,
                 "seed": point.seed if point.case == 2 else None,
                 "abw_gbps": point.abw,
@@ -191,7 +160,11 @@ def platform(case: int, abw: float, seed: int) -> Snapshot:
     return case_1(abw) if case == 1 else case_2(abw, seed)
 
 
-def plotted(rows: Sequence[Row]) -> list[Row]:
+STUDIES = {case: Study(name=f"mbpc case {case}", measure=partial(_study, case)) for case in (1, 2)}
+"""Every policy on a case at every bandwidth, over the seeds."""
+
+
+def plotted(rows: Rows) -> list[Row]:
     """Without what `jpn` could choose instead."""
     return [row for row in rows if row["ties"] in (None, CHOSEN)]
 
@@ -215,9 +188,7 @@ class Dispersion:
     widest: float
 
 
-def dispersion(
-    rows: Sequence[Row], name: str, against: str, *, weighted: bool = False
-) -> Dispersion:
+def dispersion(rows: Rows, name: str, against: str, *, weighted: bool = False) -> Dispersion:
     """Of one column less another; weighted by sigma if asked for."""
     groups = [
         [(row[name] - row[against]) * (row["sigma"] if weighted else 1.0) for row in group]
@@ -233,7 +204,7 @@ def dispersion(
     )
 
 
-def total_times(rows: Iterable[Row]) -> dict[Any, float]:
+def total_times(rows: Rows) -> dict[Any, float]:
     """Sum of the jobs' run times by seed, in base times."""
     return {
         seed: sum(row["processing"] + row["communication"] for row in group)
@@ -241,19 +212,11 @@ def total_times(rows: Iterable[Row]) -> dict[Any, float]:
     }
 
 
-def proofs(rows: Sequence[Row]) -> str:
-    """One sentence on what is proved of the allocations of `mbpc`."""
-    mine = [group[0] for group in grouped(where(rows, policy="mbpc"), "seed", "abw_gbps").values()]
-    proved = where(mine, status="optimal")
-    said = (
-        f"`mbpc` was proved optimal on {len(proved)} of {len(mine)} platforms; the longest call "
-        f"took {max(column(mine, 'cpu_s')):.2f} s of processor time."
-    )
-    gaps = [row["gap"] for row in mine if row not in proved and row["gap"] is not None]
-    if gaps:
-        said += (
-            f" Where the work ended first, its sum of run times is above the least by at most "
-            f"{fmean(gaps):.1%} in the mean and {max(gaps):.1%} in the worst case, so what it "
-            "shows there is a lower limit of what the model can do."
-        )
-    return said.replace("%", " %")
+def proofs(rows: Rows) -> Facts:
+    """A row of each allocation of `mbpc`, and of those that are proved or bounded."""
+    ours = [group[0] for group in grouped(where(rows, policy="mbpc"), "seed", "abw_gbps").values()]
+    return {
+        "ours": ours,
+        "proved": where(ours, status="optimal"),
+        "bounded": [row for row in ours if row["status"] != "optimal" and row["gap"] is not None],
+    }

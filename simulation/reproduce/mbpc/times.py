@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
 from coalloc.simulation.reproduce.mbpc.study import (
     BEST,
     CHOSEN,
-    COLUMNS,
     NARROWEST,
-    POLICIES,
+    STUDIES,
     TIGHT,
     WIDEST,
     WORST,
     plotted,
     proofs,
-    study,
     total_times,
 )
-from coalloc.simulation.reproduce.rows import distinct, grouped, spread, table, where
+from coalloc.simulation.reproduce.rows import (
+    by_value,
+    distinct,
+    grouped,
+    mean,
+    tabulate,
+    where,
+)
+from coalloc.simulation.reproduce.study import Experiment, Facts, Rows
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
 
-CLAIMS = {
-    1: "With ABW = 0.4 Gbit/s the communication time is the same for all three models, since no "
-    "link is saturated; MBPC's processing times are shorter, so that its execution time over all "
-    "jobs is 5 % lower than that of the other models.",
-    2: "With ABW = 0.4 Gbit/s and every node's power drawn at random, MBPC's execution time over "
-    "all jobs is 10 % lower than that of the other models.",
-}
-PAPER_CUT = {1: 0.05, 2: 0.1}
-"""How much lower the paper's text has MBPC's time."""
+
 NAMES = {CHOSEN: "as it chooses", BEST: "its best choice", WORST: "its worst choice"}
 PARTS = (
     ("communication", plots.SKY, "communication, (1 − σ) SC"),
@@ -44,12 +40,7 @@ PARTS = (
 )
 
 
-def _measure(case: int, run: Run) -> Iterable[Row]:
-    ends = (NARROWEST, WIDEST)
-    return [row for row in where(study(run, case), abw_gbps=TIGHT) if row["ties"] not in ends]
-
-
-def savings(rows: Sequence[Row]) -> dict[tuple[str, str | None], list[float]]:
+def savings(rows: Rows) -> dict[tuple[str, str | None], list[float]]:
     """Time that each comparator's jobs take beyond those of MBPC, in all, by seed.
 
     Returns
@@ -64,83 +55,56 @@ def savings(rows: Sequence[Row]) -> dict[tuple[str, str | None], list[float]]:
     }
 
 
-def _describe(case: int, rows: Sequence[Row]) -> Story:
+def _facts(cut: float, rows: Rows) -> Facts:
+    """Values of the placeholders; `cut` is how much lower the paper has the total of MBPC."""
     found = savings(rows)
-    cut = {
-        policy: [fmean(values) for (who, _), values in found.items() if who == policy]
-        for policy in POLICIES[1:]
-    }
-    communication = grouped(plotted(rows), "policy")
+    cbs = fmean(found["cbs", None])
+    jpn = [fmean(values) for (policy, _), values in found.items() if policy == "jpn"]
     parts = {
-        policy: fmean(row["communication"] for row in group)
-        for (policy,), group in communication.items()
+        policy: mean(group, "communication")
+        for (policy,), group in grouped(plotted(rows), "policy").items()
     }
-    same = max(parts.values()) - min(parts.values()) < 1e-6
     ours = list(total_times(where(rows, policy="mbpc")).values())
-    seeds = len(ours)
-    draws = f", mean over {seeds} draws of the powers" if case == 2 else ""
-    return Story(
-        headline="mbpc's total time is lower by "
-        + ", ".join(f"{spread(cut[policy], _percent)} than {policy}" for policy in cut),
-        claims=(CLAIMS[case],),
-        measured=(
-            _table(rows, draws),
-            f"The sum of the run times under `mbpc` is {fmean(ours):.6f} base times{draws}, lower "
-            f"by {spread(cut['cbs'], _percent)} than under `cbs` and by "
-            f"{spread(cut['jpn'], _percent)} than under `jpn`, according to which allocation of "
-            "least traffic it takes.",
-            *_by_draw(case, found),
-            f"The communication times of the policies are {'the same' if same else 'different'}.",
-            proofs(rows),
-        ),
-        reasons=(
-            "JPN's objective does not see power: every allocation of least traffic is as good to "
-            "it as any other, and the total time follows from which of them the solver happens "
-            "to return. All of them are listed, so the best and the worst are exact. The paper's "
-            f"{_percent(PAPER_CUT[case])} {_place(PAPER_CUT[case], cut['jpn'])} what the choice "
-            "alone spans here; than CBS, whose rules leave no such choice, MBPC is faster by "
-            f"{spread(cut['cbs'], _percent)}.",
-            "The paper gives no base times; here all jobs have the same one, so that times are in "
-            "base times, and each job counts alike.",
-        ),
-    )
-
-
-def _place(value: float, others: Sequence[float]) -> str:
-    if value < min(others):
-        return "is less than"
-    return "is more than" if value > max(others) else "lies within"
-
-
-def _percent(value: float) -> str:
-    return f"{value if abs(value) >= 0.0005 else 0.0:.1%}".replace("%", " %")
-
-
-def _table(rows: Sequence[Row], draws: str) -> str:
-    jobs = distinct(rows, "job")
-    lines = []
-    for (policy, ties), group in grouped(rows, "policy", "ties").items():
-        stopped = len(grouped(where(group, status="time_limit"), "seed"))
-        name = f"`{policy}`" + (f", {NAMES[ties]}" if ties else "")
-        name += f" (work ended first in {stopped} of {len(grouped(group, 'seed'))})" * bool(stopped)
-        cells = [
-            fmean(row["processing"] + row["communication"] for row in where(group, job=job))
-            for job in jobs
-        ]
-        lines.append([name, *(f"{cell:.4f}" for cell in cells), f"{sum(cells):.4f}"])
-    return table((f"run time in base times{draws}", *jobs, "sum"), lines)
-
-
-def _by_draw(case: int, found: dict[tuple[str, str | None], list[float]]) -> Iterable[str]:
-    if case == 2:
-        names = (
-            f"{spread(values, _percent)} than `{policy}`" + (f" ({NAMES[ties]})" if ties else "")
+    return {
+        "cbs": cbs,
+        "jpn": jpn,
+        "table": _table(rows),
+        "total": fmean(ours),
+        "draws": len(ours),
+        "by_draw": {
+            policy + (f", {NAMES[ties]}" if ties else ""): values
             for (policy, ties), values in found.items()
-        )
-        yield f"In single draws it is lower (negative: higher) by {'; '.join(names)}."
+        },
+        "is_same": max(parts.values()) - min(parts.values()) < 1e-6,
+        "communication": max(parts.values()),
+        "faster": [abs(cbs - cut) <= 0.2 * cut, min(jpn) <= 1.2 * cut and 0.8 * cut <= max(jpn)],
+        "position": "is less than"
+        if cut < min(jpn)
+        else "is more than"
+        if cut > max(jpn)
+        else "lies within",
+        **proofs(rows),
+    }
 
 
-def _draw(rows: Sequence[Row], figure: Figure) -> None:
+def _table(rows: Rows) -> str:
+    def time(group: Rows) -> float:
+        return fmean(row["processing"] + row["communication"] for row in group)
+
+    def total(group: Rows) -> str:
+        return f"{sum(map(time, grouped(group, 'job').values())):.4f}"
+
+    lines = {}
+    for (policy, ties), group in grouped(rows, "policy", "ties").items():
+        name = f"`{policy}`" + (f", {NAMES[ties]}" if ties else "")
+        if stopped := len(grouped(where(group, status="time_limit"), "seed")):
+            name += f" (work ended first in {stopped} of {len(grouped(group, 'seed'))})"
+        lines[name] = group
+    columns = by_value(rows, "job", lambda group: f"{time(group):.4f}")
+    return tabulate("run time in base times", lines, columns | {"sum": total})
+
+
+def _draw(rows: Rows, figure: Figure) -> None:
     """A bar per job, stacked, in a group per policy; the sum above each group."""
     axes = plots.panels(figure, 1, 1)[0][0]
     groups = grouped(rows, "policy", "ties")
@@ -180,15 +144,14 @@ def _draw(rows: Sequence[Row], figure: Figure) -> None:
     figure.legend(loc="outside upper center", ncols=2)
 
 
-def _experiment(case: int) -> Experiment:
+def _experiment(case: int, cut: float) -> Experiment:
     return Experiment(
-        columns=COLUMNS,
-        reduced="all of it in case 1." if case == 1 else "two draws of the powers.",
-        size=(plots.COLUMN, 2.6),
-        measure=partial(_measure, case),
-        describe=partial(_describe, case),
+        study=STUDIES[case],
+        keep=lambda row: row["abw_gbps"] == TIGHT and row["ties"] not in (NARROWEST, WIDEST),
+        facts=partial(_facts, cut),
         draw=_draw,
+        size=(plots.COLUMN, 2.6),
     )
 
 
-EXPERIMENTS = {"mbpc-fig5": _experiment(1), "mbpc-fig9": _experiment(2)}
+EXPERIMENTS = {"mbpc-fig5": _experiment(1, 0.05), "mbpc-fig9": _experiment(2, 0.1)}

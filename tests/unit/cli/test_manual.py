@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from coalloc.cli.main import MODULES
-from coalloc.runtime.config.schema import Config
+from coalloc.model.settings import Config
 
 MANUAL = Path(__file__).parents[3] / "docs" / "manual.py"
 

@@ -9,7 +9,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.rule_cost import RuleCost
+from coalloc.policies.explain.rule_cost import RuleCost
 
 SHORT = RigidJob(id="1", procs=1, base_time=100.0)
 LONG = RigidJob(id="2", procs=1, base_time=200.0)

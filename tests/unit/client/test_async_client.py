@@ -16,9 +16,20 @@ import pytest
 from coalloc import AsyncClient, Client
 from coalloc.client import async_client, job_requests
 from coalloc.client import events as client_events
+from coalloc.client.async_client import THREADS
 from coalloc.client.client import NoAnswerError, RefusedError, submission
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
 
+STATUS = {
+    "type": "status",
+    "time": 0.0,
+    "user": "ada",
+    "epoch": 1,
+    "rounds": 0,
+    "paused": False,
+    "waiting": 0,
+    "placed": 0,
+}
 Scene = Callable[[AsyncClient], Coroutine[Any, Any, None]]
 
 
@@ -47,12 +58,13 @@ def played(daemon: FakeDaemon, scene: Scene, timeout_s: float = LIMIT_S) -> None
 
 def test_both_clients_have_the_same_requests() -> None:
     """Public names, parameters and words: the one is the other, awaited."""
-    for name in {*dir(Client), *dir(AsyncClient)} - {"perform", "run", "iterate", "close"}:
-        if not name.startswith("_"):
-            blocking, awaited = getattr(Client, name), getattr(AsyncClient, name)
-            assert blocking is awaited, name
-    assert str(inspect.signature(AsyncClient.cancel)).startswith("(self, job: 'str', reason")
-    assert inspect.getdoc(AsyncClient.cancel) == inspect.getdoc(Client.cancel)
+    own = {"over", "give_up"}
+    assert {n for n in dir(Client) if n[0] != "_"} - own <= {*dir(AsyncClient), "security"}
+    for name in {n for n in dir(AsyncClient) if n[0] != "_"} - {"close"}:
+        blocking, awaited = getattr(Client, name, None), getattr(AsyncClient, name)
+        if inspect.isfunction(blocking):
+            assert inspect.signature(awaited) == inspect.signature(blocking)
+            assert inspect.getdoc(awaited) == inspect.getdoc(blocking)
 
 
 def test_answers_find_the_task_that_asked(daemon: FakeDaemon) -> None:
@@ -223,3 +235,49 @@ def test_events_go_on_when_a_daemon_answers_again(daemon: FakeDaemon, away_s: fl
         played(daemon, scene, timeout_s=0.1)
     finally:
         stream.close()
+
+
+def test_waits_do_not_hold_up_what_is_answered_at_once(daemon: FakeDaemon) -> None:
+    """More of them than there are threads for requests; their tasks end when they are cancelled."""
+
+    def respond(body: dict[str, Any]) -> dict[str, Any] | None:
+        return {"wait": None, "status": STATUS}.get(body["type"], {"type": "done"})
+
+    daemon.respond = respond
+
+    async def scene(client: AsyncClient) -> None:
+        waits = [asyncio.create_task(client.wait(str(job))) for job in range(2 * THREADS)]
+        while sum(body["type"] == "wait" for body in daemon.heard) < len(waits):
+            await client.round_now()
+        for wait in waits:
+            wait.cancel()
+        ends = await asyncio.gather(*waits, return_exceptions=True)
+        assert {type(end) for end in ends} == {asyncio.CancelledError}
+
+    played(daemon, scene)
+
+
+@pytest.mark.parametrize("way", ["cancel", "close"])
+def test_a_stream_that_nobody_reads_any_more_ends(daemon: FakeDaemon, way: str) -> None:
+    stream = Stream(daemon, 0)
+
+    async def scene(client: AsyncClient) -> None:
+        async def read() -> None:
+            async for _ in client.events(0, follow=True):
+                pass
+
+        reading = asyncio.create_task(read())
+        await asyncio.to_thread(stream.greet)
+        if way == "cancel":
+            reading.cancel()
+        else:
+            await client.close()
+        (end,) = await asyncio.gather(reading, return_exceptions=True)
+        assert isinstance(end, asyncio.CancelledError | NoAnswerError | None)
+        assert await client.last_event() == 0
+
+    try:
+        played(daemon, scene)
+    finally:
+        stream.close()
+    assert not [t for t in threading.enumerate() if t.name == "coalloc-requests"]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from coalloc import Client
-from coalloc.client import client as client_module
+from coalloc.client import base, job_requests
 from coalloc.client import events as client_events
-from coalloc.client import job_requests
 from coalloc.client.client import NoAnswerError, RefusedError, submission
+from coalloc.wire.curve import CurveClient, KeyPair
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
 
 
@@ -44,7 +44,7 @@ def hasty(daemon: FakeDaemon) -> Iterator[Client]:
 
 
 def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(base, "PATIENCE_S", 0.05)
     with Client(f"ipc://{tmp_path}/absent") as client, pytest.raises(NoAnswerError) as caught:
         client.queue()
     assert (
@@ -57,7 +57,7 @@ def test_a_socket_that_nobody_serves_any_more(
 ) -> None:
     import socket
 
-    monkeypatch.setattr(client_module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(base, "PATIENCE_S", 0.05)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "s"))
     with Client(f"ipc://{tmp_path}/s") as client, pytest.raises(NoAnswerError, match="no daemon"):
@@ -230,6 +230,22 @@ def test_followed_events_have_no_gap(
     assert next(following).seq == 7  # the end was lost: asked for after a silence
     stream.happen()
     assert next(following).seq == 8
+    following.close()
+
+
+def test_events_are_asked_for_where_users_are_told_apart(
+    client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is published to a user's key: what is new comes in pages."""
+    monkeypatch.setattr(client_events, "POLL_S", 0.01)
+    assert client.last_event() == 3
+    client.security = CurveClient(pair=KeyPair(public="", secret=""), server="")
+    following = client.events(1, follow=True, job="1")
+    assert next(following).seq == 3
+    for _ in range(4):
+        stream.happen(lost=True)
+    assert [next(following).seq for _ in range(2)] == [5, 7]
+    assert list(client.events(1, follow=True, stopped=lambda: True)) == []
     following.close()
 
 

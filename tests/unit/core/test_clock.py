@@ -31,7 +31,7 @@ def test_a_back_off_that_is_over_stays_over() -> None:
     job = site.submit()
     refuse(site, job)
     site.ask(Hold(job=job))
-    site.wait(site.settings.backoff_max_s)
+    site.wait(site.settings.start.backoff_max_s)
     site.wait(-HOUR)
     site.ask(Release(job=job))
     site.wait(1.0)
@@ -66,7 +66,7 @@ def test_a_daemon_that_starts_with_an_older_clock_does_not_wait_for_the_newer_on
     refuse(site, job)
     again = site.restarted()
     assert again.now == site.now - HOUR < site.job(job).not_before
-    again.wait(again.settings.backoff_max_s)
+    again.wait(again.settings.start.backoff_max_s)
     assert again.job(job).state is JobState.PREPARING
 
 

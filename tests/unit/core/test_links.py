@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import Reconfigured
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
-from coalloc.core.base.settings import ClusterSettings
 from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
+from coalloc.model.settings import ClusterConfig
 from coalloc.model.values import replace
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.plain.policy import plain_easy
 from tests.support.core_site import Site
 
 
 def linked(**links: float) -> Site:
     site = Site(dict.fromkeys(links, 4), solving=False)
-    clusters = tuple(ClusterSettings(name=n, link_gbps=gbps) for n, gbps in links.items())
+    clusters = tuple(ClusterConfig(name=n, link_gbps=gbps) for n, gbps in links.items())
     site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
     return site
 
@@ -62,7 +62,7 @@ def test_the_round_would_say_the_same() -> None:
 
 def test_an_unread_cluster_may_have_what_is_asked_for() -> None:
     site = linked(a=1.0, b=1.0)
-    clusters = (*site.core.state.settings.clusters, ClusterSettings(name="c"))
+    clusters = (*site.core.state.settings.clusters, ClusterConfig(name="c"))
     site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
     assert refusal(site, proc_gbps=0.5) == ""
 

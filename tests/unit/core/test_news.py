@@ -13,18 +13,18 @@ from coalloc.core.base.events import (
     StorageLost,
 )
 from coalloc.core.base.messages import Goodbye, Prepare, Read, Report
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Refused, RoundNow, Submit
-from coalloc.core.base.settings import ClusterSettings, Trigger
 from coalloc.core.clusters.presence import STALLED_S, UNKNOWN_CLUSTERS_NAMED
 from coalloc.core.rounds import snapshots
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.settings import ClusterConfig, TriggerConfig
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, reading, workflow
 
-ENDS = (Trigger(kind="job_finished"),)
+ENDS = (TriggerConfig(kind="job_finished"),)
 
 
 def solves(site: Site) -> list[Solve]:
@@ -41,7 +41,7 @@ def test_a_notice_of_a_batch_system_is_logged_when_it_is_new() -> None:
 
 
 def test_a_job_of_the_batch_systems_own_that_ends_is_a_finished_job() -> None:
-    site = Site({"a": 1}, triggers=ENDS)
+    site = Site({"a": 1}, trigger=ENDS)
     other = Running(id="x", nodes={"a1": 1}, start=0.0, end=1e9, ours=False)
     taken = replace(reading("a", 1), running=(other,))
     site.do(StatementReceived(statement=Read(cluster="a", reading=taken)))
@@ -145,7 +145,7 @@ def test_what_was_wanted_before_a_fault_is_kept_for_the_caller() -> None:
 def test_a_cluster_that_is_configured_no_more_is_planned_on_no_more() -> None:
     site = Site({"a": 1, "b": 1}, solving=False)
     job = site.submit(job={"clusters": ["a", "b"]})
-    site.do(Reconfigured(settings=replace(site.settings, clusters=(ClusterSettings(name="b"),))))
+    site.do(Reconfigured(settings=replace(site.settings, clusters=(ClusterConfig(name="b"),))))
     snapshot = snapshots.snapshot(site.state, site.now)
     assert {cluster.name for cluster in snapshot.clusters} == {"b"}
     assert next(one for one in snapshot.queue if one.id == job).clusters == ("b",)

@@ -25,7 +25,7 @@ from tests.unit.core.base.test_usage import run
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Store]:
     """Seven jobs of two users on two clusters, which took 50 s each, one after the other."""
-    site = Site({"a": 2, "b": 2}, reading_max_age_s=1e9)
+    site = Site({"a": 2, "b": 2}, max_age_s=1e9)
     for number in range(7):
         user = "ann" if number % 2 else "bob"
         run(site, site.submit(3 if number < 2 else 1, user=user), 50.0, code=int(number == 3))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from coalloc.cli.nodes import cluster_line, node_lines
-from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.requests import Done, Drain, Resume
 from coalloc.daemon.queries.job_views import cluster_rows, why
 from coalloc.daemon.store.recall import recall
@@ -44,9 +43,7 @@ def test_reasons_outlive_a_restart(tmp_path: Path) -> None:
     try:
         store.commit(site.effects)
         assert recall(store, 10).remembered.drained == {"a": "new switch", "b1": ""}
-        store.commit([SaveMeta(key="drained", value="a\nb1")])  # of an older release
         remembered = recall(store, 10).remembered
-        assert remembered.drained == {"a": "", "b1": ""}
         assert Site(remembered=remembered).state.clusters["a"].drained
     finally:
         store.close()

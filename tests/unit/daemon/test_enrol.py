@@ -21,8 +21,8 @@ from coalloc.daemon.access.enrolment import (
     Peer,
 )
 from coalloc.daemon.access.key_table import KeyTable
+from coalloc.model.settings import AccessConfig, ClusterConfig, Config
 from coalloc.runtime import logs
-from coalloc.runtime.config.schema import AccessConfig, ClusterConfig, Config
 from coalloc.wire.curve import KeyPair, new_pair, sealed, unsealed
 from coalloc.wire.key_proof import ProofError, new_challenge, nonce_of
 
@@ -59,7 +59,7 @@ class EnrolmentTestbed:
         return answer
 
     def enrol(self, peer: Peer, pair: KeyPair) -> Mapping[str, Any]:
-        return self.ask(peer, pair, verb="authorize", key=pair.public, proves=True)
+        return self.ask(peer, pair, verb="authorize", key=pair.public)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_who_holds_a_key_enrols_it(bed: EnrolmentTestbed) -> None:
 def test_who_only_knows_a_key_neither_binds_nor_revokes_it(bed: EnrolmentTestbed) -> None:
     bobs = new_pair()
     conversation = Conversation(bed.enrolment, EVE)
-    question = {"verb": "authorize", "key": bobs.public, "proves": True}
+    question = {"verb": "authorize", "key": bobs.public}
     assert "challenge" in conversation.answer(json.dumps(question).encode())
     for proof in ({"proof": ""}, {}):
         answer = conversation.answer(json.dumps(proof).encode())
@@ -100,13 +100,6 @@ def test_a_revoked_key_is_not_enrolled_again_even_with_its_private_half(
         assert "was revoked, and stays so" in bed.enrol(peer, stolen)["error"]
 
 
-def test_a_client_that_cannot_prove_is_told_so(bed: EnrolmentTestbed) -> None:
-    """Versions before the proof was asked for read one line, with ``error`` or the key."""
-    answer = bed.ask(BOB, verb="authorize", key=new_pair().public, role="submit", keep=True)
-    assert list(answer) == ["error"]
-    assert "'coalloc keys new' of a newer coalloc, or ask root" in answer["error"]
-
-
 def test_root_decides_without_a_proof(bed: EnrolmentTestbed) -> None:
     key = new_pair().public
     assert bed.ask(ROOT, verb="authorize", key=key, user=BOB.user)["key"]["uid"] == BOB.uid
@@ -115,7 +108,7 @@ def test_root_decides_without_a_proof(bed: EnrolmentTestbed) -> None:
 
 
 def test_a_key_that_nothing_can_be_sealed_for_is_refused(bed: EnrolmentTestbed) -> None:
-    assert "key:" in bed.ask(BOB, verb="authorize", key="0" * 40, proves=True)["error"]
+    assert "key:" in bed.ask(BOB, verb="authorize", key="0" * 40)["error"]
 
 
 def test_a_challenge_is_answered_by_the_user_it_was_made_for_only() -> None:

@@ -10,8 +10,8 @@ import pytest
 from coalloc.adapters.proposal import Proposal
 from coalloc.daemon import initial
 from coalloc.daemon.access.key_table import KeyTable, Role
+from coalloc.daemon.config_checks import check
 from coalloc.daemon.main import main
-from coalloc.daemon.settings import check
 from coalloc.runtime.config.file import load
 from coalloc.runtime.key_files import read_key
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import json
 import os
 import pwd
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 import structlog
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.requests import Refused
@@ -28,8 +27,8 @@ from coalloc.daemon.access.key_table import (
 )
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.parts import spec_of
+from coalloc.model.settings import AccessConfig
 from coalloc.runtime import logs
-from coalloc.runtime.config.schema import AccessConfig
 from coalloc.runtime.key_files import KeyFile, KeyFileError, calling, read_key, write_key
 from coalloc.wire.curve import CurveClient, is_key, new_pair
 
@@ -143,17 +142,6 @@ def test_a_table_that_cannot_be_trusted(tmp_path: Path) -> None:
     path.chmod(0o666)
     with pytest.raises(KeyTableError, match="others than the daemon may write"):
         KeyTable(path)
-
-
-def test_a_table_of_the_format_before_is_read_and_written_anew(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    mine, other = grant(), grant(revoked=5.0)
-    whole = {"format": "coalloc-keys/1", "keys": [asdict(mine), asdict(other)]}
-    path.write_text(json.dumps(whole, indent=1))
-    path.chmod(0o600)
-    assert list(KeyTable(path)) == [mine, other]
-    assert path.read_text().startswith('{"format":"coalloc-keys/2"}\n')
-    assert list(KeyTable(path)) == [mine, other]
 
 
 def test_a_change_appends_its_line_and_no_more(tmp_path: Path) -> None:

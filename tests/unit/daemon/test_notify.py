@@ -22,9 +22,11 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.daemon.figures import ClusterFigures, Survey
 from coalloc.daemon.notices import Notice, Watch, job_notice
 from coalloc.daemon.notify import Notifier
+from coalloc.model.errors import ConfigError
+from coalloc.model.event_kinds import EventKind
+from coalloc.model.settings import NotifyConfig
 from coalloc.model.values import replace
 from coalloc.runtime.config.file import parse
-from coalloc.runtime.config.schema import ConfigError, NotifyConfig
 from tests.support.core_site import Site
 
 NASTY = 'x"; rm -rf $HOME\n`id` \x1b[31m'
@@ -36,7 +38,7 @@ DOWN = replace(UP, up=False, why="executor stopped")
 def ended(**changes: Any) -> tuple[AppendEvent, JobRecord]:
     site = Site({"a": 2})
     record = replace(site.job(site.submit()), **{"user": "ada", "name": NASTY, **changes})
-    return AppendEvent(seq=1, time=5.0, kind="job_ended", job=record.id, fields={}), record
+    return AppendEvent(seq=1, time=5.0, kind=EventKind.JOB_ENDED, job=record.id, fields={}), record
 
 
 def test_the_end_of_a_job() -> None:
@@ -48,7 +50,7 @@ def test_the_end_of_a_job() -> None:
     assert job_notice(event, record, ("job_ended",)) is not None
     assert job_notice(event, replace(record, state=JobState.COMPLETED), ("job_failed",)) is None
     assert job_notice(event, replace(record, flow="7"), ("job_ended",)) is None
-    assert job_notice(replace(event, kind="job_started"), record, ("job_ended",)) is None
+    assert job_notice(replace(event, kind=EventKind.JOB_STARTED), record, ("job_ended",)) is None
 
 
 def told(watch: Watch, time: float, free: int = 5000, **clusters: ClusterFigures) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from coalloc.client.client import Client
-from coalloc.client.steps import Receive, Send, Step
 from coalloc.core.base.records import JobState, Outlook
 from coalloc.core.base.requests import Cancel
 from coalloc.daemon.queries import answers
@@ -32,18 +31,10 @@ class Local(Client):
         self.asked: list[Mapping[str, Any]] = []
         self.between: Any = lambda: None
 
-    def perform(self, step: Step) -> Any:
-        match step:
-            case Send(body):
-                if self.asked:
-                    self.between()
-                self.asked.append(body)
-                return "1"
-            case Receive():
-                return self._answer(self.asked[-1])
-        raise AssertionError(step)
-
-    def _answer(self, body: Mapping[str, Any]) -> AnswerFrame:
+    def _answered(self, body: Mapping[str, Any], timeout_s: float | None = None) -> AnswerFrame:
+        if self.asked:
+            self.between()
+        self.asked.append(body)
         store: Store = None  # type: ignore[assignment]
         sources = Sources(state=self.site.state, store=store, caller=ANN, health=Health)
         answer = QUESTIONS[body["type"]](sources, body, self.site.now)

@@ -23,7 +23,7 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import lookup
 from coalloc.wire.rule_rows import RuleCostsRow
 

@@ -13,8 +13,8 @@ from coalloc.core.base.events import Solved, SolveFailed
 from coalloc.daemon import watchdog
 from coalloc.daemon.reachability import Reachability
 from coalloc.daemon.watchdog import RoundProgress, step_of
+from coalloc.model.settings import Config
 from coalloc.runtime import logs
-from coalloc.runtime.config.schema import Config
 from tests.support.core_site import Site, first_fit
 
 LIMIT_S = 40.0

@@ -10,7 +10,8 @@ from coalloc.cli import dashboard
 from coalloc.cli.main import main
 from coalloc.dashboard.access import COOKIE, Denied, Gate, Viewer
 from coalloc.dashboard.settings import Settings, settings_of
-from coalloc.runtime.config.schema import ConfigError, DashboardConfig
+from coalloc.model.errors import ConfigError
+from coalloc.model.settings import DashboardConfig
 
 TOKEN = "f00d" * 8
 LOCAL = {"host": "127.0.0.1:8642"}

@@ -25,11 +25,10 @@ from coalloc.core.base.messages import (
     Statement,
     Welcome,
 )
-from coalloc.core.base.records import Launch
 from coalloc.core.executor.effects import MessageReceived, Ticked
 from coalloc.core.executor.machine import START_WITHIN_S
 from coalloc.executor.service import ExecutorService
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.parts import Launch, PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading
 from coalloc.model.values import replace
 from coalloc.runtime import logs

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import Act, Adapter, AdapterError
-from coalloc.core.base.messages import Ping, Read, Statement, Welcome
+from coalloc.core.base.messages import Read, Statement
 from coalloc.executor.service import ExecutorService
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.reserved import Reserved
 from coalloc.runtime.logs import get_logger
-from coalloc.wire.codec import encode_message
 
 
 class NoLauncher:
@@ -115,41 +113,3 @@ def test_an_act_that_fails_costs_neither_the_reading_nor_another_act(tmp_path: P
     (reading,) = (each for each in asyncio.run(run()) if isinstance(each, Read))
     assert reading.reading is not None
     assert reading.error == ""
-
-
-def test_adapter_hears_of_reservations_from_the_daemon_that_it_follows(tmp_path: Path) -> None:
-    """Not from one that was replaced, and nothing where the daemon is of a version before."""
-    heard: list[tuple[str, tuple[Reserved, ...]]] = []
-    kept = Reserved(name="r1", nodes=("a1",), start=0.0)
-    executor = ExecutorService(
-        "a",
-        Adapter(
-            reader=GatedReader(),
-            launcher=NoLauncher(),  # type: ignore[arg-type]
-            on_reserved=lambda store, told: heard.append((store, told)),
-        ),
-        f"ipc://{tmp_path}/x",
-        tmp_path,
-        get_logger(),
-        interval_s=1000.0,
-        timeout_s=30.0,
-    )
-
-    async def run() -> None:
-        executor.open()
-        welcome = Welcome(store="s", epoch=3, base_seq=1, lease_s=60.0)
-        for message in (
-            Ping(epoch=3, reserved=(kept,)),
-            welcome,
-            Ping(epoch=3),
-            Ping(epoch=2, reserved=()),
-            Ping(epoch=3, reserved=(kept,)),
-            Ping(epoch=3, reserved=()),
-        ):
-            executor._received([encode_message(message)])
-            await asyncio.sleep(0)
-        executor.reader.gate.set()  # type: ignore[attr-defined]
-        await executor.close()
-
-    asyncio.run(run())
-    assert heard == [("s", (kept,)), ("s", ())]

@@ -19,7 +19,7 @@ from coalloc.model.plan import Reason, Status
 from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.schema import plan_schema, snapshot_schema
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from tests.unit.model.test_formats_reading import PLAN as DESIGN_PLAN
 from tests.unit.model.test_formats_reading import SNAPSHOT as DESIGN_SNAPSHOT
 from tests.unit.model.test_formats_refusals import ABSENT, PLAN_ROWS, SNAPSHOT_ROWS, altered

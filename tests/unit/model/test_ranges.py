@@ -16,9 +16,9 @@ from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check, jobs_named
+from coalloc.policies.bounds.halving import largest_refuted
+from coalloc.policies.checking.check import check, jobs_named
 from coalloc.policies.divisible.filling import Gaps
-from coalloc.policies.halving import largest_refuted
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 

@@ -9,9 +9,9 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
-from coalloc.policies.easy_sjbf import believed_running, last_two
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
+from coalloc.policies.orders.easy_sjbf import believed_running, last_two
 from coalloc.policies.registry import lookup
 
 DAY = 86_400.0

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.policies.options import options_of
 from coalloc.policies.registry import POLICIES
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "policies" / "README.md"
@@ -39,5 +40,5 @@ def test_options_and_defaults_of_auto_are_as_stated() -> None:
         name: f"{field.default:g}"
         if isinstance(field.default, float)
         else str(field.default).lower()
-        for name, field in POLICIES["auto"].options.items()
+        for name, field in options_of(POLICIES["auto"].options).items()
     }

@@ -9,7 +9,7 @@ import pytest
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.explain.room import Room
 from coalloc.policies.holds import holds, reserved
 from coalloc.policies.options import read_options

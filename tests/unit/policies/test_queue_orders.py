@@ -1,15 +1,16 @@
 """The formulas of the queue's orders, and who goes first after the limit on waiting."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.options import EASY_ORDERS, ORDERS, read_options
-from coalloc.policies.queue_orders import AGEING, KEYS, Traits, order_jobs
+from coalloc.policies.options import read_options
+from coalloc.policies.orders.options import EASY_ORDERS, Order
+from coalloc.policies.orders.queue_orders import AGEING, KEYS, Traits, order_jobs
 from coalloc.policies.registry import lookup
 
 HOUR = 3600.0
@@ -38,8 +39,8 @@ def test_published_formulas(order: str, first: float, second: float) -> None:
 
 
 def test_every_form_of_easy_has_a_formula() -> None:
-    assert set(ORDERS) == set(KEYS)
-    assert set(AGEING) < set(ORDERS)
+    assert set(get_args(Order)) == set(KEYS)
+    assert set(AGEING) < set(get_args(Order))
 
 
 @pytest.mark.parametrize("order", sorted(KEYS))

@@ -6,8 +6,8 @@ import pytest
 
 from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget
-from coalloc.policies.bounds.plans import proofs_of
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
+from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from coalloc.policies.relative_time import at_time, from_now

@@ -9,12 +9,11 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from coalloc.core.base.settings import ClusterSettings, JobDefaults, Settings
-from coalloc.daemon.settings import check as _check
-from coalloc.daemon.settings import core_settings
+from coalloc.daemon.config_checks import check as _check
+from coalloc.model.errors import ConfigError
+from coalloc.model.settings import ClusterConfig, Config, JobMatchConfig
 from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart, parse
-from coalloc.runtime.config.schema import ClusterConfig, Config, ConfigError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "etc" / "coallocd.toml"
 USER = {"HOME": "/home/ann", "XDG_RUNTIME_DIR": "/run/user/7"}
@@ -88,44 +87,29 @@ def test_commented_keys_of_the_example_are_valid() -> None:
 FOLDERS = ("/state", "/run", "/cache")
 
 
-def test_core_is_told_the_same_defaults() -> None:
-    expected = Settings(clusters=(ClusterSettings(name="local"),))
-    assert core_settings(Config()) == expected
-
-
-def test_core_is_told_everything() -> None:
+def test_site_defaults_stand_behind_the_matches() -> None:
     config = parse(
         """
-        [rounds]
-        policy = "fcfs"
-        options = { skip = true }
-        trigger = [{ kind = "queue_length", at_least = 40, count = "procs", policy = "easy" }]
         [jobs.defaults]
         sigma = 0.5
         speedup = "downey:8,1.5"
         [[jobs.match]]
         user = "a*"
         base_time_s = 10
-        [[clusters]]
-        name = "alpha"
-        link_gbps = 2
-        accounts = { chem = "c7", "ada/*" = "" }
         """,
         "x",
         FOLDERS,
     )
-    settings = core_settings(config)
-    assert settings.policy == "fcfs"
-    assert settings.options == {"skip": True}
-    assert [(t.kind, t.at_least, t.count, t.policy) for t in settings.triggers] == [
-        ("queue_length", 40, "procs", "easy")
-    ]
-    assert settings.defaults == (
-        JobDefaults(user="a*", command="*", base_time=10.0),
-        JobDefaults(sigma=0.5, speedup={"model": "downey", "A": 8.0, "sigma": 1.5}),
+    assert config.jobs.in_order == (
+        JobMatchConfig(user="a*", base_time_s=10.0),
+        JobMatchConfig(sigma=0.5, speedup="downey:8,1.5"),
     )
-    accounts = {"chem": "c7", "ada/*": ""}
-    assert settings.clusters == (ClusterSettings(name="alpha", link_gbps=2.0, accounts=accounts),)
+
+
+def test_shares_count_where_there_are_projects() -> None:
+    assert parse("", "x", FOLDERS).priority.shares == 0.0
+    assert parse("[projects.p]\n", "x", FOLDERS).priority.shares == 16.0
+    assert parse("[projects.p]\n[priority]\nshares = 0\n", "x", FOLDERS).priority.shares == 0.0
 
 
 @pytest.mark.parametrize(

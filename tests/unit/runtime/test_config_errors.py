@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.daemon.settings import check_policies
-from coalloc.model.errors import InputError
+from coalloc.daemon.config_checks import check_policies
+from coalloc.model.errors import ConfigError, InputError
+from coalloc.model.settings import Config
 from coalloc.runtime.config.file import load, parse
-from coalloc.runtime.config.schema import Config, ConfigError
 
 FOLDERS = ("/state", "/run", "/cache")
 USER = {"HOME": "/home/ann", "XDG_RUNTIME_DIR": "/run/user/7"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,32 @@ import pytest
 
 from coalloc.cli import main
 from coalloc.simulation.reproduce import command, plots
-from coalloc.simulation.reproduce.experiment import Experiment, Row, Run, Story
-from coalloc.simulation.reproduce.oas_fig4 import spearman
-from coalloc.simulation.reproduce.registry import ENTRIES, Entry, load
-from coalloc.simulation.reproduce.rows import from_csv, grouped, spread, table, to_csv, where
-from coalloc.simulation.reproduce.writing import carry_out
+from coalloc.simulation.reproduce.oas.fig4 import spearman
+from coalloc.simulation.reproduce.pages import carry_out
+from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
+from coalloc.simulation.reproduce.rows import (
+    by_code,
+    by_value,
+    from_csv,
+    grouped,
+    spread,
+    tabulate,
+    to_csv,
+    where,
+)
+from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.words import (
+    CLAIMS,
+    MEASURED,
+    REDUCED,
+    SECTIONS,
+    Claim,
+    Held,
+    Template,
+    fill,
+    read_template,
+    shown,
+)
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
@@ -26,31 +47,31 @@ PROMISED = {"oas-fig3", "oas-fig4", *(f"mbpc-fig{number}" for number in range(3,
 
 
 def test_the_registry_holds_what_was_promised() -> None:
-    assert set(ENTRIES) >= PROMISED
+    assert set(MODULES) >= PROMISED
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_every_entry_loads(name: str) -> None:
-    entry = ENTRIES[name]
-    experiment = load(entry)
-    assert experiment.columns
-    assert all(text for text in experiment.columns.values())
-    assert experiment.reduced.endswith(".")
-    assert entry.name == name
-    assert entry.figure
-    assert entry.paper
+@pytest.mark.parametrize("name", MODULES)
+def test_every_experiment_loads_and_has_its_words(name: str) -> None:
+    assert isinstance(load(name), Experiment)
+    about = template(name)
+    assert about.paper in PAPERS
+    assert about.title
+    assert about.place
+    assert all(about.columns.values())
+    assert " ".join(about.sections[REDUCED]).endswith(".")
+    assert all(about.sections[section] for section in SECTIONS[:2])
 
 
 def test_the_list_names_every_experiment_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["reproduce", "--list"]) == 0
     words = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1] == " "]
-    assert words == [*ENTRIES, "online"]
+    assert words == [*MODULES, "online"]
 
 
 def test_all_is_every_experiment_and_none_twice() -> None:
-    assert [entry.name for entry in command.chosen(["oas-fig4", "all", "oas-fig4"])] == [
+    assert command.chosen(["oas-fig4", "all", "oas-fig4"]) == [
         "oas-fig4",
-        *(name for name in ENTRIES if name != "oas-fig4"),
+        *(name for name in MODULES if name != "oas-fig4"),
     ]
 
 
@@ -105,7 +126,13 @@ def test_rows_are_found_and_grouped() -> None:
     assert grouped(rows, "b") == {(2,): [rows[0], rows[2]], (3,): [rows[1]]}
     assert spread([3.0, 1.0]) == "1 to 3"
     assert spread([1.0, 1.0001]) == "1"
-    assert table(("x", "y"), [("a", "1")]) == "| x | y |\n| --- | ---: |\n| a | 1 |"
+    counts = by_value(rows, "b", lambda group: str(len(group)), "b = {}")
+    assert tabulate("", by_code(rows, "a"), counts).splitlines() == [
+        "|  | b = 2 | b = 3 |",
+        "| --- | ---: | ---: |",
+        "| `1` | 1 | 1 |",
+        "| `None` | 1 | 0 |",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -128,39 +155,130 @@ def _measure(run: Run) -> Iterable[Row]:
         yield {"n": n, "square": 0.1 * n * n}
 
 
-def _describe(rows: Sequence[Row]) -> Story:
-    total = sum(row["square"] for row in rows)
-    return Story(headline=f"sum {total:g}", claims=("More.",), measured=(f"{total:g}",), reasons=())
+def _facts(rows: Rows) -> Facts:
+    return {"squares": rows, "sum": sum(row["square"] for row in rows), "few": len(rows) < 3}
 
 
-def _draw(rows: Sequence[Row], figure: Figure) -> None:
+def _draw(rows: Rows, figure: Figure) -> None:
     axes = plots.panels(figure, 1, 1)[0][0]
     axes.plot([row["n"] for row in rows], [row["square"] for row in rows])
 
 
-ENTRY = Entry(name="toy", paper="A paper", figure="Fig. 9", doc="squares", module="none")
 TOY = Experiment(
-    columns={"n": "number", "square": "a tenth of its square"},
-    reduced="two numbers.",
-    size=(2.0, 1.5),
-    measure=_measure,
-    describe=_describe,
-    draw=_draw,
+    study=Study(name="toy", measure=_measure), facts=_facts, draw=_draw, size=(2.0, 1.5)
 )
+TEMPLATE = """title: squares
+paper: OAS
+place: Fig. 9
+also: other
+
+## Headline
+
+sum {sum:g}
+
+## The paper
+
+More.
+
+## Claims
+
+| Fares | The text | Found |
+| --- | --- | --- |
+| {few} | few of them | {squares:count} |
+
+## Measured
+
+{few:if}Only few,
+in two lines.
+
+## Reduced
+
+two numbers.
+"""
+OTHER = """## Measured
+
+The sum is {sum:g}.
+
+## Columns
+
+| Column | Holds |
+| --- | --- |
+| n | number |
+| square | a tenth of its square |
+"""
+
+
+@pytest.fixture(name="toy")
+def words_of_toy(tmp_path: Path) -> Template:
+    (tmp_path / "toy.md").write_text(TEMPLATE, encoding="utf-8")
+    (tmp_path / "other.md").write_text(OTHER, encoding="utf-8")
+    return read_template(tmp_path / "toy.md")
+
+
+def test_a_template_is_filled_with_another_and_without_what_is_absent(toy: Template) -> None:
+    full, empty = (fill(toy, {"few": few, "sum": 3.5, "squares": []}) for few in (True, False))
+    assert full.headline == "sum 3.5"
+    assert full.sections[MEASURED] == ("Only few, in two lines.", "The sum is 3.5.")
+    assert empty.sections[MEASURED] == ("The sum is 3.5.",)
+    assert empty.claims == [Claim(words="few of them", held=Held.NO, found="0")]
+    assert toy.columns == {"n": "number", "square": "a tenth of its square"}
+
+
+def test_a_claim_without_rows_is_not_judged(toy: Template) -> None:
+    story = fill(toy, {"few": [], "sum": 1.0, "squares": []})
+    assert story.sections[CLAIMS]
+    assert story.claims == []
+
+
+def test_a_section_that_no_page_shows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "toy.md").write_text(f"{TEMPLATE}\n## Measurd\n\nMore.\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no sections Measurd"):
+        read_template(tmp_path / "toy.md")
+
+
+ROWS: list[Row] = [{"s": 3.0, "x": None}, {"s": 1.0, "x": 0.25}]
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "expected"),
+    [
+        (0.125, ".1%", "12.5 %"),
+        (0.5, "%", "50 %"),
+        (True, "", "reproduced"),
+        ([True, False], "", "in part"),
+        ([False, False], "", "not reproduced"),
+        ([True, False, True], "sum", "2"),
+        ([3.0, 1.0], ".1f", "1.0 to 3.0"),
+        ([3.0, 1.0], "max .1f", "3.0"),
+        ([3.0, 1.0, 2.0], "<=2", "2"),
+        ([], ".1f", "–"),
+        ((3.0, 1.0), ".1f", "3.0, 1.0"),
+        ({"a": 3.0, "b": [1.0, 2.0]}, "`.0f", "`a` 3, `b` 1 to 2"),
+        (ROWS, "count", "2"),
+        (ROWS, "range s .0f", "1 to 3"),
+        (ROWS, "mean s .1f", "2.0"),
+        (ROWS, "max x .0%", "25 %"),  # an empty cell is left out
+    ],
+)
+def test_values_are_shown_by_their_kind(value: Any, spec: str, expected: str) -> None:
+    assert shown(value, spec) == expected
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_an_experiment_leaves_data_text_and_pictures(tmp_path: Path, quick: bool) -> None:
+def test_an_experiment_leaves_data_text_and_pictures(
+    toy: Template, tmp_path: Path, quick: bool
+) -> None:
     steps: list[tuple[str, int, int]] = []
     run = Run(quick=quick, report=lambda *step: steps.append(step))
-    written = carry_out(ENTRY, TOY, run, tmp_path)
+    written = carry_out("toy", toy, TOY, run, tmp_path)
     rows = from_csv((tmp_path / "toy.csv").read_text(encoding="utf-8"))
     page = (tmp_path / "toy.md").read_text(encoding="utf-8")
     assert len(rows) == (2 if quick else 4)
     assert steps[-1] == ("counting", len(rows), len(rows))
     assert written.missing == ""
-    assert written.story == _describe(rows)
-    assert f"\n\n{'0.1' if quick else '1.4'}\n\n" in page
+    assert written.story == fill(toy, _facts(rows))
+    assert f"The sum is {'0.1' if quick else '1.4'}." in page
+    assert "| few of them | reproduced | 2 |" in page or not quick
     assert ("Reduced run" in page) == quick
     assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "toy.pdf").read_bytes().startswith(b"%PDF")
@@ -174,18 +292,23 @@ def test_the_same_rows_give_the_same_picture() -> None:
 
 
 def test_without_matplotlib_there_are_data_and_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    toy: Template,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(command, "ENTRIES", {"toy": ENTRY})
-    monkeypatch.setattr(command, "load", lambda entry: TOY)
-    assert main.main(["reproduce", "all", "--quick", "-o", str(tmp_path)]) == 1
+    monkeypatch.setattr(command, "MODULES", {"toy": ""})
+    monkeypatch.setattr(command, "template", lambda name: toy)
+    monkeypatch.setattr(command, "load", lambda name: TOY)
+    out_folder = tmp_path / "out"
+    assert main.main(["reproduce", "all", "--quick", "-o", str(out_folder)]) == 1
     out, err = capsys.readouterr()
     assert out.startswith("toy ")
     assert "sum 0.1 (reduced)" in out
     assert err == f"coalloc: error: {plots.MISSING}\n"
     assert "pip install 'coalloc[plot]'" in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["toy.csv", "toy.md"]
+    assert sorted(path.name for path in out_folder.iterdir()) == ["toy.csv", "toy.md"]
 
 
 def test_a_run_makes_what_is_shared_once() -> None:

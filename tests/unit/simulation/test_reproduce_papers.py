@@ -8,14 +8,14 @@ import pytest
 
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.check import check
-from coalloc.simulation.reproduce import oas_workloads
+from coalloc.policies.checking.check import check
 from coalloc.simulation.reproduce.mbpc.cases import case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
 from coalloc.simulation.reproduce.mbpc.study import dispersion
-from coalloc.simulation.reproduce.oas_fig4 import planned, power_correlation, share_text
-from coalloc.simulation.reproduce.oas_replay import carried_out
-from coalloc.simulation.reproduce.oas_workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
+from coalloc.simulation.reproduce.oas import workloads as oas_workloads
+from coalloc.simulation.reproduce.oas.fig4 import planned, power_correlation, share_text
+from coalloc.simulation.reproduce.oas.replay import carried_out
+from coalloc.simulation.reproduce.oas.workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
 from coalloc.simulation.reproduce.solving import NotAllowedError, rigid_jobs, solve
 
 

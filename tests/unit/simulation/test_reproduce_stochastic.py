@@ -9,9 +9,9 @@ import pytest
 
 from coalloc.cli import main
 from coalloc.core.learning.estimates import KEPT
-from coalloc.simulation.reproduce.experiment import Row
-from coalloc.simulation.reproduce.stochastic import OAS, POLICIES, SEARCH, compared
-from coalloc.simulation.reproduce.stochastic_replay import LOAD, LOGS, replay_window, windows
+from coalloc.simulation.reproduce.oas.stochastic import OAS, POLICIES, SEARCH, compared
+from coalloc.simulation.reproduce.oas.windows import LOAD, LOGS, replay_window, windows
+from coalloc.simulation.reproduce.study import Row
 
 
 def test_absent_logs_are_one_line(
@@ -20,7 +20,7 @@ def test_absent_logs_are_one_line(
     monkeypatch.setenv("COALLOC_SHARED", str(tmp_path / "none"))
     assert main.main(["reproduce", "oas-stochastic", "-o", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"coalloc: error: {tmp_path}/none/data/swf/{LOGS[0].file}: is absent")
+    assert err.startswith(f"coalloc: error: {tmp_path}/none/data/swf: is absent")
     assert err.count("\n") == 1
 
 
@@ -34,8 +34,8 @@ def test_a_window_keeps_the_log_but_for_its_pace(
     assert first.first < second.first != windows(log, 2, 12, 1)[1].first
     work = sum(logged.run_s * logged.job.procs for logged in first.workload.jobs)
     span = first.workload.submit[-1] - first.workload.submit[0]
-    assert work / (span * log.clusters * log.nodes * log.slots) == pytest.approx(LOAD)
-    assert len(first.users) == 12
+    assert work / (span * log.nodes * log.slots) == pytest.approx(LOAD)
+    assert len(first.workload.jobs) == 12
     assert first.ratios
     for values in first.ratios.values():
         assert 0 < len(values) <= KEPT

@@ -10,10 +10,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from coalloc.core.base import records, requests
+from coalloc.core.base import requests
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.parts import Launch
 from coalloc.model.reading import ShareUse
 from coalloc.wire import (
     answers,
@@ -51,7 +52,6 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("nodes", "Field of a share", ShareUse),
     ("nodes", "Field of a node", node_rows.NodeRow),
     ("nodes", "Field of a reservation", node_rows.ReservationRow),
-    ("nodes", "Field of a passed reservation", node_rows.PassedRow),
     ("reserve", ANSWER, answers.Reservation),
     ("priority", ANSWER, share_answers.PriorityAnswer),
     ("priority", "Field of a priority", share_answers.PriorityRow),
@@ -184,7 +184,7 @@ def test_a_command_is_answered_as_documented(
 def test_a_submit_is_answered_as_documented() -> None:
     site = Site({"a": 2})
     body = {"kind": "rigid", "procs": 1}
-    submit = requests.Submit(token="t", job=body, launch=records.Launch(argv=("x",)))
+    submit = requests.Submit(token="t", job=body, launch=Launch(argv=("x",)))
     for again in (False, True):
         answer = site.ask(submit)
         assert isinstance(answer, requests.Done)

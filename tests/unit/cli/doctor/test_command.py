@@ -23,9 +23,9 @@ from coalloc.cli.doctor.live import (
     health_findings,
     version_finding,
 )
+from coalloc.model.settings import ClusterConfig, Config
 from coalloc.model.values import replace
 from coalloc.runtime.config.file import parse
-from coalloc.runtime.config.schema import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFile, write_key
 from coalloc.wire.answers import ServiceStatus, SolverStatus
 from coalloc.wire.curve import new_pair

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from coalloc.cli.jobs.queue_columns import (
 )
 from coalloc.cli.output import aligned
 from coalloc.client.client import Client
-from coalloc.client.steps import Receive, Send, Step
 from coalloc.wire.answers import QueueAnswer
 from coalloc.wire.client import AnswerFrame
 from coalloc.wire.frames import encode_answer
@@ -165,17 +165,11 @@ class Listing(Client):
 
     def __init__(self, rows: tuple[QueueRow, ...]) -> None:
         super().__init__("ipc:///nowhere")
-        self.rows, self.everything = rows, False
+        self.rows = rows
 
-    def perform(self, step: Step) -> Any:
-        match step:
-            case Send(body):
-                self.everything = body["all"]
-                return "1"
-            case Receive():
-                answer = QueueAnswer(jobs=self.rows if self.everything else ())
-                return AnswerFrame("1", None, encode_answer("1", answer))
-        raise AssertionError(step)
+    def _answered(self, body: Mapping[str, Any], timeout_s: float | None = None) -> AnswerFrame:
+        answer = QueueAnswer(jobs=self.rows if body["all"] else ())
+        return AnswerFrame("1", None, encode_answer("1", answer))
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str, rows: list[QueueRow]) -> list[str]:

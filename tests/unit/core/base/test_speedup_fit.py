@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.base.settings import JobDefaults
 from coalloc.core.base.speedup_fit import (
     KEPT_OF_A_SIZE,
     KEPT_SIZES,
@@ -17,6 +16,7 @@ from coalloc.core.base.speedup_fit import (
 )
 from coalloc.core.learning.estimates import completed
 from coalloc.model.errors import InputError
+from coalloc.model.settings import JobMatchConfig
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
 
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -86,14 +86,14 @@ def test_old_runs_and_old_sizes_are_forgotten() -> None:
     assert {size for size, _ in runs} == set(range(100, 100 + KEPT_SIZES))
 
 
-SITE = JobDefaults(speedup={"model": "amdahl", "parallel_fraction": 0.5})
+SITE = JobMatchConfig(speedup="amdahl:0.5")
 
 
 def filled(
     fields: dict[str, Any],
     *,
     runs: tuple[Run, ...] = (),
-    defaults: tuple[JobDefaults, ...] = (SITE,),
+    defaults: tuple[JobMatchConfig, ...] = (SITE,),
 ) -> tuple[dict[str, Any], dict[str, str]]:
     return completed(
         {"kind": "moldable", "min_procs": 1, "max_procs": 8, **fields},
@@ -126,7 +126,7 @@ def test_measured_comes_before_the_site_and_given_before_measured() -> None:
     [
         pytest.param({"base_time": 9.0}, ((2, 6.0),), (SITE,), 9.0, "user", id="given"),
         pytest.param(
-            {}, ((2, 6.0),), (SITE, JobDefaults(base_time=5.0)), 5.0, "defaults", id="site"
+            {}, ((2, 6.0),), (SITE, JobMatchConfig(base_time_s=5.0)), 5.0, "defaults", id="site"
         ),
         # at half parallel, 6 s on two processes are 8 s on one
         pytest.param({}, ((2, 6.0),), (SITE,), 8.0, "history", id="runs of one size"),
@@ -139,7 +139,7 @@ def test_measured_comes_before_the_site_and_given_before_measured() -> None:
 def test_where_the_time_on_one_process_comes_from(
     fields: dict[str, Any],
     runs: tuple[Run, ...],
-    defaults: tuple[JobDefaults, ...],
+    defaults: tuple[JobMatchConfig, ...],
     time_1: float,
     source: str,
 ) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from coalloc.core.base.effects import SendOrder, SendWelcome
 from coalloc.core.base.events import Reconfigured, StatementReceived
 from coalloc.core.base.messages import Abort, Hello, Read, Start
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Drain, Refused, Resume, Submit
-from coalloc.core.base.settings import ClusterSettings
 from coalloc.core.coordinator import StoredState
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
+from coalloc.model.settings import ClusterConfig
 from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
 
@@ -18,7 +18,7 @@ LAUNCH = Launch(argv=("work",))
 
 def configure(site: Site, *names: str) -> None:
     """Reload with these clusters; their executors are heard of again."""
-    clusters = tuple(ClusterSettings(name=name) for name in names)
+    clusters = tuple(ClusterConfig(name=name) for name in names)
     site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
     for name in names:
         last = site.state.clusters[name].next_seq - 1

@@ -133,15 +133,6 @@ def test_the_same_state_loses_nothing() -> None:
     assert not site.notes("executor_state_lost")
 
 
-def test_an_executor_that_names_no_identity_proves_nothing() -> None:
-    site = known(a=2)
-    job = running(site)
-    site.do(Disconnected(cluster="a"))
-    site.now += TAKEOVER_S
-    assert hello(site, "a", "")
-    assert site.job(job).state is JobState.RUNNING
-
-
 def test_a_second_executor_is_not_welcomed_while_the_first_may_be_there() -> None:
     site = known(a=2)
     job = running(site)
@@ -207,14 +198,12 @@ def test_the_same_executor_on_a_new_connection_takes_over_at_once() -> None:
 def test_a_second_executor_is_turned_away_only_while_the_first_is_connected() -> None:
     site = Site({"a": 2})
     assert hello(site, "a", "first", peer=1)
-    for identity in ("second", ""):
-        assert not hello(site, "a", identity, peer=2)
-        assert site.effects[-1] == TurnAway(cluster="a", peer=2, why=SECOND)
+    assert not hello(site, "a", "second", peer=2)
+    assert site.effects[-1] == TurnAway(cluster="a", peer=2, why=SECOND)
     site.do(Disconnected(cluster="a"))
     assert site.state.clusters["a"].peer is None
     assert not hello(site, "a", "second", peer=2)
     assert not isinstance(site.effects[-1], TurnAway), "it waits, and says hello again"
-    assert hello(site, "a", "", peer=2), "of a version before there were identities"
 
 
 def test_an_executor_that_was_given_up_is_asked_to_say_hello() -> None:
@@ -231,7 +220,7 @@ class Restarted:
     """A daemon that has just started again, with a job that waits."""
 
     def __init__(self, **identities: str) -> None:
-        site = Site({"a": 2, "b": 2}, triggers=())
+        site = Site({"a": 2, "b": 2}, trigger=())
         job = site.submit(4)
         self.core = Coordinator(
             site.settings,

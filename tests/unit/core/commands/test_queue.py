@@ -11,15 +11,15 @@ from coalloc.core.base.effects import DropHistory
 from coalloc.core.base.events import StatementReceived, StorageLost
 from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.base.power import PowerState, floored, updated
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
-from coalloc.core.base.settings import JobDefaults
 from coalloc.core.jobs import outcome
 from coalloc.core.learning.estimates import KEPT, completed, history_key, predicted, remembered
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.settings import JobMatchConfig
 from tests.support.core_site import Site
 
 LAUNCH = Launch(argv=("/usr/bin/solver", "-x"))
@@ -341,8 +341,8 @@ def test_where_a_run_time_comes_from(
 
 def test_site_defaults_apply_to_the_first_matching_user_and_command() -> None:
     defaults = (
-        JobDefaults(user="ann", command="sol*", sigma=0.3),
-        JobDefaults(sigma=0.7, proc_gbps=0.1, base_time=5.0),
+        JobMatchConfig(user="ann", command="sol*", sigma=0.3),
+        JobMatchConfig(sigma=0.7, proc_gbps=0.1, base_time_s=5.0),
     )
     out, sources = completed(
         {"kind": "rigid"},
@@ -363,7 +363,7 @@ def test_site_defaults_may_name_the_interpreter_or_the_program() -> None:
             user="ann",
             command="train.py",
             launcher="python3",
-            defaults=(JobDefaults(command=pattern, base_time=5.0),),
+            defaults=(JobMatchConfig(command=pattern, base_time_s=5.0),),
             history=(),
             fallback_base_time=1.0,
         )

@@ -7,20 +7,12 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.effects import Wake
-from coalloc.core.base.events import Solved, StatementReceived, Ticked
-from coalloc.core.base.messages import Read
+from coalloc.core.base.events import Solved, Ticked
 from coalloc.core.base.requests import Done, Refused, Reserve, Unreserve
-from coalloc.core.commands.reservations import of_cluster
-from coalloc.core.jobs.eligibility import run_into_reserved
 from coalloc.core.rounds.snapshots import snapshot
-from coalloc.daemon.queries.reservation_rows import reservation_rows
-from coalloc.model.reading import PassedReservation
-from coalloc.model.site_rules import SiteRules
-from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.registry import POLICIES
-from coalloc.wire.node_rows import PassedRow
-from tests.support.core_site import Site, reading
+from tests.support.core_site import Site
 
 
 def reserve(site: Site, *targets: str, **what: Any) -> Any:
@@ -220,40 +212,3 @@ def test_it_ends_on_time_by_a_clock_that_was_set_back() -> None:
     assert "r1" in site.state.reserved
     site.wait(20.0)
     assert site.state.reserved == {}
-
-
-def test_executors_are_told_of_their_nodes_and_of_nothing_before_these_are_known() -> None:
-    site = Site({"a": 2, "b": 2}, solving=False)
-    reserve(site, "a2", "b", users=("eve",), duration_s=600.0)
-    (told,) = of_cluster(site.state, "a") or ()
-    assert (told.name, told.nodes, told.users) == ("r1", ("a2",), ("eve",))
-    assert len(of_cluster(site.state, "b") or ()) == 1
-    reserve(site, "b1", start=site.now + 900.0)
-    assert len(of_cluster(site.state, "a") or ()) == 1
-    site.state.clusters["a"].reading = None
-    assert of_cluster(site.state, "a") is None, "unknown is not empty"
-
-
-def test_what_batch_systems_have_of_them_is_logged_when_it_changes_and_listed() -> None:
-    site = Site({"a": 2, "b": 2}, solving=False)
-    reserve(site, "a", "b", duration_s=600.0)
-    refused = replace(reading("a", 2), passed=(PassedReservation(name="r1", why="no right"),))
-    late = replace(refused, passed=(PassedReservation(name="r1", running=("7",)),))
-    for read in (refused, refused, late, late):
-        site.do(StatementReceived(statement=Read(cluster="a", reading=read)))
-    assert [note["why"] for note in site.notes("reservation_not_passed")] == ["no right"]
-    assert [note["local_jobs"] for note in site.notes("reservation_passed")] == ["7"]
-    (row,) = reservation_rows(site.state)
-    assert row.passed == (PassedRow(cluster="a", running=("7",)),)
-
-
-def test_a_batch_system_that_has_it_counts_what_it_adds_to_time_limits() -> None:
-    site = Site({"a": 1}, solving=False)
-    reserve(site, "a", start=site.now + 1000.0, duration_s=600.0)
-    job = site.job(site.submit(job={"time_limit": 950.0}))
-    rules = replace(reading("a", 1), rules=SiteRules(added_s=100.0))
-    for passed, nodes in (((), {}), ((PassedReservation(name="r1", why="no right"),), {})):
-        site.state.clusters["a"].reading = replace(rules, passed=passed)
-        assert run_into_reserved(site.state, "a", job, site.now) == nodes
-    site.state.clusters["a"].reading = replace(rules, passed=(PassedReservation(name="r1"),))
-    assert run_into_reserved(site.state, "a", job, site.now) == {"a1": site.now + 1600.0}

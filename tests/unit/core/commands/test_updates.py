@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import Solved
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.parts import Launch
 from tests.support.core_site import Site
 
 

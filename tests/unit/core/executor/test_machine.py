@@ -40,7 +40,7 @@ from coalloc.core.executor.effects import (
 )
 from coalloc.core.executor.machine import ExecutorCore
 from coalloc.core.executor.state import ExecutorState
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import PartKey, PartReport, PartState
 
 
 def prepare(job: str = "1", attempt: int = 1) -> Prepare:
@@ -206,7 +206,7 @@ def test_claims_lapse_when_the_daemon_is_silent_and_running_parts_go_on() -> Non
     assert EndPart not in map(type, bench.core.handle(Ticked(), bench.now))
     bench.now += 2.0
     ended = [e for e in bench.core.handle(Ticked(), bench.now) if isinstance(e, EndPart)]
-    assert [e.key[0] for e in ended] == ["1"]
+    assert [e.key.job for e in ended] == ["1"]
 
 
 def test_what_was_let_go_is_not_ended_though_its_start_was_not_heard_of() -> None:
@@ -218,7 +218,7 @@ def test_what_was_let_go_is_not_ended_though_its_start_was_not_heard_of() -> Non
     bench.order(Start(job="1", attempt=1))
     bench.now += 61.0
     effects = bench.core.handle(Ticked(), bench.now)
-    assert [e.key[0] for e in effects if isinstance(e, EndPart)] == ["2"]
+    assert [e.key.job for e in effects if isinstance(e, EndPart)] == ["2"]
 
 
 def test_a_ping_renews_the_leases_and_a_newer_epoch_asks_for_a_hello() -> None:
@@ -285,7 +285,7 @@ def test_a_part_leaves_its_queue_until_that_succeeds_and_never_once_it_is_ready(
     bench.order(prepare())
     bench.news(PartState.WAITING)
     effects = bench.order(Withdraw(job="1", attempt=1))
-    leave = WithdrawPart(key=("1", 1, 0))
+    leave = WithdrawPart(key=PartKey(job="1", attempt=1, part=0))
     assert effects[0] == leave
     assert EndPart not in map(type, effects), "what was granted meanwhile is not ended"
     bench.core.handle(EffectFailed(effect=leave, why="broken"), bench.now)
@@ -308,7 +308,7 @@ def test_a_part_is_arranged_once_it_has_its_nodes() -> None:
     bench.news(PartState.PREPARING, nodes={"a3": 1})
     order = Arrange(job="1", attempt=1, all_nodes={"a3": 1}, rendezvous="a3:1")
     effects = bench.order(order)
-    assert effects[0] == ArrangePart(key=("1", 1, 0), order=order)
+    assert effects[0] == ArrangePart(key=PartKey(job="1", attempt=1, part=0), order=order)
     failed = bench.core.handle(EffectFailed(effect=effects[0], why="broken"), bench.now)
     assert [e.reason for e in failed if isinstance(e, EndPart)] == [
         "it could not be arranged: broken"

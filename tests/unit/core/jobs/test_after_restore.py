@@ -7,11 +7,11 @@ import pytest
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Hello, Prepare, Report, Start
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK, OVERTAKEN
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import Launch, PartReport, PartState
 from tests.support.core_site import Site
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from coalloc.core.base.events import Solved, StatementReceived
 from coalloc.core.base.messages import Abort, Prepare, Read, Start
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import (
     Cancel,
     Done,
@@ -19,7 +18,7 @@ from coalloc.core.base.requests import (
 )
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace

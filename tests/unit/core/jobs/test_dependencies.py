@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Answer, Cancel, Refused, Submit
+from coalloc.model.parts import Launch
 from tests.support.core_site import Site
 
 FIELDS = {"kind": "rigid", "procs": 1, "base_time": 10.0}

@@ -8,14 +8,14 @@ import pytest
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Prepare, Read
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Refused, Submit
-from coalloc.core.base.settings import Trigger
 from coalloc.core.jobs.eligibility import wanted_gres
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.batch_options import NAMES, BatchOptions
 from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 from coalloc.model.reading import NodeReading
+from coalloc.model.settings import TriggerConfig
 from coalloc.model.site_rules import Association, Limits, PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation
 from coalloc.model.values import replace
@@ -125,7 +125,10 @@ def test_users_without_an_account_go_elsewhere() -> None:
 
 
 def test_closed_partition_is_waited_for() -> None:
-    site = Site({"a": 1}, triggers=(Trigger(kind="queue_length"), Trigger(kind="cluster_returned")))
+    site = Site(
+        {"a": 1},
+        trigger=(TriggerConfig(kind="queue_length"), TriggerConfig(kind="cluster_returned")),
+    )
     closed = replace(RULES, partitions=(PartitionRules(name="main", state="DOWN"),))
     ruled(site, "a", closed)
     job = site.submit(1)

@@ -16,10 +16,10 @@ from coalloc.core.base.events import (
 from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Drain
-from coalloc.core.base.settings import ClusterSettings
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.reading import NativeJob
+from coalloc.model.settings import ClusterConfig
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
@@ -45,7 +45,7 @@ def answer(site: Site, *placements: tuple[str, str | None, dict[str, int]]) -> N
 
 
 def linked(gbps: float, site: Site) -> None:
-    clusters = tuple(ClusterSettings(name=name, link_gbps=gbps) for name in site.sizes)
+    clusters = tuple(ClusterConfig(name=name, link_gbps=gbps) for name in site.sizes)
     site.do(Reconfigured(settings=replace(site.settings, clusters=clusters)))
 
 

@@ -8,17 +8,17 @@ import pytest
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import ABILITIES, Hello, Prepare
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.executor.parts import spec_of
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.options import read_options
+from coalloc.policies.options import read_known
 from coalloc.policies.registry import POLICIES
 from tests.support.core_site import Site
 
@@ -126,9 +126,7 @@ def test_policies_keep_it_on_one_cluster(policy: str) -> None:
     command = Submit(token="bends", job=bends, launch=Launch(argv=("x",)), once=True)
     assert isinstance(site.ask(command), Done)
     seen = snapshot(site.state, site.now)
-    table = POLICIES[policy].options
-    given = {"coallocate_moldable": True} if "coallocate_moldable" in table else {}
-    options = read_options(given, table)
+    options = read_known({"coallocate_moldable": True}, POLICIES[policy].options)
     plan = POLICIES[policy].solve(seen, options, Budget(work=200))
     assert len(plan.placements) == 2, plan.deferred
     for placement in plan.placements:

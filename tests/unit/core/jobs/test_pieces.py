@@ -10,7 +10,7 @@ import pytest
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.events import IncumbentFound, Solved, StatementReceived
 from coalloc.core.base.messages import Abort, Hello, Prepare, Read
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import (
     Cancel,
     Command,
@@ -25,7 +25,7 @@ from coalloc.core.base.requests import (
 )
 from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.parts import Launch, PartReport, PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation

@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import force_setattr
 
 from coalloc.core.base.events import Disconnected, Solved, StatementReceived
 from coalloc.core.base.messages import Abort, Prepare, Read
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Hold, Refused, Release, Submit
 from coalloc.model.jobs import WorkflowJob
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation
@@ -125,7 +126,7 @@ def test_a_job_that_is_planned_before_a_task_keeps_its_turn() -> None:
 def test_a_task_waits_for_the_data_of_its_parents() -> None:
     site = patient({"a": 1, "b": 1}, solving=False)
     for cluster in site.state.clusters.values():
-        object.__setattr__(cluster.settings, "link_gbps", 1.0)
+        force_setattr(cluster.settings, "link_gbps", 1.0)
     edges = [{"from": "a", "to": "b", "gb": 1.0}]
     job = site.submit_workflow("a b", job={"edges": edges})
     planned(site, (job, "a", 0.0, 100.0, "a1"), (job, "b", 108.0, 208.0, "b1"))

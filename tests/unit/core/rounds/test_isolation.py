@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from coalloc.core.base.effects import SaveJob, Solve
+from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import (
     IncumbentFound,
     Reconfigured,
@@ -20,11 +20,9 @@ from coalloc.core.base.requests import Cancel, PauseRounds, ResumeRounds, RoundN
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import job_views
-from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import POWER
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
-from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit, reading
 
 Failing = Callable[[Collection[str]], tuple[str, ...] | None]
@@ -74,7 +72,7 @@ def queued(count: int, slots: int = 20) -> tuple[Site, list[str]]:
         solving=False,
         policy="easy",
         fallbacks=("fcfs", "plain"),
-        reading_max_age_s=1e6,
+        max_age_s=1e6,
     )
     site.ask(PauseRounds(), operator=True)
     jobs = [site.submit(1) for _ in range(count)]
@@ -241,29 +239,9 @@ def test_new_settings_are_a_reason_to_try_again() -> None:
     assert jobs[0] in {job.id for job in snapshots.snapshot(site.state, site.now).queue}
 
 
-def test_a_stored_job_outside_the_ranges_keeps_nobody_from_starting() -> None:
-    site = Site({"a": 1})
-    blocker = site.submit(1)
-    old = site.submit(1)
-    record = site.job(old)
-    assert isinstance(record.job, RigidJob)
-    site.state.put(replace(record, job=replace(record.job, base_time=1e15)))
-    site.effects.append(SaveJob(record=site.job(old)))
-    other = site.submit(1)
-    again = site.restarted()
-    again.run(blocker)
-    again.finish(blocker)
-    assert again.notes("job_out_of_range")[0]["why"] == "base_time: 1e+15 is outside 1e-06..1e+09"
-    assert again.job(other).state is JobState.PREPARING
-    assert again.job(old).state is JobState.PENDING
-    _, reason, detail = job_views.expectation(again.job(old), again.state, again.now)
-    assert reason == "out_of_range"
-    assert "1e-06..1e+09" in detail
-
-
 def test_a_node_of_hardly_any_power_gets_no_work_and_says_why() -> None:
     weak = reading("a", 2, power=1e-6)
-    site = Site({"a": 2}, power_smoothing=1.0)
+    site = Site({"a": 2}, smoothing=1.0)
     site.do(StatementReceived(statement=Read(cluster="a", reading=weak)))
     nodes = site.state.clusters["a"]
     view = snapshots.cluster_view("a", nodes, site.state, site.now)

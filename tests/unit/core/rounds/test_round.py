@@ -20,7 +20,7 @@ from coalloc.core.base.events import (
     Together,
 )
 from coalloc.core.base.messages import Hello, Prepare, Read
-from coalloc.core.base.records import JobState, Launch
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import (
     Drain,
     PauseRounds,
@@ -30,9 +30,9 @@ from coalloc.core.base.requests import (
     RoundNow,
     Submit,
 )
-from coalloc.core.base.settings import Trigger
-from coalloc.model.parts import PartState
+from coalloc.model.parts import Launch, PartState
 from coalloc.model.platform import NodeState
+from coalloc.model.settings import TriggerConfig
 from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, first_fit, reading
 
@@ -42,8 +42,11 @@ def solves(site: Site) -> list[Solve]:
 
 
 def test_the_nth_submit_starts_a_round_and_not_the_one_before() -> None:
-    triggers = (Trigger(kind="timer", every_s=HOUR), Trigger(kind="queue_length", at_least=3))
-    site = Site(triggers=triggers)
+    triggers = (
+        TriggerConfig(kind="timer", every_s=HOUR),
+        TriggerConfig(kind="queue_length", at_least=3),
+    )
+    site = Site(trigger=triggers)
     site.submit()
     site.submit()
     assert not solves(site)
@@ -54,7 +57,10 @@ def test_the_nth_submit_starts_a_round_and_not_the_one_before() -> None:
 
 def test_with_no_submits_the_timer_starts_a_round() -> None:
     site = Site(
-        triggers=(Trigger(kind="timer", every_s=HOUR), Trigger(kind="queue_length", at_least=3))
+        trigger=(
+            TriggerConfig(kind="timer", every_s=HOUR),
+            TriggerConfig(kind="queue_length", at_least=3),
+        )
     )
     site.do(TimerFired(trigger=0))
     assert len(solves(site)) == 1
@@ -62,14 +68,14 @@ def test_with_no_submits_the_timer_starts_a_round() -> None:
 
 
 def test_a_timer_that_is_not_a_timer_any_more_does_nothing() -> None:
-    site = Site(triggers=(Trigger(kind="queue_length", at_least=3),))
+    site = Site(trigger=(TriggerConfig(kind="queue_length", at_least=3),))
     site.do(TimerFired(trigger=0))
     site.do(TimerFired(trigger=7))
     assert not solves(site)
 
 
 def test_a_queue_that_stays_above_the_threshold_does_not_spin() -> None:
-    site = Site({"a": 1}, triggers=(Trigger(kind="queue_length", at_least=2),))
+    site = Site({"a": 1}, trigger=(TriggerConfig(kind="queue_length", at_least=2),))
     blocker = site.submit(1)
     site.submit(1)
     site.run(blocker)
@@ -83,7 +89,7 @@ def test_a_queue_that_stays_above_the_threshold_does_not_spin() -> None:
 
 
 def test_the_threshold_looks_again_after_a_round_that_placed_something() -> None:
-    site = Site({"a": 1}, triggers=(Trigger(kind="queue_length", at_least=2),), solving=False)
+    site = Site({"a": 1}, trigger=(TriggerConfig(kind="queue_length", at_least=2),), solving=False)
     for _ in range(4):
         site.submit(1)
     first = site.pending_solves.pop()
@@ -95,7 +101,7 @@ def test_the_threshold_looks_again_after_a_round_that_placed_something() -> None
 
 
 def test_a_threshold_may_count_processes() -> None:
-    site = Site(triggers=(Trigger(kind="queue_length", at_least=4, count="procs"),))
+    site = Site(trigger=(TriggerConfig(kind="queue_length", at_least=4, count="procs"),))
     site.submit(3)
     assert not solves(site)
     site.submit(1)
@@ -103,7 +109,7 @@ def test_a_threshold_may_count_processes() -> None:
 
 
 def test_a_trigger_may_name_its_own_policy() -> None:
-    site = Site(triggers=(Trigger(kind="queue_length", policy="sjf"),), policy="easy")
+    site = Site(trigger=(TriggerConfig(kind="queue_length", policy="sjf"),), policy="easy")
     site.submit()
     assert solves(site)[0].policy == "sjf"
 
@@ -231,7 +237,7 @@ def test_a_silent_executor_makes_its_cluster_stale_and_not_idle() -> None:
 
 
 def test_an_old_reading_makes_a_cluster_stale() -> None:
-    site = Site({"a": 1}, reading_max_age_s=30.0)
+    site = Site({"a": 1}, max_age_s=30.0)
     site.now += 31.0
     job = site.submit()
     assert solves(site)[-1].snapshot.clusters[0].stale
@@ -248,7 +254,10 @@ def test_a_failed_reading_is_logged_once_and_keeps_the_last_one() -> None:
 
 
 def test_a_drained_node_gets_nothing_new_and_a_resumed_one_does() -> None:
-    site = Site({"a": 1}, triggers=(Trigger(kind="queue_length"), Trigger(kind="cluster_returned")))
+    site = Site(
+        {"a": 1},
+        trigger=(TriggerConfig(kind="queue_length"), TriggerConfig(kind="cluster_returned")),
+    )
     site.ask(Drain(target="a1", reason="fan"), operator=True)
     job = site.submit()
     assert solves(site)[-1].snapshot.clusters[0].nodes[0].state is NodeState.DRAINING
@@ -265,14 +274,14 @@ def test_draining_what_does_not_exist_is_refused(target: str) -> None:
 
 
 def test_powers_reach_the_snapshot_in_steps() -> None:
-    site = Site({"a": 2}, power_step=0.05)
+    site = Site({"a": 2}, step=0.05)
     nodes = tuple(replace(n, power=0.83) for n in reading("a", 2).nodes)
     site.do(
         StatementReceived(
             statement=Read(cluster="a", reading=replace(reading("a", 2), nodes=nodes))
         )
     )
-    site = Site({"a": 2}, power_step=0.05)
+    site = Site({"a": 2}, step=0.05)
     site.state.clusters["a"].powers.clear()
     site.do(
         StatementReceived(
@@ -348,7 +357,7 @@ def test_two_clusters_with_a_node_of_the_same_name_are_told_apart_by_refusing_on
 
 
 def test_held_jobs_ask_for_no_round_and_are_not_carried_along() -> None:
-    site = Site({"a": 2}, triggers=(Trigger(kind="queue_length", at_least=2),))
+    site = Site({"a": 2}, trigger=(TriggerConfig(kind="queue_length", at_least=2),))
     for _ in range(5):
         site.submit(hold=True)
     site.submit()

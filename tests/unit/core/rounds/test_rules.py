@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CostsWanted, TimerFired
-from coalloc.core.base.projects import Limits, Project
-from coalloc.core.base.settings import PrioritySettings, Trigger
+from coalloc.model.settings import PriorityConfig, ProjectConfig, TriggerConfig
 from tests.support.core_site import HOUR, Site
 
-TIMER = Trigger(kind="timer", every_s=HOUR)
-LIMITED = Project(name="p", users=("ann",), limits=Limits(max_procs=2))
+TIMER = TriggerConfig(kind="timer", every_s=HOUR)
+LIMITED = {"p": ProjectConfig(users=("ann",), max_procs=2)}
 
 
 def last_solve(site: Site) -> Solve:
@@ -24,7 +23,7 @@ def round_of(site: Site) -> Solve:
 
 def limited_site() -> Site:
     """One job of two fills its project's limit; the clusters have room for both."""
-    site = Site({"a": 4}, slots=1, triggers=(TIMER,), projects=(LIMITED,))
+    site = Site({"a": 4}, slots=1, trigger=(TIMER,), projects=LIMITED)
     for _ in range(2):
         site.submit(2, user="ann")
     return site
@@ -46,7 +45,7 @@ def test_a_round_brings_what_is_wanted_once_and_of_its_own_instant() -> None:
 
 
 def test_nothing_is_assembled_where_nothing_waits_and_the_wish_stays() -> None:
-    site = Site({"a": 4}, slots=1, triggers=(TIMER,), projects=(LIMITED,))
+    site = Site({"a": 4}, slots=1, trigger=(TIMER,), projects=LIMITED)
     site.do(CostsWanted())
     assert not round_of(site).lifted
     site.submit(2, user="ann")
@@ -54,7 +53,7 @@ def test_nothing_is_assembled_where_nothing_waits_and_the_wish_stays() -> None:
 
 
 def test_nothing_is_assembled_where_no_rule_is_in_force() -> None:
-    site = Site({"a": 1}, slots=1, triggers=(TIMER,))
+    site = Site({"a": 1}, slots=1, trigger=(TIMER,))
     site.submit(1)
     site.submit(1)
     site.do(CostsWanted())
@@ -66,9 +65,9 @@ def test_shares_are_lifted_from_weights() -> None:
     site = Site(
         {"a": 1},
         slots=1,
-        triggers=(TIMER,),
-        projects=(Project(name="p", users=("ann",)), Project(name="q", users=("bob",))),
-        priority=PrioritySettings(shares=8.0),
+        trigger=(TIMER,),
+        projects={"p": ProjectConfig(users=("ann",)), "q": ProjectConfig(users=("bob",))},
+        priority=PriorityConfig(shares=8.0),
     )
     for user in ("ann", "ann", "bob"):
         site.submit(1, user=user)

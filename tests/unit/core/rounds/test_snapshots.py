@@ -7,6 +7,7 @@ from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
+from tests.support.settings import core_settings
 
 
 def nodes(site: Site, later: float = 0.0) -> tuple[Node, ...]:
@@ -40,5 +41,5 @@ def test_nodes_follow_readings_drains_and_settings() -> None:
         StatementReceived(statement=Read(cluster="a", reading=replace(seen, nodes=seen.nodes[:1])))
     )
     assert len(nodes(site)) == 1
-    site.do(Reconfigured(settings=replace(site.settings, power_step=0.0)))
+    site.do(Reconfigured(settings=core_settings(site.settings, step=0.0)))
     assert nodes(site)[0].power > 0.0

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.base.projects import Limits, Project, UserLimits
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import (
     Answer,
     PauseRounds,
@@ -19,13 +17,15 @@ from coalloc.core.base.requests import (
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limit_book import OVERBOOKED
 from coalloc.daemon.queries.job_views import expectation, why
+from coalloc.model.parts import Launch
+from coalloc.model.settings import LimitsConfig, ProjectConfig
 from tests.support.core_site import Site
 from tests.unit.core.base.test_usage import run
 
 
 def limited(slots: int = 4, **limits: Any) -> Site:
     """A cluster of some slots where everybody has the same limits."""
-    users = (UserLimits(pattern="*", limits=Limits(**limits)),)
+    users = {"*": LimitsConfig(**limits)}
     return Site({"a": slots}, users=users)
 
 
@@ -120,10 +120,10 @@ def test_what_can_never_start_is_refused() -> None:
 
 
 def test_waiting_jobs_of_a_project() -> None:
-    tree = (
-        Project(name="top", limits=Limits(max_waiting_jobs=2)),
-        Project(name="in", parent="top", users=("*",)),
-    )
+    tree = {
+        "top": ProjectConfig(max_waiting_jobs=2),
+        "in": ProjectConfig(parent="top", users=("*",)),
+    }
     site = Site({"a": 1}, projects=tree, solving=False)
     site.submit(user="ann")
     site.submit(user="bob")
@@ -138,7 +138,7 @@ def test_waiting_jobs_of_a_project() -> None:
 def test_a_moldable_job_is_planned_no_wider_than_its_room() -> None:
     site = Site(
         {"a": 8},
-        users=(UserLimits(pattern="*", limits=Limits(max_procs=5)),),
+        users={"*": LimitsConfig(max_procs=5)},
         solving=False,
     )
     ask(site, kind="moldable", times=[80.0, 40.0, 30.0, 20.0, 16.0, 14.0, 12.0])
@@ -155,7 +155,7 @@ def test_a_divisible_job_takes_what_its_limit_leaves() -> None:
 
 
 def test_nodes_are_kept_for_a_guarantee_while_its_jobs_wait() -> None:
-    tree = (Project(name="own", users=("ann",), guarantees={"a": 2}),)
+    tree = {"own": ProjectConfig(users=("ann",), guarantees={"a": 2})}
     site = Site({"a": 4}, projects=tree, solving=False)
     assert snapshot(site.state, site.now).reservations == ()
     site.submit(3, user="bob")
@@ -166,7 +166,7 @@ def test_nodes_are_kept_for_a_guarantee_while_its_jobs_wait() -> None:
 
 
 def test_no_more_is_kept_than_is_asked_for() -> None:
-    tree = (Project(name="own", users=("ann",), guarantees={"a": 3}),)
+    tree = {"own": ProjectConfig(users=("ann",), guarantees={"a": 3})}
     site = Site({"a": 4}, projects=tree)
     site.submit(2, user="ann")
     site.state.rounds.paused = True

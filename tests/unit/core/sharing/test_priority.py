@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import Solved
-from coalloc.core.base.projects import Limits, Project, ProjectTree, UserLimits
-from coalloc.core.base.records import Launch
+from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.requests import Done, Refused, ResumeRounds, SetPriority, Submit
-from coalloc.core.base.settings import PrioritySettings
 from coalloc.core.base.usage import Usage
 from coalloc.core.sharing.priority import Factors, factors
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import Job
+from coalloc.model.parts import Launch
+from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
 from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit
 
-SHARES = PrioritySettings(shares=16.0, step_s=100.0, ahead_s=50.0, half_life_s=1e9)
-TREE = (
-    Project(name="science", share=3.0),
-    Project(name="physics", parent="science", share=2.0, users=("ann", "bob")),
-    Project(name="biology", parent="science", share=1.0, users=("cy",)),
-    Project(name="trade", share=1.0, users=("dee",)),
-)
+SHARES = PriorityConfig(shares=16.0, step_s=100.0, ahead_s=50.0, half_life_s=1e9)
+TREE = {
+    "science": ProjectConfig(share=3.0),
+    "physics": ProjectConfig(parent="science", share=2.0, users=("ann", "bob")),
+    "biology": ProjectConfig(parent="science", share=1.0, users=("cy",)),
+    "trade": ProjectConfig(share=1.0, users=("dee",)),
+}
 
 
 def site(**settings: Any) -> Site:
@@ -138,7 +138,7 @@ def test_shares_take_no_more_than_their_limit() -> None:
 
 
 def test_age_and_size_count() -> None:
-    rule = PrioritySettings(age=2.0, age_full_s=1000.0, size=-1.0)
+    rule = PriorityConfig(age=2.0, age_full_s=1000.0, size=-1.0)
     one = site(priority=rule)
     narrow, wide = one.submit(1), one.submit(4)
     one.now += 500.0
@@ -152,10 +152,10 @@ def test_age_and_size_count() -> None:
 
 
 def test_a_weight_counts_for_as_much_as_is_allowed() -> None:
-    users = (
-        UserLimits(pattern="ann", limits=Limits(max_weight=2.0)),
-        UserLimits(pattern="*", limits=Limits(max_weight=1.0)),
-    )
+    users = {
+        "ann": LimitsConfig(max_weight=2.0),
+        "*": LimitsConfig(max_weight=1.0),
+    }
     one = site(users=users)
     ann, bob = (one.submit(user=user, job={"weight": 50.0}) for user in ("ann", "bob"))
     assert {job.id: job.weight for job in planned(one).values()} == {ann: 2.0, bob: 1.0}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.core.base.projects import Limits, UserLimits
-from coalloc.core.base.records import Launch
 from coalloc.core.base.requests import Cancel, Done, Refused, Submit, Update
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limits import held_back
 from coalloc.daemon.queries.job_views import expectation
+from coalloc.model.parts import Launch
+from coalloc.model.settings import LimitsConfig
 from tests.support.core_site import Site
 
 
@@ -44,7 +44,7 @@ def test_members_that_are_held_back_keep_no_room_from_others() -> None:
 
 
 def test_the_throttles_of_two_arrays_are_apart_and_limits_hold_beside_them() -> None:
-    users = (UserLimits(pattern="*", limits=Limits(max_procs=3)),)
+    users = {"*": LimitsConfig(max_procs=3)}
     site = Site({"a": 8}, users=users)
     first = site.submit(array=(0, 1, 2), throttle=2)
     second = site.submit(array=(0, 1, 2), throttle=2)

@@ -281,7 +281,7 @@ def test_an_idle_cluster_is_put_off_where_others_wait_on_the_other() -> None:
     site.read("a", waiting=0, busy=True)
     job = site.submit(3)
     terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
-    assert terms["a"].begin_s == site.state.settings.max_wait_s, "though it needs all of it"
+    assert terms["a"].begin_s == site.state.settings.start.max_wait_s, "though it needs all of it"
     assert terms["b"].begin_s == 0.0
 
 
@@ -337,7 +337,7 @@ def test_local_jobs_tell_how_long_the_first_claim_will_wait() -> None:
     job = site.submit(3)
     terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
     assert terms["a"].begin_s == 0.0
-    assert terms["b"].begin_s == site.state.settings.max_wait_s
+    assert terms["b"].begin_s == site.state.settings.start.max_wait_s
 
 
 def test_waits_of_about_the_same_width_count() -> None:

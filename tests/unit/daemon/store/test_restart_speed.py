@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
-from coalloc.core.base.settings import Settings
 from coalloc.core.base.state import State
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.daemon.store.records_json import read_record, write_record
+from coalloc.model.settings import Config
 from coalloc.model.values import replace
 from tests.support.core_site import Site
 
@@ -40,8 +40,8 @@ def tables(state: State) -> dict[str, Any]:
 
 def test_records_taken_in_together_are_in_the_tables_of_each() -> None:
     jobs = records()
-    together = Coordinator(Settings(clusters=()), StoredState(jobs=reversed(jobs))).state
-    one_by_one = Coordinator(Settings(clusters=())).state
+    together = Coordinator(Config(clusters=()), StoredState(jobs=reversed(jobs))).state
+    one_by_one = Coordinator(Config(clusters=())).state
     for record in jobs:
         one_by_one.index(record)
     one_by_one.backing_off.add("3")

@@ -318,6 +318,43 @@ def test_the_schema_version_is_recorded(path: Path) -> None:
     raw.close()
 
 
+def test_a_store_is_brought_up_to_a_later_version(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(path)
+    store.commit([job("1")])
+    store.close()
+    later = (*MIGRATIONS, ("ALTER TABLE jobs ADD COLUMN place TEXT",))
+    monkeypatch.setattr("coalloc.daemon.store.schema.MIGRATIONS", later)
+    for _ in ("brought up to it", "opened again"):
+        store = Store(path)
+        assert ids(store) == ["1"]
+        store.close()
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("PRAGMA user_version").fetchone() == (len(later),)
+        assert raw.execute("SELECT count(*) FROM migrations").fetchone() == (len(later),)
+        assert raw.execute("SELECT place FROM jobs").fetchall() == [(None,)]
+    raw.close()
+
+
+def test_a_migration_that_fails_changes_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Store(path).close()
+    broken = (*MIGRATIONS, ("CREATE TABLE more (a TEXT)", "CREATE TABLE jobs (a TEXT)"))
+    monkeypatch.setattr("coalloc.daemon.store.schema.MIGRATIONS", broken)
+    with pytest.raises(StoreError, match="already exists"):
+        Store(path)
+    monkeypatch.undo()
+    store = Store(path)
+    store.commit([job("1")])
+    store.close()
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+        assert not raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'more'").fetchall()
+    raw.close()
+
+
 def test_a_newer_schema_is_refused(path: Path) -> None:
     Store(path).close()
     with sqlite3.connect(path) as raw:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -76,40 +75,3 @@ def test_a_store_that_cannot_be_written_is_tended_later(
     asyncio.run(upkeep.tend(store, 10, logs.get_logger()))
     assert len(store.events(0, EVENTS)) == 10
     store.close()
-
-
-def as_before(path: Path) -> None:
-    """Make a store one of a version that kept no order among its free pages."""
-    filled(path).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA auto_vacuum = NONE")
-        connection.execute("VACUUM")
-    assert pragma(path, "auto_vacuum") == 0
-
-
-def test_an_older_store_is_rewritten_at_a_start(path: Path) -> None:
-    as_before(path)
-    store = Store(path)
-    assert len(store.events(0, 10 * EVENTS)) == EVENTS
-    store.prune(10, at_most=EVENTS)
-    assert store.compact(10 * EVENTS) > 0
-    store.close()
-    assert pragma(path, "auto_vacuum") == INCREMENTAL
-
-
-@pytest.mark.parametrize("is_empty", [False, True])
-def test_a_large_older_store_is_rewritten_only_where_most_of_it_is_free(
-    path: Path, monkeypatch: pytest.MonkeyPatch, is_empty: bool
-) -> None:
-    as_before(path)
-    if is_empty:
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("DELETE FROM events WHERE seq > 10")
-            connection.commit()
-    monkeypatch.setattr("coalloc.daemon.store.compaction.QUICK_BYTES", 0)
-    before = os.path.getsize(path)
-    store = Store(path)
-    assert store.compact() == 0
-    store.close()
-    assert pragma(path, "auto_vacuum") == (INCREMENTAL if is_empty else 0)
-    assert (os.path.getsize(path) < before / 2) == is_empty

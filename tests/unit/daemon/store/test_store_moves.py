@@ -9,7 +9,6 @@ from pathlib import Path
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.restore import restore
-from coalloc.daemon.store.schema import MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
 from tests.unit.core.starts.test_late_moves import open_up, waiting
 
@@ -45,24 +44,3 @@ def test_a_restored_copy_has_no_move_under_way(tmp_path: Path) -> None:
     store.close()
     assert record.is_waiting
     assert (record.leaving, record.moves) == ("", 1)
-
-
-def test_a_store_of_the_version_before_opens(tmp_path: Path) -> None:
-    site, job = waiting()
-    path = tmp_path / "old.db"
-    store = Store(path)
-    store.commit(site.effects)
-    assert "moves" not in store.job(job).body, "a default is left out"  # type: ignore[union-attr]
-    store.close()
-    with sqlite3.connect(path) as raw:
-        last = raw.execute("DELETE FROM migrations WHERE version = ?", (len(MIGRATIONS),))
-        assert last.rowcount == 1
-        raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
-    raw.close()
-    store = Store(path)
-    record = Coordinator(site.settings, recall(store, 10).remembered).state.jobs[job]
-    store.close()
-    assert (record.leaving, record.moves) == ("", 0)
-    with sqlite3.connect(path) as raw:
-        assert raw.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
-    raw.close()

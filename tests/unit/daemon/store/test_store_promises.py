@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from coalloc.core.base.start_intervals import FIRST
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.restore import restore
-from coalloc.daemon.store.schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
 from tests.support.core_site import HOUR
 from tests.unit.core.learning.test_start_intervals import Promising
@@ -66,25 +64,3 @@ def test_what_a_forgotten_job_was_promised_is_forgotten(learnt: tuple[Promising,
         raw.execute("DELETE FROM jobs WHERE id = ?", (job,))
         assert raw.execute("SELECT count(*) FROM promises").fetchone() == (0,)
     raw.close()
-
-
-def test_a_store_of_the_version_before_is_brought_up_to_date(
-    learnt: tuple[Promising, Path], tmp_path: Path
-) -> None:
-    site, _ = learnt
-    path = tmp_path / "old.db"
-    with sqlite3.connect(path) as raw:
-        raw.execute(CREATE_MIGRATIONS)
-        for number, script in enumerate(MIGRATIONS[:4], start=1):
-            for statement in script:
-                raw.execute(statement)
-            raw.execute("INSERT INTO migrations VALUES (?, ?, 'test')", (number, time.time()))
-        raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        raw.execute("PRAGMA user_version = 4")
-    raw.close()
-    store = Store(path)
-    before = recall(store, 10).remembered
-    assert (before.promises, before.start_errors) == ({}, [])
-    store.commit(site.effects)
-    assert recall(store, 10).remembered.promises == site.state.promises
-    store.close()

@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.effects import AddUsage, SaveUsage
-from coalloc.core.base.projects import Project
-from coalloc.core.base.settings import PrioritySettings
 from coalloc.core.base.usage import Usage
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.settings import PriorityConfig, ProjectConfig
 from tests.support.core_site import Site
 from tests.unit.core.base.test_usage import run
 
 RULE: dict[str, Any] = {
-    "priority": PrioritySettings(shares=8.0, half_life_s=3600.0),
-    "projects": (Project(name="p", users=("ann",)),),
+    "priority": PriorityConfig(shares=8.0, half_life_s=3600.0),
+    "projects": {"p": ProjectConfig(users=("ann",))},
 }
 
 

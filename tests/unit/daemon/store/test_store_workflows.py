@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
-import time
 from pathlib import Path
 
 import pytest
 
 from coalloc.core.base.effects import SaveJob, SaveLaunch
 from coalloc.core.base.messages import Prepare
-from coalloc.core.base.records import JobRecord, JobState, Launch
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.workflows import first_record
 from coalloc.daemon.launches import Launches
 from coalloc.daemon.store.recall import recall
-from coalloc.daemon.store.records_json import write_record
-from coalloc.daemon.store.schema import APPLICATION_ID, CREATE_MIGRATIONS, MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import Edge, Task, WorkflowJob
+from coalloc.model.parts import Launch
 from tests.support.stored import event, saved_launch
 
 
@@ -53,26 +50,6 @@ def task(number: int, ended: float | None = None) -> JobRecord:
         state=JobState.COMPLETED,
         ended=ended,
     )
-
-
-def test_a_store_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
-    with sqlite3.connect(path) as raw:
-        raw.execute(CREATE_MIGRATIONS)
-        for statement in MIGRATIONS[0]:
-            raw.execute(statement)
-        raw.execute("INSERT INTO migrations VALUES (1, ?, 'test')", (time.time(),))
-        body = write_record(JobRecord(id="3", job=task(1).job, name="old", user="ann"))
-        raw.execute(
-            "INSERT INTO jobs (id, state, user, body) VALUES ('3', 'pending', 'ann', ?)", (body,)
-        )
-        raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        raw.execute("PRAGMA user_version = 1")
-    raw.close()
-    store = Store(path)
-    store.commit([saved(flow()), saved(task(1, ended=5.0))])
-    assert [row.id for row in store.load().jobs] == ["3", "7"]
-    assert [row.id for row in store.tasks("7")] == ["7.1"]
-    store.close()
 
 
 def test_a_start_knows_what_has_run_of_a_workflow_that_lives(path: Path) -> None:

@@ -12,14 +12,14 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.pareto import BoundCurve
+from coalloc.policies.moldable.bicriteria.pareto import BoundCurve
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.options import COMMON, read_options
+from coalloc.policies.options import CommonOptions, read_options
 
 
 def proved_plan(snapshot: Snapshot, steps: int = 60, **options: Any) -> Plan:
     """Two schedules of every order's own makespan, their bounds, and all certificates."""
-    planner = Planner(snapshot, read_options(options, COMMON))
+    planner = Planner(snapshot, read_options(options, CommonOptions))
     size = len(planner.items)
     whole = of_planner(planner, for_bounds=True)
     curve = BoundCurve(of_planner(planner, limit=30), whole, steps=steps)

@@ -21,14 +21,14 @@ from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import AmdahlSpeedup
 from coalloc.model.values import replace
-from coalloc.policies.check import check
-from coalloc.policies.check_certificates import refutes
-from coalloc.policies.check_pool import pool_of
-from coalloc.policies.check_sheet import node_columns
+from coalloc.policies.checking.certificates import refutes
+from coalloc.policies.checking.check import check
+from coalloc.policies.checking.pool import pool_of
+from coalloc.policies.checking.sheet import node_columns
+from coalloc.policies.checking.verify import certified
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound, is_refuted
 from coalloc.policies.moldable.queue import of_planner
-from coalloc.policies.moldable.verify import certified
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.seeds import seeds
 from tests.unit.policies.check.certificate_case import proved_plan, random_site
@@ -247,7 +247,7 @@ def test_certificates_are_verified_in_turn_while_there_are_steps() -> None:
 def test_the_checker_runs_without_the_kernel() -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"
-        "import coalloc.policies.check_certificates, coalloc.policies.check\n"
+        "import coalloc.policies.checking.certificates, coalloc.policies.checking.check\n"
         "assert not [m for m in sys.modules if 'policies.kernel' in m]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

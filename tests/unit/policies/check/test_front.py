@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.model.plan import FrontPoint, Placement, Plan
 from coalloc.model.values import replace
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from tests.unit.policies.check.check_case import moved, plan, snapshot, with_placement, without
 
 

@@ -9,7 +9,7 @@ import pytest
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.platform import NodeState
 from coalloc.model.values import replace
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from tests.unit.policies.check.check_case import (
     Row,
     deferred,

@@ -9,7 +9,7 @@ import pytest
 from coalloc.model.plan import Placement, Reason
 from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.values import replace
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from tests.unit.policies.check.check_case import plan, snapshot, valued, with_job
 
 FIRST = Placement(job="div", start=200.0, end=220.0, nodes={"a2": 2, "a3": 2}, chunks=7)

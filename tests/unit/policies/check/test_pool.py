@@ -16,8 +16,8 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 from coalloc.model.values import replace
-from coalloc.policies.check_pool import Pool, pool_of
-from coalloc.policies.check_sheet import node_columns
+from coalloc.policies.checking.pool import Pool, pool_of
+from coalloc.policies.checking.sheet import node_columns
 from tests.seeds import seeds
 
 MOST = 12

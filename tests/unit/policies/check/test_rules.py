@@ -13,9 +13,9 @@ from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 from coalloc.model.values import replace
-from coalloc.policies.check import MOST, check, occupation_violations
-from coalloc.policies.check_jobs import stepped
-from coalloc.policies.check_occupation import range_maxima
+from coalloc.policies.checking.check import MOST, check, occupation_violations
+from coalloc.policies.checking.jobs import stepped
+from coalloc.policies.checking.occupation import range_maxima
 from tests.unit.policies.check.check_case import (
     plan,
     snapshot,

@@ -13,7 +13,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup

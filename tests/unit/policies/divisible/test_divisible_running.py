@@ -10,17 +10,17 @@ from coalloc.adapters.runner.rank import chunk_variables
 from coalloc.cli import main
 from coalloc.client.submission import submission
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.settings import JobDefaults
 from coalloc.core.learning.estimates import completed
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import DivisibleJob, RigidJob
 from coalloc.model.plan import Plan
+from coalloc.model.settings import JobMatchConfig
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.explain.explain import explain_plan
 from coalloc.policies.explain.words import lines
-from coalloc.policies.plain import plain_easy
+from coalloc.policies.plain.policy import plain_easy
 
 NODES = [
     {"name": "a[1-2]", "power": 1.0, "slots": 2},
@@ -141,7 +141,7 @@ def test_a_default_bandwidth_is_for_jobs_that_can_have_one(job: dict[str, Any]) 
         job,
         user="ann",
         command="scan",
-        defaults=[JobDefaults(proc_gbps=0.1, base_time=5.0, time_limit=60.0)],
+        defaults=[JobMatchConfig(proc_gbps=0.1, base_time_s=5.0, time_limit_s=60.0)],
         history=(),
         fallback_base_time=3600.0,
     )

@@ -17,13 +17,13 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.explain.explain import explain_plan
 from coalloc.policies.explain.explanation import Explanation, write_explanation
 from coalloc.policies.explain.rule import start_order
 from coalloc.policies.explain.words import lines
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.options import read_options
+from coalloc.policies.options import read_known, read_options
 from coalloc.policies.registry import POLICIES
 from tests.support.snapshots import snapshots
 
@@ -44,9 +44,7 @@ NEAR = st.just(0.0)
 
 
 def solved(name: str, snapshot: Snapshot, options: Mapping[str, Any]) -> Plan:
-    table = POLICIES[name].options
-    known = {key: value for key, value in options.items() if key in table}
-    return POLICIES[name].solve(snapshot, read_options(known, table), Budget())
+    return POLICIES[name].solve(snapshot, read_known(options, POLICIES[name].options), Budget())
 
 
 NEVER = 1e9

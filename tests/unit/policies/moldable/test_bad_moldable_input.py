@@ -11,9 +11,9 @@ import pytest
 from coalloc.cli.main import main
 from coalloc.model.errors import InputError
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.bounds import proofs_of
-from coalloc.policies.check import check
-from tests.unit.policies.moldable.demt_case import Row, snapshot_of, solved
+from coalloc.policies.checking.check import check
+from coalloc.policies.checking.proofs import proofs_of
+from tests.unit.policies.published.demt_case import Row, snapshot_of, solved
 
 POLICIES = ("bicriteria", "two-shelf", "demt", "list-saf")
 WORK = 20_000

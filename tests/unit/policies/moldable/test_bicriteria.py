@@ -14,11 +14,11 @@ from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
-from coalloc.policies.options import parse_options
+from coalloc.policies.checking.check import check
+from coalloc.policies.options import defaults_of, parse_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
-from tests.unit.policies.moldable.demt_case import snapshot_of, solved
+from tests.unit.policies.published.demt_case import snapshot_of, solved
 
 WORK = 6_000
 CLUSTERS: list[dict[str, Any]] = [
@@ -119,7 +119,7 @@ def test_the_same_work_and_seed_give_the_same_plan() -> None:
 def test_a_stop_at_once_still_gives_a_plan() -> None:
     snapshot = moldable_instance("mixed", 30, 20, 3)
     policy = lookup("bicriteria")
-    options = {name: field.default for name, field in policy.options.items()}
+    options = defaults_of(policy.options)
     told: list[Plan] = []
     plan = policy.solve(snapshot, options, Budget(stop=lambda: True), told.append)
     assert plan.status is Status.TIME_LIMIT

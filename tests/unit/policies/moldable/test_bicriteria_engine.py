@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.archive import Archive, Point
-from coalloc.policies.moldable.building import Builder, Prices
+from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
+from coalloc.policies.moldable.bicriteria.building import Builder, Prices
+from coalloc.policies.moldable.bicriteria.engine import BicriteriaEngine
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.engine import Engine
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, thinned
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
@@ -92,7 +92,7 @@ def test_more_work_never_harms() -> None:
     cmax = cmax_bound(queue)
     values = []
     for work in (1_000, 60_000):
-        engine = Engine(queue, cmax, work, Budget(seed=2))
+        engine = BicriteriaEngine(queue, cmax, work, Budget(seed=2))
         engine.run()
         assert engine.archive.is_sound()
         for point in engine.archive.points:
@@ -109,10 +109,10 @@ VALUES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, m
 @settings(max_examples=100, deadline=None)
 @given(VALUES, st.integers(3, 5))
 def test_the_archive_holds_what_nothing_beats(values: list[tuple[int, int]], most: int) -> None:
-    archive: Archive[Point] = Archive()
+    archive: Archive[ParetoPoint] = Archive()
     for cmax, total in values:
         nothing = np.zeros(0, dtype=np.int64)
-        archive.add(Point(cmax=cmax, total=total, rows=nothing, start=np.zeros(0)))
+        archive.add(ParetoPoint(cmax=cmax, total=total, rows=nothing, start=np.zeros(0)))
     assert archive.is_sound()
     kept = {(int(point.cmax), int(point.total)) for point in archive.points}
     assert kept == {

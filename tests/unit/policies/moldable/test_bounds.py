@@ -15,15 +15,19 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.model.values import replace
-from coalloc.policies.bounds import proofs_of
+from coalloc.policies.checking.proofs import proofs_of
+from coalloc.policies.checking.verify import certified
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.moldable.bicriteria.pareto import (
+    BoundCurve,
+    dominates,
+    ratio,
+)
 from coalloc.policies.moldable.cmax_bound import cmax_bound
-from coalloc.policies.moldable.pareto import BoundCurve, dominates, ratio
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.proof import moldable_parts
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
-from coalloc.policies.moldable.verify import certified
-from coalloc.policies.options import COMMON, read_options
+from coalloc.policies.options import CommonOptions, read_options
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 
 Rows = list[tuple[list[float], float, float]]
@@ -31,7 +35,7 @@ Rows = list[tuple[list[float], float, float]]
 
 
 def bounds_queue(snapshot: Snapshot) -> MoldableQueue:
-    return of_planner(Planner(snapshot, read_options({}, COMMON)), for_bounds=True)
+    return of_planner(Planner(snapshot, read_options({}, CommonOptions)), for_bounds=True)
 
 
 def snapshot_of(rows: Rows, procs: int, busy: float = 0.0) -> Snapshot:
@@ -202,7 +206,7 @@ def test_dominance_is_strict() -> None:
 
 def test_plans_of_moldable_jobs_are_measured_by_these_bounds() -> None:
     snapshot = moldable_instance("mixed", 30, 20, 1)
-    planner = Planner(snapshot, read_options({}, COMMON))
+    planner = Planner(snapshot, read_options({}, CommonOptions))
     schedule = planner.decode(range(30), "event")
     makespan, completion = proofs_of(snapshot, planner.plan(schedule, "fpfs"))
     assert makespan.bound.parts["guesses"] > 0.0

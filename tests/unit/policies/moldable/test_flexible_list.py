@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.policies.moldable.building import Builder
+from coalloc.policies.moldable.bicriteria.building import Builder
 from coalloc.simulation.reproduce.moldable_instances import moldable_instance
-from tests.unit.policies.moldable.demt_case import queue_of
 from tests.unit.policies.moldable.test_bounds import (
     Rows,
     active_schedules,
@@ -19,6 +18,7 @@ from tests.unit.policies.moldable.test_bounds import (
     small_rows,
 )
 from tests.unit.policies.moldable.test_bounds import snapshot_of as small_snapshot
+from tests.unit.policies.published.demt_case import queue_of
 
 SHARES = st.sampled_from([(1.0, 1.0), (0.8, 1.3), (0.5, 2.0)])
 

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.policies.bounds import proofs_of
+from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.published_lp import intervals, least_work, published_lp
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
-from tests.unit.policies.moldable.demt_case import Row, queue_of, snapshot_of
 from tests.unit.policies.moldable.test_bounds import (
     Rows,
     active_schedules,
@@ -19,6 +18,7 @@ from tests.unit.policies.moldable.test_bounds import (
     small_rows,
 )
 from tests.unit.policies.moldable.test_bounds import snapshot_of as small_snapshot
+from tests.unit.policies.published.demt_case import Row, queue_of, snapshot_of
 
 TWO: list[Row] = [("a", [4.0, 3.0], 2.0), ("b", [4.0], 1.0)]
 

@@ -10,7 +10,7 @@ import pytest
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
-from coalloc.policies.options import COMMON, read_options
+from coalloc.policies.options import CommonOptions, read_options
 
 AMDAHL = {"model": "amdahl", "time": 100.0, "parallel_fraction": 0.9}
 
@@ -19,7 +19,7 @@ def planner_of(*queue: dict[str, Any], **more: Any) -> Planner:
     nodes = [{"name": "a[1-8]"}, {"name": "b[1-4]", "power": more.pop("power", 1.0)}]
     clusters = more.pop("clusters", [{"name": "alpha", "nodes": nodes}])
     given = {"format": "coalloc-snapshot/1", "time": 1000.0, "clusters": clusters} | more
-    return Planner(read_snapshot(given | {"queue": list(queue)}), read_options({}, COMMON))
+    return Planner(read_snapshot(given | {"queue": list(queue)}), read_options({}, CommonOptions))
 
 
 def moldable(name: str = "1", **more: Any) -> dict[str, Any]:

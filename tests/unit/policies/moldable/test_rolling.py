@@ -11,7 +11,7 @@ from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.moldable.rolling_load import IMAGINED_LOAD, Arrivals
@@ -21,7 +21,7 @@ from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from tests.unit.policies.kernel.kernel_case import case, cluster, nodes, rigid
-from tests.unit.policies.moldable.demt_case import queue_of, snapshot_of, starts
+from tests.unit.policies.published.demt_case import queue_of, snapshot_of, starts
 
 LINEAR = [12.0, 6.0, 4.0, 3.0]
 """Work that costs nothing to spread."""

@@ -12,7 +12,7 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.exact_model import UnfitError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -23,10 +21,16 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, never
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.scenario_search import Judge, percentile
-from coalloc.policies.oas.scenario_times import Lognormal, Ratios, Sampled, Uniform, read_run_times
+from coalloc.policies.oas.scenario_times import (
+    Lognormal,
+    RatioDistribution,
+    Sampled,
+    Uniform,
+    read_run_times,
+)
 from coalloc.policies.oas.scenarios import RunTimes, draw_arrivals, draw_ends, lay_out, spread
 from coalloc.policies.oas.seeds import by_rule
 from coalloc.policies.oas.window import choose
@@ -178,7 +182,7 @@ def test_a_limit_only_cuts_off_what_passes_it() -> None:
 @pytest.mark.parametrize(
     "ratios", [Sampled((0.2, 0.5, 0.5, 1.3)), Lognormal(-0.5, 0.7), Uniform(0.1, 1.2)]
 )
-def test_quantiles_rise_and_stay_above(ratios: Ratios) -> None:
+def test_quantiles_rise_and_stay_above(ratios: RatioDistribution) -> None:
     for above in (0.0, 0.3, 0.9):
         found = [ratios.quantile(u, above) for u in (0.0, 0.25, 0.5, 0.75, 0.999999)]
         values = [value for value in found if value is not None]
@@ -302,10 +306,5 @@ def test_the_daemons_core_keeps_ratios_and_hands_them_out_where_asked(tmp_path: 
         remembered = recall(store, 10).remembered
         assert dict(remembered.ratios) == {saved.key: saved.ratios}
         assert Site(remembered=remembered).state.ratios == {saved.key: saved.ratios}
-        store.close()  # of an older release:
-        with closing(sqlite3.connect(store.path)) as raw, raw:
-            old = ("ann\nold", '{"base_times":[7.0]}')
-            raw.execute("INSERT INTO history (key, body) VALUES (?, ?)", old)
-        assert "ann\nold" not in recall(store, 10).remembered.ratios
     finally:
         store.close()

@@ -13,8 +13,8 @@ from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
-from coalloc.policies.options import read_options
+from coalloc.policies.checking.check import check
+from coalloc.policies.options import read_known, read_options
 from coalloc.policies.registry import POLICIES
 from tests.properties.plan_promises import SIMPLE, assert_never_worse_than_simple
 from tests.support.snapshots import snapshots
@@ -23,8 +23,7 @@ from tests.unit.policies.kernel.kernel_case import case, cluster, inside, planne
 
 def solve(name: str, snapshot: Snapshot, budget: Budget | None = None, **given: Any) -> Plan:
     policy = POLICIES[name]
-    known = {key: value for key, value in given.items() if key in policy.options}
-    return policy.solve(snapshot, read_options(known, policy.options), budget or Budget(work=3000))
+    return policy.solve(snapshot, read_known(given, policy.options), budget or Budget(work=3000))
 
 
 @settings(max_examples=30)

@@ -12,7 +12,7 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 from coalloc.policies.base import Budget
-from coalloc.policies.bounds import proofs_of
+from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup

@@ -15,15 +15,15 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.serial_state import SPLIT
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.policies.workflow.annealing import FIRST_CYCLE, HERD, STAGES, tracks
-from coalloc.policies.workflow.portfolio import MEMBERS, trajectory
-from coalloc.policies.workflow.search_case import Search, read_case
+from coalloc.policies.workflow.search.annealing import FIRST_CYCLE, HERD, STAGES, tracks
+from coalloc.policies.workflow.search.portfolio import MEMBERS, trajectory
+from coalloc.policies.workflow.search.search_case import WorkflowSearch, read_case
 from coalloc.simulation.reproduce.workflow_instances import Shape, das_3, draw_workflow, table_1
 from tests.support.snapshots import snapshots
 
@@ -117,7 +117,7 @@ def test_overhead_of_co_allocation_is_limited() -> None:
     assert len(clusters_used(solve(quick, 20_000))[0]) == 2
     planner = Planner(quick, read_options({}, POLICY.options))
     for overhead, ends in ((0.2, 12.5 + 9.0 / 8.0 + 18.0 / 7.0), (0.18, inf)):
-        search = Search(read_case(planner, overhead), 0, MAKESPAN, 0.0)
+        search = WorkflowSearch(read_case(planner, overhead), 0, MAKESPAN, 0.0)
         genes = search.genes(np.zeros(1, dtype=np.int64), np.full(1, 8))
         genes.home[0], genes.parts[0] = SPLIT, (4, 4)
         assert search.measure(genes) == pytest.approx(ends)

@@ -13,15 +13,15 @@ from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
-from coalloc.policies import online
+from coalloc.policies.auto import online
+from coalloc.policies.auto.overdue import overdue, overdue_tasks
+from coalloc.policies.auto.widths import narrowed
 from coalloc.policies.base import Budget
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.widths import narrowed
 from coalloc.policies.options import read_options
-from coalloc.policies.overdue import overdue, overdue_tasks
+from coalloc.policies.orders.simple import traits
 from coalloc.policies.registry import lookup
-from coalloc.policies.simple import traits
 from coalloc.policies.workflow.ranking import ranked
 
 AUTO = lookup("auto")
@@ -97,7 +97,7 @@ def test_tasks_of_a_workflow_stand_together_and_equal_workflows_in_order_of_arri
     queue = (fork("1", submitted=-5.0), fork("2", submitted=-5.0), fork("3", submitted=-5.0))
     planner = planner_of(Snapshot(clusters=(machine(4),), queue=queue))
     jobs, ranks = ranked(planner, traits(planner))
-    queued = online.Queue(
+    queued = online.OnlineQueue(
         problem=planner.compiled.problem,
         base=planner.compiled.base,
         profile=planner.profile,

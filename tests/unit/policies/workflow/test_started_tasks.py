@@ -8,7 +8,7 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.model.values import replace
-from coalloc.policies.check import check
+from coalloc.policies.checking.check import check
 from tests.unit.policies.kernel.kernel_case import case, cluster, planned, reasons, rigid, spans
 
 EVERY = ("fcfs", "fpfs", "easy", "conservative", "oas", "auto")

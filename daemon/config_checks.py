@@ -1,0 +1,85 @@
+"""Checks of a configuration by those who know: policies, adapters, batch accounts, speed-ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
+from coalloc.adapters.registry import adapter_kind
+from coalloc.core.jobs.batch_accounts import check_accounts
+from coalloc.daemon.foreign_options import check_foreign_options, check_options
+from coalloc.model.decoded import shown
+from coalloc.model.errors import InputError
+from coalloc.model.job_json import read_speedup
+from coalloc.model.settings import Config, JobDefaultsConfig
+from coalloc.model.speedup import shape_of
+from coalloc.policies.registry import POLICIES, foreign_names
+from coalloc.wire.curve import is_key
+
+
+def check_policies(config: Config) -> None:
+    """Refuse policies that do not exist, and options that the configured policy does not have.
+
+    Raises
+    ------
+    InputError
+        At the key's path.
+    """
+    rounds = config.rounds
+    named = [("rounds.policy", rounds.policy)]
+    named += [(f"rounds.fallbacks[{i}]", name) for i, name in enumerate(rounds.fallbacks)]
+    named += [
+        (f"rounds.trigger[{i}].policy", trigger.policy)
+        for i, trigger in enumerate(rounds.trigger)
+        if trigger.policy
+    ]
+    for where, name in named:
+        if name not in POLICIES and name not in foreign_names():
+            there = (*POLICIES, *foreign_names())
+            near = get_close_matches(name, there, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(there)}"
+            raise InputError(where, f"there is no policy {shown(name)}{hint}")
+    if rounds.policy in POLICIES:
+        form = POLICIES[rounds.policy].options
+        check_options(rounds.policy, form, rounds.options, "rounds.options")
+    else:
+        check_foreign_options(rounds.policy, rounds.options, "rounds.options")
+
+
+def check(config: Config) -> None:
+    """Refuse what the reader of the configuration cannot know to be wrong.
+
+    Raises
+    ------
+    InputError
+        At the key's path.
+    """
+    if config.access.server_key and not is_key(config.access.server_key):
+        raise InputError("access.server_key", "is not a public key of 40 characters")
+    for where, table in _default_tables(config):
+        if table.speedup is not None:
+            _check_speedup(table.speedup, f"{where}.speedup")
+    check_policies(config)
+    local: dict[str, LocalSettings] = {}
+    for i, cluster in enumerate(config.clusters):
+        where = f"clusters[{i}]"
+        check_accounts(cluster.accounts, f"{where}.accounts")
+        kind = adapter_kind(cluster.adapter, f"{where}.adapter")
+        settings = kind.check(dict(cluster.settings), cluster.name, f"{where}.settings")
+        if isinstance(settings, LocalSettings):
+            local[cluster.name] = settings
+    refuse_collisions(local)
+
+
+def _default_tables(config: Config) -> Iterator[tuple[str, JobDefaultsConfig]]:
+    yield "jobs.defaults", config.jobs.defaults
+    for i, match in enumerate(config.jobs.match):
+        yield f"jobs.match[{i}]", match
+
+
+def _check_speedup(text: str, where: str) -> None:
+    try:
+        read_speedup({**shape_of(text), "time": 1.0}, text)
+    except (ValueError, InputError) as error:
+        raise InputError(where, str(error)) from error

@@ -1,0 +1,290 @@
+"""The daemon's newest answers, for all browsers: pure, filled by `coalloc.dashboard.polling`.
+
+It belongs to one thread. What the daemon said last stays when it does not answer, with the time
+when it was heard: unreachable is not empty.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+from msgspec.structs import replace
+
+from coalloc.dashboard.answers import Bar, Change, Round
+from coalloc.model.cost import link_loads
+from coalloc.wire.answers import NodesAnswer, PlanAnswer, QueueAnswer, ServiceStatus
+from coalloc.wire.job_rows import QueueRow
+from coalloc.wire.share_answers import AccountRow
+
+ROUNDS_KEPT = 2_000
+WAITING = frozenset({"pending", "held"})
+ON_NODES = frozenset({"preparing", "starting", "running"})
+ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
+
+
+class Known:
+    """The site as last heard.
+
+    Parameters
+    ----------
+    keep_jobs : int
+        Ended jobs remembered.
+
+    Attributes
+    ----------
+    instance : str
+        Of this run.
+    revision : int
+        Ended jobs in all; rises with each.
+    live : int
+        Rises with every change of all else.
+    heard : float or None
+        When the daemon last answered, by its clock.
+    rows : mapping of job to QueueRow
+        Jobs that have not ended.
+    ended : mapping of job to QueueRow
+        By their end.
+    """
+
+    def __init__(self, keep_jobs: int = 100_000) -> None:
+        self.keep_jobs = keep_jobs
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, as for another site."""
+        self.instance = secrets.token_hex(8)
+        self.revision = self.live = 0
+        self.reachable, self.loaded = False, False
+        self.heard: float | None = None
+        self.fault = "not asked yet"
+        self.status: ServiceStatus | None = None
+        self.nodes = NodesAnswer(clusters=())
+        self.plan: PlanAnswer | None = None
+        self.rows: dict[str, QueueRow] = {}
+        self.ended: dict[str, QueueRow] = {}
+        self.rounds: deque[Round] = deque(maxlen=ROUNDS_KEPT)
+        self.bars: tuple[Bar, ...] = ()
+        self.lanes: list[tuple[str, str, int]] = []
+        self._lane_of: dict[str, int] = {}
+        """Lanes stay where they are: browsers know them by number."""
+        self._loads: dict[str, dict[str, float]] = {}
+
+    # What is heard
+
+    def unanswered(self, fault: str) -> None:
+        """The daemon does not answer."""
+        if self.reachable or fault != self.fault:
+            self.live += 1
+        self.reachable, self.fault = False, fault
+
+    def take_status(self, status: ServiceStatus) -> None:
+        """Take the daemon's state in, with its last round."""
+        self.reachable, self.fault = True, ""
+        self.heard, self.status = status.time, status
+        last = status.last_round
+        if last is None:
+            return
+        if not self.rounds or self.rounds[-1].round != last.round:
+            self.rounds.append(_NO_ROUND)
+        # the later plan of one round replaces the earlier
+        self.rounds[-1] = replace(
+            self.rounds[-1],
+            round=last.round,
+            heard=last.time,
+            policy=last.policy,
+            status=last.status,
+            objective=last.objective,
+            value=last.value,
+            bound=last.bound,
+            gap=_gap(last.value, last.bound),
+        )
+        self._finish_round()
+
+    def take_queue(self, answer: QueueAnswer) -> None:
+        """Take all jobs in that have not ended."""
+        self.rows = {row.id: row for row in answer.jobs}
+        self.loaded = True
+        self.live += 1
+
+    def take_accounts(self, accounts: Iterable[AccountRow]) -> None:
+        """Take jobs in that have ended, by their end; those that are known already are left out."""
+        for account in accounts:
+            old = self.ended.get(account.id)
+            if old is None or old.ended != account.ended:
+                self.ended.pop(account.id, None)
+                self.ended[account.id] = _ended(account)
+                self.revision += 1
+        while len(self.ended) > self.keep_jobs:
+            oldest = next(iter(self.ended))
+            del self.ended[oldest]
+            self._loads.pop(oldest, None)
+
+    def take_nodes(self, answer: NodesAnswer) -> None:
+        """Take the clusters in."""
+        self.nodes = answer
+        for cluster in answer.clusters:
+            for node in cluster.nodes:
+                if node.name not in self._lane_of:
+                    self._lane_of[node.name] = len(self.lanes)
+                    self.lanes.append((cluster.cluster, node.name, node.slots))
+
+    def take_plan(self, answer: PlanAnswer) -> None:
+        """Take the newest plan and what runs in."""
+        self.plan = answer
+        self.bars = tuple(self._bars(answer))
+        for bar in self.bars:
+            if bar.kind == "running" and bar.link_gbps:
+                self._loads[bar.job] = bar.link_gbps
+        self._finish_round()
+        self.live += 1
+
+    # What is told
+
+    def change(self) -> Change:
+        """Version of its content, for watchers to compare with theirs."""
+        return Change(
+            revision=self.revision,
+            live=self.live,
+            reachable=self.reachable,
+            heard=self.heard,
+            fault=self.fault,
+        )
+
+    def row(self, job: str) -> QueueRow | None:
+        """A job, if it is known."""
+        return self.ended.get(job) or self.rows.get(job)
+
+    def jobs(self) -> Iterator[QueueRow]:
+        """All jobs; tasks and pieces count with what they belong to."""
+        for name, row in self.rows.items():
+            if "." not in name and name not in self.ended:
+                yield row
+        for name, row in self.ended.items():
+            if "." not in name:
+                yield row
+
+    def on_node(self) -> dict[str, list[str]]:
+        """The jobs on each node."""
+        out: dict[str, list[str]] = {}
+        for bar in self.bars:
+            if bar.kind != "planned":
+                for node in bar.nodes:
+                    out.setdefault(node, []).append(bar.job)
+        return out
+
+    def ended_since(self, revision: int, limit: int) -> tuple[list[QueueRow], int, bool]:
+        """Ended jobs behind a revision, the revision of the last, and whether there are more."""
+        forgotten = self.revision - len(self.ended)
+        first = min(max(0, revision - forgotten), len(self.ended))
+        rows = list(islice(self.ended.values(), first, first + limit))
+        last = forgotten + first + len(rows)
+        return rows, last, last < self.revision
+
+    def lanes_of(self, nodes: Mapping[str, int]) -> list[int]:
+        """Lane and slots, for each node that is known, in one list."""
+        out = []
+        for node, slots in nodes.items():
+            lane = self._lane_of.get(node)
+            if lane is not None:
+                out += [lane, slots]
+        return out
+
+    def loads_of(self, job: str) -> Mapping[str, float]:
+        """Load of a job on the links while it ran, as far as that was seen."""
+        return self._loads.get(job, {})
+
+    # Inside
+
+    def _bars(self, answer: PlanAnswer) -> Iterator[Bar]:
+        for run in answer.running:
+            kind = "local" if self.row(run.job) is None and run.task is None else "running"
+            yield self._bar(answer, kind, run.job, run.task, run.start, run.end, run.nodes)
+        for place in answer.plan.plan.get("placements", ()):
+            row = self.row(place["job"])
+            task = place.get("task")
+            # A plan is older than the present: what it started, runs or has ended.
+            if row is None or row.state in ENDED or (row.state in ON_NODES and task is None):
+                continue
+            start, end = place["start"], place["end"]
+            if start < answer.plan.time and task is not None:
+                continue
+            yield self._bar(answer, "planned", place["job"], task, start, end, place["nodes"])
+
+    def _bar(
+        self,
+        answer: PlanAnswer,
+        kind: str,
+        job: str,
+        task: str | None,
+        start: float,
+        end: float,
+        nodes: Mapping[str, int],
+    ) -> Bar:
+        inside: Counter[str] = Counter()
+        for node, count in nodes.items():
+            inside[answer.node_clusters.get(node, "")] += count
+        need = answer.proc_gbps.get(job, 0.0) if task is None else 0.0
+        row = self.row(job)
+        return Bar(
+            job=job,
+            kind=kind,
+            start=start,
+            end=end,
+            nodes=dict(nodes),
+            clusters=tuple(inside),
+            link_gbps=link_loads(need, inside) if need and len(inside) > 1 else {},
+            task=task,
+            name="" if row is None else row.name,
+            user="" if row is None else row.user,
+        )
+
+    def _finish_round(self) -> None:
+        """Add to the rounds what the newest plan, and the newest costs of rules, say of them."""
+        if self.plan is None:
+            return
+        plan, costs = self.plan.plan.plan, self.plan.rule_costs
+        for index, known in enumerate(self.rounds):
+            if known.round == self.plan.plan.round:
+                self.rounds[index] = known = replace(
+                    known,
+                    placed=len(plan.get("placements", ())),
+                    deferred=dict(Counter(item["reason"] for item in plan.get("deferred", ()))),
+                    phases_s={
+                        key.removesuffix("_s"): float(value)
+                        for key, value in plan.get("stats", {}).items()
+                        if key.endswith("_s") and isinstance(value, int | float)
+                    },
+                )
+            if costs is not None and known.round == costs.round:
+                self.rounds[index] = replace(known, rule_costs=costs.rules)
+
+
+_NO_ROUND = Round(round=0, heard=0.0, policy="", status="", objective="", value=0.0)
+
+
+def _ended(account: AccountRow) -> QueueRow:
+    """The row of a job that has ended."""
+    return QueueRow(
+        id=account.id,
+        name=account.name,
+        user=account.user,
+        project=account.project,
+        state=account.state,
+        procs=account.procs,
+        submitted=account.submitted,
+        started=account.started,
+        ended=account.ended,
+        exit_code=account.exit_code,
+        detail=account.detail,
+        nodes=account.nodes,
+        clusters=tuple(account.clusters),
+    )
+
+
+def _gap(value: float, bound: float | None) -> float | None:
+    if bound is None or bound <= 0.0:
+        return None
+    return max(0.0, (value - bound) / bound)

@@ -1,0 +1,63 @@
+"""Decoded values from outside: their short forms for errors, and what they have to be."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from coalloc.model.errors import InputError
+
+
+def shown(value: Any) -> str:
+    """A short form of a value for an error message."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    # repr of a long container is slow, of a deep one it fails, as of a number of 5000 digits.
+    try:
+        text = reprlib.repr(value) if isinstance(value, list | tuple | dict) else repr(value)
+    except ValueError:
+        return "a number too long to show"
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def shown_number(value: float) -> str:
+    """A number with no more digits than tell it from its neighbours."""
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**15 else shown(value)
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def mapping(value: Any, where: str) -> Mapping[str, Any]:
+    """The value, if it is a JSON object."""
+    if not isinstance(value, dict):
+        raise InputError(where, f"{shown(value)} is not an object")
+    return value
+
+
+def array(value: Any, where: str) -> Sequence[Any]:
+    """The value, if it is a JSON array."""
+    if not isinstance(value, list | tuple):
+        raise InputError(where, f"{shown(value)} is not a list")
+    return value
+
+
+def plain(value: Any, where: str) -> Any:
+    """The value, if it is JSON throughout: no NaN, no infinity, no foreign object."""
+    rest = [(where, value)]
+    while rest:
+        place, item = rest.pop()
+        match item:
+            case float() if not isfinite(item):
+                raise InputError(place, f"{item} is not a finite number")
+            case None | bool() | int() | float() | str():
+                pass
+            case dict():
+                rest += [(f"{place}.{key}", part) for key, part in item.items()]
+            case list() | tuple():
+                rest += [(f"{place}[{i}]", part) for i, part in enumerate(item)]
+            case _:
+                raise InputError(place, f"{type(item).__name__} is not JSON")
+    return value

@@ -1,0 +1,274 @@
+"""MBPC and PAS: the jobs that fit now, placed together so that the sum of run times is least.
+
+The first plan takes job after job at the strongest level left (`strongest`); where that finds no
+way for a job though there are slots enough, an exact engine decides whether there is one. Then the
+engine minimises equation (8) from there: the search of `coalloc.policies.allocation.levels` where
+counts tell all and their tables are small, else the published program
+(`coalloc.policies.allocation.program`). What is too large, or not solved in time, leaves the best
+plan so far, with the engine's bound if it has one. Ties go to the least load on the links
+(`coalloc.policies.allocation.easing`), where the search serves.
+
+Notes
+-----
+The objective of the program is scaled so that the first plan is worth 1000: the solver's tolerances
+are absolute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coalloc.model.plan import Plan, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.allocation.choosing import extend, strongest
+from coalloc.policies.allocation.counts import Counts, can_count, states
+from coalloc.policies.allocation.easing import CHECKS, ease
+from coalloc.policies.allocation.levels import Descent, Vector, axes_of
+from coalloc.policies.allocation.placing import (
+    Allocation,
+    in_order,
+    is_allowed,
+    least_execution,
+    make_plan,
+    total_execution,
+)
+from coalloc.policies.allocation.program import PublishedModel
+from coalloc.policies.allocation.scene import Scene, read_scene
+from coalloc.policies.allocation.selecting import Selection, select
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.bounds import Bound
+from coalloc.policies.incumbent import Incumbent
+from coalloc.policies.mip.runner import End, SolverLimits, run
+
+SCALE = 1000.0
+LARGEST = 2**20
+"""Bits of the largest table that is searched."""
+FEW = 8
+"""Jobs up to which there is a search: corners multiply with jobs, and to the program small ones are
+easy."""
+
+
+def searches(scene: Scene, jobs: Sequence[int], threshold: float) -> bool:
+    """Whether the tables of the search serve these jobs."""
+    if len(jobs) > FEW or states(scene, jobs) > LARGEST:
+        return False
+    return can_count(scene, jobs, threshold)
+
+
+def limits_of(options: Mapping[str, Any], budget: Budget, first: bool = False) -> SolverLimits:
+    """Read the limits of a solver from a policy's options and budget."""
+    return SolverLimits(
+        seconds=options.get("solver_seconds"),
+        nodes=budget.work,
+        first=first,
+        stop=budget.stop,
+    )
+
+
+class Prover:
+    """Asks an exact engine whether one more job fits; counts the work it took."""
+
+    def __init__(self, scene: Scene, budget: Budget) -> None:
+        self.scene = scene
+        self.limits = limits_of(scene.options, budget, first=True)
+        self.threshold = scene.options.get("saturation_threshold", 1.0)
+        self.nodes = 0
+
+    def __call__(self, allocation: Allocation, number: int) -> Allocation | None:
+        jobs = (*allocation.jobs, number)
+        if searches(self.scene, jobs, self.threshold):
+            return self._by_tables(jobs)
+        model = PublishedModel(self.scene, jobs, self.threshold)
+        if model.size > self.scene.options.get("largest_model", 0):
+            return None
+        outcome = run(model.build(), self.limits.less(self.nodes))
+        self.nodes += outcome.nodes
+        if outcome.values is None:
+            return None
+        found = model.allocation(outcome)
+        return found if is_allowed(self.scene, found, self.threshold) else None
+
+    def _by_tables(self, jobs: Sequence[int]) -> Allocation | None:
+        if self.limits.stop() or self.limits.less(self.nodes).nodes == 0:
+            return None
+        counts = Counts(self.scene, jobs, self.threshold)
+        weakest = [self.scene.levels(self.scene.candidates[j])[0] for j in jobs]
+        self.nodes += 1
+        return counts.allocation(weakest) if counts.fits(weakest) else None
+
+
+def _solver(name: str) -> SolveFunction:
+    def solve(
+        problem: Snapshot,
+        options: Mapping[str, Any],
+        budget: Budget,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> Plan:
+        scene = read_scene(problem, options)
+        prover = Prover(scene, budget)
+        selection = select(scene, strongest, prover)
+        search = AllocationSearch(scene, selection, name, budget, on_incumbent)
+        search.incumbent.work += prover.nodes
+        if search.is_ideal:
+            search.ease(prover.threshold, budget)
+            return search.proved()
+        search.reorder()
+        if searches(scene, search.best.jobs, prover.threshold):
+            return _by_levels(search, prover.threshold, budget)
+        model = PublishedModel(scene, search.best.jobs, prover.threshold)
+        return by_program(search, model, budget)
+
+    return solve
+
+
+def _by_levels(search: AllocationSearch, threshold: float, budget: Budget) -> Plan:
+    """Search over the levels of power, and of SC."""
+    scene, jobs = search.scene, search.best.jobs
+    counts = Counts(scene, jobs, threshold)
+    axes = axes_of(counts)
+
+    def tell(at: Vector) -> float:
+        search.offer(counts.allocation(*axes.levels(at)))
+        return search.value
+
+    descent = Descent(
+        axes,
+        lambda at: counts.fits(*axes.levels(at)),
+        tell,
+        at_most=search.value,
+        stop=budget.stop,
+        work=None if budget.work is None else budget.work - search.incumbent.work,
+    )
+    found = descent.run()
+    search.incumbent.work += found.checks
+    search.ease(threshold, budget)
+    if found.proved:
+        return search.proved()
+    return search.unproved(found.bound, stopped=found.stopped)
+
+
+def by_program(search: AllocationSearch, model: PublishedModel, budget: Budget) -> Plan:
+    """Solve a program that begins at the best allocation."""
+    options = search.scene.options
+    if model.size > options["largest_model"]:
+        search.stats["model_too_large"] = model.size
+        return search.incumbent.plan()
+    model.build()
+    scale = SCALE / max(search.value, 1e-300)
+    model.minimise(model.run_times(scale))
+    outcome = run(
+        model.problem,
+        limits_of(options, budget).less(search.incumbent.work),
+        on_solution=lambda found: search.offer(model.allocation(found)),
+    )
+    search.incumbent.work += outcome.nodes
+    exact = True
+    if outcome.values is not None:
+        found = model.allocation(outcome)
+        search.offer(found)
+        exact = is_allowed(search.scene, found, model.threshold)
+    if outcome.end is End.OPTIMAL and exact:
+        return search.proved()
+    bound = None if outcome.bound is None else outcome.bound / scale + model.fixed_seconds()
+    return search.unproved(bound, stopped=outcome.end is End.STOPPED)
+
+
+class AllocationSearch:
+    """Search that improves the first allocation of a selection."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        selection: Selection,
+        policy: str,
+        budget: Budget,
+        on_incumbent: OnIncumbent | None,
+    ) -> None:
+        self.scene, self.selection = scene, selection
+        self.stats: dict[str, Any] = {"seed": budget.seed, "classes": len(scene.classes)}
+        self.incumbent: Incumbent[Allocation] = Incumbent(
+            policy,
+            budget,
+            on_incumbent,
+            rank=lambda allocation: (0.0, self.measure(allocation)),
+            write=self._write,
+        )
+        self.incumbent.put(selection.allocation, "")
+        self.incumbent.report()
+
+    @property
+    def best(self) -> Allocation:
+        """The best allocation so far."""
+        assert self.incumbent.best is not None
+        return self.incumbent.best
+
+    @property
+    def value(self) -> float:
+        """Its sum of run times, seconds."""
+        return self.incumbent.value(self.best)
+
+    def measure(self, allocation: Allocation) -> float:
+        """The total run time of an allocation, seconds."""
+        return total_execution(self.scene, allocation)
+
+    @property
+    def is_ideal(self) -> bool:
+        """Whether no job could run faster with the platform to itself."""
+        return self.value <= least_execution(self.scene, self.best) * (1.0 + 1e-12)
+
+    def offer(self, allocation: Allocation) -> None:
+        """Take an allocation if it is allowed and better, and tell the caller."""
+        threshold = self.scene.options.get("saturation_threshold", 1.0)
+        if is_allowed(self.scene, allocation, threshold) and self.incumbent.offer(allocation):
+            self.incumbent.report()
+
+    def reorder(self) -> None:
+        """Try the quick step in other orders: jobs with much processing first, wide jobs first."""
+        jobs, of = self.best.jobs, self.scene.candidates
+        for key in (lambda n: -of[n].scaled, lambda n: -of[n].procs):
+            allocation = Allocation()
+            for number in sorted(jobs, key=key):
+                allocation = extend(self.scene, allocation, number, strongest) or allocation
+            if len(allocation.jobs) == len(jobs):
+                self.offer(in_order(allocation, jobs))
+
+    def ease(self, threshold: float, budget: Budget) -> None:
+        """Of allocations that run as long as the best, take one that loads the links least."""
+        if budget.stop() or not searches(self.scene, self.best.jobs, threshold):
+            return
+        left = CHECKS if budget.work is None else min(CHECKS, budget.work - self.incumbent.work)
+        eased = ease(self.scene, self.best, threshold, stop=budget.stop, work=left)
+        self.incumbent.work += eased.checks
+        self.incumbent.put(eased.allocation, self.incumbent.origin)
+
+    def proved(self) -> Plan:
+        """The plan, which nothing betters."""
+        self.incumbent.proved = True
+        return self.incumbent.plan()
+
+    def unproved(self, bound: float | None, *, stopped: bool) -> Plan:
+        """The plan of an engine that ended without a proof: by the clock, or by its work limit."""
+        self.incumbent.stopped = stopped
+        if bound is not None:
+            self.incumbent.raise_bound(Bound(value=bound))
+        return self.incumbent.plan()
+
+    def _write(self, found: Incumbent[Allocation]) -> Plan:
+        return self.written(found.status, found.told_bound())
+
+    def written(self, status: Status, bound: float | None) -> Plan:
+        """The best allocation as a plan."""
+        found = self.incumbent
+        return make_plan(
+            self.scene,
+            self.best,
+            self.selection.deferred,
+            policy=found.policy,
+            status=status,
+            bound=bound,
+            stats={**self.stats, "work": found.work},
+        )
+
+
+SOLVERS: Mapping[str, SolveFunction] = {name: _solver(name) for name in ("mbpc", "pas")}

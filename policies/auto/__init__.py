@@ -1,0 +1,1 @@
+"""`auto`, the one default."""

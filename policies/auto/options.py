@@ -1,0 +1,31 @@
+"""Options of `auto`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from coalloc.policies.oas.options import ExactWork, Patience, Window
+from coalloc.policies.options import CommonOptions, GuardAfter, Objective
+from coalloc.policies.orders.options import WAIT_LIMIT_S, WaitLimit
+
+
+class AutoOptions(CommonOptions, frozen=True, kw_only=True):
+    """Options of `auto`."""
+
+    objective: Objective = "weighted_completion"
+    guard_after: GuardAfter = 0
+    wait_limit: WaitLimit = WAIT_LIMIT_S
+    order_tolerance: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of the objective that another order must gain before it replaces "
+            "the first.",
+        ),
+    ] = 0.0
+    window: Window = 100
+    patience: Patience = 50
+    exact_work: ExactWork = 200_000

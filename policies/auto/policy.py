@@ -1,0 +1,98 @@
+"""The one default: users wait as little as they can, and nobody for ever.
+
+*On line* (`Budget.live`: the daemon, and `simulate`), jobs go on arriving, and what counts is how
+long each waits. Queues of rigid and moldable jobs and workflows are planned by `online`: nine
+orders between shortest and smallest first, rolled forward by predicted run times, in which moldable
+jobs and malleable tasks are no wider than what processors cost at the moment lets them be
+(`widths`), and a workflow is one job (`workflow.ranking`).
+
+*Off line*, where one workflow is all that is queued, or the caller asks for the makespan: EASY at
+once, then conservative backfilling and other orders, then the search of `oas` (of `workflow` where
+tasks of workflows are queued) over orders and allotments, until it proves its plan, finds nothing
+better for a while (option ``patience``), or is told to stop. The best by (jobs without a start,
+the objective, the other one of makespan and weighted completion) is the plan, so it is never worse
+than EASY in this order. For a queue of moldable jobs alone, the engine of `bicriteria` offers its
+front.
+
+The objective is the weighted completion, which differs from the weighted wait by a constant where
+run times do not depend on the place.
+
+Jobs that have waited for ``wait_limit``, or were passed over more than ``guard_after`` times, are
+booked first in all of these, in arrival order (`online` states what that bounds; of a workflow on
+line, tasks that have waited so long themselves). Equal jobs start
+in arrival order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coalloc.model.jobs import MoldableJob
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.auto.online import solve_round
+from coalloc.policies.auto.overdue import overdue, overdue_tasks
+from coalloc.policies.auto.widths import narrowed
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.incumbent import Incumbent
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.moldable.bicriteria.engine import BicriteriaEngine
+from coalloc.policies.moldable.bicriteria.front import lay_front
+from coalloc.policies.moldable.bicriteria.policy import searched
+from coalloc.policies.moldable.cmax_bound import cmax_bound
+from coalloc.policies.moldable.laying import Layer
+from coalloc.policies.oas.orders import try_orders
+from coalloc.policies.orders.simple import SKIPPING
+from coalloc.policies.workflow.ranking import has_tasks, is_one_workflow
+from coalloc.policies.workflow.search.engine import make_search
+
+MOST_WORK = 100_000
+"""Jobs that the engine of `bicriteria` places or prices."""
+FIRST, TRIALS = SKIPPING[:1], SKIPPING[1:]
+
+
+def solve(
+    problem: Snapshot,
+    options: Mapping[str, Any],
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Plan a round on line, or with the best of the simple policies and of the search."""
+    planner = Planner(problem, options, budget.origin)
+    planner.guarded = overdue(planner, options["wait_limit"])
+    if budget.live and options["objective"] == WEIGHTED and planner.items:
+        if has_tasks(planner):
+            planner.guarded = overdue_tasks(planner, options["wait_limit"])
+        if not is_one_workflow(planner):
+            narrow, notes = narrowed(planner, budget)
+            return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
+    search = make_search(planner, "auto", budget, on_incumbent)
+    incumbent = search.incumbent
+    if is_moldable(planner):
+        try_orders(planner, incumbent, FIRST)
+        incumbent.report()
+        if not incumbent.spent:
+            _offer_front(planner, incumbent, budget)
+    search.run(FIRST, TRIALS)
+    return incumbent.plan()
+
+
+def is_moldable(planner: Planner) -> bool:
+    """Whether all there is to place are moldable jobs."""
+    return bool(planner.items) and all(isinstance(i.job, MoldableJob) for i in planner.items)
+
+
+def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budget) -> None:
+    """Offer the schedules of the engine of `bicriteria`, which takes half of limited work."""
+    queue = searched(planner)
+    work = MOST_WORK if budget.work is None else min(MOST_WORK, int(budget.work) // 2)
+    engine = BicriteriaEngine(queue, cmax_bound(queue), work, budget)
+    engine.run()
+    incumbent.work += engine.work
+    for laid in lay_front(Layer(planner, queue), engine.archive, budget.stop).points:
+        incumbent.offer(laid.schedule, "bicriteria")
+    incumbent.report()
+
+
+SOLVERS: Mapping[str, SolveFunction] = {"auto": solve}

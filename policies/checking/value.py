@@ -1,0 +1,270 @@
+"""The checker's families on a plan as a whole: answers, objective, status, front; metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import fsum, inf, isclose, isfinite
+
+import numpy as np
+
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.plan import Deferred, Placement, Plan, Reason, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.speedup import TableSpeedup
+from coalloc.policies.checking.occupation import LinkUse, peak
+from coalloc.policies.checking.sheet import (
+    RELATIVE,
+    NodeColumns,
+    Unit,
+    named,
+    shown,
+    tolerance,
+)
+
+Units = Mapping[tuple[str, str | None], Unit]
+
+
+def answers(
+    units: Units, placements: Sequence[Placement], deferred: Sequence[Deferred]
+) -> Iterator[str]:
+    """Every unit exactly once: in `placements` or in `deferred`."""
+    placed = {(p.job, p.task) for p in placements}
+    left: set[tuple[str, str | None]] = set()
+    for item in deferred:
+        key = item.job, item.task
+        if key not in units:
+            yield f"{named(*key)}: is deferred, yet not in the queue"
+        elif key in left:
+            yield f"{named(*key)}: is deferred twice"
+        elif key in placed:
+            yield f"{named(*key)}: is both placed and deferred"
+        left.add(key)
+    for key, unit in units.items():
+        if key not in placed and key not in left:
+            yield f"{unit.name}: is neither placed nor deferred"
+
+
+def reasons(
+    snapshot: Snapshot, units: Units, nodes: NodeColumns, deferred: Sequence[Deferred]
+) -> Iterator[str]:
+    """`held` only for held jobs; `infeasible` not for what one empty cluster can run.
+
+    Only what is certain is reported: all units of the job fit on a single cluster that it
+    allows, with its features and memory, all nodes free whatever their state.
+    """
+    roomy = _ClusterRoom(snapshot, nodes)
+    fits: dict[str, bool] = {}
+    for item in deferred:
+        unit = units.get((item.job, item.task))
+        if unit is None:
+            continue
+        if item.reason is Reason.HELD and not unit.job.held:
+            yield f"{unit.name}: is deferred as held, and is not"
+        if item.reason is Reason.INFEASIBLE:
+            if item.job not in fits:
+                fits[item.job] = roomy.has(unit.job)
+            if fits[item.job]:
+                yield f"{unit.name}: is deferred as infeasible, and fits an empty cluster"
+
+
+class _ClusterRoom:
+    """Processes that each cluster holds when empty, by features and memory."""
+
+    def __init__(self, snapshot: Snapshot, nodes: NodeColumns) -> None:
+        self._names = [cluster.name for cluster in snapshot.clusters]
+        self._nodes = nodes
+        self._room: dict[tuple[tuple[str, ...], int], list[float]] = {}
+
+    def has(self, job: Job) -> bool:
+        procs = _fewest(job)
+        if procs is None:
+            return False
+        key = job.features, job.memory_mb_per_proc
+        if key not in self._room:
+            self._room[key] = self._of(*key)
+        allowed = self._names if job.clusters is None else job.clusters
+        return any(
+            room >= procs
+            for name, room in zip(self._names, self._room[key], strict=True)
+            if name in allowed
+        )
+
+    def _of(self, features: tuple[str, ...], memory_mb_per_proc: int) -> list[float]:
+        nodes = self._nodes
+        room = nodes.slots.astype(np.float64)
+        if memory_mb_per_proc:
+            room = np.minimum(room, np.floor(nodes.memory_mb / memory_mb_per_proc))
+        room = np.where(nodes.with_features(features), room, 0.0)
+        totals = np.bincount(nodes.cluster, weights=room, minlength=len(self._names))
+        return [float(total) for total in totals]
+
+
+def _fewest(job: Job) -> int | None:
+    """Processes with which the job, or each of its tasks, can run."""
+    match job:
+        case RigidJob():
+            return job.procs
+        case DivisibleJob():
+            return 1
+        case MoldableJob(speedup=TableSpeedup() as table):
+            offered = [n for n in table.procs if job.min_procs <= n <= job.max_procs]
+            return min(offered, default=None)
+        case MoldableJob():
+            return job.min_procs
+        case WorkflowJob():
+            return max((task.min_procs for task in job.tasks), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Objectives of placements.
+
+    Attributes
+    ----------
+    value, allowed : mapping from objective to seconds (weighted seconds)
+        The value, and how much it may be off for the tolerance on times.
+    work : float
+        Sum of (end - start) * processes, process-seconds.
+    """
+
+    value: Mapping[str, float]
+    allowed: Mapping[str, float]
+    work: float
+
+
+def values_of(snapshot: Snapshot, placements: Iterable[Placement]) -> Values:
+    """Makespan, weighted completion (a workflow once, at its last task), total execution."""
+    weights = {job.id: job.weight for job in snapshot.queue}
+    sound = [p for p in placements if isfinite(p.start) and isfinite(p.end)]
+    ends: dict[str, float] = {}
+    for p in sound:
+        ends[p.job] = max(ends.get(p.job, -inf), p.end)
+    off = tolerance(np.array(list(ends.values()), dtype=np.float64), snapshot.time).tolist()
+    weight = [weights.get(job, 0.0) for job in ends]
+    completion = [w * (end - snapshot.time) for w, end in zip(weight, ends.values(), strict=True)]
+    runs = [p.end - p.start for p in sound]
+    return Values(
+        value={
+            "makespan": max(ends.values(), default=snapshot.time) - snapshot.time,
+            "weighted_completion": fsum(completion),
+            "total_execution": fsum(runs),
+        },
+        allowed={
+            "makespan": max(off, default=1e-6),
+            "weighted_completion": fsum(w * t for w, t in zip(weight, off, strict=True)) + 1e-9,
+            "total_execution": len(runs) * max(off, default=0.0) + 1e-9,
+        },
+        work=fsum(run * sum(p.nodes.values()) for run, p in zip(runs, sound, strict=True)),
+    )
+
+
+def objective(plan: Plan, values: Values) -> Iterator[str]:
+    """The value is what the placements give; bound <= value; deferred = jobs without a start."""
+    told = plan.objective
+    actual = values.value.get(told.name)
+    if actual is None:
+        yield f"objective.name: {told.name!r} is not one of {', '.join(values.value)}"
+    elif not abs(told.value - actual) <= values.allowed[told.name]:
+        yield f"objective.value: {shown(told.value)}, the placements give {shown(actual)}"
+    if told.bound is not None and not _at_most(told.bound, told.value):
+        yield f"objective.bound: {shown(told.bound)} is above the value {shown(told.value)}"
+    jobs = len({item.job for item in plan.deferred})
+    if told.deferred != jobs:
+        yield f"objective.deferred: {told.deferred}, {jobs} jobs are deferred"
+
+
+def status(plan: Plan) -> Iterator[str]:
+    """Optimal: bound = value to 1e-9. Feasible: has a bound. Infeasible: nothing is placed."""
+    bound, value = plan.objective.bound, plan.objective.value
+    match plan.status:
+        case Status.OPTIMAL if bound is None:
+            yield "status: optimal without a bound"
+        # A bound above the value is reported with the objective.
+        case Status.OPTIMAL if bound is not None and bound < value and not _equal(bound, value):
+            yield f"status: optimal, yet bound {shown(bound)} is not the value {shown(value)}"
+        case Status.FEASIBLE if bound is None:
+            yield "status: feasible without a bound"
+        case Status.INFEASIBLE if plan.placements:
+            yield f"status: infeasible, yet {len(plan.placements)} placements"
+
+
+def front_values(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Values right, bounds below them; cmax rises, weighted completion falls."""
+    for i, point in enumerate(plan.front):
+        values = values_of(snapshot, point.placements)
+        for key, objective, told, bound in (
+            ("cmax", "makespan", point.cmax, point.cmax_bound),
+            (
+                "weighted_completion",
+                "weighted_completion",
+                point.weighted_completion,
+                point.weighted_completion_bound,
+            ),
+        ):
+            actual = values.value[objective]
+            if not abs(told - actual) <= values.allowed[objective]:
+                yield f"front[{i}].{key}: {shown(told)}, the placements give {shown(actual)}"
+            if bound is not None and not _at_most(bound, told):
+                yield f"front[{i}].{key}_bound: {shown(bound)} is above {shown(told)}"
+    for i, (one, next_one) in enumerate(pairwise(plan.front), start=1):
+        if not next_one.cmax > one.cmax:
+            yield f"front[{i}].cmax: {shown(next_one.cmax)} does not rise"
+        elif not next_one.weighted_completion < one.weighted_completion:
+            found = shown(next_one.weighted_completion)
+            yield f"front[{i}].weighted_completion: {found} does not fall"
+    yield from _front_summary(plan)
+
+
+def _front_summary(plan: Plan) -> Iterator[str]:
+    if plan.front and plan.chosen is None:
+        yield "chosen: is missing, and there is a front"
+    if plan.chosen is not None:
+        if not 0 <= plan.chosen < len(plan.front):
+            yield f"chosen: {plan.chosen} is not an index into front"
+        elif _as_set(plan.front[plan.chosen].placements) != _as_set(plan.placements):
+            yield f"chosen: the placements of front[{plan.chosen}] are not the plan's"
+    gaps = [point.pareto_gap for point in plan.front if point.pareto_gap is not None]
+    told, actual = plan.pareto_gap, min(gaps, default=None)
+    if (told is None) != (actual is None) or (
+        told is not None and actual is not None and not _equal(told, actual)
+    ):
+        yield f"pareto_gap: {told}, the smallest of the front is {actual}"
+
+
+def _as_set(placements: Sequence[Placement]) -> dict[tuple[str, str | None], list[Placement]]:
+    """The placements of each job and task; the pieces of a divisible job in one order."""
+    out: dict[tuple[str, str | None], list[Placement]] = {}
+    for p in placements:
+        out.setdefault((p.job, p.task), []).append(p)
+    for same in out.values():
+        same.sort(key=lambda p: (p.start, p.end, p.chunks or 0, *p.nodes))
+    return out
+
+
+def metrics_of(
+    snapshot: Snapshot, plan: Plan, values: Values, coallocated: int, uses: Sequence[LinkUse]
+) -> dict[str, float | None]:
+    """Measure what `check` reports beside violations; seconds, ratios and counts."""
+    makespan = values.value["makespan"]
+    total = sum(cluster.slots for cluster in snapshot.clusters)
+    return {
+        **values.value,
+        "compaction": values.work / (total * makespan) if total and makespan > 0.0 else None,
+        "bound": plan.objective.bound,
+        "gap": plan.objective.gap,
+        "pareto_gap": plan.pareto_gap,
+        "placed": len({p.job for p in plan.placements}),
+        "deferred": len({item.job for item in plan.deferred}),
+        "coallocated": coallocated,
+        **{f"peak_link_use.{use.name}": peak(use) for use in uses},
+    }
+
+
+def _at_most(bound: float, value: float) -> bool:
+    return bound <= value or _equal(bound, value)
+
+
+def _equal(a: float, b: float) -> bool:
+    return isclose(a, b, rel_tol=RELATIVE, abs_tol=1e-9)

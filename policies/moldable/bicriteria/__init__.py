@@ -1,0 +1,1 @@
+"""`bicriteria`: a search for the front of makespan and weighted completion."""

@@ -1,0 +1,230 @@
+"""Schedules of a moldable queue, built at prices of processor time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.policies.kernel.annealing_loop import (
+    BEST,
+    COOLING,
+    LIMIT,
+    WARMTH,
+    Annealing,
+    make_annealing,
+    warm_up,
+)
+from coalloc.policies.kernel.pool.list_annealing import Decoding, ListSearch, anneal_list
+from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, insert_all, settle
+from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
+from coalloc.policies.kernel.pool.pool_profile import Profile
+from coalloc.policies.kernel.pool.pool_reinsertion import (
+    MOST,
+    TAKEN,
+    Goal,
+    Moved,
+    Reinsertion,
+    reinsert,
+)
+from coalloc.policies.kernel.pool.pricing import Priced, price_rows
+from coalloc.policies.moldable.bicriteria.archive import ParetoPoint
+from coalloc.policies.moldable.priced_bound import Ascent
+from coalloc.policies.moldable.queue import MoldableQueue
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+CALL = 16
+"""Jobs that count for a call."""
+
+
+class Prices:
+    """Least cost of each allotment, and its place, at the best prices of an ascent.
+
+    Attributes
+    ----------
+    least, ideal : arrays, A
+        Cost, and start in seconds.
+    cheapest : array of int, N
+        Each job's cheapest allotment.
+    order : array of int, N
+        Jobs by the start of that.
+    cap : float
+        End of the schedules that the prices were sought for, seconds.
+    costs : Costs
+        The same for kernels.
+    """
+
+    def __init__(self, queue: MoldableQueue, ascent: Ascent) -> None:
+        priced = Priced.on(ascent.grid, ascent.best_prices)
+        self.cap = ascent.cap
+        self.least, self.ideal = np.empty(queue.procs.size), np.empty(queue.procs.size)
+        price_rows(queue.jobs, priced, self.cap, self.least, self.ideal)
+        job = np.repeat(np.arange(queue.size), np.diff(queue.first))
+        ranked = np.lexsort((self.least, job))
+        self.cheapest = ranked[queue.first[:-1]]
+        self.order = np.argsort(self.ideal[self.cheapest], kind="stable")
+        width = float(ascent.grid[1] - ascent.grid[0])
+        self.costs = Costs(self.least, self.ideal, ranked, priced.price, priced.total, width)
+
+
+class Builder:
+    """Working memory for the schedules of one queue.
+
+    Attributes
+    ----------
+    rows, start, end : arrays, N
+        The schedule at hand: allotments, seconds.
+    work : float
+        Placements tried so far.
+    list_work : float
+        What a list counts for: as many as the square of the queue, by which limits were chosen.
+    """
+
+    def __init__(self, queue: MoldableQueue, seed: int = 0) -> None:
+        n, rows = queue.size, 2 * queue.size + queue.starts.size + 4
+        self.queue = queue
+        self.rows, self.start, self.end = self._now = _unplaced(n)
+        self.work: float = 0
+        self.list_work = max(n * n, 100) / 1600.0
+        self._best = _unplaced(n)
+        self._profile = Profile(
+            np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        )
+        self._moved = Moved.empty()
+        self._lists = lists_for(n, queue.capacity)
+        self._annealing = make_annealing(seed)
+
+    def point(self) -> ParetoPoint:
+        """The schedule at hand."""
+        return ParetoPoint(
+            cmax=float(self.end.max()),
+            total=float(self.queue.weight @ self.end),
+            rows=self.rows.copy(),
+            start=self.start.copy(),
+        )
+
+    def insert(self, prices: Prices, order: Ints, cap: float, share: float = 1.0) -> None:
+        """Put all jobs in this order where they cost least, ends by `cap` before later ones."""
+        self._clear()
+        self.work += CALL + self.queue.size
+        insert_all(self.queue.jobs, prices.costs, order, share, cap, self._profile, self._now)
+
+    def list(
+        self, order: Ints, wanted: Ints, cap: float, squeeze: float = 1.0, stretch: float = 1.0
+    ) -> bool:
+        """List all jobs in this order on about these allotments; see `list_on_pool`."""
+        queue, rule = self.queue, ListRule(squeeze, stretch, cap, np.inf)
+        self.work += CALL + self.list_work
+        listing, there = Listing(order, wanted), queue.processors
+        cmax, _ = list_on_pool(queue.jobs, there, listing, rule, self._lists, self._now)
+        return bool(cmax < np.inf)
+
+    def anneal(
+        self,
+        order: Ints,
+        wanted: Ints,
+        cap: float,
+        shares: tuple[float, float],
+        trials: int,
+        heats: tuple[float, float],
+        late: float = 2.0,
+        *,
+        waits: bool = False,
+    ) -> bool:
+        """Change a list a little, so many times; the best schedule is then at hand.
+
+        Parameters
+        ----------
+        shares : pair of float
+            Squeeze and stretch.
+        heats : pair of float
+            Temperatures at the begin and end, as shares of the weighted completion.
+        waits : bool
+            Each job gets its place before any later one, though processors wait for it.
+        """
+        queue, best = self.queue, Listing(order.copy(), wanted.copy())
+        self.list(order, wanted, cap, *shares)
+        scale = float(queue.weight @ self.end)
+        self.work += trials * self.list_work
+        search = ListSearch(
+            queue.jobs,
+            queue.processors,
+            ListRule(*shares, cap, np.inf),
+            Decoding(late * scale, waits),
+            Listing(order.copy(), wanted.copy()),
+            best,
+            self._lists,
+            self._profile,
+            self._now,
+        )
+        state = self._begin(*heats, scale, trials)
+        state.value[WARMTH] *= state.value[COOLING]  # the list as it is was the first trial
+        anneal_list(search, state, trials - 1, True)
+        if waits:
+            self.rows[:] = best.wanted
+            self._clear()
+            settle(queue.jobs, best.order, self._profile, self._now)
+            return True
+        return self.list(best.order, best.wanted, cap, *shares)
+
+    def settle(self) -> None:
+        """Start every job as early as it can, by rising starts; none starts later than before."""
+        self._clear()
+        order = np.argsort(self.start, kind="stable")
+        settle(self.queue.jobs, order, self._profile, self._now)
+
+    def take(self, point: ParetoPoint) -> None:
+        """Go on from this schedule."""
+        self.rows[:], self.start[:] = point.rows, point.start
+        self.settle()
+
+    def improve(
+        self, prices: Prices, cap: float, rounds: int, hot: float, cold: float, many: int
+    ) -> None:
+        """Take a few jobs out and put them back, many times; the best schedule is then at hand.
+
+        Parameters
+        ----------
+        cap : float
+            What the makespan should not pass, seconds.
+        hot, cold : float
+            Temperatures at the begin and end, as shares of the weighted completion.
+        many : int
+            Jobs at once, at most.
+        """
+        scale = float(self.queue.weight @ self.end)
+        search = Reinsertion(
+            self.queue.jobs,
+            prices.costs,
+            Goal(cap, scale),
+            min(many, MOST),
+            self._profile,
+            self._moved,
+            self._now,
+            self._best,
+        )
+        state = self._begin(hot, cold, scale, rounds)
+        reinsert(search, state, rounds, True)
+        self.work += int(state.count[TAKEN])
+        self.rows[:], self.start[:] = self._best.row, self._best.start
+        self.settle()
+
+    def _begin(self, hot: float, cold: float, scale: float, trials: int) -> Annealing:
+        """An annealing that knows nothing yet; its draws go on from the one before."""
+        state = self._annealing
+        state.value[[BEST, LIMIT]], state.count[:] = np.inf, 0
+        warm_up(state, hot, cold, scale, trials)
+        return state
+
+    def _clear(self) -> None:
+        """Nothing is placed."""
+        queue, profile = self.queue, self._profile
+        size = queue.starts.size
+        profile.edge[:size], profile.free[:size] = queue.starts, queue.capacity
+        profile.rows[0] = size
+
+
+def _unplaced(jobs: int) -> Placed:
+    return Placed(np.zeros(jobs, dtype=np.int64), np.zeros(jobs), np.zeros(jobs))

@@ -1,0 +1,1 @@
+"""Policies that are an order of the queue and a decoder."""

@@ -1,0 +1,158 @@
+"""The simple orders and backfilling (DESIGN: policies).
+
+A policy here is an order of the queue (`queue_orders`), for EASY one more of backfilling, and a
+decoder. Ties keep arrival order. A moldable job or a task of a workflow sorts by its smallest
+allotment; where it runs, it takes the allotment that ends earliest, of equal ones the smaller.
+
+EASY under an order of its own may let a job wait for ever, since others may always come before it.
+So jobs that have waited for `wait_limit` seconds go first, in arrival order, in both its orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coalloc.policies.base import SolveFunction
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.one_pass import one_pass
+from coalloc.policies.orders.options import EASY_ORDERS
+from coalloc.policies.orders.queue_orders import Floats, Traits, order_jobs
+
+SAME_TIME_S = 1e-6
+"""Times of submission and begin that differ less are one, for the rounding of moved axes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simple:
+    """A simple policy: the order of its queue, and its decoder.
+
+    EASY's options name its orders; `order` is that of the queue when there are none.
+    """
+
+    order: str
+    decoder: str
+
+
+SIMPLE: Mapping[str, Simple] = {
+    "fcfs": Simple(order="arrival", decoder="strict"),
+    "sjf": Simple(order="fewest", decoder="strict"),
+    "bjf": Simple(order="most", decoder="strict"),
+    "spt": Simple(order="shortest", decoder="strict"),
+    "lpt": Simple(order="longest", decoder="strict"),
+    "fpfs": Simple(order="arrival", decoder="event"),
+    **{name: Simple(order=order, decoder="easy") for name, order in EASY_ORDERS.items()},
+    "conservative": Simple(order="arrival", decoder="insert"),
+}
+
+StartOrder = tuple[str, str]
+"""A simple policy, and the decoder that lays its order."""
+
+
+def start_order(name: str, *, skips: bool = False) -> StartOrder:
+    """A simple policy as a search begins with it; `skips` is its option ``skip``."""
+    decoder = SIMPLE[name].decoder
+    return name, "event" if skips and decoder == "strict" else decoder
+
+
+LISTS = ("lpt", "bjf", "spt", "sjf")
+SKIPPING: tuple[StartOrder, ...] = (
+    *(start_order(name) for name in ("easy", "conservative", "fpfs")),
+    *(start_order(name, skips=True) for name in LISTS),
+)
+"""Orders and decoders with which searches begin."""
+START_ORDERS: tuple[StartOrder, ...] = (
+    *SKIPPING,
+    *(start_order(name) for name in ("fcfs", *LISTS)),
+)
+"""Orders and decoders of all simple policies, with and without `skip`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laying:
+    """Settings of a simple policy, from its options.
+
+    Attributes
+    ----------
+    order : str
+        In which jobs are taken; EASY's backfilling.
+    queue : str
+        In which EASY chooses its head.
+    wait_limit : float or None
+        Seconds after which a job goes first in both.
+    """
+
+    decoder: str
+    order: str
+    queue: str
+    wait_limit: float | None
+
+
+def laying(name: str, options: Mapping[str, Any]) -> Laying:
+    """Read what a policy's name and options say of orders."""
+    rule = SIMPLE[name]
+    decoder = "event" if options.get("skip") else rule.decoder
+    queue = options.get("queue_order", rule.order)
+    order = options.get("backfill_order", rule.order)
+    # In arrival order those who have waited longest are first as it is.
+    limit = None if queue == order == "arrival" else options.get("wait_limit")
+    return Laying(decoder=decoder, order=order, queue=queue, wait_limit=limit)
+
+
+def sort_items(planner: Planner, name: str) -> list[int]:
+    """Return the items in the order of this policy, as if none had waited too long."""
+    order: list[int] = order_jobs(SIMPLE[name].order, traits(planner)).tolist()
+    return order
+
+
+def traits(planner: Planner) -> Traits:
+    """Read what orders go by; what may not start yet has not waited."""
+    now, items = planner.snapshot.time + planner.origin, planner.items
+    since = [_since(i.job.submitted, i.job.earliest, planner.origin) for i in items]
+    waited = [0.0 if i.waits else now - s for i, s in zip(items, since, strict=True)]
+    return Traits(
+        procs=_floats([item.modes[0][0] for item in items]),
+        seconds=_floats([item.modes[0][1] + item.modes[0][2] for item in items]),
+        submitted=_floats([item.job.submitted for item in items]),
+        waited=_floats(waited),
+        priority=_floats([item.job.priority for item in items]),
+    )
+
+
+def order_queue(planner: Planner, laid: Laying) -> tuple[list[int], list[int] | None]:
+    """The items in the order to take them, and in that of EASY's queue where it is another."""
+    jobs = traits(planner)
+    overdue = None if laid.wait_limit is None else jobs.waited >= laid.wait_limit
+    order: list[int] = order_jobs(laid.order, jobs, overdue).tolist()
+    if laid.queue == laid.order:
+        return order, None
+    return order, order_jobs(laid.queue, jobs, overdue).tolist()
+
+
+def lay_simply(planner: Planner, laid: Laying) -> Schedule:
+    """Place the items as a simple policy does."""
+    order, queue = order_queue(planner, laid)
+    return planner.decode(order, laid.decoder, queue)
+
+
+def _since(submitted: float, earliest: float, origin: float) -> float:
+    """Time since which a job waits: not before its begin time, where that lies in the past."""
+    begin = earliest + origin
+    return begin if earliest < 0.0 and begin > submitted + SAME_TIME_S else submitted
+
+
+def _floats(values: list[Any]) -> Floats:
+    return np.array(values, dtype=np.float64)
+
+
+def _solver(name: str) -> SolveFunction:
+    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
+        return lay_simply(planner, laying(name, options)), {}
+
+    return one_pass(name, lay)
+
+
+SOLVERS: Mapping[str, SolveFunction] = {name: _solver(name) for name in SIMPLE}

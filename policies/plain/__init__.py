@@ -1,0 +1,1 @@
+"""EASY without compiled code: what plans while the kernel compiles."""

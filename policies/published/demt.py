@@ -1,0 +1,199 @@
+"""`demt`: shelves of doubling length, compacted by list scheduling, their order shuffled.
+
+The makespan C* is approximated (`two_shelf`), shelves are filled (`shelves`), and the jobs are
+listed in the order of the shelves, by Smith's ratio within each. Then the order of the shelves is
+shuffled so many times; the best schedule is kept.
+
+Notes
+-----
+The makespan C has two readings: the smallest guess that the dual approximation accepts, or what a
+list of its parted jobs reaches. By default both are tried, the better schedule stands.
+
+*Best* is by the objective of the plan, the weighted completion unless told otherwise.
+
+On one cluster of equal nodes this is section 3.2 with m(t) for m. Elsewhere shelves are filled as
+if all nodes were one pool, each as fast as the strongest that a job may use; what is listed is laid
+on the real nodes by the kernel, at what the cost model says, and compared by that.
+
+References
+----------
+Dutot, Eyraud-Dubois, Mounie, Trystram, "Bi-criteria algorithm for scheduling jobs on cluster
+platforms", SPAA 2004, section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.model.plan import Plan
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.incumbent import Incumbent, Rank
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.moldable.laying import Layer
+from coalloc.policies.moldable.queue import of_planner
+from coalloc.policies.moldable.shelves import Shelf, fill_shelves
+from coalloc.policies.moldable.two_shelf import TwoShelf, two_shelf
+
+Ints = NDArray[np.int64]
+READINGS = {
+    "reached": ("reached",),
+    "accepted": ("accepted",),
+    "both": ("reached", "accepted"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShelfResult:
+    """A schedule and where it comes from.
+
+    Attributes
+    ----------
+    reading, guess : str and float
+        Which C*, and its seconds.
+    shelves : list of Shelf
+    shuffle : int
+        Number of the shuffle; 0 is the order by length.
+    """
+
+    schedule: Schedule
+    reading: str
+    guess: float
+    shelves: list[Shelf]
+    shuffle: int
+
+
+class ShelfSearch:
+    """Tries orders of shelves until a limit is reached.
+
+    Parameters
+    ----------
+    options : mapping
+        ``guess``, ``selection``, ``shuffles``, ``objective``.
+
+    Attributes
+    ----------
+    incumbent : Incumbent of ShelfResult
+        The best schedule so far; it counts starts of jobs that were tried.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        options: Mapping[str, Any],
+        budget: Budget,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> None:
+        self.layer, self.options, self.budget = layer, options, budget
+        self.incumbent: Incumbent[ShelfResult] = Incumbent(
+            "demt", budget, on_incumbent, rank=self._rank, write=self._write
+        )
+
+    def run(self) -> ShelfResult:
+        """Return the best schedule; the queue is not empty."""
+        incumbent = self.incumbent
+        parts = two_shelf(self.layer.queue)
+        rng = np.random.default_rng(self.budget.seed)
+        for reading in READINGS[self.options["guess"]]:
+            guess = self._makespan(reading, parts)
+            shelves = fill_shelves(self.layer.queue, guess, self.options["selection"])
+            for shuffle, sequence in _sequences(len(shelves), self.options["shuffles"], rng):
+                if incumbent.best is not None and incumbent.spent:
+                    return incumbent.best
+                order, rows = in_order(shelves, sequence)
+                schedule = self.layer.lay(order, rows, self._most())
+                incumbent.tried += 1
+                incumbent.work = self.layer.work
+                if schedule is None:
+                    continue
+                found = ShelfResult(
+                    schedule=schedule,
+                    reading=reading,
+                    guess=guess,
+                    shelves=shelves,
+                    shuffle=shuffle,
+                )
+                if incumbent.offer(found) and (incumbent.tried == 1 or not self.layer.is_exact):
+                    incumbent.report()
+        assert incumbent.best is not None
+        return incumbent.best
+
+    def _makespan(self, reading: str, parts: TwoShelf) -> float:
+        if reading == "accepted":
+            return parts.guess
+        return self.layer.lister.run(parts.order, parts.rows)[0]
+
+    def _most(self) -> float:
+        """The weighted completion that the next schedule must not pass."""
+        best = self.incumbent.best
+        if best is None or self.options["objective"] != WEIGHTED:
+            return np.inf
+        return best.schedule.weighted_completion
+
+    def _rank(self, found: ShelfResult) -> Rank:
+        unplaced, makespan, weighted = found.schedule.rank
+        if self.options["objective"] == WEIGHTED:
+            return unplaced, weighted, makespan
+        return unplaced, makespan, weighted
+
+    def _write(self, incumbent: Incumbent[ShelfResult]) -> Plan:
+        found = incumbent.best
+        assert found is not None
+        stats = {
+            "work": incumbent.work,
+            "tried": incumbent.tried,
+            "reading": found.reading,
+            "guess_s": found.guess,
+            "shelves": len(found.shelves),
+            "stacked": sum(shelf.stacked for shelf in found.shelves),
+            "shuffle": found.shuffle,
+        }
+        planner, policy = self.layer.planner, incumbent.policy
+        return planner.plan(
+            found.schedule, policy, self.budget.seed, stats, status=incumbent.status
+        )
+
+
+def in_order(shelves: list[Shelf], sequence: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """Jobs in this order of the shelves, and the allotment of each job."""
+    order = np.concatenate([shelves[x].jobs for x in sequence])
+    rows = np.empty(order.size, dtype=np.int64)
+    for shelf in shelves:
+        rows[shelf.jobs] = shelf.rows
+    return order, rows
+
+
+def _sequences(
+    size: int, shuffles: int, rng: np.random.Generator
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Number the orders of so many shelves: as they are, then shuffles, none of them twice."""
+    seen = {tuple(range(size))}
+    yield 0, tuple(range(size))
+    for number in range(1, shuffles + 1):
+        sequence = tuple(rng.permutation(size).tolist())
+        if sequence not in seen:
+            seen.add(sequence)
+            yield number, sequence
+
+
+def solve(
+    problem: Snapshot,
+    options: Mapping[str, Any],
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Plan a snapshot; `Budget.work` counts starts of jobs that were tried."""
+    planner = Planner(problem, options)
+    if not planner.items:
+        return planner.plan(planner.decode([], "event"), "demt", budget.seed)
+    search = ShelfSearch(Layer(planner, of_planner(planner)), options, budget, on_incumbent)
+    search.run()
+    return search.incumbent.plan()
+
+
+SOLVERS: Mapping[str, SolveFunction] = {"demt": solve}

@@ -1,0 +1,171 @@
+"""JPN, job preferences on network: least traffic for the whole queue at once, blind to power.
+
+The program minimises the sum of BW_{j,k} over jobs and links. Many allocations share that minimum,
+and the power of the nodes they use differs, so a second run chooses among them by ``ties``:
+
+* ``first``: the first clusters, earlier jobs before later ones, and in them the first nodes;
+* ``strong``: the least sum of run times;
+* ``weak``: clusters of little mean power for jobs with much processing, the weakest nodes first;
+* ``random``: by the seed.
+
+Notes
+-----
+Nothing is told before the end: the objective of plans is the sum of run times, by which JPN does
+not go, and what it prefers to its first allocation often runs for longer.
+
+Deviations
+----------
+The MBPC paper says what JPN minimises, not how it breaks ties; the four rules are ours.
+
+References
+----------
+Naik, Liu, Yang, Wagner, "Online resource matching for heterogeneous grid environments", CCGRID
+2005.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import numpy as np
+
+from coalloc.model.plan import Plan, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.allocation.choosing import blind
+from coalloc.policies.allocation.mbpc import Prover, limits_of
+from coalloc.policies.allocation.placing import Allocation, is_allowed, link_totals, make_plan
+from coalloc.policies.allocation.program import PublishedModel, Terms
+from coalloc.policies.allocation.scene import Scene, read_scene
+from coalloc.policies.allocation.selecting import select
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.mip.links import LARGEST
+from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run
+
+
+def traffic_of(scene: Scene, allocation: Allocation) -> Fraction:
+    """The sum of BW_{j,k} of an allocation, Gbit/s."""
+    return sum(link_totals(scene, allocation), Fraction(0)) - sum(scene.loaded, Fraction(0))
+
+
+ROUNDING = 1e-6
+"""Share by which a later criterion may exceed an earlier one: sums of floats in another order."""
+
+
+class Ties:
+    """The criteria behind the traffic, one after the other; all are minimised."""
+
+    def __init__(self, model: PublishedModel, seed: int) -> None:
+        self.model, self.rng = model, np.random.default_rng(seed)
+        scene = model.scene
+        self.earlier = {j: len(model.jobs) - n for n, j in enumerate(model.jobs)}
+        self.place = {c: n for own in scene.of_cluster for n, c in enumerate(own)}
+        self.mean_power = [
+            sum(scene.classes[c].power * scene.classes[c].capacity for c in own)
+            / max(sum(scene.classes[c].capacity for c in own), 1)
+            for own in scene.of_cluster
+        ]
+
+    def criteria(self, rule: str) -> list[Terms]:
+        """Terms of each criterion of a rule."""
+        classes, of = self.model.scene.classes, self.model.scene.candidates
+        match rule:
+            case "strong":
+                return [self.model.run_times()]
+            case "weak":
+                return [
+                    self._on_nodes(lambda j, c: of[j].scaled * self.mean_power[classes[c].cluster]),
+                    self._on_nodes(lambda j, c: of[j].scaled * classes[c].power),
+                ]
+            case "random":
+                return [self._on_nodes(lambda j, c: float(self.rng.random()))]
+            case _:
+                return [
+                    self._on_nodes(lambda j, c: float(classes[c].cluster * self.earlier[j])),
+                    self._on_nodes(lambda j, c: float(self.place[c] * self.earlier[j])),
+                ]
+
+    def _on_nodes(self, cost: Callable[[int, int], float]) -> Terms:
+        """What a process of each job costs on a node of each class."""
+        costs: dict[tuple[int, int], float] = {}
+        for j, r in self.model.X:
+            c = self.model.of[r]
+            if (j, c) not in costs:
+                costs[j, c] = cost(j, c)
+        return [(x, costs[j, self.model.of[r]]) for (j, r), x in self.model.X.items()]
+
+
+def solve(
+    problem: Snapshot,
+    options: Mapping[str, Any],
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Plan the jobs that start now."""
+    scene = read_scene(problem, options)
+    prover = Prover(scene, budget)
+    selection = select(scene, blind, prover)
+    best, status = selection.allocation, Status.HEURISTIC
+    stats: dict[str, Any] = {"seed": budget.seed, "work": prover.nodes}
+
+    def plan() -> Plan:
+        told = {**stats, "traffic_gbps": float(traffic_of(scene, best))}
+        return make_plan(scene, best, selection.deferred, policy="jpn", status=status, stats=told)
+
+    model = PublishedModel(scene, best.jobs)
+    if not best.jobs or model.size > options["largest_model"]:
+        return plan()
+    model.build()
+    limits, traffic = limits_of(options, budget), model.traffic()
+    scale = _scale(traffic)
+    whole = [(t, float(value * scale)) for t, value in traffic]
+    least, found = _minimised(model, whole, limits.less(stats["work"]))
+    stats["work"] += least.nodes
+    if found is not None and traffic_of(scene, found) <= traffic_of(scene, best):
+        best = found
+    if least.end is not End.OPTIMAL:
+        status = _status(least.end)
+        return plan()
+    stats["least_traffic_gbps"] = float(traffic_of(scene, best))
+    model.add(whole, "<=", float(traffic_of(scene, best) * scale) + 0.5)
+    for criterion in Ties(model, budget.seed).criteria(options["ties"]):
+        tied, found = _minimised(model, criterion, limits.less(stats["work"]))
+        stats["work"] += tied.nodes
+        status = _status(tied.end)
+        if found is None:
+            break
+        best = found
+        if tied.end is not End.OPTIMAL:
+            break
+        reached = sum(value * tied.value(x) for x, value in criterion)
+        model.add(criterion, "<=", reached + ROUNDING * max(abs(reached), 1.0))
+    return plan()
+
+
+def _minimised(
+    model: PublishedModel, terms: Terms, limits: SolverLimits
+) -> tuple[SolverOutcome, Allocation | None]:
+    """The end of a run of the solver, and its allocation if that is allowed."""
+    model.minimise(terms)
+    outcome = run(model.problem, limits)
+    if outcome.values is None:
+        return outcome, None
+    found = model.allocation(outcome)
+    return outcome, found if is_allowed(model.scene, found) else None
+
+
+def _status(end: End) -> Status:
+    """There is no bound on the sum of run times, whatever was proved of the traffic."""
+    return Status.TIME_LIMIT if end is End.STOPPED else Status.HEURISTIC
+
+
+def _scale(traffic: Sequence[tuple[Any, Fraction]]) -> Fraction:
+    """Units of traffic of which one is the least difference, if that is practical."""
+    scale = Fraction(lcm(*(value.denominator for _, value in traffic)))
+    most = max((value for _, value in traffic), default=Fraction(0))
+    return LARGEST / most if most * scale > LARGEST else scale
+
+
+SOLVERS: Mapping[str, SolveFunction] = {"jpn": solve}

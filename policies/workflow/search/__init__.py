@@ -1,0 +1,1 @@
+"""`workflow`: published mappings and a search that begins with them."""

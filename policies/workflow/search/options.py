@@ -1,0 +1,24 @@
+"""Options of `workflow`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from coalloc.policies.oas.options import PATIENCE, Patience
+from coalloc.policies.options import CommonOptions
+
+
+class WorkflowPolicyOptions(CommonOptions, frozen=True, kw_only=True):
+    """Options of `workflow`."""
+
+    patience: Patience = PATIENCE
+    max_coalloc_overhead: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How much longer a task may take for its communication between clusters, "
+            "as a share of its time.",
+        ),
+    ] = 0.25

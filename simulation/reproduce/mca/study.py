@@ -1,0 +1,131 @@
+"""The workflows of the MCA-HEFT paper under every policy: what its figure and tables are read from.
+
+Notes
+-----
+Each workflow of Table 1's shapes is drawn anew `DRAWS` times and planned alone on DAS-3, with
+malleable tasks. `workflow` gets a fixed amount of work, so that the same seed gives the same rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+import numpy as np
+
+from coalloc.model.jobs import WorkflowJob
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.workflow.graph import graph_of
+from coalloc.simulation.reproduce.rows import grouped, table
+from coalloc.simulation.reproduce.solving import Solved, solve
+from coalloc.simulation.reproduce.study import Row, Rows, Run, Study
+from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
+
+DRAWS, QUICK_DRAWS = 2, 1
+QUICK_NUMBERS = (1, 3)
+WORK, QUICK_WORK = 200_000, 20_000
+"""Items that `workflow` may place."""
+BEST_FIT = "mca-heft, best fit"
+POLICIES = (
+    "mca-heft",
+    BEST_FIT,
+    "m-heft",
+    "m-heft-imp",
+    "m-heft-eff",
+    "m-heft-max",
+    "hcpa",
+    "mcpa",
+    "workflow",
+)
+VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    BEST_FIT: ("mca-heft", {"nodes": "best-fit"}),
+}
+"""Policies that are one of the registry with options of its own."""
+SET_NAMES = {"few": "few tasks by level", "various": "various", "many": "many tasks by level"}
+MOST_CLUSTERS = 5
+
+
+def _study(run: Run) -> Iterator[Row]:
+    draws = QUICK_DRAWS if run.quick else DRAWS
+    first = run.seed * DRAWS
+    cases = [
+        (name, number, draw, snapshot)
+        for name in TABLE_1
+        for draw in range(first, first + draws)
+        for number, snapshot in enumerate(table_1(name, draw), 1)
+        if not run.quick or number in QUICK_NUMBERS
+    ]
+    for name, number, draw, snapshot in run.steps("MCA-HEFT workflows", cases):
+        work = QUICK_WORK if run.quick else WORK
+        solved = {
+            policy: solve(snapshot, known, options, work=work if policy == "workflow" else None)
+            for policy in POLICIES
+            for known, options in (VARIANTS.get(policy, (policy, {})),)
+        }
+        job = workflow_of(snapshot)
+        levels, path = _shape(snapshot, job)
+        for policy, found in solved.items():
+            yield {
+                "set": name,
+                "number": number,
+                "draw": draw,
+                "tasks": len(job.tasks),
+                "levels": levels,
+                "critical_path_s": path,
+                "bound_s": solved["workflow"].plan.objective.bound,
+                "policy": policy,
+                "makespan_s": found.makespan,
+                **_measures(snapshot, job, found),
+            }
+
+
+STUDY = Study(name="mca", measure=_study)
+"""Every workflow under every policy."""
+
+
+def by_set(rows: Rows, cell: Callable[[Rows, str], str], policies: Sequence[str] = POLICIES) -> str:
+    """A table of policies by sets of workflows."""
+    of_set = grouped(rows, "set")
+    return table(
+        ("", *(SET_NAMES[name] for (name,) in of_set)),
+        [[f"`{p}`", *(cell(group, p) for group in of_set.values())] for p in policies],
+    )
+
+
+def workflow_of(snapshot: Snapshot) -> WorkflowJob:
+    """The only job of the queue."""
+    (job,) = snapshot.queue
+    assert isinstance(job, WorkflowJob)
+    return job
+
+
+def _shape(snapshot: Snapshot, job: WorkflowJob) -> tuple[int, float]:
+    """Levels, and the longest path of work, seconds."""
+    graph = graph_of(Planner(snapshot, {}).items)
+    work = np.array([task.work for task in job.tasks], dtype=np.float64)
+    return int(graph.level.max()) + 1, float(graph.bottom(work).max())
+
+
+def _measures(snapshot: Snapshot, job: WorkflowJob, solved: Solved) -> dict[str, Any]:
+    tasks = {task.id: task for task in job.tasks}
+    home = {node.name: (cluster.name, node.power) for cluster, node in snapshot.nodes()}
+    procs, uses, comm = [], Counter[int](), []
+    for placement in solved.plan.placements:
+        assert placement.task is not None
+        task = tasks[placement.task]
+        count = sum(placement.nodes.values())
+        power = min(home[name][1] for name in placement.nodes)
+        share = 1.0 - task.parallel_fraction + task.parallel_fraction / count
+        procs.append(count)
+        uses[len({home[name][0] for name in placement.nodes})] += 1
+        comm.append(max(placement.end - placement.start - task.work / power * share, 0.0))
+    return {
+        "resources": fmean(procs),
+        "spread": 1.0 - uses[1] / len(procs),
+        "comm_s": fmean(comm),
+        "comm_sd_s": pstdev(comm),
+        **{f"on_{k}": uses[k] for k in range(1, MOST_CLUSTERS + 1)},
+    }

@@ -1,0 +1,304 @@
+"""Fig. 4 of the OAS papers: six workloads of eight jobs against six plain orders.
+
+Notes
+-----
+The rank correlation is Spearman's, between sigma_j * Tb_j of the jobs and the power of the nodes
+they got: the mean over their processes, and the weakest, which alone decides SP_j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import correlation, fmean, median
+from typing import TYPE_CHECKING, Any
+
+from coalloc.model.plan import Plan, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.simulation.reproduce import plots
+from coalloc.simulation.reproduce.oas.replay import carried_out
+from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, workloads
+from coalloc.simulation.reproduce.rows import (
+    by_code,
+    by_value,
+    column,
+    distinct,
+    grouped,
+    mean,
+    middle,
+    table,
+    tabulate,
+    where,
+)
+from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
+from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.words import CLOSE, Held, shown
+
+if TYPE_CHECKING:
+    from coalloc.simulation.reproduce.plots import Axes, Figure
+
+SECONDS = 60.0
+"""Most time of one search; each of them ends by proof long before."""
+SLOTTED, NEAR, EXACT, BALANCED = "oas-slots", "oas-slots, 15 %", "oas", "oas-balanced"
+SHARES = {SLOTTED: 0.5, NEAR: 0.15}
+"""Time slot by mean base time: that of the conference paper (section 4.2), and the least of Fig. 3,
+for the extended paper's "defined to obtain a near-optimal makespan".
+"""
+SEARCHES = (SLOTTED, NEAR, EXACT, BALANCED)
+EXTENDED, CONFERENCE = "3x2", "3x4"
+"""Platforms of the two papers."""
+
+
+def measure(run: Run) -> Iterable[Row]:
+    """Plan every workload with every policy."""
+    shapes = SHAPES[-1:] if run.quick else SHAPES
+    cases = [case for nodes in shapes for case in workloads(nodes, run.seed)]
+    _warm_up(cases[0].snapshot)
+    for case in run.steps("oas-fig4", cases):
+        results = {name: solve_with(case.snapshot, name) for name in (*PLAIN, *SEARCHES)}
+        for name, solved in results.items():
+            span, status = planned(solved)
+            rhos = power_correlation(case.snapshot, solved.plan)
+            yield {
+                "platform": f"3x{case.nodes}",
+                "workload": case.name,
+                "draw": case.draw,
+                "policy": name,
+                "makespan_s": span,
+                "over_oas": span / results[EXACT].makespan,
+                "carried_out_s": carried_out(case.snapshot, solved.plan)
+                if name in SHARES
+                else None,
+                "compaction": solved.compaction * solved.makespan / span,
+                "status": status,
+                "cpu_s": solved.cpu_s,
+                "rho_mean": rhos[0],
+                "rho_weakest": rhos[1],
+            }
+
+
+def _warm_up(snapshot: Snapshot) -> None:
+    """Load what is compiled, so that the first time is as the others."""
+    for name in SEARCHES:
+        solve_with(snapshot, name, 1.0)
+
+
+def solve_with(snapshot: Snapshot, name: str, seconds: float = SECONDS) -> Solved:
+    """Plan with a policy of the figure, by the name it has there."""
+    if name not in SHARES:
+        return solve(snapshot, name, seconds=seconds)
+    options = {"slot": share_text(SHARES[name]), "engine": "search"}
+    return solve(snapshot, SLOTTED, options, seconds=seconds)
+
+
+def share_text(share: float) -> str:
+    """A share of the mean base time, as the option `slot` takes it."""
+    return f"{100.0 * share:g}%"
+
+
+def planned(solved: Solved) -> tuple[float, str]:
+    """Makespan in seconds, and how the search ended.
+
+    Of the published model the makespan is that of whole slots; its optimum bounds no plan that is
+    free of slots, so the plan itself does not claim to be one.
+    """
+    stats = solved.plan.stats
+    if "slotted_makespan" not in stats:
+        return solved.makespan, str(solved.plan.status)
+    span, bound = float(stats["slotted_makespan"]), stats["slotted_bound"]
+    proved = bound is not None and bound >= span * (1.0 - 1e-9)
+    return span, str(Status.OPTIMAL if proved else solved.plan.status)
+
+
+def power_correlation(snapshot: Snapshot, plan: Plan) -> tuple[float | None, float | None]:
+    """Spearman's correlation of sigma * Tb with mean and with weakest power; None: undefined."""
+    power = {node.name: node.power for cluster in snapshot.clusters for node in cluster.nodes}
+    need = {job.id: job.sigma * job.base_time for job in rigid_jobs(snapshot)}
+    needs, means, weakest = [], [], []
+    for placement in plan.placements:
+        needs.append(need[placement.job])
+        total = sum(power[node] * count for node, count in placement.nodes.items())
+        means.append(total / sum(placement.nodes.values()))
+        weakest.append(min(power[node] for node in placement.nodes))
+    return spearman(needs, means), spearman(needs, weakest)
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Pearson's correlation of the ranks, ties at their mean rank; None if one never varies."""
+    ranks = _ranks(first), _ranks(second)
+    return None if any(len(set(each)) == 1 for each in ranks) else correlation(*ranks)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    # To six digits, or one power reached by two sums would be two ranks.
+    keys = [f"{value:.6e}" for value in values]
+    order = sorted(range(len(keys)), key=lambda i: float(keys[i]))
+    places: dict[str, list[int]] = {}
+    for place, i in enumerate(order):
+        places.setdefault(keys[i], []).append(place)
+    return [fmean(places[key]) for key in keys]
+
+
+def over_best(rows: Rows, policy: str, name: str) -> list[float]:
+    """Makespans of a policy by that of the best plain order, workload by workload."""
+    out = []
+    for group in grouped(rows, "platform", "workload").values():
+        (row,) = where(group, policy=policy)
+        out.append(row[name] / min(row["makespan_s"] for row in group if row["policy"] in PLAIN))
+    return out
+
+
+def facts(rows: Rows) -> Facts:
+    """Values of the placeholders."""
+    plain = [row for row in rows if row["policy"] in PLAIN]
+    cases = grouped(plain, "platform", "workload")
+    exact = where(rows, policy=EXACT)
+    platforms = distinct(rows, "platform")
+    slotted = {
+        (platform, policy): over_best(where(rows, platform=platform), policy, "makespan_s")
+        for platform in platforms
+        for policy in SHARES
+    }
+    extended = slotted.get((EXTENDED, NEAR), [])
+    conference = slotted.get((CONFERENCE, SLOTTED), [])
+    heavy = middle(where(rows, policy=SLOTTED), "rho_mean")
+    return {
+        "best": [min(column(group, "over_oas")) for group in cases.values()],
+        "worst": [max(column(group, "over_oas")) for group in cases.values()],
+        "half": where(rows, policy=SLOTTED),
+        "fine": where(rows, policy=NEAR),
+        "balanced": where(rows, policy=BALANCED),
+        "exact": exact,
+        "proved": where(exact, status="optimal"),
+        "tables": "\n\n".join(_table(where(rows, platform=name)) for name in platforms),
+        "standings": _standings(rows, slotted),
+        "matching": _best_two(where(plain, workload="WL-1")),
+        "small_first": _best_two(where(plain, workload="WL-2")),
+        "correlations": _correlations(rows),
+        "extended": extended,
+        "extended_close": [ratio <= 1.0 + CLOSE for ratio in extended],
+        "extended_won": [ratio <= 1.0 + 1e-9 for ratio in extended],
+        "conference": conference,
+        "conference_close": [ratio <= 1.0 + CLOSE for ratio in conference],
+        "conference_won": [ratio <= 1.0 + 1e-9 for ratio in conference],
+        **_plain_orders(cases.values()),
+        "is_heavy_on_strong": Held.PARTLY if 0.0 < heavy < 0.5 else heavy > 0.0,
+        "heavy": heavy,
+    }
+
+
+def _plain_orders(cases: Iterable[Rows]) -> Facts:
+    """Each plain order by the best one: where it does best, and where worst."""
+    ratios: dict[str, list[float]] = {policy: [] for policy in PLAIN}
+    for group in cases:
+        best = min(column(group, "makespan_s"))
+        for row in group:
+            ratios[row["policy"]].append(row["makespan_s"] / best)
+    return {
+        "vary": [min(own) <= 1.0 + 1e-9 and max(own) > 1.0 + CLOSE for own in ratios.values()],
+        "plain": {policy: (min(own), max(own)) for policy, own in ratios.items()},
+    }
+
+
+def _standings(rows: Rows, slotted: Mapping[tuple[str, str], list[float]]) -> str:
+    lines = []
+    for (platform, policy), whole in slotted.items():
+        freed = over_best(where(rows, platform=platform), policy, "carried_out_s")
+        cells = [f"{platform.replace('x', ' × ')} nodes, slots of {100.0 * SHARES[policy]:g} %"]
+        for ratios in (whole, freed):
+            lost = sum(ratio > 1.0 + 1e-9 for ratio in ratios)
+            cells += [shown(ratios, ".3f"), f"{lost} of {len(ratios)}"]
+        lines.append(cells)
+    return table(("", "whole slots", "loses on", "carried out without them", "loses on"), lines)
+
+
+def _table(rows: Rows) -> str:
+    nodes = rows[0]["platform"].replace("x", " × ")
+    return tabulate(
+        f"makespan by `oas`, {nodes} nodes",
+        by_code(rows, "policy"),
+        by_value(rows, "workload", lambda group: f"{group[0]['over_oas']:.3f}")
+        | {"mean compaction": lambda group: f"{mean(group, 'compaction'):.2f}"},
+    )
+
+
+def _best_two(rows: Rows) -> str:
+    """The two best plain orders on each platform."""
+    best = {
+        platform: [row["policy"] for row in sorted(group, key=lambda row: float(row["makespan_s"]))]
+        for (platform,), group in grouped(rows, "platform").items()
+    }
+    return "; ".join(f"`{one}` and `{two}` ({at})" for at, (one, two, *_) in best.items())
+
+
+def _correlations(rows: Rows) -> str:
+    def cells(group: Rows, name: str) -> list[str]:
+        values = column(group, name)
+        above = f"{sum(value > 0.0 for value in values)} of {len(values)}"
+        return [f"{median(values):.2f}", above] if values else ["", ""]
+
+    lines = [
+        [f"`{policy}`", *cells(mine, "rho_mean"), *cells(mine, "rho_weakest")]
+        for policy in (*SEARCHES, "fcfs")
+        for mine in [where(rows, policy=policy)]
+    ]
+    head = ("rank correlation of σ·Tb with", "mean power", "above 0", "weakest power", "above 0")
+    return table(head, lines)
+
+
+LOOKS = {
+    **{
+        policy: (plots.GREY, marker, policy.upper())
+        for policy, marker in zip(PLAIN, "ov^s<>", strict=True)
+    },
+    SLOTTED: (plots.ORANGE, "s", "OAS, 50 % slots"),
+    NEAR: (plots.VERMILION, "P", "OAS, 15 % slots"),
+    EXACT: (plots.BLUE, "o", "OAS, continuous"),
+    BALANCED: (plots.GREEN, "D", "OAS, balanced"),
+}
+
+
+def draw(rows: Rows, figure: Figure) -> None:
+    """Makespan above compaction, a column of panels for each platform."""
+    platforms = distinct(rows, "platform")
+    grid = plots.panels(figure, 2, len(platforms), sharex="col", sharey="row")
+    for across, platform in enumerate(platforms):
+        chosen = where(rows, platform=platform)
+        _dots(grid[0][across], chosen, "makespan_s", 1e-6)
+        freed = {"marker": "x", "color": LOOKS[SLOTTED][0], "label": "50 % slots, carried out"}
+        _beside(grid[0][across], where(chosen, policy=SLOTTED), "carried_out_s", 1e-6, freed)
+        _dots(grid[1][across], chosen, "compaction", 1.0)
+    grid[0][0].set_ylabel("makespan (10⁶ s)")
+    grid[1][0].set_ylabel("compaction degree")
+    names = [f"3 clusters × {name.partition('x')[2]} nodes" for name in platforms]
+    plots.letter(grid, names * 2)
+    plots.legend_below(figure, grid[0][0], 5)
+
+
+def _dots(axes: Axes, rows: Rows, name: str, scale: float) -> None:
+    workload_names = distinct(rows, "workload")
+    for policy, (colour, marker, label) in LOOKS.items():
+        inside = "white" if policy in PLAIN else colour
+        look = {"marker": marker, "color": colour, "markerfacecolor": inside, "label": label}
+        _beside(axes, where(rows, policy=policy), name, scale, look)
+    axes.set_xticks(range(len(workload_names)), workload_names)
+    for place in range(len(workload_names) - 1):
+        axes.axvline(place + 0.5, color="#DDDDDD", linewidth=0.5)
+    axes.grid(visible=False, axis="x")
+    axes.margins(y=0.08)
+
+
+def _beside(axes: Axes, rows: Rows, name: str, scale: float, look: Mapping[str, Any]) -> None:
+    """Dots of one policy, a little beside those of the others."""
+    shift = list(LOOKS).index(rows[0]["policy"]) - (len(LOOKS) - 1) / 2
+    places = [place + 0.09 * shift for place in range(len(rows))]
+    axes.plot(places, [row[name] * scale for row in rows], linestyle="none", **look)
+
+
+EXPERIMENTS = {
+    "oas-fig4": Experiment(
+        study=Study(name="oas-fig4", measure=measure),
+        facts=facts,
+        draw=draw,
+        size=(plots.PAGE, 4.6),
+    )
+}

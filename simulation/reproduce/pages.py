@@ -1,0 +1,179 @@
+"""Pages of experiments: the files of one that was carried out, and a document about all.
+
+In the document, ``<!-- results: all -->`` to ``<!-- end -->`` is a table of every experiment,
+``claims`` one of every claim, and ``sections`` a section on each, all made from the stored CSVs. So
+no figure in the document can differ from the data beside it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coalloc.simulation.reproduce import plots, words
+from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
+from coalloc.simulation.reproduce.rows import from_csv, table, to_csv
+from coalloc.simulation.reproduce.study import Experiment, Rows, Run
+from coalloc.simulation.reproduce.words import Story, Template, fill, verdicts
+
+MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Files on disk now.
+
+    Attributes
+    ----------
+    elapsed_s : float
+        Wall time of the measurement, seconds.
+    missing : str
+        Why there is no picture; empty where there is one.
+    """
+
+    story: Story
+    elapsed_s: float
+    missing: str
+
+
+def carry_out(
+    name: str, template: Template, experiment: Experiment, run: Run, folder: Path
+) -> Written:
+    """Measure, and write NAME.csv, NAME.md, NAME.png and NAME.pdf.
+
+    Raises
+    ------
+    OSError
+        With the file that could not be written.
+    """
+    began = time.monotonic()
+    text = to_csv(template.columns, experiment.measure(run))
+    elapsed = time.monotonic() - began
+    (folder / f"{name}.csv").write_text(text, encoding="utf-8")
+    rows = from_csv(text)
+    story = fill(template, experiment.facts(rows))
+    page = to_markdown(name, story, quick=run.quick, elapsed_s=elapsed)
+    (folder / f"{name}.md").write_text(page, encoding="utf-8")
+    return Written(story=story, elapsed_s=elapsed, missing=_draw(name, experiment, rows, folder))
+
+
+def _draw(name: str, experiment: Experiment, rows: Rows, folder: Path) -> str:
+    try:
+        pictures = plots.render(lambda figure: experiment.draw(rows, figure), experiment.size)
+    except plots.NoPlotsError as error:
+        return str(error)
+    for ending, content in pictures.items():
+        (folder / f"{name}.{ending}").write_bytes(content)
+    return ""
+
+
+def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> str:
+    """The text of an experiment as a page."""
+    about, sections = story.template, story.sections
+    parts = [f"# {name}: {about.title}", f"{PAPERS[about.paper]}, {about.place}."]
+    if quick:
+        parts.append(f"**Reduced run** (`--quick`): {' '.join(sections[words.REDUCED])}")
+    parts += [f"![{name}]({name}.png)", "## The paper", *sections[words.PAPER]]
+    if story.claims:
+        parts.append(_table(("The text", "Fares", "Found"), verdicts(story.claims)))
+    for section in (words.HERE, words.MEASURED, words.REASONS):
+        if sections[section]:
+            parts += [f"## {section}", *sections[section]]
+    command = f"coalloc reproduce {name}{' --quick' if quick else ''}"
+    parts += [
+        "## Data",
+        f"`{command}` measured for {elapsed_s:.1f} s and wrote `{name}.csv`:",
+        *sections[words.COLUMNS],
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of words: nothing to the right."""
+    return table(head, lines).replace("---:", "---")
+
+
+def with_results(text: str, folder: Path) -> str:
+    """Fill in the marked parts of a document.
+
+    Parameters
+    ----------
+    text : str
+    folder : Path
+        Holds NAME.csv and NAME.png of each experiment; the document stands beside it.
+
+    Raises
+    ------
+    OSError
+        If an experiment has no data.
+    """
+    parts = {"all": _overview, "claims": _judged, "sections": _sections}
+    stories = {name: stored_story(name, folder) for name in MODULES}
+
+    def fill_in(found: re.Match[str]) -> str:
+        return f"{found[1]}\n{parts[found[2]](stories, folder.name)}\n\n{found[3]}"
+
+    return MARKED.sub(fill_in, text)
+
+
+def stored_story(name: str, folder: Path) -> Story:
+    """An experiment, told from its stored data."""
+    rows = from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))
+    return fill(template(name), load(name).facts(rows))
+
+
+Stories = dict[str, Story]
+
+
+def _overview(stories: Stories, pictures: str) -> str:
+    lines = [
+        (_link(name), f"{story.template.paper}, {story.template.place}", story.headline)
+        for name, story in stories.items()
+    ]
+    return _table(("Experiment", "Of", "In one line"), lines)
+
+
+def _judged(stories: Stories, pictures: str) -> str:
+    lines = [
+        (_link(name), *line) for name, story in stories.items() for line in verdicts(story.claims)
+    ]
+    return _table(("Of", "The text", "Fares", "Found"), lines)
+
+
+def _sections(stories: Stories, pictures: str) -> str:
+    """A section on each experiment; what an earlier one says, word by word, is not said again."""
+    parts: list[str] = []
+    said: dict[str, str] = {}
+    for name, story in stories.items():
+        about = story.template
+        again: dict[str, None] = {}
+        parts += [f"## {name}", f"![{name}]({pictures}/{name}.png)"]
+        for title, section in (
+            (f"{about.paper}, {about.place}", words.PAPER),
+            (words.HERE, words.HERE),
+            (words.MEASURED, words.MEASURED),
+            (words.REASONS, words.REASONS),
+        ):
+            paragraphs = story.sections[section]
+            if section != words.MEASURED:
+                known = {one: said.setdefault(one, name) for one in paragraphs}
+                again |= {_link(first): None for first in known.values() if first != name}
+                paragraphs = tuple(one for one, first in known.items() if first == name)
+            parts += _titled(title, paragraphs)
+        if again:
+            parts.append(f"The rest is as said of {' and '.join(again)}.")
+    return "\n\n".join(parts)
+
+
+def _titled(title: str, paragraphs: Sequence[str]) -> list[str]:
+    if not paragraphs:
+        return []
+    first, *others = paragraphs
+    return [f"**{title}.**", *paragraphs] if first[0] == "|" else [f"**{title}.** {first}", *others]
+
+
+def _link(name: str) -> str:
+    return f"[`{name}`](#{name})"

@@ -1,0 +1,105 @@
+"""Studies and the experiments that are read from them: measure rows, read them, draw them.
+
+Notes
+-----
+The three steps are apart on purpose. A `Study` does the work; its rows are written as CSV and read
+back, and `Experiment.facts` and `Experiment.draw` see nothing but those rows. So every number in a
+text or picture can be computed again from the CSV beside it. The words are in a template
+(`words`): what the paper did, what is done here, what it claims, and why both differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from coalloc.simulation.progress import Report, silent
+
+if TYPE_CHECKING:
+    from coalloc.simulation.reproduce.plots import Figure
+
+Row = Mapping[str, Any]
+"""One line of a CSV: text, numbers, and None where a cell is empty."""
+Rows = Sequence[Row]
+Facts = Mapping[str, Any]
+"""Values of a template's placeholders, by name."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One call of the command, which experiments may share results in.
+
+    Attributes
+    ----------
+    quick : bool
+        Do a reduced version.
+    seed : int
+        Added to the seed of every generator; 0 gives the documented instances.
+    report : callable
+        Progress.
+    """
+
+    quick: bool = False
+    seed: int = 0
+    report: Report = silent
+    _shared: dict[Hashable, Any] = field(default_factory=dict)
+
+    def share(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Make a value once per run; several figures of a paper plot one study."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        value: T = self._shared[key]
+        return value
+
+    def steps(self, label: str, items: Sequence[T]) -> Iterable[T]:
+        """Iterate over a sequence and report each step."""
+        for number, item in enumerate(items):
+            self.report(label, number, len(items))
+            yield item
+        self.report(label, len(items), len(items))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Instances under policies, measured once in a run however many figures are read from it."""
+
+    name: str
+    measure: Callable[[Run], Iterable[Row]]
+
+    def rows(self, run: Run) -> Rows:
+        """All rows."""
+        return run.share(self.name, lambda: list(self.measure(run)))
+
+
+def _every(row: Row) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One figure or table of a paper; the template of its name has the words.
+
+    Attributes
+    ----------
+    facts : callable
+        Values of the template's placeholders. A truth, or a list of them, is the verdict on a
+        claim: reproduced where all hold, in part where some do.
+    size : pair of float
+        Width and height of the picture, inches.
+    keep : callable
+        Which rows of the study it is made from.
+    """
+
+    study: Study
+    facts: Callable[[Rows], Facts]
+    draw: Callable[[Rows, Figure], None]
+    size: tuple[float, float]
+    keep: Callable[[Row], bool] = _every
+
+    def measure(self, run: Run) -> Rows:
+        """The rows of the figure."""
+        return [row for row in self.study.rows(run) if self.keep(row)]
