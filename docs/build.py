@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: schemas, tables of keys, what REPRODUCTION.md says of data.
+"""Write the generated parts of docs/: schemas, tables of keys, pages that say what data hold.
 
 ``make docs`` runs it; ``python docs/build.py --check`` writes nothing and fails where a
 file is out of date.
@@ -19,7 +19,7 @@ from coalloc.model import tables
 from coalloc.model.fields import Field, Table
 from coalloc.model.schema import plan_schema, snapshot_schema
 from coalloc.model.structs import keys
-from coalloc.simulation.reproduce.pages import with_results
+from coalloc.simulation.reproduce.pages import FIGURES, with_results
 
 DOCS = Path(__file__).resolve().parent
 TABLES: Mapping[str, Table] = {
@@ -70,12 +70,15 @@ OF_ADAPTER = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOT
 
 def generated() -> dict[Path, str]:
     """Every generated file and its text."""
-    formats, figures = DOCS / "FORMATS.md", DOCS / "REPRODUCTION.md"
+    formats, data = DOCS / "FORMATS.md", DOCS / "reproduction"
     return {
         DOCS / "schema" / "snapshot.schema.json": _json(snapshot_schema()),
         DOCS / "schema" / "plan.schema.json": _json(plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
-        figures: with_results(figures.read_text(encoding="utf-8"), DOCS / "reproduction"),
+        **{
+            page: with_results(page.read_text(encoding="utf-8"), data)
+            for page in (DOCS / "REPRODUCTION.md", data / FIGURES)
+        },
         **{
             DOCS / name: OF_ADAPTER.sub(_settings, (DOCS / name).read_text(encoding="utf-8"))
             for name in ("slurm.md", "adapters.md")

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from coalloc.simulation.reproduce.pages import stored_story, with_results
+import pytest
+
+from coalloc.simulation.reproduce.pages import FIGURES, stored_story, with_results
 from coalloc.simulation.reproduce.registry import MODULES
 from coalloc.simulation.reproduce.rows import from_csv
 from coalloc.simulation.reproduce.study import Rows
@@ -85,6 +87,7 @@ def test_the_stored_data_judge_every_claim_so() -> None:
         assert any(sign.isdigit() for sign in claim.found) or claim.held is YES
 
 
-def test_the_page_is_what_the_stored_data_make() -> None:
-    page = (DOCS / "REPRODUCTION.md").read_text(encoding="utf-8")
-    assert page == with_results(page, DOCS / "reproduction")
+@pytest.mark.parametrize("page", ["REPRODUCTION.md", f"reproduction/{FIGURES}"])
+def test_the_page_is_what_the_stored_data_make(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert text == with_results(text, DOCS / "reproduction")
