@@ -36,18 +36,12 @@ class CommandError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Errors are one line, with the exit code of bad usage.
-
-    Attributes
-    ----------
-    signed : tuple of str
-        Options whose value may begin with a minus sign.
-    bare : tuple of str
-        Options whose value, if they have one, is joined to them by ``=``.
-    """
+    """Errors are one line, with the exit code of bad usage."""
 
     signed: tuple[str, ...] = ()
+    """Options whose value may begin with a minus sign."""
     bare: tuple[str, ...] = ()
+    """Options whose value, if they have one, is joined to them by ``=``."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -80,33 +74,22 @@ class Parser(argparse.ArgumentParser):
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """One row of a module's table.
-
-    Attributes
-    ----------
-    doc : str
-        One line for the list of commands.
-    example : str
-        Shown at the end of its help page.
-    add : callable
-        Declares its options.
-    run : callable
-        Returns the exit code.
-    about : str
-        More than one line, for its help page.
-    asks : bool
-        Talks to the daemon, and so has the options for that.
-    query : bool
-        Has ``--json``.
-    """
+    """One row of a module's table."""
 
     doc: str
+    """One line for the list of commands."""
     example: str
+    """Shown at the end of its help page."""
     add: Callable[[argparse.ArgumentParser], None]
+    """Declares its options."""
     run: Callable[[argparse.Namespace], int]
+    """Returns the exit code."""
     about: str = ""
+    """More than one line, for its help page."""
     asks: bool = True
+    """Talks to the daemon, and so has the options for that."""
     query: bool = False
+    """Has ``--json``."""
 
 
 def declare(parser: argparse.ArgumentParser, command: Command) -> None:

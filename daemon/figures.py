@@ -21,37 +21,27 @@ EVERY_S = 5.0
 
 
 class ClusterFigures(Struct, frozen=True, kw_only=True):
-    """One cluster.
-
-    Attributes
-    ----------
-    up : bool
-        Its executor is connected, and its reading is fresh.
-    why : str
-        Why it is not.
-    read_at : float
-        Seconds since 1970; 0: never.
-    power : float
-        Sum over slots of the power that planning sees.
-    link_gbps : float
-        Infinite: unlimited.
-    clock_ahead_s : float or None
-        Of its executor before ours; None: not said.
-    """
+    """One cluster."""
 
     up: bool
+    """Its executor is connected, and its reading is fresh."""
     connected: bool
     drained: bool
     why: str = ""
+    """Why it is not."""
     read_at: float = 0.0
+    """Seconds since 1970; 0: never."""
     nodes: int = 0
     slots: int = 0
     free: int = 0
     power: float = 0.0
+    """Sum over slots of the power that planning sees."""
     link_gbps: float = float("inf")
+    """Infinite: unlimited."""
     link_used_gbps: float = 0.0
     waiting_there: int = 0
     clock_ahead_s: float | None = None
+    """Of its executor before ours; None: not said."""
 
     def values(self) -> dict[str, float | None]:
         """The figures by name."""
@@ -59,31 +49,22 @@ class ClusterFigures(Struct, frozen=True, kw_only=True):
 
 
 class Survey(Struct, frozen=True, kw_only=True):
-    """One look.
-
-    Attributes
-    ----------
-    time : float
-        Seconds since 1970.
-    waiting : mapping of reason to number of jobs
-    disk : tuple of int or None
-        Size and free bytes of the store's disk; None: it cannot be told.
-    solver_requests, notifications : mapping of outcome to number
-        Since the start of the daemon.
-    starts : tuple of StartAccuracy
-        Of the newest expected starts, by kind and lead time.
-    """
+    """One look."""
 
     time: float
+    """Seconds since 1970."""
     clusters: Mapping[str, ClusterFigures] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
     solver_warm: bool = True
     solver_requests: Mapping[str, int] = field(default_factory=dict)
+    """Since the start of the daemon."""
     writable: bool = True
     store_bytes: int = 0
     disk: tuple[int, int] | None = None
+    """Size and free bytes of the store's disk; None: it cannot be told."""
     notifications: Mapping[str, int] = field(default_factory=dict)
     starts: tuple[StartAccuracy, ...] = ()
+    """Of the newest expected starts, by kind and lead time."""
 
 
 def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:

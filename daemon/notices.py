@@ -19,22 +19,15 @@ ENOUGH_AGAIN = 1.1
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """One event that is told.
-
-    Attributes
-    ----------
-    time : float
-        Seconds since 1970.
-    text : str
-        One line.
-    fields : mapping
-        The same for programs.
-    """
+    """One event that is told."""
 
     event: NotifiedEvent
     time: float
+    """Seconds since 1970."""
     text: str
+    """One line."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    """The same for programs."""
 
 
 def job_notice(

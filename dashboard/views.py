@@ -230,6 +230,6 @@ def _flat(numbers: Mapping[str, int], loads: Mapping[str, float]) -> list[float]
 def output_path(details: JobDetails) -> str:
     """Path of a job's output file; parts that the ranks fill in stay as they are."""
     launch = details.launch
-    pattern = str(launch.get("stdout") or DEFAULT_OUTPUT)
+    pattern = launch.stdout or DEFAULT_OUTPUT
     marks = {**marks_of(details.id, details.name, details.user), "%": "%"}
-    return str(PurePosixPath(launch.get("cwd") or "/") / filled(pattern, marks))
+    return str(PurePosixPath(launch.cwd) / filled(pattern, marks))

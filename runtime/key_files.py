@@ -22,16 +22,11 @@ class KeyFileError(Exception):
 
 
 class KeyFile(Struct, frozen=True, kw_only=True):
-    """Content of a key's file.
-
-    Attributes
-    ----------
-    server : str
-        Public key of the daemon it was enrolled with; empty: not known.
-    """
+    """Content of a key's file."""
 
     pair: KeyPair
     server: str = ""
+    """Public key of the daemon it was enrolled with; empty: not known."""
 
 
 def user_key_path(environ: Mapping[str, str] = os.environ) -> Path:

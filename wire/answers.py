@@ -20,69 +20,43 @@ class Answer(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Refusal(Answer, frozen=True, kw_only=True, tag="refused"):
-    """The request was not carried out.
-
-    Attributes
-    ----------
-    code : str
-        For programs.
-    message : str
-        One line for the user.
-    """
+    """The request was not carried out."""
 
     code: str
+    """For programs."""
     message: str
+    """One line for the user."""
 
 
 class Submitted(Answer, frozen=True, kw_only=True, tag="done"):
-    """A job is queued, and on the daemon's disk.
-
-    Attributes
-    ----------
-    job : str
-        Its number; of an array, the array's.
-    jobs : tuple of str
-        The job, or every member of the array.
-    again : bool
-        The token was known: this is the job of an earlier submit.
-    token : str
-        What a resend must carry to be the same job.
-    warnings : tuple of str
-        What of it was repaired; each names the job.
-    """
+    """A job is queued, and on the daemon's disk."""
 
     job: str
+    """Its number; of an array, the array's."""
     jobs: tuple[str, ...]
+    """The job, or every member of the array."""
     again: bool = False
+    """The token was known: this is the job of an earlier submit."""
     token: str = ""
+    """What a resend must carry to be the same job."""
     warnings: tuple[str, ...] = ()
+    """What of it was repaired; each names the job."""
 
 
 class Concerned(Answer, frozen=True, kw_only=True, tag="done"):
-    """A command was carried out, and that is on the daemon's disk.
-
-    Attributes
-    ----------
-    jobs : tuple of str
-        Those that were cancelled, held or released; of other commands, none.
-    """
+    """A command was carried out, and that is on the daemon's disk."""
 
     jobs: tuple[str, ...] = ()
+    """Those that were cancelled, held or released; of other commands, none."""
 
 
 class QueueAnswer(Answer, frozen=True, kw_only=True, tag="queue"):
-    """A page of the queue.
-
-    Attributes
-    ----------
-    jobs : tuple of QueueRow
-        In arrival order.
-    more : bool
-        There are others behind them.
-    """
+    """A page of the queue."""
 
     jobs: tuple[QueueRow, ...]
+    """In arrival order."""
     more: bool = False
+    """There are others behind them."""
     time: float = 0.0
 
 
@@ -94,21 +68,7 @@ class ShowAnswer(Answer, frozen=True, kw_only=True, tag="show"):
 
 
 class Why(Struct, frozen=True, kw_only=True):
-    """The reason why a job does not start.
-
-    Attributes
-    ----------
-    start_early, start_late : float or None
-        It starts between these nine times of ten, as far as that has been learnt.
-    facts : tuple of str
-        Figures of the present state.
-    lines : tuple of str
-        The explanation in sentences, the most important first.
-    explanation : mapping or None
-        The same in figures, see docs/PROTOCOL.md.
-    unexplained : str
-        Why there is no explanation; empty where there is one, or the job does not wait.
-    """
+    """The reason why a job does not start."""
 
     job: str
     state: str
@@ -116,11 +76,16 @@ class Why(Struct, frozen=True, kw_only=True):
     detail: str
     start_estimate: float | None = None
     start_early: float | None = None
+    """It starts between these nine times of ten, as far as that has been learnt."""
     start_late: float | None = None
     facts: tuple[str, ...] = ()
+    """Figures of the present state."""
     lines: tuple[str, ...] = ()
+    """The explanation in sentences, the most important first."""
     explanation: dict[str, Any] | None = None
+    """The same in figures, see docs/PROTOCOL.md."""
     unexplained: str = ""
+    """Why there is no explanation; empty where there is one, or the job does not wait."""
 
 
 class WhyAnswer(Answer, frozen=True, kw_only=True, tag="why"):
@@ -146,17 +111,12 @@ class EndedAnswer(Answer, frozen=True, kw_only=True, tag="ended"):
 
 
 class Reservation(Answer, frozen=True, kw_only=True, tag="done"):
-    """Nodes are kept, and that is on the daemon's disk.
-
-    Attributes
-    ----------
-    running : tuple of str
-        Jobs of other users that may still run there when it begins.
-    """
+    """Nodes are kept, and that is on the daemon's disk."""
 
     reservation: str
     nodes: tuple[str, ...]
     running: tuple[str, ...] = ()
+    """Jobs of other users that may still run there when it begins."""
 
 
 class NodesAnswer(Answer, frozen=True, kw_only=True, tag="nodes"):
@@ -168,60 +128,39 @@ class NodesAnswer(Answer, frozen=True, kw_only=True, tag="nodes"):
 
 
 class NewestPlan(Struct, frozen=True, kw_only=True):
-    """A plan, and the round that made it.
-
-    Attributes
-    ----------
-    plan : mapping
-        In the plan format; empty where no round has been planned.
-    time : float
-        When the round began.
-    """
+    """A plan, and the round that made it."""
 
     round: int = 0
     time: float = 0.0
+    """When the round began."""
     plan: dict[str, Any] = field(default_factory=dict)
+    """In the plan format; empty where no round has been planned."""
 
 
 class RunningRow(Struct, frozen=True, kw_only=True):
-    """Work that occupies nodes now: a job, a task, a piece, or a batch system's own job.
-
-    Attributes
-    ----------
-    end : float
-        As expected.
-    nodes : mapping of node name to processes
-    """
+    """Work that occupies nodes now: a job, a task, a piece, or a batch system's own job."""
 
     job: str
     start: float
     end: float
+    """As expected."""
     nodes: dict[str, int]
     task: str | None = None
 
 
 class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
-    """The newest plan, and what runs.
-
-    Attributes
-    ----------
-    node_clusters : mapping of node name to cluster name
-    edges : mapping of workflow to (parent, child) pairs
-    proc_gbps : mapping of job to Gbit/s
-        Bandwidth that one process needs, of jobs in the plan or running that need any.
-    rules : tuple of str
-        Of ``shares``, ``limits`` and ``guarantees`` those that are in force.
-    rule_costs : RuleCostsRow or None
-        Of the newest round for which they were computed; None: of none since the daemon's start.
-    """
+    """The newest plan, and what runs."""
 
     plan: NewestPlan
     node_clusters: dict[str, str] = field(default_factory=dict)
     edges: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     running: tuple[RunningRow, ...] = ()
     proc_gbps: dict[str, float] = field(default_factory=dict)
+    """Bandwidth that one process needs, of jobs in the plan or running that need any."""
     rules: tuple[str, ...] = ()
+    """Of ``shares``, ``limits`` and ``guarantees`` those that are in force."""
     rule_costs: RuleCostsRow | None = None
+    """Of the newest round for which they were computed; None: of none since the daemon's start."""
     time: float = 0.0
 
 
@@ -250,16 +189,11 @@ class SnapshotAnswer(Answer, frozen=True, kw_only=True, tag="snapshot"):
 
 
 class Estimate(Answer, frozen=True, kw_only=True, tag="estimate"):
-    """The start of a job if it were submitted now; nothing is queued.
-
-    Attributes
-    ----------
-    start_early, start_late : float or None
-        It would start between these nine times of ten, as far as that has been learnt.
-    """
+    """The start of a job if it were submitted now; nothing is queued."""
 
     start_estimate: float | None = None
     start_early: float | None = None
+    """It would start between these nine times of ten, as far as that has been learnt."""
     start_late: float | None = None
     end_estimate: float | None = None
     nodes: dict[str, int] = field(default_factory=dict)
@@ -285,76 +219,51 @@ class SolverStatus(Struct, frozen=True, kw_only=True):
 
 
 class LastRound(Struct, frozen=True, kw_only=True):
-    """The round that made the newest plan.
-
-    Attributes
-    ----------
-    time : float
-        When it began.
-    status, objective : str
-        As in the plan format.
-    value, bound : float
-        Reached, and what no plan can be below; None where none was sought.
-    elapsed_s : float or None
-        Of the solver, seconds.
-    """
+    """The round that made the newest plan."""
 
     round: int
     time: float
+    """When it began."""
     policy: str
     status: str
+    """As in the plan format."""
     objective: str
     value: float
+    """Reached, and what no plan can be below; None where none was sought."""
     bound: float | None = None
     elapsed_s: float | None = None
+    """Of the solver, seconds."""
 
 
 class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
-    """State of the daemon.
-
-    Attributes
-    ----------
-    epoch : int
-        Starts of the daemon on this store.
-    rounds : int
-        Planned so far.
-    clusters : mapping of cluster to whether its executor is there
-    writable : bool
-        The store takes writes.
-    faults : mapping of fault to count
-        Malformed messages.
-    orders_waiting : mapping of cluster to count
-        Orders that its executor has not carried out yet.
-    solver : SolverStatus
-    version : str
-        Of the daemon.
-    began : float or None
-        When it was started.
-    policy : str
-        That plans.
-    last_round : LastRound or None
-    read_age_s : mapping of cluster to seconds
-        Age of its last reading; clusters that were never read are left out.
-    disk_free_bytes : int or None
-        Where the store is.
-    """
+    """State of the daemon."""
 
     time: float
     user: str
     epoch: int
+    """Starts of the daemon on this store."""
     rounds: int
+    """Planned so far."""
     paused: bool
     waiting: int
     placed: int
     clusters: dict[str, bool] = field(default_factory=dict)
     writable: bool = True
+    """The store takes writes."""
     faults: dict[str, int] = field(default_factory=dict)
+    """Malformed messages."""
     orders_waiting: dict[str, int] = field(default_factory=dict)
+    """Orders that its executor has not carried out yet."""
     solver: SolverStatus = field(default_factory=SolverStatus)
     protocol: int = 1
     version: str = ""
+    """Of the daemon."""
     began: float | None = None
+    """When it was started."""
     policy: str = ""
+    """That plans."""
     last_round: LastRound | None = None
     read_age_s: dict[str, float] = field(default_factory=dict)
+    """Age of its last reading; clusters that were never read are left out."""
     disk_free_bytes: int | None = None
+    """Where the store is."""

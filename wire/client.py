@@ -66,16 +66,10 @@ _head_decoder = msgspec.json.Decoder(_Head)
 
 @dataclass(frozen=True, slots=True)
 class AnswerFrame:
-    """An answer as it came, of which only the head is read.
-
-    Attributes
-    ----------
-    id : str
-        Of its request.
-    refusal : RefusedError or None
-    """
+    """An answer as it came, of which only the head is read."""
 
     id: str
+    """Of its request."""
     refusal: RefusedError | None
     frame: bytes
 

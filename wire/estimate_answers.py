@@ -8,51 +8,33 @@ from coalloc.wire.answers import Answer
 
 
 class StartAccuracyRow(Struct, frozen=True, kw_only=True):
-    """Accuracy of expected starts of one kind with one band of lead times.
-
-    Attributes
-    ----------
-    kind : str
-        ``first`` of each job, or ``later`` while it waited.
-    lead : str
-        The band in words, or ``all``.
-    starts, intervals : int
-        Expected starts whose jobs have started; those that had an interval.
-    held : float or None
-        Share of the intervals that had the start in them, 0..1.
-    width_s : float or None
-        Median width of the intervals, seconds.
-    error_s : float
-        Median distance of the start from the expected one, seconds.
-    error_width_s : float
-        From the 5th to the 95th percentile of the start less the expected one, seconds.
-    """
+    """Accuracy of expected starts of one kind with one band of lead times."""
 
     kind: str
+    """``first`` of each job, or ``later`` while it waited."""
     lead: str
+    """The band in words, or ``all``."""
     starts: int
+    """Expected starts whose jobs have started; those that had an interval."""
     intervals: int
     held: float | None
+    """Share of the intervals that had the start in them, 0..1."""
     width_s: float | None
+    """Median width of the intervals, seconds."""
     error_s: float
+    """Median distance of the start from the expected one, seconds."""
     error_width_s: float
+    """From the 5th to the 95th percentile of the start less the expected one, seconds."""
 
 
 class RunTimeRow(Struct, frozen=True, kw_only=True):
-    """Real run times by planned ones.
-
-    Attributes
-    ----------
-    runs : int
-    error : float
-        Median distance of the ratio from 1.
-    low, median, high : float
-        5th, 50th and 95th percentile of the ratio.
-    """
+    """Real run times by planned ones."""
 
     runs: int
     error: float
+    """Median distance of the ratio from 1."""
     low: float
+    """5th, 50th and 95th percentile of the ratio."""
     median: float
     high: float
 

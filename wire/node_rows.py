@@ -8,100 +8,68 @@ from coalloc.model.reading import ShareUse
 
 
 class NodeRow(Struct, frozen=True, kw_only=True):
-    """One node.
-
-    Attributes
-    ----------
-    state : str
-        ``up``, ``draining`` or ``down``.
-    free : int
-        Slots that could take a process now.
-    power, raw_power : float
-        As planned with, and as read, (0, 1].
-    load : float
-        Share taken by work that is not ours, 0..1.
-    load_age_s : float
-        How long ago that was measured, as far as is known, seconds.
-    reason : str
-        Why it takes no new work, in the batch system's words.
-    """
+    """One node."""
 
     name: str
     state: str
+    """``up``, ``draining`` or ``down``."""
     slots: int
     free: int
+    """Slots that could take a process now."""
     power: float
+    """As planned with, and as read, (0, 1]."""
     raw_power: float
     load: float
+    """Share taken by work that is not ours, 0..1."""
     load_age_s: float = 0.0
+    """How long ago that was measured, as far as is known, seconds."""
     reason: str = ""
+    """Why it takes no new work, in the batch system's words."""
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
 
 
 class ClusterRow(Struct, frozen=True, kw_only=True):
-    """One cluster with its nodes.
-
-    Attributes
-    ----------
-    stale : bool
-        The last reading is too old or there is none: it gets no new work.
-    connected : bool
-        Its executor is there.
-    drain_reason : str
-        As its operator gave it.
-    error : str
-        Why there is no newer reading.
-    age_s : float or None
-        Of the last reading, seconds.
-    link_gbps : float or None
-        Capacity of its link, Gbit/s; None is unlimited.
-    waiting_there : int
-        Jobs in the batch system's own queue.
-    way : str
-        How parts get in beside local jobs, in words.
-    share : ShareUse or None
-        None: they go before no waiting job.
-    version : str
-        Of its executor; empty: not said.
-    clock_ahead_s : float or None
-        How far its executor's wall clock is before the daemon's, as far as is known, seconds.
-    """
+    """One cluster with its nodes."""
 
     cluster: str
     stale: bool
+    """The last reading is too old or there is none: it gets no new work."""
     connected: bool
+    """Its executor is there."""
     drained: bool
     nodes: tuple[NodeRow, ...]
     error: str = ""
+    """Why there is no newer reading."""
     age_s: float | None = None
+    """Of the last reading, seconds."""
     link_gbps: float | None = None
+    """Capacity of its link, Gbit/s; None is unlimited."""
     link_used_gbps: float = 0.0
     waiting_there: int = 0
+    """Jobs in the batch system's own queue."""
     drain_reason: str = ""
+    """As its operator gave it."""
     way: str = ""
+    """How parts get in beside local jobs, in words."""
     share: ShareUse | None = None
+    """None: they go before no waiting job."""
     version: str = ""
+    """Of its executor; empty: not said."""
     clock_ahead_s: float | None = None
+    """How far its executor's wall clock is before the daemon's, as far as is known, seconds."""
 
 
 class ReservationRow(Struct, frozen=True, kw_only=True):
-    """Nodes that are kept for some users, or for nobody.
-
-    Attributes
-    ----------
-    start, end : float
-        Seconds since the epoch; without an end it lasts until it is taken back.
-    users : tuple of str
-        Whose jobs may run there.
-    by : str
-        The operator who made it, or the cluster whose batch system has it.
-    """
+    """Nodes that are kept for some users, or for nobody."""
 
     name: str
     nodes: tuple[str, ...]
     start: float
+    """Seconds since the epoch; without an end it lasts until it is taken back."""
     end: float | None = None
     users: tuple[str, ...] = ()
+    """Whose jobs may run there."""
     by: str = ""
+    """The operator who made it, or the cluster whose batch system has it."""
     reason: str = ""

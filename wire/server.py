@@ -48,17 +48,12 @@ SHORT_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Address of an answer: a client's connection and its request's id.
-
-    Attributes
-    ----------
-    key : str
-        The public key that asked; empty without CURVE.
-    """
+    """Address of an answer: a client's connection and its request's id."""
 
     peer: bytes
     request: str
     key: str = ""
+    """The public key that asked; empty without CURVE."""
 
 
 class ExecutorPeer(NamedTuple):

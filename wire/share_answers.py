@@ -6,48 +6,32 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from coalloc.core.base.records import JobState
 from coalloc.wire.answers import Answer
 
 
 class LeadRow(Struct, frozen=True, kw_only=True):
-    """Lead of a project, or in the end a user within it, over its siblings.
-
-    Attributes
-    ----------
-    share : float
-        Of everything, 0..1.
-    usage_proc_s : float
-        Decayed, processor-seconds.
-    seconds : float
-        Of its entitlement, ahead of the sibling with waiting jobs that is furthest behind.
-    """
+    """Lead of a project, or in the end a user within it, over its siblings."""
 
     name: str
     share: float
+    """Of everything, 0..1."""
     usage_proc_s: float
+    """Decayed, processor-seconds."""
     seconds: float
+    """Of its entitlement, ahead of the sibling with waiting jobs that is furthest behind."""
 
 
 class PriorityRow(Struct, frozen=True, kw_only=True):
-    """The terms of a waiting job's effective weight; all but the weights in doublings.
-
-    Attributes
-    ----------
-    place : int
-        Among the waiting jobs by effective weight, from 1.
-    submitted, allowed, weight : float
-        As it was submitted, as its limits admit, and the effective one.
-    leads : tuple of LeadRow
-        From the highest project to the user; empty where shares do not count.
-    ahead_s : float
-        Entitlement of its project that the project's earlier jobs take, seconds.
-    """
+    """The terms of a waiting job's effective weight; all but the weights in doublings."""
 
     job: str
     user: str
     project: str
     place: int
+    """Among the waiting jobs by effective weight, from 1."""
     submitted: float
+    """As it was submitted, as its limits admit, and the effective one."""
     allowed: float
     operator: float
     age: float
@@ -55,7 +39,9 @@ class PriorityRow(Struct, frozen=True, kw_only=True):
     shares: float
     weight: float
     leads: tuple[LeadRow, ...] = ()
+    """From the highest project to the user; empty where shares do not count."""
     ahead_s: float = 0.0
+    """Entitlement of its project that the project's earlier jobs take, seconds."""
 
 
 class PriorityAnswer(Answer, frozen=True, kw_only=True, tag="priority"):
@@ -66,113 +52,77 @@ class PriorityAnswer(Answer, frozen=True, kw_only=True, tag="priority"):
 
 
 class AccountRow(Struct, frozen=True, kw_only=True):
-    """A job, a task or a piece that has ended.
-
-    Attributes
-    ----------
-    eligible : float
-        When it could have started first.
-    procs : int
-        Processes it ran on; those it asked for where it never ran.
-    requested_s : float or None
-        Its time limit, or what it was planned to run, seconds.
-    proc_s : float
-        Of its last attempt, processor-seconds.
-    clusters : mapping of cluster to processes
-        Empty where it never ran, and of the whole of a workflow or a divisible job.
-    nodes : mapping of node to processes
-        The same by node.
-    detail : str
-        Its end in words; of a cancelled job who asked for it, and the reason given.
-    cpu_s : float or None
-        CPU time that its processes have used; None: not known.
-    max_rss_mb : float or None
-        Memory of its largest process, MiB; None: not known.
-    """
+    """A job, a task or a piece that has ended."""
 
     id: str
     name: str
     user: str
     project: str
-    state: str
+    state: JobState
     submitted: float
     eligible: float
+    """When it could have started first."""
     started: float | None
     ended: float
     procs: int
+    """Processes it ran on; those it asked for where it never ran."""
     requested_s: float | None
+    """Its time limit, or what it was planned to run, seconds."""
     proc_s: float
+    """Of its last attempt, processor-seconds."""
     clusters: dict[str, int] = field(default_factory=dict)
+    """Empty where it never ran, and of the whole of a workflow or a divisible job."""
     nodes: dict[str, int] = field(default_factory=dict)
+    """The same by node."""
     exit_code: int | None = None
     command: str = ""
     detail: str = ""
+    """Its end in words; of a cancelled job who asked for it, and the reason given."""
     cpu_s: float | None = None
+    """CPU time that its processes have used; None: not known."""
     max_rss_mb: float | None = None
+    """Memory of its largest process, MiB; None: not known."""
 
 
 class AccountAnswer(Answer, frozen=True, kw_only=True, tag="account"):
-    """A page of the accounts of ended jobs, by their end.
-
-    Attributes
-    ----------
-    after : str
-        What to ask with for the next page; empty: this is the last one.
-    """
+    """A page of the accounts of ended jobs, by their end."""
 
     jobs: tuple[AccountRow, ...]
     after: str = ""
+    """What to ask with for the next page; empty: this is the last one."""
     time: float = 0.0
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
-    """Use of one cluster by a user in a project on one day of UTC.
-
-    Attributes
-    ----------
-    day : str
-        Such as ``2026-11-22``.
-    proc_s, coallocated_proc_s : float
-        Processor-seconds of attempts that have ended, and those of jobs on several clusters.
-    jobs, wait_s : int, float
-        That ended on it, each at its first cluster, and their waits, seconds.
-    """
+    """Use of one cluster by a user in a project on one day of UTC."""
 
     day: str
+    """Such as ``2026-11-22``."""
     project: str
     user: str
     cluster: str
     proc_s: float
+    """Processor-seconds of attempts that have ended, and those of jobs on several clusters."""
     coallocated_proc_s: float = 0.0
     jobs: int = 0
+    """That ended on it, each at its first cluster, and their waits, seconds."""
     wait_s: float = 0.0
 
 
 class UsageAnswer(Answer, frozen=True, kw_only=True, tag="usage"):
-    """A page of usage by day.
-
-    Attributes
-    ----------
-    more : bool
-        There are others behind it: ask again with the last row's `day`, `project`, `user` and
-        `cluster` as `after`.
-    """
+    """A page of usage by day."""
 
     rows: tuple[UsageRow, ...]
     more: bool = False
+    """There are others behind it: ask again with the last row's `day`, `project`, `user` and
+    `cluster` as `after`."""
     time: float = 0.0
 
 
 class RulesAnswer(Answer, frozen=True, kw_only=True, tag="rules"):
-    """The input of a round that would begin now, and what it were without each rule in force.
-
-    Attributes
-    ----------
-    snapshot : mapping
-        In the snapshot format.
-    lifted : mapping of rule to snapshot
-        Of ``shares``, ``limits`` and ``guarantees`` those that are in force.
-    """
+    """The input of a round that would begin now, and what it were without each rule in force."""
 
     snapshot: dict[str, Any]
+    """In the snapshot format."""
     lifted: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of ``shares``, ``limits`` and ``guarantees`` those that are in force."""

@@ -55,18 +55,12 @@ def _configuration_file(path: Path) -> Finding:
 
 
 class Mode(Struct, frozen=True):
-    """A mode that a folder must not have.
-
-    Attributes
-    ----------
-    is_bad : callable
-        Judges the bits of a mode.
-    text, todo : str
-        What it means, and the command that mends it.
-    """
+    """A mode that a folder must not have."""
 
     is_bad: Callable[[int], bool]
+    """Judges the bits of a mode."""
     text: str
+    """What it means, and the command that mends it."""
     todo: str
     finding: Callable[[str, str, str], Finding] = problem
 

@@ -20,22 +20,15 @@ class Level(StrEnum):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at.
-
-    Attributes
-    ----------
-    about : str
-        The thing: ``disk``, ``cluster alpha`` …
-    text : str
-        What was seen.
-    todo : str
-        What to do; empty: nothing.
-    """
+    """One thing that was looked at."""
 
     about: str
+    """The thing: ``disk``, ``cluster alpha`` …"""
     level: Level
     text: str
+    """What was seen."""
     todo: str = ""
+    """What to do; empty: nothing."""
 
     @property
     def line(self) -> str:

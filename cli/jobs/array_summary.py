@@ -27,7 +27,7 @@ def array_lines(number: str, members: Sequence[QueueRow]) -> list[str]:
     """Count the members that wait, run and have ended, and name them."""
     states: dict[str, list[QueueRow]] = {}
     for row in members:
-        state = row.state
+        state: str = row.state
         if state in WAITING:
             state = f"{state}: {reason(row.reason)}" if row.reason else state
         states.setdefault(state, []).append(row)

@@ -8,9 +8,12 @@ from typing import Any
 
 from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
 from coalloc.core.base.composites import span
+from coalloc.core.base.records import PartRecord
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.output_names import DEFAULT_OUTPUT
+from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup, TableSpeedup
 from coalloc.runtime.texts import between, instant, length
-from coalloc.wire.job_rows import JobDetails, PartRow, PieceRow, TaskRow
+from coalloc.wire.job_rows import JobDetails, PieceRow, TaskRow
 
 ORIGINS = {
     "user": "given",
@@ -36,15 +39,16 @@ def job_lines(job: JobDetails, now: float) -> list[str]:
         rows = [[printable(cell) for cell in _piece(piece)] for piece in job.pieces]
         table = aligned([PIECE_HEADERS, *rows], PIECE_HEADERS)
         lines += ["", "Pieces", *(f"  {line}" for line in table)]
-    if job.parts:
-        lines += ["", "Parts", *(_part(part) for part in job.parts)]
+    if job.record.parts:
+        lines += ["", "Parts", *(_part(part) for part in job.record.parts)]
     if job.events:
         lines += ["", "History", *(_event(event) for event in job.events)]
     return lines
 
 
 def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
-    yield "user", f"{job.user} ({job.uid}:{job.gid})" if job.uid >= 0 else job.user
+    record = job.record
+    yield "user", f"{job.user} ({record.uid}:{record.gid})" if record.uid >= 0 else job.user
     if job.origin:
         yield "handed over", f"in {job.origin}, where it is job {job.foreign}"
     if job.progress is not None:
@@ -55,8 +59,8 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
         yield "after a failure", _after_failure(job)
     if job.task:
         yield "task", f"{job.task} of workflow {job.id.partition('.')[0]}"
-    if job.chunks:
-        chunks = f"{span(job.chunk_first, job.chunks)} ({job.chunks} in all)"
+    if record.chunks:
+        chunks = f"{span(record.chunk_first, record.chunks)} ({record.chunks} in all)"
         yield "chunks", f"{chunks} of divisible job {job.id.partition('.')[0]}"
     if job.state in {"pending", "held"}:
         yield "reason", reason(job.reason, job.detail)
@@ -70,7 +74,7 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
     if job.started is not None:
         yield "started", precise(job.started)
         end = now if job.ended is None else job.ended
-        planned = f" (planned {length(job.planned)})" if job.planned else ""
+        planned = f" (planned {length(record.planned)})" if record.planned else ""
         yield "run time", f"{length(end - job.started)}{planned}"
     if job.ended is not None:
         yield "ended", precise(job.ended)
@@ -78,81 +82,86 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
     if job.skew_ms is not None:
         yield "start skew", f"{job.skew_ms:g} ms between the first processes of its parts"
     yield "nodes", node_set(job.nodes)
-    if job.link_gbps:
-        yield "link load", ", ".join(f"{n} {figure(v)} Gbit/s" for n, v in job.link_gbps.items())
-    if job.round:
-        yield "decided", f"round {job.round}, policy {job.policy}"
-    if job.attempt > 1 or job.refusals:
-        yield "attempts", f"{job.attempt}, {job.refusals} refused in a row"
+    if record.link_gbps:
+        loads = (f"{name} {figure(gbps)} Gbit/s" for name, gbps in record.link_gbps.items())
+        yield "link load", ", ".join(loads)
+    if record.round:
+        yield "decided", f"round {record.round}, policy {record.policy}"
+    if record.attempt > 1 or record.refusals:
+        yield "attempts", f"{record.attempt}, {record.refusals} refused in a row"
 
 
 def _after_failure(job: JobDetails) -> str:
     again = f"{job.retries} more tries, then " if job.retries else ""
-    part = "piece" if job.job.get("kind") == "divisible" else "task"
+    part = "piece" if isinstance(job.record.job, DivisibleJob) else "task"
     return again + ("the others go on" if job.keep_going else f"no further {part} is started")
 
 
 def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
-    fields = job.job
-    if fields.get("kind") == "workflow":
-        tasks, edges = fields.get("tasks") or (), fields.get("edges") or ()
-        yield "tasks", f"{len(tasks)}, with {len(edges)} edges"
-    elif fields.get("kind") == "moldable":
-        yield "processes", f"{fields.get('min_procs')} to {fields.get('max_procs')}"
-        yield "speed-up", _valued(job, "speedup", _speedup(fields.get("speedup") or {}))
-        yield "repaired", job.sources.get("repaired")
-    elif fields.get("kind") == "divisible":
-        work, chunk = fields.get("work", 0.0), fields.get("chunk_s", 0.0)
-        count = 0 if job.progress is None else job.progress.total
-        yield "work", f"{figure(work)} s in {count} chunks of {figure(chunk)} s"
-    else:
-        yield "processes", fields.get("procs", job.procs)
-    limit = fields.get("time_limit")
+    asked = job.record.job
+    yield from _size(job, asked)
+    limit = asked.time_limit
     yield "time limit", "none" if limit is None else _valued(job, "time_limit", length(limit))
-    if "base_time" in fields:
-        yield "base time", _valued(job, "base_time", f"{figure(fields['base_time'])} s")
-    yield "sigma", _valued(job, "sigma", figure(fields.get("sigma", 1.0)))
-    if "proc_gbps" in fields:
-        rate = f"{figure(fields['proc_gbps'])} Gbit/s per process"
+    if isinstance(asked, RigidJob):
+        yield "base time", _valued(job, "base_time", f"{figure(asked.base_time)} s")
+    yield "sigma", _valued(job, "sigma", figure(asked.sigma))
+    parallel = asked if isinstance(asked, RigidJob | MoldableJob) else None
+    if parallel is not None and parallel.proc_gbps is not None:
+        rate = f"{figure(parallel.proc_gbps)} Gbit/s per process"
         yield "bandwidth", _valued(job, "proc_gbps", rate)
-    if fields.get("memory_mb_per_proc"):
-        yield "memory", f"{fields['memory_mb_per_proc']} MiB per process"
-    yield "features", ", ".join(fields.get("features") or ())
-    clusters = ", ".join(fields.get("clusters") or ())
-    if fields.get("one_cluster"):
+    if asked.memory_mb_per_proc:
+        yield "memory", f"{asked.memory_mb_per_proc} MiB per process"
+    yield "features", ", ".join(asked.features)
+    clusters = ", ".join(asked.clusters or ())
+    if parallel is not None and parallel.one_cluster:
         clusters = f"one of {clusters}" if clusters else "one of all"
     yield "clusters", clusters
-    yield from job.batch.items()
-    if fields.get("weight", 1.0) != 1.0:
-        yield "weight", figure(fields["weight"])
-    if fields.get("earliest", 0.0) > job.submitted + 1.0:
-        yield "not before", instant(fields["earliest"])
+    yield from job.batch.given()
+    if asked.weight != 1.0:
+        yield "weight", figure(asked.weight)
+    if asked.earliest > job.submitted + 1.0:
+        yield "not before", instant(asked.earliest)
     if job.finish_by is not None:
         yield "deadline", instant(job.finish_by)
     if job.throttle:
         yield "at once", f"at most {job.throttle} of its array"
+    yield "if preempted", "run again from its beginning" if job.requeue else ""
     yield "after", ", ".join(f"{kind}:{other}" for kind, other in job.needs)
+
+
+def _size(job: JobDetails, asked: Job) -> Iterator[tuple[str, Any]]:
+    match asked:
+        case WorkflowJob(tasks=tasks, edges=edges):
+            yield "tasks", f"{len(tasks)}, with {len(edges)} edges"
+        case MoldableJob(min_procs=low, max_procs=high, speedup=speedup):
+            yield "processes", f"{low} to {high}"
+            yield "speed-up", _valued(job, "speedup", _speedup(speedup))
+            yield "repaired", job.record.sources.get("repaired")
+        case DivisibleJob(work=work, chunk_s=chunk):
+            count = 0 if job.progress is None else job.progress.total
+            yield "work", f"{figure(work)} s in {count} chunks of {figure(chunk)} s"
+        case RigidJob(procs=procs):
+            yield "processes", procs
 
 
 def _valued(job: JobDetails, key: str, text: str) -> str:
     """A value and where it came from."""
-    origin = job.sources.get(key)
-    fit = job.sources.get(f"{key}_fit")
+    origin = job.record.sources.get(key)
+    fit = job.record.sources.get(f"{key}_fit")
     if fit is not None:
         return f"{text}  (fitted from {fit})"
     return text if origin is None else f"{text}  ({ORIGINS.get(origin, origin)})"
 
 
-def _speedup(model: Mapping[str, Any]) -> str:
-    match model.get("model"):
-        case "amdahl":
-            share = figure(model.get("parallel_fraction"))
-            return f"amdahl, {figure(model.get('time'))} s on one process, fraction {share}"
-        case "downey":
-            shape = f"A {figure(model.get('A'))}, sigma {figure(model.get('sigma'))}"
-            return f"downey, {figure(model.get('time'))} s on one process, {shape}"
-        case _:
-            pairs = zip(model.get("procs", ()), model.get("times", ()), strict=False)
+def _speedup(model: Speedup) -> str:
+    match model:
+        case AmdahlSpeedup(time_1=time, parallel_fraction=share):
+            return f"amdahl, {figure(time)} s on one process, fraction {figure(share)}"
+        case DowneySpeedup(time_1=time, parallelism=mean, variance=sigma):
+            shape = f"A {figure(mean)}, sigma {figure(sigma)}"
+            return f"downey, {figure(time)} s on one process, {shape}"
+        case TableSpeedup(procs=procs, times=times):
+            pairs = zip(procs, times, strict=True)
             return ", ".join(f"{n}: {figure(t)} s" for n, t in pairs)
 
 
@@ -161,18 +170,18 @@ def _executes(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "command", f"that of job {job.foreign} in {job.origin}, as it was submitted there"
         return
     launch = job.launch
-    if job.tasks and not launch.get("argv"):
+    if job.tasks and not launch.argv:
         yield "commands", "of each task, from the file"
-        yield "folder", launch.get("cwd")
+        yield "folder", launch.cwd
         return
-    command = shlex.join(launch.get("argv") or ())
+    command = shlex.join(launch.argv)
     if len(command) > LONGEST_COMMAND:
         command = command[: LONGEST_COMMAND - 3] + "..."
-    yield "script" if launch.get("script") else "command", command
+    yield "script" if launch.script else "command", command
     yield "started", "once, for all processes" if job.once else ""
-    yield "folder", launch.get("cwd")
-    yield "output", launch.get("stdout") or DEFAULT_OUTPUT
-    yield "errors", launch.get("stderr")
+    yield "folder", launch.cwd
+    yield "output", launch.stdout or DEFAULT_OUTPUT
+    yield "errors", launch.stderr
 
 
 def _tasks(job: JobDetails) -> Iterator[str]:
@@ -207,7 +216,7 @@ def _run(task: TaskRow | PieceRow, start: float | None) -> tuple[str, ...]:
     )
 
 
-def _part(part: PartRow) -> str:
+def _part(part: PartRecord) -> str:
     size = sum(part.nodes.values())
     last = part.first_rank + size - 1
     ranks = f"rank {last}" if size == 1 else f"ranks {part.first_rank}-{last}"
@@ -216,6 +225,10 @@ def _part(part: PartRow) -> str:
         out += f"  started {precise(part.started)}"
     if part.exit_code is not None:
         out += f"  exit code {part.exit_code}"
+    if part.cpu_s is not None:
+        out += f"  {figure(part.cpu_s)} CPU-s"
+    if part.max_rss_mb is not None:
+        out += f"  {figure(part.max_rss_mb)} MiB at most in a process"
     return printable(out + (f"  {part.detail or part.reason}" if part.reason else ""))
 
 

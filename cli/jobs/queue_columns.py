@@ -35,21 +35,14 @@ Group = Sequence[QueueRow]
 
 
 class Now(Struct, frozen=True, kw_only=True):
-    """The moment that is shown.
-
-    Attributes
-    ----------
-    time : float
-        Wall clock, seconds.
-    brief : bool
-        Instants without what goes without saying: there is little room.
-    short_names : bool
-        Names are cut to `NAME_WIDTH`.
-    """
+    """The moment that is shown."""
 
     time: float
+    """Wall clock, seconds."""
     brief: bool = False
+    """Instants without what goes without saying: there is little room."""
     short_names: bool = False
+    """Names are cut to `NAME_WIDTH`."""
 
     def at(self, value: float | None) -> str:
         """An instant."""
@@ -57,26 +50,17 @@ class Now(Struct, frozen=True, kw_only=True):
 
 
 class Column(Struct, frozen=True, kw_only=True):
-    """One column.
-
-    Attributes
-    ----------
-    header : str
-    letters : str
-        Of it in squeue's formats; empty: it has none there.
-    cell : callable
-        Its text for a group.
-    key : callable
-        What lines are ordered by; less comes first.
-    is_number : bool
-        Set to the right.
-    """
+    """One column."""
 
     header: str
     letters: str
+    """Of it in squeue's formats; empty: it has none there."""
     cell: Callable[[Group, Now], str]
+    """Its text for a group."""
     key: Callable[[Group, Now], Any]
+    """What lines are ordered by; less comes first."""
     is_number: bool = False
+    """Set to the right."""
 
 
 def _waits(row: QueueRow) -> bool:
@@ -299,22 +283,15 @@ STARTS = ("jobid", "name", "user", "st", "start", "likely", "procs", "priority",
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """A column in a format of squeue's kind.
-
-    Attributes
-    ----------
-    before : str
-        Text between the field before it and this one.
-    width : int
-        0: as wide as its text.
-    right : bool
-        Its text stands on the right.
-    """
+    """A column in a format of squeue's kind."""
 
     name: str
     before: str = ""
+    """Text between the field before it and this one."""
     width: int = 0
+    """0: as wide as its text."""
     right: bool = False
+    """Its text stands on the right."""
 
     def padded(self, text: str) -> str:
         """The text in its width, cut there."""

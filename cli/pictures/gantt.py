@@ -33,21 +33,14 @@ Span = tuple[float, float, int]
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """Lanes that look the same.
-
-    Attributes
-    ----------
-    cluster : str
-        Empty where it is not known.
-    nodes : tuple of str
-        One name for each lane; a node with several such lanes comes several times.
-    spans : tuple of Span
-        By rising start.
-    """
+    """Lanes that look the same."""
 
     cluster: str
+    """Empty where it is not known."""
     nodes: tuple[str, ...]
+    """One name for each lane; a node with several such lanes comes several times."""
     spans: tuple[Span, ...]
+    """By rising start."""
 
     @property
     def label(self) -> str:

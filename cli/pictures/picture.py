@@ -14,24 +14,16 @@ AT_ONCE_S = 1.0
 
 
 class Picture(Struct, frozen=True, kw_only=True):
-    """Contents of a chart.
-
-    Attributes
-    ----------
-    plan : Plan
-        Planned placements, then those that run.
-    begin : float or None
-        Left end, seconds on the plan's axis; None: the first start.
-    now : float or None
-        Where the line for now is; None: nowhere.
-    running : int
-        How many placements, the last ones, run already.
-    """
+    """Contents of a chart."""
 
     plan: Plan
+    """Planned placements, then those that run."""
     begin: float | None = None
+    """Left end, seconds on the plan's axis; None: the first start."""
     now: float | None = None
+    """Where the line for now is; None: nowhere."""
     running: int = 0
+    """How many placements, the last ones, run already."""
 
     def is_running(self, index: int) -> bool:
         """Tell if a placement runs already."""

@@ -17,26 +17,17 @@ class Verdict(Enum):
 
 
 class NoEqual(NamedTuple):
-    """An option of sbatch without an equal.
-
-    Attributes
-    ----------
-    flags : tuple of str
-        As they are typed, the long one last.
-    verdict : Verdict
-    why : str
-        What happens instead.
-    value : str
-        ``needed``, ``optional`` (joined by ``=``) or ``none``.
-    harmless : tuple of str
-        Values that ask for what happens anyway.
-    """
+    """An option of sbatch without an equal."""
 
     flags: tuple[str, ...]
+    """As they are typed, the long one last."""
     verdict: Verdict
     why: str
+    """What happens instead."""
     value: str = "needed"
+    """``needed``, ``optional`` (joined by ``=``) or ``none``."""
     harmless: tuple[str, ...] = ()
+    """Values that ask for what happens anyway."""
 
 
 HETEROGENEOUS = ("hetjob", "packjob", ":")

@@ -87,11 +87,12 @@ def _has(row: QueueRow, words: Sequence[str]) -> bool:
 
 def output_path(job: JobDetails) -> Path | None:
     """The file that a job's first process writes to; None: it is not known."""
-    cwd = job.launch.get("cwd")
-    if not cwd:
+    if not job.launch.argv:
         return None
-    pattern = str(job.launch.get("stdout") or DEFAULT_OUTPUT)
-    return Path(str(cwd)) / filled(pattern, marks_of(job.id, job.name, job.user) | rank_marks(0))
+    pattern = job.launch.stdout or DEFAULT_OUTPUT
+    return Path(job.launch.cwd) / filled(
+        pattern, marks_of(job.id, job.name, job.user) | rank_marks(0)
+    )
 
 
 def tail(path: Path) -> str:

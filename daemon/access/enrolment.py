@@ -49,21 +49,15 @@ class EnrolmentDeniedError(Exception):
 
 
 class Peer(Struct, frozen=True, kw_only=True):
-    """The process at the other end of the socket.
-
-    Attributes
-    ----------
-    is_admin : bool
-        Root, or the daemon's own user.
-    has_account : bool
-        False: a number without a name, of which a user of name spaces may have thousands.
-    """
+    """The process at the other end of the socket."""
 
     user: str
     uid: int
     gid: int
     is_admin: bool
+    """Root, or the daemon's own user."""
     has_account: bool = True
+    """False: a number without a name, of which a user of name spaces may have thousands."""
 
 
 class Pending(Struct, frozen=True, kw_only=True):

@@ -57,28 +57,20 @@ class Role(StrEnum):
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """One key.
-
-    Attributes
-    ----------
-    key : str
-        Public.
-    clusters : tuple of str
-        Those that an executor's key speaks for.
-    by : str
-        Who authorized it.
-    added, revoked : float
-        Seconds since 1970; None: it is not revoked.
-    """
+    """One key."""
 
     key: str
+    """Public."""
     user: str
     uid: int
     gid: int
     role: Role = Role.SUBMIT
     clusters: tuple[str, ...] = ()
+    """Those that an executor's key speaks for."""
     by: str = ""
+    """Who authorized it."""
     added: float = 0.0
+    """Seconds since 1970; None: it is not revoked."""
     revoked: float | None = None
 
 
@@ -87,20 +79,13 @@ class _Header(msgspec.Struct, kw_only=True):
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a table's file.
-
-    Attributes
-    ----------
-    grants : dict of key to Grant
-    size : int
-        Bytes up to the end of the last whole line; what follows was never acknowledged.
-    is_long : bool
-        Most of it is outdated.
-    """
+    """The contents of a table's file."""
 
     grants: dict[str, Grant]
     size: int
+    """Bytes up to the end of the last whole line; what follows was never acknowledged."""
     is_long: bool
+    """Most of it is outdated."""
 
 
 def parse_table(raw: bytes, path: Path) -> Parsed:

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from coalloc.core.base.projects import DAY_S
+from coalloc.core.base.records import JobState
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.store.records_json import read_object
 from coalloc.daemon.store.rows import StoredAccount
@@ -68,7 +69,7 @@ def _account(row: StoredAccount) -> AccountRow:
         id=row.id,
         project=row.project,
         user=row.user,
-        state=row.state,
+        state=JobState(row.state),
         ended=row.ended,
         **read_object(row.body),
     )

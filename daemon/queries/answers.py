@@ -16,7 +16,7 @@ from coalloc.core.rounds import rules, snapshots
 from coalloc.daemon.queries import accounts, accuracy, job_views, shares, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.reservation_rows import reservation_rows
-from coalloc.daemon.store.records_json import read_object, read_record
+from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
@@ -65,20 +65,14 @@ class Health(Struct, frozen=True, kw_only=True):
 
 
 class Sources(Struct, frozen=True, kw_only=True):
-    """Sources of answers.
-
-    Attributes
-    ----------
-    caller : Caller
-        Who asks.
-    health : callable
-        Figures of the service itself.
-    """
+    """Sources of answers."""
 
     state: State
     store: Store
     caller: Caller
+    """Who asks."""
     health: Callable[[], Health]
+    """Figures of the service itself."""
 
 
 Answering = Callable[[Sources, Mapping[str, Any], float], Answer]
@@ -169,17 +163,16 @@ def _show(sources: Sources, body: Mapping[str, Any], now: float) -> ShowAnswer:
     record = find_job(sources, _text(body, "job"))
     _refuse_strangers(sources.caller, record)
     details = job_views.job_details(record, sources.state, now)
-    launch = sources.store.launch(record.id.partition("_")[0])
-    if launch is None and record.flow:
-        launch = sources.store.launch(record.flow)
-    parsed = read_object(launch) if launch else {}
-    parsed.pop("env", None)
+    text = sources.store.launch(record.id.partition("_")[0])
+    if text is None and record.flow:
+        text = sources.store.launch(record.flow)
+    launch = replace(read_launch(text), env={}) if text else details.launch
     events = tuple(
         {"seq": e.seq, "time": e.time, "kind": e.kind, **read_object(e.body)}
         for e in sources.store.events(0, EVENTS_AT_ONCE, record.id)
     )
     details = _with_members(sources, record, details)
-    return ShowAnswer(job=replace(details, launch=parsed, events=events), time=now)
+    return ShowAnswer(job=replace(details, launch=launch, events=events), time=now)
 
 
 def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> JobDetails:

@@ -8,21 +8,15 @@ from coalloc.core.base.requests import Refused
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Authenticated caller of a request.
-
-    Attributes
-    ----------
-    is_operator : bool
-        May see and change everybody's jobs, and the service.
-    key : str
-        Public; empty in single-user mode.
-    """
+    """Authenticated caller of a request."""
 
     user: str
     uid: int
     gid: int
     is_operator: bool
+    """May see and change everybody's jobs, and the service."""
     key: str = ""
+    """Public; empty in single-user mode."""
 
 
 class QueryRefusedError(Exception):

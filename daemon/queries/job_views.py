@@ -8,7 +8,7 @@ from itertools import islice
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.records import JobRecord, JobState, JobSummary
 from coalloc.core.base.state import State, arrival, procs_of
 from coalloc.core.jobs.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.jobs.dependencies import is_open
@@ -19,28 +19,19 @@ from coalloc.core.sharing import limits
 from coalloc.core.sharing.priority import project_of
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.daemon.queries import workflow_views
-from coalloc.model.job_json import write_job
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.nodeset import fold_in_order
 from coalloc.model.plan import Reason
 from coalloc.model.plan_json import write_plan
 from coalloc.model.platform import Node
 from coalloc.model.reading import NodeReading
+from coalloc.model.values import fields_of
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import NewestPlan, RunningRow, Why
-from coalloc.wire.job_rows import JobDetails, PartRow, QueueRow
+from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 NODES_NAMED = 32
-OF_THE_RECORD = (
-    *("command", "uid", "gid", "needs", "array_index", "rendezvous", "attempt", "refusals"),
-    *("not_before", "planned", "round", "policy", "deadline", "skew_s", "retries"),
-    *("cancelled_by", "cancel_reason"),
-    *("keep_going", "once", "failures", "flow", "chunk_first", "chunks"),
-    *("queued", "arranged", "idle_node_s", "late", "behind", "barred", "priority"),
-    *("leaving", "moves"),
-)
-"""Of a record, what is shown as it is."""
 
 
 def queue_page(
@@ -98,33 +89,19 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         nodes, clusters = record.nodes, workflow_views.clusters_of(record)
     job = record.job
     return QueueRow(
-        id=record.id,
-        name=record.name,
-        user=record.user,
-        state=str(record.state),
+        **{**fields_of(record, JobSummary), "reason": reason, "detail": detail},
         procs=sum(nodes.values()) or procs_of(record),
         max_procs=job.max_procs if isinstance(job, MoldableJob) else None,
-        submitted=record.submitted,
-        started=record.started,
-        ended=record.ended,
         time_limit=job.time_limit,
         start_estimate=start,
         start_early=early,
         start_late=late,
-        reason=reason,
-        detail=detail,
         nodes=nodes,
         clusters=clusters,
-        exit_code=record.exit_code,
         skew_ms=None if record.skew_s is None else round(record.skew_s * 1e3, 3),
         weight=job.weight,
-        origin=record.origin,
-        foreign=record.foreign,
-        task=record.task,
         progress=workflow_views.progress(record, state),
         project=project_of(state, record),
-        throttle=record.throttle,
-        finish_by=record.finish_by,
     )
 
 
@@ -211,33 +188,7 @@ def needs_text(record: JobRecord, state: State) -> str:
 
 def job_details(record: JobRecord, state: State, now: float) -> JobDetails:
     """Everything known of a job but what it executes, and its history."""
-    row = job_row(record, state, now)
-    return JobDetails(
-        **{name: getattr(row, name) for name in QueueRow.__struct_fields__},
-        **{name: getattr(record, name) for name in OF_THE_RECORD},
-        job=write_job(record.job),
-        sources=dict(record.sources),
-        link_gbps=dict(record.link_gbps),
-        batch=dict(record.batch.given()),
-        parts=tuple(
-            PartRow(
-                cluster=part.cluster,
-                index=part.index,
-                nodes=dict(part.nodes),
-                first_rank=part.first_rank,
-                state=str(part.state),
-                exit_code=part.exit_code,
-                started=part.started,
-                ended=part.ended,
-                reason=part.reason,
-                detail=part.detail,
-                asked=part.asked,
-                granted=part.granted,
-                expected=part.expected,
-            )
-            for part in record.parts
-        ),
-    )
+    return JobDetails(**fields_of(job_row(record, state, now), QueueRow), record=record)
 
 
 def cluster_rows(state: State, now: float) -> tuple[ClusterRow, ...]:

@@ -17,26 +17,17 @@ from coalloc.runtime.texts import clock
 
 
 class AskedRule(msgspec.Struct, frozen=True, kw_only=True):
-    """The rule of the daemon's rounds, and the last round's answer for the job.
-
-    Attributes
-    ----------
-    policy : str
-    options : mapping
-        Of these, the policy gets those that it knows.
-    won : str
-        The order that won in ``auto``.
-    order : list of str
-        Jobs by planned start, of a policy that searches.
-    reason, detail : str
-        Why the last plan gave the job no start; empty where it gave one.
-    """
+    """The rule of the daemon's rounds, and the last round's answer for the job."""
 
     policy: str
     options: dict[str, Any] = {}
+    """Of these, the policy gets those that it knows."""
     won: str = "easy"
+    """The order that won in ``auto``."""
     order: list[str] = []
+    """Jobs by planned start, of a policy that searches."""
     reason: str = ""
+    """Why the last plan gave the job no start; empty where it gave one."""
     detail: str = ""
 
 

@@ -28,61 +28,43 @@ MAX_BYTES = 1 << 29
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request to a solver process.
-
-    Attributes
-    ----------
-    policy : str
-        Empty: explain.
-    explain : str
-        The job to explain.
-    options : dict
-        Of these, the policy gets those that it knows.
-    work, seed, previous, history, live, notes
-        See `coalloc.policies.base.Budget`.
-    checked : bool
-        Send only plans that pass the independent checker, in the solver's process, where plan and
-        snapshot need not be read again. A final plan that fails is an error.
-    node_entries : int or None
-        A plan that names more nodes comes without the nodes of placements that start late; it
-        cannot be checked any more, so ask for `checked`. With 10,000 jobs on 10,000 nodes a whole
-        plan has 30 MB. None: all.
-    nice : int
-        Added to the niceness of the solver's processes.
-    soft_at, hard_at : float
-        ``CLOCK_MONOTONIC`` seconds, the same in all processes: when to stop searching, and when
-        to be gone.
-    """
+    """A request to a solver process."""
 
     policy: str = ""
+    """Empty: explain."""
     explain: str = ""
+    """The job to explain."""
     options: dict[str, Any] = {}
+    """Of these, the policy gets those that it knows."""
     work: int | None = None
+    """See `coalloc.policies.base.Budget`."""
     seed: int = 0
     previous: tuple[str, ...] = ()
     history: History = NO_HISTORY
     live: bool = False
     notes: dict[str, Any] = {}
     checked: bool = False
+    """Send only plans that pass the independent checker, in the solver's process, where plan and
+    snapshot need not be read again. A final plan that fails is an error."""
     node_entries: int | None = None
+    """A plan that names more nodes comes without the nodes of placements that start late; it cannot
+    be checked any more, so ask for `checked`. With 10,000 jobs on 10,000 nodes a whole plan has
+    30 MB. None: all."""
     nice: int = 0
+    """Added to the niceness of the solver's processes."""
     soft_at: float = 0.0
+    """``CLOCK_MONOTONIC`` seconds, the same in all processes: when to stop searching, and when to
+    be gone."""
     hard_at: float = 0.0
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """Reason why there is no answer.
-
-    Attributes
-    ----------
-    message : str
-        One line.
-    jobs : tuple of str
-        Those that the plan is wrong about; empty where there is none.
-    """
+    """Reason why there is no answer."""
 
     message: str
+    """One line."""
     jobs: tuple[str, ...] = ()
+    """Those that the plan is wrong about; empty where there is none."""
 
 
 class FrameError(Exception):

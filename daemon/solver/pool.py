@@ -41,27 +41,19 @@ log = get_logger()
 
 
 class SolveOutcome(Struct, frozen=True, kw_only=True):
-    """The end of a solve.
-
-    Attributes
-    ----------
-    status : str
-        ``done``: the policy returned. ``killed``: it did not return in time. ``crashed``: its
-        process died or sent garbage, or there is none. ``error``: the policy raised.
-    plan : bytes or None
-        The policy's plan, or the last incumbent, which then has the status ``time_limit``.
-        Of an ``error`` there is none. Unless asked for, it is not checked.
-    message : str
-        One line; empty when done.
-    jobs : tuple of str
-        Those that the plan is wrong about; empty where it is not that.
-    """
+    """The end of a solve."""
 
     status: Literal["done", "killed", "crashed", "error"]
+    """``done``: the policy returned. ``killed``: it did not return in time. ``crashed``: its
+    process died or sent garbage, or there is none. ``error``: the policy raised."""
     plan: bytes | None
+    """The policy's plan, or the last incumbent, which then has the status ``time_limit``. Of an
+    ``error`` there is none. Unless asked for, it is not checked."""
     message: str
+    """One line; empty when done."""
     elapsed_s: float
     jobs: tuple[str, ...] = ()
+    """Those that the plan is wrong about; empty where it is not that."""
 
 
 class SolverDownError(Exception):

@@ -91,9 +91,9 @@ function likely(row) {
 }
 
 function sections(found, row, now) {
-  const details = found.details;
+  const details = found.details, record = details?.record;
   const begin = row.started ?? row.start_estimate;
-  const end = row.ended ?? (details?.planned && begin ? begin + details.planned : row.started && row.time_limit ? row.started + row.time_limit : null);
+  const end = row.ended ?? (record?.planned && begin ? begin + record.planned : row.started && row.time_limit ? row.started + row.time_limit : null);
   const facts = [
     ["user", row.user], ["processes", String(row.procs)], ["submitted", clock(row.submitted)],
     ["waited", span((row.started ?? row.ended ?? now) - row.submitted)],
@@ -108,17 +108,17 @@ function sections(found, row, now) {
   if (row.detail) facts.push(["remark", row.detail]);
   if (row.progress) facts.push(["progress", `${row.progress.completed} of ${row.progress.total} ${row.progress.unit}`]);
   if (found.output) facts.push(["output", found.output]);
-  if (details) facts.push(["command", (details.launch.argv ?? []).join(" ")], ["folder", details.launch.cwd ?? "–"], ["placed by", details.policy ? `${details.policy}, round ${details.round}` : "–"]);
+  if (details) facts.push(["command", details.launch.argv.join(" ")], ["folder", details.launch.cwd ?? "/"], ["placed by", record.policy ? `${record.policy}, round ${record.round}` : "–"]);
   const out = [el("dl", { class: "facts panel" }, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))))];
   if (!details) out.push(el("p", { class: "quiet" }, `Command and output: ${found.withheld}.`));
-  if (details?.parts.length) out.push(table("Parts", [
-    ["Cluster", (part) => part.cluster], ["State", (part) => state(part.state)],
+  if (record?.parts) out.push(table("Parts", [
+    ["Cluster", (part) => part.cluster], ["State", (part) => state(part.state ?? "preparing")],
     ["Processes", (part) => String(Object.values(part.nodes).reduce((a, b) => a + b, 0)), true],
-    ["Link", (part) => details.link_gbps[part.cluster] ? `${figure(details.link_gbps[part.cluster], 3)} Gb/s` : "–", true],
+    ["Link", (part) => record.link_gbps?.[part.cluster] ? `${figure(record.link_gbps[part.cluster], 3)} Gb/s` : "–", true],
     ["Started", (part) => clock(part.started), true], ["Ended", (part) => clock(part.ended), true],
-    ["Exit", (part) => part.exit_code === null ? "–" : String(part.exit_code), true],
+    ["Exit", (part) => String(part.exit_code ?? "–"), true],
     ["Nodes", (part) => folded(Object.keys(part.nodes))],
-  ], details.parts));
+  ], record.parts));
   const members = details ? [...details.tasks, ...details.pieces] : [];
   if (members.length) out.push(table("Tasks and pieces", [
     ["Id", (one) => jobLink(one.id)], ["Name", (one) => one.task ?? `chunks from ${one.first}`],

@@ -145,7 +145,7 @@ def test_the_page_finds_a_dashboard_that_was_restarted(chromium: Any, site: Serv
     site.server.post(lambda known: site.server.hub.close())
     until(lambda: "live" in text(chromium, "#health"), "not connected again")
     now = time.time()
-    later = QueueRow(id="4", name="later", user="ann", state="pending", procs=1, submitted=now)
+    later = QueueRow(id="4", name="later", user="ann", procs=1, submitted=now)
     site.change(lambda known: known.take_queue(QueueAnswer(jobs=(*known.rows.values(), later))))
     until(lambda: "later" in text(chromium, ".pair"), "changes are not followed again")
 

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.questions import Asking, Questions
 from coalloc.dashboard.server import Server
 from coalloc.dashboard.settings import Settings
+from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 from coalloc.wire.answers import (
     Event,
     NewestPlan,
@@ -44,16 +47,14 @@ class Answers:
         self.asked.append(("show", job))
         if job == "404":
             raise RefusedError("not_found", "there is no job 404")
-        launch = {"argv": ["./secret", "input"], "cwd": "/home/ann", "stdout": "out-%j.txt"}
         return JobDetails(
             id=job,
             name="model",
             user="ann",
-            state="pending",
             procs=4,
             submitted=NOW,
-            job={"kind": "rigid"},
-            launch=launch,
+            record=JobRecord(id=job, user="ann", job=RigidJob(id=job, procs=4, base_time=60.0)),
+            launch=Launch(argv=("./secret", "input"), cwd="/home/ann", stdout="out-%j.txt"),
         )
 
     def why(self, job: str) -> Why:
@@ -141,7 +142,7 @@ def fill(known: Known, *, now: float = NOW, name: str = "model") -> None:
         id="2",
         name="wide",
         user="bob",
-        state="running",
+        state=JobState.RUNNING,
         procs=4,
         submitted=now - 250,
         started=now - 239,
@@ -153,7 +154,7 @@ def fill(known: Known, *, now: float = NOW, name: str = "model") -> None:
         id="3",
         name=name,
         user="ann",
-        state="pending",
+        state=JobState.PENDING,
         procs=4,
         submitted=now - 100,
         start_estimate=now + 600,
@@ -306,11 +307,7 @@ def _planned(
         end = start + draw.uniform(60.0, 4000.0)
         free.update(dict.fromkeys(nodes, end))
         places.append({"job": str(i), "start": start, "end": end, "nodes": dict.fromkeys(nodes, 4)})
-        waiting.append(
-            QueueRow(
-                id=str(i), name=f"job {i}", user="ann", state="pending", procs=4, submitted=now - i
-            )
-        )
+        waiting.append(QueueRow(id=str(i), name=f"job {i}", user="ann", procs=4, submitted=now - i))
     return waiting, places
 
 

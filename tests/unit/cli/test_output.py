@@ -92,58 +92,63 @@ def test_rows_are_printed_as_they_would_be_at_once(
 
 
 def details() -> dict[str, Any]:
+    common = {"id": "12", "user": "ada"}
     return {
-        "id": "12",
+        **common,
         "name": "model",
-        "user": "ada",
-        "uid": 1000,
-        "gid": 100,
         "procs": 6,
         "state": "running",
         "submitted": NOW - 100.0,
         "started": NOW - 90.0,
-        "planned": 600.0,
+        "needs": [["afterok", "11"]],
+        "requeue": True,
         "nodes": {"a1": 4, "b1": 2},
         "clusters": ["alpha", "beta"],
         "skew_ms": 1.234,
-        "round": 41,
-        "policy": "easy",
-        "attempt": 2,
-        "refusals": 1,
-        "reason": "",
-        "detail": "",
-        "link_gbps": {"alpha": 0.12, "beta": 0.12},
-        "job": {
-            "kind": "rigid",
-            "procs": 6,
-            "base_time": 480.0,
-            "sigma": 0.7,
-            "proc_gbps": 0.075,
-            "time_limit": 900.0,
-            "features": ["ib"],
-            "weight": 2.0,
+        "record": {
+            **common,
+            "uid": 1000,
+            "gid": 100,
+            "planned": 600.0,
+            "round": 41,
+            "policy": "easy",
+            "attempt": 2,
+            "refusals": 1,
+            "link_gbps": {"alpha": 0.12, "beta": 0.12},
+            "job": {
+                "kind": "rigid",
+                "id": "12",
+                "procs": 6,
+                "base_time": 480.0,
+                "sigma": 0.7,
+                "proc_gbps": 0.075,
+                "time_limit": 900.0,
+                "features": ["ib"],
+                "weight": 2.0,
+            },
+            "sources": {"base_time": "history", "sigma": "defaults", "proc_gbps": "user"},
+            "parts": [
+                {
+                    "cluster": "alpha",
+                    "index": 0,
+                    "nodes": {"a1": 4},
+                    "first_rank": 0,
+                    "state": "running",
+                    "started": NOW - 90.0,
+                },
+                {
+                    "cluster": "beta",
+                    "index": 1,
+                    "nodes": {"b1": 2},
+                    "first_rank": 4,
+                    "state": "running",
+                    "started": NOW - 90.0,
+                    "cpu_s": 12.5,
+                    "max_rss_mb": 310.0,
+                },
+            ],
         },
-        "sources": {"base_time": "history", "sigma": "defaults", "proc_gbps": "user"},
-        "needs": [["afterok", "11"]],
         "launch": {"argv": ["job.sh", "a b"], "script": "#!/bin/sh\n", "cwd": "/home/ada"},
-        "parts": [
-            {
-                "cluster": "alpha",
-                "index": 0,
-                "nodes": {"a1": 4},
-                "first_rank": 0,
-                "state": "running",
-                "started": NOW - 90.0,
-            },
-            {
-                "cluster": "beta",
-                "index": 1,
-                "nodes": {"b1": 2},
-                "first_rank": 4,
-                "state": "running",
-                "started": NOW - 90.0,
-            },
-        ],
         "events": [
             {"seq": 3, "time": NOW - 100.0, "kind": "job_submitted", "user": "ada"},
             {"seq": 4, "time": NOW - 95.0, "kind": "job_placed", "nodes": {"a1": 4, "b1": 2}},
@@ -167,7 +172,9 @@ def test_show_tells_where_values_came_from_and_the_history() -> None:
         r"bandwidth +0\.075 Gbit/s per process  \(given\)$",
         r"after +afterok:11$",
         r"script +job\.sh 'a b'$",
-        r"^  1  beta  b1x2  ranks 4-5  running  started 2030-05-17T14:28:30\.000$",
+        r"^  1  beta  b1x2  ranks 4-5  running  started 2030-05-17T14:28:30\.000  12\.5 CPU-s",
+        r"CPU-s  310 MiB at most in a process$",
+        r"if preempted +run again from its beginning$",
         r"^  2030-05-17T14:28:25\.000  job_placed  nodes=a1x4,b1x2$",
     ):
         assert re.search(pattern, text, re.MULTILINE), pattern
@@ -186,7 +193,8 @@ def test_show_tells_where_values_came_from_and_the_history() -> None:
 )
 def test_show_of_a_moldable_job(speedup: dict[str, Any], words: str) -> None:
     body = details()
-    body["job"] = {"kind": "moldable", "speedup": speedup, "min_procs": 1, "max_procs": 8}
+    moldable = {"kind": "moldable", "id": "12", "speedup": speedup}
+    body["record"]["job"] = {**moldable, "min_procs": 1, "max_procs": 8}
     text = "\n".join(job_lines(msgspec.convert(body, JobDetails), NOW))
     assert words in text
     assert "1 to 8" in text

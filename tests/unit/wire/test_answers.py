@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+from collections import abc
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from coalloc.core.base import requests
+from coalloc.core.base.records import JobRecord, JobSummary, PartRecord
 from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
@@ -39,7 +41,8 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("Job row", "Field of `progress`", job_rows.Progress),
     ("show", ANSWER, answers.ShowAnswer),
     ("Job details", "Field", job_rows.JobDetails),
-    ("Job details", "Field of a part", job_rows.PartRow),
+    ("Job details", "Field of a record", JobRecord),
+    ("Job details", "Field of a part", PartRecord),
     ("Job details", "Field of a task or a piece", job_rows.MemberRow),
     ("Job details", "Field of a task", job_rows.TaskRow),
     ("Job details", "Field of a piece", job_rows.PieceRow),
@@ -79,6 +82,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
 )
 ADDS_TO: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     job_rows.JobDetails: job_rows.QueueRow,
+    JobRecord: JobSummary,
     job_rows.TaskRow: job_rows.MemberRow,
     job_rows.PieceRow: job_rows.MemberRow,
 }
@@ -100,12 +104,13 @@ def kind_of(hint: Any) -> str:
             if get_origin(kinds[0]) is tuple:
                 return "list of pairs"
             return "list of text" if kinds[0] is str else "list"
-        case builtins.dict:
+        case builtins.dict | abc.Mapping:
             if kinds[1] in MANY:
                 return f"object of {MANY[kinds[1]]}"
             return "object of lists of pairs" if is_pairs else "object"
         case _:
-            return ONE.get(hint, "object")
+            is_enum = isinstance(hint, type) and issubclass(hint, str)
+            return "text" if is_enum else ONE.get(hint, "object")
 
 
 def described(cls: type[msgspec.Struct]) -> dict[str, str]:
@@ -140,7 +145,7 @@ def test_every_answer_is_documented() -> None:
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }
-    assert declared - shown == {msgspec.Struct, answers.Answer}
+    assert declared - shown == {msgspec.Struct, answers.Answer, JobSummary, Launch}
 
 
 def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ from msgspec import structs
 from coalloc.cli.top import view as top_view
 from coalloc.cli.top.view import Look, Source, job_lines, output_path, tail
 from coalloc.client.client import NoAnswerError
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 from coalloc.model.values import replace
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow
@@ -33,9 +36,11 @@ STATUS = ServiceStatus(
     time=1e9, user="ada", epoch=1, rounds=3, paused=False, waiting=1, placed=1, policy="easy"
 )
 JOBS = (
-    QueueRow(id="1", name=NASTY, user="ada", state="running", procs=1, submitted=9e8, started=9e8),
-    QueueRow(id="2", name="b", user="bob", state="pending", procs=8, submitted=9e8),
-    QueueRow(id="3", name="c", user="ada", state="completed", procs=2, submitted=9e8),
+    QueueRow(
+        id="1", name=NASTY, user="ada", state=JobState.RUNNING, procs=1, submitted=9e8, started=9e8
+    ),
+    QueueRow(id="2", name="b", user="bob", procs=8, submitted=9e8),
+    QueueRow(id="3", name="c", user="ada", state=JobState.COMPLETED, procs=2, submitted=9e8),
 )
 LOOK = Look(status=STATUS, clusters=(CLUSTER,), jobs=JOBS)
 
@@ -54,8 +59,9 @@ class Fake(Source):
 
     def job(self, job: str) -> tuple[JobDetails, float]:
         row = next(row for row in JOBS if row.id == job)
-        launch = {"argv": ["sh"], "cwd": str(self.folder)}
-        return JobDetails(**structs.asdict(row), job={}, launch=launch), 1e9
+        record = JobRecord(id=job, user=row.user, job=RigidJob(id=job, procs=1, base_time=1.0))
+        launch = Launch(argv=("sh",), cwd=str(self.folder))
+        return JobDetails(**structs.asdict(row), record=record, launch=launch), 1e9
 
     def cancel(self, job: str) -> tuple[str, ...]:
         self.cancelled.append(job)
@@ -191,9 +197,9 @@ def test_of_many_jobs_the_first_are_shown(monkeypatch: pytest.MonkeyPatch) -> No
 def test_where_the_output_lies(tmp_path: Path) -> None:
     job, _ = Fake(tmp_path).job("2")
     assert output_path(job) == tmp_path / "coalloc-2.out"
-    named = structs.replace(job, launch={"cwd": "/w", "stdout": "o/%j-%r-%%j"})
+    named = structs.replace(job, launch=Launch(argv=("sh",), cwd="/w", stdout="o/%j-%r-%%j"))
     assert output_path(named) == Path("/w/o/2-0-%j")
-    assert output_path(structs.replace(job, launch={})) is None
+    assert output_path(structs.replace(job, launch=Launch(argv=()))) is None
 
 
 def test_the_end_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
