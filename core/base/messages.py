@@ -11,88 +11,34 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.parts import Launch, PartKey, PartReport, QueueTerms
+from coalloc.model.parts import JobPart, PartReport
 from coalloc.model.reading import ClusterReading
 
-ONCE = "once"
-"""Ability of an executor: a job's command is started once where `Prepare` says so."""
 WITHDRAW = "withdraw"
 """Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""
-ABILITIES = (ONCE, WITHDRAW)
+ABILITIES = (WITHDRAW,)
 """Abilities of an executor of this version."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
 
 
-class Prepare(Struct, frozen=True, kw_only=True):
-    """Claim nodes for one part and hold its processes at the barrier.
+class Prepare(JobPart, frozen=True, kw_only=True):
+    """Claim nodes for one part and hold its processes at the barrier."""
 
-    Attributes
-    ----------
-    nodes : mapping of node name to processes
-        This part's, in rank order.
-    all_nodes : mapping of node name to processes
-        The whole job's, in rank order.
-    lease_s : float
-        The claim lapses when the daemon is silent for this long.
-    time_limit : float or None
-        Seconds of run time after which the processes are ended.
-    memory_mb_per_proc : int
-        As its user asked, MiB; 0: not said.
-    user : str
-        The account that `uid` stands for; empty: not said.
-    gid : int
-        The primary group at enrolment, for the record: executors look it up.
-    rendezvous : str
-        host:port for the ranks to meet.
-    foreign : str
-        A job of the batch system's own, which is to be let go on these nodes; empty: `launch`
-        is what runs.
-    task : str
-        Its name in its workflow, of which `job` begins with the id; empty: it is no task.
-    chunk_first, chunks, chunks_total : int
-        Of a piece of a divisible job, of which `job` begins with the id: its first chunk, how
-        many it has, and how many the job has; 0 chunks: it is no piece.
-    queue : QueueTerms or None
-        How the claim may wait in the batch system's queue; None: granted at once, or refused.
-    batch : BatchOptions
-        What the cluster's batch system is told.
-    once : Launch or None
-        In place of `launch`: a command that is started once, by the job's first process. An
-        executor that does not know this finds no command, and starts nothing.
-    """
-
-    job: str
-    attempt: int
-    part: int
-    nodes: Mapping[str, int]
-    all_nodes: Mapping[str, int]
-    first_rank: int
-    size: int
     uid: int
     gid: int
-    lease_s: float
+    """The primary group at enrolment, for the record: executors look it up."""
     user: str = ""
-    name: str = ""
-    time_limit: float | None = None
-    memory_mb_per_proc: int = 0
+    """The account that `uid` stands for; empty: not said."""
     array_index: int | None = None
-    rendezvous: str = ""
-    foreign: str = ""
     task: str = ""
+    """Its name in its workflow, of which `job` begins with the id; empty: it is no task."""
     chunk_first: int = 0
+    """The first chunk of a piece of a divisible job, of which `job` begins with the id."""
     chunks: int = 0
+    """Chunks of the piece; 0: it is no piece."""
     chunks_total: int = 0
-    queue: QueueTerms | None = None
-    batch: BatchOptions = PLAIN
-    launch: Launch | None = None
-    once: Launch | None = None
-
-    @property
-    def key(self) -> PartKey:
-        """Name of the part."""
-        return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+    """Chunks of the divisible job."""
 
 
 class Arrange(Struct, frozen=True, kw_only=True):
@@ -161,19 +107,13 @@ class Welcome(Struct, frozen=True, kw_only=True):
 
 
 class Ping(Struct, frozen=True, kw_only=True):
-    """The daemon is there; renews every lease.
-
-    Attributes
-    ----------
-    known : bool
-        False to an executor that counts as disconnected: it says hello, and is back.
-    wanted : int
-        Slots of the cluster that waiting jobs could fill.
-    """
+    """The daemon is there; renews every lease."""
 
     epoch: int
     known: bool = True
+    """False to an executor that counts as disconnected: it says hello, and is back."""
     wanted: int = 0
+    """Slots of the cluster that waiting jobs could fill."""
 
 
 class TurnedAway(Struct, frozen=True, kw_only=True):
@@ -191,25 +131,18 @@ class Numbered(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """An executor begins or resumes; `last_seq` is the last order it has carried out.
-
-    Attributes
-    ----------
-    identity : str
-        Of its state: made with it, and the same for as long as it is kept; empty: not said.
-    version : str
-        Of the executor; empty: not said.
-    abilities : tuple of str
-        What it can do that earlier ones could not: ``once``, ``withdraw``.
-    """
+    """An executor begins or resumes; `last_seq` is the last order it has carried out."""
 
     cluster: str
     identity: str = ""
+    """Of its state: made with it, and the same for as long as it is kept; empty: not said."""
     store: str = ""
     last_seq: int = 0
     parts: tuple[PartReport, ...] = ()
     version: str = ""
+    """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
+    """What it can do that earlier ones could not: ``once``, ``withdraw``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -221,30 +154,22 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Read(Struct, frozen=True, kw_only=True):
-    """A reading of the cluster, or why there is none.
-
-    Attributes
-    ----------
-    at : float
-        When the executor began to read, by its own clock, which does not step back while it
-        runs; 0: not said. A reading that is older than the one before, or the same, is dropped.
-    run : str
-        Which run of the executor that clock belongs to; empty: not said. Another run's clock
-        may be behind.
-    epoch : int
-        Of the daemon that the executor followed then; 0: not said. What it read before it
-        followed this daemon may be older than what the daemon knows.
-    sent : float
-        The executor's wall clock when this was sent, seconds; 0: not said.
-    """
+    """A reading of the cluster, or why there is none."""
 
     cluster: str
     reading: ClusterReading | None = None
     error: str = ""
     at: float = 0.0
+    """When the executor began to read, by its own clock, which does not step back while it runs; 0:
+    not said. A reading that is older than the one before, or the same, is dropped."""
     run: str = ""
+    """Which run of the executor that clock belongs to; empty: not said. Another run's clock may be
+    behind."""
     epoch: int = 0
+    """Of the daemon that the executor followed then; 0: not said. What it read before it followed
+    this daemon may be older than what the daemon knows."""
     sent: float = 0.0
+    """The executor's wall clock when this was sent, seconds; 0: not said."""
 
 
 class Goodbye(Struct, frozen=True, kw_only=True):
