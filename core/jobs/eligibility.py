@@ -33,7 +33,7 @@ from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
 
-class Owner(Struct, frozen=True, kw_only=True):
+class JobOwner(Struct, frozen=True, kw_only=True):
     """Whose job it is, what batch systems are told of it, and whether it is started once."""
 
     user: str = ""
@@ -43,22 +43,22 @@ class Owner(Struct, frozen=True, kw_only=True):
     once: bool = False
 
 
-UNKNOWN_OWNER = Owner()
+UNKNOWN_OWNER = JobOwner()
 CANNOT_ONCE = "starts a command for each process, and cannot start it once; upgrade it"
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
 
-def owner_of(record: JobRecord) -> Owner:
+def owner_of(record: JobRecord) -> JobOwner:
     """The owner of a job; of one that was handed over, the batch system has judged it before."""
     if record.foreign:
         return UNKNOWN_OWNER
-    return Owner(
+    return JobOwner(
         user=record.user, uid=record.uid, gid=record.gid, batch=record.batch, once=record.once
     )
 
 
-def verdict_of(cluster: ClusterState, job: Job, owner: Owner) -> Verdict:
+def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
     """Verdict of a cluster's batch system on a job; kept until its rules change."""
     if owner.once and cluster.abilities is not None and ONCE not in cluster.abilities:
         return Verdict(closed=f"its executor{_shown(cluster.version)} {CANNOT_ONCE}")
@@ -158,7 +158,7 @@ def is_capped(verdict: Verdict, job: Job) -> bool:
 def offered(
     cluster: ClusterState,
     job: Job,
-    owner: Owner,
+    owner: JobOwner,
     verdict: Verdict,
     busy: Mapping[str, int],
 ) -> tuple[NodeReading, ...]:
@@ -276,6 +276,6 @@ def run_into_reserved(
 def _reserved_ahead(
     state: State, record: JobRecord, now: float, length_s: float
 ) -> Iterator[Reserved]:
-    for kept in state.reserved.values():
+    for kept in state.maintenance.reserved.values():
         if now < kept.start < now + length_s and record.user not in kept.users:
             yield kept

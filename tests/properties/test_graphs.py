@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.core.base.events import Requested
-from coalloc.core.base.requests import Answer, Done, SubmitWorkflow
+from coalloc.core.base.requests import CommandAnswer, Done, SubmitWorkflow
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import Launch
 from tests.support.core_site import Site
@@ -57,7 +57,7 @@ EDGES: st.SearchStrategy[Any] = (
 )
 
 
-def submitted(job: dict[str, Any]) -> tuple[Answer, dict[str, Any]]:
+def submitted(job: dict[str, Any]) -> tuple[CommandAnswer, dict[str, Any]]:
     """The answer to a submit of a job, and what was queued."""
     site = Site(solving=False)
     command = SubmitWorkflow(token="t", job=job, launch=Launch(argv=("run",)))

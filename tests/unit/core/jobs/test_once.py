@@ -67,7 +67,7 @@ def test_an_executor_that_cannot_is_passed_over_and_named() -> None:
     job, plain = other.submit(1, once=True), other.submit(1)
     assert other.job(plain).is_placed
     assert other.job(job).state is JobState.PENDING
-    detail = other.state.outlook[job].detail
+    detail = other.state.findings.outlook[job].detail
     assert detail.startswith("a: its executor (0.9) starts a command for each process"), detail
     other.do(StatementReceived(statement=Hello(cluster="b", abilities=ABILITIES)))
     other.wait(1.0)
