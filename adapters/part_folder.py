@@ -48,8 +48,8 @@ from coalloc.adapters.runner.status import (
     encoded,
 )
 from coalloc.adapters.sweeper import removed
-from coalloc.model.nodeset import fold
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState, worst_exit_code
+from coalloc.model.formats.nodeset import fold
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState, worst_exit_code
 
 NEW = ".new-"
 # linux/posix_acl.h, linux/posix_acl_xattr.h

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from coalloc.core.base.messages import Prepare
-from coalloc.model.nodeset import fold
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.output_names import pattern_of_ranks
-from coalloc.model.parts import PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import PartReport, PartSpec, PartState
 
 
 def refused(order: Prepare, reason: str, detail: str) -> PartReport:

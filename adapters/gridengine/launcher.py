@@ -18,7 +18,7 @@ from coalloc.adapters.gridengine.commands import GridEngine
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
 from coalloc.adapters.gridengine.settings import GridEngineSettings
-from coalloc.model.parts import PartSpec
+from coalloc.model.sites.parts import PartSpec
 
 SLOTS_MAX_AGE_S = 60.0
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from coalloc.adapters.runner import durable
 from coalloc.adapters.slurm.parse_text import NONE, read_time
 from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, job_state
-from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState, worst_exit_code
+from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState, worst_exit_code
 
 REQUEUED = "requeued"
 CANCELLED_THERE = "cancelled_there"

@@ -40,8 +40,8 @@ from coalloc.adapters.slurm.parse_text import parse_fields, parse_queue, queue_f
 from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, QueueEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.model.nodeset import fold
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.formats.nodeset import fold
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 
 UTC = {"TZ": "UTC"}
 LOOK_EVERY_S = 1.0

@@ -35,8 +35,8 @@ from coalloc.adapters.slurm.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import ShareUse
-from coalloc.model.site_rules import SiteRules
+from coalloc.model.sites.reading import ShareUse
+from coalloc.model.sites.site_rules import SiteRules
 
 WAITING_WAY = "at once, else as batch jobs that wait their turn"
 PLAIN_WAYS = {

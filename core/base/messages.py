@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.parts import Launch, PartKey, PartReport, QueueTerms
-from coalloc.model.reading import ClusterReading
+from coalloc.model.sites.batch_options import PLAIN, BatchOptions
+from coalloc.model.sites.parts import Launch, PartKey, PartReport, QueueTerms
+from coalloc.model.sites.reading import ClusterReading
 
 ONCE = "once"
 """Ability of an executor: a job's command is started once where `Prepare` says so."""
