@@ -43,49 +43,34 @@ Fraction = Annotated[float, Meta(ge=0, le=1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowFile:
-    """A workflow as a file describes it.
-
-    Attributes
-    ----------
-    name : str
-    job : WorkflowJob
-        Its id is "1".
-    commands : mapping of task id to tuple of str
-        Program and arguments; a task for which the file names none is absent.
-    warnings : tuple of str
-        What was assumed or left out, one line each.
-    """
+    """A workflow as a file describes it."""
 
     name: str
     job: WorkflowJob
+    """Its id is "1"."""
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Program and arguments; a task for which the file names none is absent."""
     warnings: tuple[str, ...] = ()
+    """What was assumed or left out, one line each."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Draft:
-    """One task while its file is read.
-
-    Attributes
-    ----------
-    runtime_s : float or None
-        Measured on `measured_on` processes of a node of full speed; None is unknown.
-    measured_on : int
-    min_procs, max_procs : int or None
-        None is `measured_on`: a rigid task.
-    inputs, outputs : set of str
-        Files.
-    """
+    """One task while its file is read."""
 
     id: str
     runtime_s: float | None = None
+    """Measured on `measured_on` processes of a node of full speed; None is unknown."""
     measured_on: int = 1
     min_procs: int | None = None
+    """None is `measured_on`: a rigid task."""
     max_procs: int | None = None
     parallel_fraction: float = 0.0
     comm_gb: float = 0.0
     inputs: set[str] = field(default_factory=set)
+    """Files."""
     outputs: set[str] = field(default_factory=set)
+    """Files."""
     command: tuple[str, ...] = ()
 
     @property

@@ -15,7 +15,7 @@ import structlog
 from coalloc.adapters.runner import durable
 from coalloc.adapters.runner.status import StatusFile, status_size
 from coalloc.adapters.runner.supervisor import PartSupervisor
-from coalloc.adapters.slurm.native_job import NativePart
+from coalloc.adapters.slurm.native.part import NativePart
 from coalloc.core.executor.effects import SaveProgress
 from coalloc.daemon.access.key_table import Grant, KeyTable
 from coalloc.daemon.store.backup import write_copy
@@ -56,7 +56,7 @@ def write_claim(root: Path) -> str:
     part = PartSupervisor.__new__(PartSupervisor)
     part._folder = str(root)
     part._barrier = SimpleNamespace(port=4000)  # type: ignore[assignment]
-    part._job = SimpleNamespace(number="12")
+    part._job = SimpleNamespace(number="12")  # type: ignore[assignment]
     part._keep()
     return "claim.json"
 
