@@ -7,10 +7,11 @@ block for a while and are called from threads; neither is re-entrant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from coalloc.model.parts import PartKey, PartReport, PartSpec
 from coalloc.model.reading import ClusterReading, NodeReading
@@ -25,7 +26,10 @@ __all__ = [
     "Handover",
     "Launcher",
     "NodeReading",
+    "Proposal",
     "Reader",
+    "Starter",
+    "plain_name",
 ]
 
 
@@ -51,16 +55,11 @@ class ClaimRefusedError(AdapterError):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """Nodes are ours for this part.
-
-    Attributes
-    ----------
-    is_new : bool
-        False where the key had been claimed before; then nothing was done.
-    """
+    """Nodes are ours for this part."""
 
     key: PartKey
     is_new: bool = True
+    """False where the key had been claimed before; then nothing was done."""
 
 
 class Reader(Protocol):
@@ -76,8 +75,8 @@ class Reader(Protocol):
         """
 
 
-class Launcher(Protocol):
-    """Launches parts on one cluster. Every call may be repeated harmlessly."""
+class Starter(Protocol):
+    """Starts parts on one cluster, and ends them. Every call may be repeated harmlessly."""
 
     def claim(self, part: PartSpec) -> Claim:
         """Claim the nodes, and bring the processes to the barrier; does not wait for that.
@@ -89,23 +88,11 @@ class Launcher(Protocol):
         AdapterError
         """
 
-    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
-        """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
-
-    def hasten(self, key: PartKey) -> None:
-        """Let a part that waits for a later begin take its turn from now on."""
-
-    def withdraw(self, key: PartKey) -> None:
-        """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
-
     def go(self, key: PartKey) -> None:
         """Open the barrier."""
 
     def abort(self, key: PartKey, reason: str = "") -> None:
         """Give the claim up; where the processes run already, end them."""
-
-    def renew(self, key: PartKey | None = None) -> None:
-        """Let the claim, or every claim, stand for another lease."""
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is that was not forgotten."""
@@ -116,11 +103,27 @@ class Launcher(Protocol):
     def forget(self, key: PartKey) -> None:
         """Remove what is kept of an ended part; one that has not ended is left alone."""
 
-    def fileno(self) -> int | None:
-        """Return a descriptor that is readable when `poll` has news, where there is one."""
-
     def close(self) -> None:
         """Let go of the launcher's own resources; the parts live on."""
+
+
+class Launcher(Starter, Protocol):
+    """Launches parts whose claims lapse, and may wait in a queue before."""
+
+    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
+        """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
+
+    def hasten(self, key: PartKey) -> None:
+        """Let a part that waits for a later begin take its turn from now on."""
+
+    def withdraw(self, key: PartKey) -> None:
+        """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
+
+    def renew(self, key: PartKey | None = None) -> None:
+        """Let the claim, or every claim, stand for another lease."""
+
+    def fileno(self) -> int | None:
+        """Return a descriptor that is readable when `poll` has news, where there is one."""
 
 
 class Handover(Protocol):
@@ -136,18 +139,12 @@ class Handover(Protocol):
 
 
 class Act(Struct, frozen=True, kw_only=True):
-    """Something to be done in the batch system, which a reading has shown to be due.
-
-    Attributes
-    ----------
-    what : str
-        For logs.
-    run : callable
-        Does it; raises `AdapterError` where it cannot. The next reading shows it again then.
-    """
+    """Something to be done in the batch system, which a reading has shown to be due."""
 
     what: str
+    """For logs."""
     run: Callable[[], None]
+    """Does it; raises `AdapterError` where it cannot. The next reading shows it again then."""
 
 
 def none_due() -> tuple[Act, ...]:
@@ -156,18 +153,30 @@ def none_due() -> tuple[Act, ...]:
 
 
 class Adapter(Struct, frozen=True, kw_only=True):
-    """The faces of one cluster; one that only reads has no launcher, most hand nothing over.
-
-    Attributes
-    ----------
-    on_demand : callable, optional
-        Told again and again how many slots of the cluster waiting jobs could fill.
-    due : callable
-        The acts that the last reading has shown to be due.
-    """
+    """The faces of one cluster; one that only reads has no launcher, most hand nothing over."""
 
     reader: Reader
     launcher: Launcher | None = None
     handover: Handover | None = None
     on_demand: Callable[[int], None] | None = None
+    """Told again and again how many slots of the cluster waiting jobs could fill."""
     due: Callable[[], tuple[Act, ...]] = none_due
+    """The acts that the last reading has shown to be due."""
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """One cluster that could be configured."""
+
+    name: str
+    """Of the cluster in our configuration."""
+    adapter: str
+    """A key of `coalloc.adapters.registry.ADAPTERS`."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """For the adapter."""
+    found: tuple[str, ...] = ()
+    """What was seen, for an operator to judge the proposal by; each a line."""
+
+
+def plain_name(text: str) -> str:
+    """A text as a name: letters, digits, dots, dashes and underscores."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")

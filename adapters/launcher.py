@@ -230,16 +230,18 @@ class PartLauncher:
         """Refuse what cannot be claimed."""
         if len(part.key.folder.encode()) > LONGEST_NAME:
             raise ClaimRefusedError("bad_spec", "the job's id is too long")
-        if not part.argv or part.procs < 1 or any(count < 1 for _, count in part.nodes):
+        launch = part.launch
+        is_empty = min(part.nodes.values(), default=0) < 1
+        if launch is None or not launch.argv or is_empty:
             raise ClaimRefusedError("bad_spec", "a part needs a command and processes")
-        if any(number is not None and number < 0 for number in (part.uid, part.gid)):
+        if part.uid is not None and part.uid < 0:
             # to the kernel -1 means "as it is", which would be root
-            raise ClaimRefusedError("bad_spec", f"{part.uid}:{part.gid} is no user and group")
+            raise ClaimRefusedError("bad_spec", f"{part.uid} is no user")
         for option, value in part.batch.given():
             if option not in self.honours:
                 why = f"--{option}={value} cannot be honoured there"
                 raise ClaimRefusedError("not_permitted", why)
-        if any("\0" in text for text in (*part.argv, part.cwd, part.stdout, part.stderr)):
+        if any("\0" in text for text in (*launch.argv, launch.cwd, launch.stdout, launch.stderr)):
             raise ClaimRefusedError("bad_spec", "a command or path holds a NUL character")
 
     def _check_nodes(self, part: PartSpec) -> None:

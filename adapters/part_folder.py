@@ -31,12 +31,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from msgspec import structs
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
+from coalloc.adapters.runner.spec import Place, Queue, RunnerSpec
 from coalloc.adapters.runner.status import (
     END,
     PAGE,
@@ -49,7 +50,14 @@ from coalloc.adapters.runner.status import (
 )
 from coalloc.adapters.sweeper import removed
 from coalloc.model.nodeset import fold
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState, worst_exit_code
+from coalloc.model.parts import (
+    Launch,
+    PartKey,
+    PartReport,
+    PartSpec,
+    PartState,
+    worst_exit_code,
+)
 
 NEW = ".new-"
 # linux/posix_acl.h, linux/posix_acl_xattr.h
@@ -60,20 +68,14 @@ ACL_UNDEFINED = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFolder:
-    """One part on disk.
-
-    Attributes
-    ----------
-    nodes : mapping of node name to slots
-        What it occupies.
-    claim : str
-        Marks its processes' environments.
-    """
+    """One part on disk."""
 
     path: Path
     key: PartKey
     nodes: Mapping[str, int]
+    """What it occupies."""
     claim: str
+    """Marks its processes' environments."""
 
     @classmethod
     def create(
@@ -82,7 +84,7 @@ class PartFolder:
         spec: PartSpec,
         cpus: Mapping[str, tuple[int, ...] | None],
         *,
-        extra: Mapping[str, Any] | None = None,
+        extra: Mapping[str, object] | None = None,
         claim: str = "",
     ) -> Self:
         """Write the folder of a new part; it appears complete or not at all.
@@ -105,7 +107,7 @@ class PartFolder:
         try:
             draft.mkdir(mode=0o711)
             record = _runner_spec(spec, path / "user", cpus, claim)
-            _write(draft / "spec.json", json.dumps(record | dict(extra or {})), 0o600)
+            _write(draft / "spec.json", json.dumps({**record, **(extra or {})}), 0o600)
             _write(draft / "lock", "", 0o600)
             os.mkfifo(draft / "barrier", 0o600)
             _write_users(draft / "user", spec)
@@ -302,9 +304,10 @@ def ended_report(key: PartKey, end: Mapping[str, Any]) -> PartReport:
 
 def _runner_spec(
     spec: PartSpec, user: Path, cpus: Mapping[str, tuple[int, ...] | None], claim: str
-) -> dict[str, Any]:
-    ranks: list[dict[str, Any]] = []
-    for node, count in spec.nodes:
+) -> RunnerSpec:
+    launch = spec.launch or Launch(argv=())
+    ranks: list[Place] = []
+    for node, count in spec.nodes.items():
         ranks += [
             {
                 "rank": spec.first_rank + len(ranks) + local,
@@ -323,45 +326,43 @@ def _runner_spec(
         "epoch": spec.epoch,
         "cluster": spec.cluster,
         "claim": claim,
-        "argv": spec.argv,
-        "script": str(user / "script") if spec.script else "",
-        "env": dict(spec.env),
-        "cwd": spec.cwd,
-        "stdout": spec.stdout,
-        "stderr": spec.stderr,
+        "argv": launch.argv,
+        "script": str(user / "script") if launch.script else "",
+        "env": dict(launch.env),
+        "cwd": launch.cwd,
+        "stdout": launch.stdout,
+        "stderr": launch.stderr,
         "uid": spec.uid,
-        "gid": spec.gid,
         "ranks": ranks,
-        "size": spec.size or spec.first_rank + len(ranks),
-        "nodelist": spec.nodelist,
+        "size": spec.size,
+        "nodelist": fold(spec.all_nodes),
         "hostfile": str(user / "hostfile"),
         "rendezvous": spec.rendezvous,
-        "time_limit_s": spec.time_limit_s,
+        "time_limit_s": spec.time_limit,
         "grace_s": spec.grace_s,
         "lease_s": spec.lease_s,
         "chunks": spec.chunks,
         "once": spec.once,
-        "queue": None if spec.queue is None else structs.asdict(spec.queue),
+        "queue": None if spec.queue is None else cast("Queue", structs.asdict(spec.queue)),
     }
 
 
 def _write_users(folder: Path, spec: PartSpec) -> None:
     """Write the files that the job's processes read, closed to others and to writing."""
     folder.mkdir(mode=0o700)
-    hosts = spec.hosts or spec.nodes
-    _write(folder / "hostfile", "".join(f"{h} slots={n}\n" for h, n in hosts), 0o600)
-    if spec.script:
-        _write(folder / "script", spec.script, 0o700)
+    hosts = "".join(f"{host} slots={count}\n" for host, count in spec.all_nodes.items())
+    _write(folder / "hostfile", hosts, 0o600)
+    if spec.launch is not None and spec.launch.script:
+        _write(folder / "script", spec.launch.script, 0o700)
     if spec.uid is not None and os.geteuid() == 0:
         for path in [*folder.iterdir(), folder]:
-            _let_read(path, spec.uid, spec.gid)
+            _let_read(path, spec.uid)
 
 
-def _let_read(path: Path, uid: int, gid: int | None) -> None:
+def _let_read(path: Path, uid: int) -> None:
     """Let a user read a file of root's, and execute it where root may.
 
-    A file of its own, however small, a user could enlarge. Where the file system has no access
-    control lists, the user's group may read as well.
+    A file of its own, however small, a user could enlarge.
     """
     mode = path.stat().st_mode
     rights = (mode >> 6) & 0o5
@@ -373,13 +374,7 @@ def _let_read(path: Path, uid: int, gid: int | None) -> None:
         (ACL_OTHER, 0, ACL_UNDEFINED),
     )
     packed = struct.pack("<I", ACL_VERSION) + b"".join(struct.pack("<HHI", *e) for e in entries)
-    try:
-        os.setxattr(path, "system.posix_acl_access", packed)
-    except OSError as error:
-        if error.errno != errno.ENOTSUP or gid is None:
-            raise
-        os.chown(path, -1, gid)
-        path.chmod(mode | rights << 3)
+    os.setxattr(path, "system.posix_acl_access", packed)
 
 
 def _write(path: Path, text: str, mode: int) -> None:

@@ -38,23 +38,15 @@ SAMPLE_S = 2.0
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """A node at one instant.
-
-    Attributes
-    ----------
-    at : float
-        Monotonic seconds.
-    busy : float
-        CPU time of all CPUs that was not idle, seconds.
-    cpus : int
-    steps : mapping of (process id, creation time) to CPU seconds
-        For each ``slurmstepd``: its own, its descendants', and that of children waited for.
-    """
+    """A node at one instant."""
 
     at: float
+    """Monotonic seconds."""
     busy: float
+    """CPU time of all CPUs that was not idle, seconds."""
     cpus: int
     steps: Mapping[tuple[int, float], float]
+    """For each ``slurmstepd``: its own, its descendants', and that of children waited for."""
 
 
 def sample(step: str = STEP) -> Sample:

@@ -6,34 +6,12 @@ Every batch system whose commands answer here is proposed; where there is none, 
 from __future__ import annotations
 
 import os
-import re
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct, field
-
-
-class Proposal(Struct, frozen=True, kw_only=True):
-    """One cluster that could be configured.
-
-    Attributes
-    ----------
-    name : str
-        Of the cluster in our configuration.
-    adapter : str
-        A key of `coalloc.adapters.registry.ADAPTERS`.
-    settings : mapping
-        For the adapter.
-    found : tuple of str
-        What was seen, for an operator to judge the proposal by; each a line.
-    """
-
-    name: str
-    adapter: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    found: tuple[str, ...] = ()
+from coalloc.adapters.base import Proposal, plain_name
+from coalloc.model.values import replace
 
 
 def proposals() -> tuple[Proposal, ...]:
@@ -68,11 +46,6 @@ def this_machine() -> Proposal:
     )
 
 
-def plain_name(text: str) -> str:
-    """A text as a name: letters, digits, dots, dashes and underscores."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
-
-
 def distinct(found: list[Proposal]) -> tuple[Proposal, ...]:
     """The proposals under names that differ: of equal ones, the later get a number."""
     names: set[str] = set()
@@ -83,14 +56,7 @@ def distinct(found: list[Proposal]) -> tuple[Proposal, ...]:
             number += 1
             name = f"{proposal.name}-{number}"
         names.add(name)
-        out.append(
-            Proposal(
-                name=name,
-                adapter=proposal.adapter,
-                settings=proposal.settings,
-                found=proposal.found,
-            )
-        )
+        out.append(replace(proposal, name=name))
     return tuple(out)
 
 

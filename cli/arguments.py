@@ -245,8 +245,9 @@ def named_jobs(args: Namespace) -> list[str]:
     return list(dict.fromkeys(job for jobs in args.jobs for job in jobs))
 
 
-def begin(text: str, now: float) -> float:
+def begin(text: str, now: float | None = None) -> float:
     """Earliest start, as in sbatch: now+1hour, 16:00, noon, 2030-01-20T12:34."""
+    now = time.time() if now is None else now
     found = _BEGIN_NOW.fullmatch(text)
     if found:
         if (found[2] or "") not in _BEGIN_UNITS:

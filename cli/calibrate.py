@@ -11,9 +11,9 @@ from pathlib import Path
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.calibration import measure, relative, write_calibration
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.parse_text import parse_node_list
+from coalloc.adapters.slurm.parsers.records import ParseError
+from coalloc.adapters.slurm.parsers.text import parse_node_list
 from coalloc.adapters.slurm.reading import chosen_nodes, states_of
-from coalloc.adapters.slurm.records import ParseError
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.cli.command import BAD_USAGE, FAILED, Command, CommandError
 from coalloc.cli.output import show_table

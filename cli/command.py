@@ -6,10 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
-
-from msgspec import Struct
 
 from coalloc.cli.output import printable
 from coalloc.runtime import texts
@@ -73,7 +72,8 @@ class Parser(argparse.ArgumentParser):
         raise CommandError(f"{where}{message} (see {self.prog} --help)", BAD_USAGE)
 
 
-class Command(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
     """One row of a module's table."""
 
     doc: str

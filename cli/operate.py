@@ -10,7 +10,6 @@ from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, note, warn
-from coalloc.cli.submit.options import begin
 from coalloc.client.client import Client, RefusedError
 from coalloc.model.nodeset import fold
 
@@ -149,6 +148,7 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
     parser.add_argument(
         "--by",
+        type=parse.begin,
         metavar="TIME",
         help="be empty then, and run until then what ends in time: 18:00, now+2hours",
     )
@@ -165,7 +165,7 @@ def _drain_by(args: argparse.Namespace) -> int:
     with connect(args) as client:
         made = client.reserve(
             [name for names in args.targets for name in names],
-            start=begin(args.by, "drain", "--by"),
+            start=args.by,
             reason=args.reason or "drained",
         )
     print(f"Reserved {fold(made.nodes)} as {made.reservation}: 'coalloc unreserve' ends it")

@@ -16,7 +16,6 @@ from coalloc.cli.command import (
     warn,
 )
 from coalloc.cli.output import show_table
-from coalloc.cli.submit.options import begin
 from coalloc.client.client import RefusedError
 from coalloc.model.nodeset import fold
 from coalloc.model.values import replace
@@ -47,7 +46,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
         "-N", "--nodes", type=parse.count, metavar="N", help="so many of them, the soonest free"
     )
     parser.add_argument(
-        "--start", metavar="TIME", help="now+1hour, 16:00, 2030-01-20T12:34 (default: now)"
+        "--start",
+        type=parse.begin,
+        metavar="TIME",
+        help="now+1hour, 16:00, 2030-01-20T12:34 (default: now)",
     )
     parser.add_argument("--duration", type=parse.seconds, metavar="TIME", help="90m, 2h, 1-12")
     parser.add_argument(
@@ -69,7 +71,7 @@ def _reserve(args: argparse.Namespace) -> int:
         made = client.reserve(
             [name for names in args.targets for name in names],
             count=args.nodes,
-            start=None if args.start is None else begin(args.start, "reserve", "--start"),
+            start=args.start,
             duration_s=args.duration,
             users=args.users or (),
             name=args.name,

@@ -9,17 +9,17 @@ from typing import Any
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import DONE, FAILED, Command, connect, warn
 from coalloc.cli.submit.options import (
-    BATCH,
     add_batch,
     add_begin,
     add_deadline,
     add_limit,
     add_memory,
     add_name,
-    begin,
+    given_options,
     usage_error,
 )
 from coalloc.client.client import RefusedError
+from coalloc.client.submission import JobOptions
 from coalloc.runtime import texts
 
 ABOUT = """\
@@ -33,7 +33,14 @@ throttle or a deadline."""
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", type=parse.job, metavar="JOB", help="12, 12_3, or an array's number")
     add_limit(parser, "its new time limit; infinite: none")
-    parser.add_argument("-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes")
+    parser.add_argument(
+        "-n",
+        "--ntasks",
+        dest="procs",
+        type=parse.procs,
+        metavar="N|MIN-MAX",
+        help="processes",
+    )
     parser.add_argument(
         "--base-time",
         type=parse.seconds,
@@ -45,6 +52,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-d",
         "--dependency",
+        dest="needs",
         type=_or_none(parse.needs),
         metavar="KIND:JOB,...",
         help="instead of its dependencies",
@@ -63,8 +71,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
         metavar="FEATURES",
         help="features every node must have",
     )
-    add_begin(parser)
-    add_deadline(parser)
+    add_begin(parser, "--begin")
+    add_deadline(parser, _deadline)
     parser.add_argument(
         "--throttle",
         type=parse.throttle,
@@ -82,27 +90,11 @@ def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def _deadline(text: str) -> float:
     """The deadline, seconds since the epoch; 0 where there is to be none."""
-    return 0.0 if text in {"", "none"} else begin(text, "update", "--deadline")
+    return 0.0 if text in {"", "none"} else parse.begin(text)
 
 
 def _run(args: argparse.Namespace) -> int:
-    options: dict[str, Any] = {
-        "procs": args.ntasks,
-        "base_time": args.base_time,
-        "memory_mb_per_proc": args.mem_per_proc,
-        "weight": args.weight,
-        "needs": args.dependency,
-        "clusters": args.clusters,
-        "features": args.constraint if isinstance(args.constraint, tuple) else None,
-        "constraint": args.constraint if isinstance(args.constraint, str) else None,
-        **{name: getattr(args, name) for name in BATCH},
-        "time_limit": args.time,
-        "earliest": None if args.begin is None else begin(args.begin, "update"),
-        "finish_by": None if args.deadline is None else _deadline(args.deadline),
-        "throttle": args.throttle,
-        "name": args.job_name,
-    }
-    given = {key: value for key, value in options.items() if value is not None}
+    given = given_options(args, JobOptions, "update")
     if not given:
         raise usage_error("update", "nothing is to be changed")
     with connect(args) as client:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from coalloc.client.base import BaseClient
 
 if TYPE_CHECKING:
-    from coalloc.wire.answers import BackupAnswer, Reservation
+    from coalloc.wire.answers import BackupAnswer, ReserveAnswer
     from coalloc.wire.share_answers import RulesAnswer
 
 
@@ -32,7 +32,7 @@ class OperatorRequests(BaseClient):
         users: Sequence[str] = (),
         name: str = "",
         reason: str = "",
-    ) -> Reservation:
+    ) -> ReserveAnswer:
         """Keep nodes for the jobs of some users, or for nobody.
 
         Parameters
@@ -44,10 +44,10 @@ class OperatorRequests(BaseClient):
         start, duration_s : float, optional
             Seconds since the epoch, and seconds; from now on, and until `unreserve`.
         """
-        from coalloc.wire.answers import Reservation
+        from coalloc.wire.answers import ReserveAnswer
 
         return self._ask(
-            Reservation,
+            ReserveAnswer,
             "reserve",
             targets=list(targets),
             count=count,

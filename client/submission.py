@@ -8,134 +8,89 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
+from coalloc.core.base.requests import Submit
 from coalloc.model.batch_options import NAMES
+from coalloc.model.jobs import RigidJob
+from coalloc.model.parts import Launch
 
 ENV_KEPT = frozenset({"COALLOC_CONFIG"})
 """Of our own variables, what a job inherits; the others describe the job that submits it."""
 
 
-class JobOptions(TypedDict, total=False):
-    """Options of `Client.submit` besides the command; all may be left out.
+class CommonOptions(TypedDict, total=False):
+    """Options of all submissions; all may be left out.
 
-    Attributes
-    ----------
-    procs : int or (int, int)
-        Processes; a pair is the range of a moldable job, whose speed-up is fitted from its
-        history, or the site's, where none is given. Default 1.
-    time_limit, base_time : float
-        Kill time, and run time on dedicated full-speed nodes (of a range without speed-up: of
-        one process); seconds.
-    speedup : mapping
-        Of a moldable job, in the snapshot format, such as
-        ``{"model": "amdahl", "time": 100.0, "parallel_fraction": 0.95}``.
-    times : mapping of process count to seconds
-        The same as a table.
-    work, chunk_s : float
-        Of a divisible job: all its work, and the length of a chunk, seconds on one full-speed
-        slot. It has no `procs` and no run time then, and `time_limit` is that of each piece.
-    retries : int
-        Of a divisible job: how often a piece that has failed is run again. Default 0.
-    keep_going : bool
-        Of a divisible job: after a failure, run the other chunks.
-    sigma : float
-        Weight of processing against communication, 0..1.
-    proc_gbps : float
-        Peak bandwidth of one process, Gbit/s.
-    memory_mb_per_proc : int
-        MiB.
-    weight : float
-    clusters, features : sequence of str
-        Clusters that may run it; features that every node must have.
-    earliest : float
-        No start before, seconds since 1970.
-    needs : sequence of (kind, job)
-        ``afterok``, ``afterany`` or ``afternotok`` and a job's id.
-    array : sequence of int
-        Indices; one job for each.
-    throttle : int
-        Of an array: so many of its jobs run at once, at the most; 0: all.
-    finish_by : float
-        Deadline, seconds since 1970: start it only if it can end by then, and end it once it
-        cannot. In `change`, 0 takes it away.
-    account, qos, partition, constraint, reservation, licenses, gres : str
-        What the clusters' batch systems are told, as sbatch has them; `features` are enough
-        where every node is to have all of a list.
-    name : str
-    hold, hold_infeasible : bool
-        Queue it held; queue it held where it can never run, instead of refusing it.
-    requeue : bool
-        Run it again, from its beginning, where a batch system has preempted it.
-    once : bool
-        Start the command once, while the job holds the slots of all its processes, as sbatch
-        does with a script; the job is kept on one cluster.
-    one_cluster : bool
-        Of a rigid or moldable job: never split it over several.
-    script : str
-        Text of a script; the command's first word is its name then.
-    env : mapping
-        Default: this process's environment.
-    cwd : str
-        Default: this process's folder.
-    stdout, stderr : str
-        Patterns of output files: ``%j`` job, ``%r`` or ``%t`` rank, ``%A`` array and ``%a`` index
-        in it, ``%x`` name, ``%u`` user; ``%3a`` is of three digits.
-    token : str
-        A resend with the same token is the same job. Default: a new one.
+    Those that are fields of a job, of `SubmitOptions` or of `Launch` mean what these say.
     """
 
-    procs: int | tuple[int, int]
+    name: str
     time_limit: float | None
-    base_time: float | None
-    speedup: Mapping[str, Any] | None
-    times: Mapping[int, float] | None
-    work: float
-    chunk_s: float
-    retries: int
-    keep_going: bool
-    sigma: float | None
-    proc_gbps: float | None
-    memory_mb_per_proc: int
+    """Of each task or piece where there are several; infinite: none."""
     weight: float
+    earliest: float | None
     clusters: Sequence[str]
     features: Sequence[str]
-    earliest: float | None
     needs: Sequence[tuple[str, str]]
-    array: Sequence[int]
-    throttle: int
     finish_by: float
+    retries: int
+    keep_going: bool
     account: str
+    """This and the next six: what the clusters' batch systems are told, as sbatch has them."""
     qos: str
     partition: str
     constraint: str
+    """Where `features` are not enough, because not every node is to have all of a list."""
     reservation: str
     licenses: str
     gres: str
-    name: str
     hold: bool
     hold_infeasible: bool
+    env: Mapping[str, str] | None
+    """Default: this process's environment."""
+    cwd: str | None
+    """Default: this process's folder."""
+    stdout: str
+    stderr: str
+    token: str | None
+    """A resend with the same token is the same job. Default: a new one."""
+
+
+class JobOptions(CommonOptions, total=False):
+    """Options of `Client.submit` besides the command; all may be left out."""
+
+    procs: int | tuple[int, int]
+    """A pair is the range of a moldable job, whose speed-up is fitted from its history, or the
+    site's, where none is given. Default 1."""
+    base_time: float | None
+    """Of a range without speed-up: of one process."""
+    speedup: Mapping[str, Any] | None
+    """Of a moldable job, in the snapshot format, such as
+    ``{"model": "amdahl", "time": 100.0, "parallel_fraction": 0.95}``."""
+    times: Mapping[int, float] | None
+    """The same as a table: seconds by processes."""
+    work: float
+    """With `chunk_s`: a divisible job, which has no `procs` and no run time."""
+    chunk_s: float
+    sigma: float | None
+    proc_gbps: float | None
+    memory_mb_per_proc: int
+    array: Sequence[int]
+    throttle: int
     requeue: bool
     once: bool
     one_cluster: bool
     script: str
-    env: Mapping[str, str] | None
-    cwd: str | None
-    stdout: str
-    stderr: str
-    token: str | None
+    """Text of a script; the command's first word is its name then."""
 
 
-_JOB_FIELDS = (
-    *("time_limit", "base_time", "sigma", "proc_gbps", "weight", "earliest"),
-    *("memory_mb_per_proc", "clusters", "features", "one_cluster"),
-)
-_LAUNCH_FIELDS = ("script", "stdout", "stderr")
-_REQUEST_FIELDS = (
-    *("name", "hold", "hold_infeasible", "retries", "keep_going", "requeue"),
-    *("once", "throttle", "finish_by"),
-)
-_BOUNDS = ("throttle", "finish_by")
-"""Of those, what may be changed, beside the name."""
 _KNOWN = frozenset(JobOptions.__annotations__)
+_JOB_FIELDS = tuple(name for name in RigidJob.__struct_fields__ if name in _KNOWN - {"procs"})
+_LAUNCH_FIELDS = tuple(name for name in Launch.__struct_fields__ if name in _KNOWN - {"env", "cwd"})
+_BOUNDS = ("throttle", "finish_by")
+"""Options of a request that may be changed, beside the name."""
+_REQUEST_FIELDS = tuple(
+    name for name in Submit.__struct_fields__ if name in _KNOWN - {"token", "needs", "array"}
+)
 
 
 def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, Any]:
@@ -156,10 +111,7 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
         For an empty command, a job with both speed-up and times, and a divisible one without
         chunks or with processes.
     """
-    given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
-    unknown = given.keys() - _KNOWN
-    if unknown:
-        raise TypeError(f"unknown option {min(unknown)!r}; there are {', '.join(sorted(_KNOWN))}")
+    given = known_options(options, JobOptions)
     for key, value in (("argv", argv), *given.items()):
         if isinstance(value, str) and key in {"argv", "clusters", "features", "needs", "array"}:
             raise TypeError(f"{key}: a sequence is wanted, not a text")
@@ -180,7 +132,7 @@ def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
     Parameters
     ----------
     **options
-        See `JobOptions`; an infinite `time_limit` is none, and empty `clusters` are all.
+        See `JobOptions`; empty `clusters` are all, and 0 takes `finish_by` away.
 
     Raises
     ------
@@ -235,6 +187,24 @@ def request_of(
         "batch": _chosen(given, NAMES),
         **_chosen(given, _REQUEST_FIELDS),
     }
+
+
+def known_options(options: Mapping[str, Any], cls: type[CommonOptions]) -> dict[str, Any]:
+    """The options that were given.
+
+    Raises
+    ------
+    TypeError
+        For an unknown one.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    unknown = given.keys() - cls.__annotations__.keys()
+    if unknown:
+        known = ", ".join(sorted(cls.__annotations__))
+        raise TypeError(f"unknown option {min(unknown)!r}; there are {known}")
+    if given.get("time_limit") == math.inf:
+        del given["time_limit"]
+    return given
 
 
 def _chosen(given: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

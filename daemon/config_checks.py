@@ -13,7 +13,7 @@ from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
 from coalloc.model.job_json import read_speedup
 from coalloc.model.settings import Config, JobDefaultsConfig
-from coalloc.model.speedup import shape_of
+from coalloc.model.speedup_text import shape_of
 from coalloc.policies.registry import POLICIES, foreign_names
 from coalloc.wire.curve import is_key
 

@@ -18,7 +18,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from coalloc.adapters.proposal import Proposal, link_gbps, proposals
+from coalloc.adapters.base import Proposal
+from coalloc.adapters.proposal import link_gbps, proposals
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.daemon.config_checks import check
 from coalloc.model.settings import Config

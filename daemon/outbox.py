@@ -83,11 +83,7 @@ class Delivery:
                 return
             order = box.orders[box.sent + 1]
             if isinstance(order, Prepare):
-                launch = self._launch(order)
-                if order.once is None:
-                    order = replace(order, launch=launch)
-                else:
-                    order = replace(order, once=launch)
+                order = replace(order, launch=self._launch(order))
             if not self._tell(cluster, Numbered(epoch=self._epoch, seq=box.sent + 1, order=order)):
                 return
             box.sent += 1

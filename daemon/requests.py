@@ -8,7 +8,7 @@ from typing import Any
 
 from coalloc.core.base.events import Requested, TokenRecalled
 from coalloc.core.base.requests import Refused, Submit
-from coalloc.daemon.queries.answers import QUESTIONS, asked_job
+from coalloc.daemon.queries.answers import ANSWERS, answered, find_job
 from coalloc.daemon.queries.backup import backup_target, written_backup
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.estimate import estimated
@@ -17,6 +17,7 @@ from coalloc.daemon.store.errors import StoreError
 from coalloc.model.values import replace
 from coalloc.wire.answers import Answer, BackupAnswer, Estimate, WhyAnswer
 from coalloc.wire.codec import WireError, decode_command
+from coalloc.wire.questions import BackupQuestion, OfJob, read_question
 from coalloc.wire.server import Origin
 
 
@@ -40,11 +41,11 @@ class Requests:
             if kind in self._slow:
                 answer = self._slow[kind](caller, body)
                 service.loop.spawn(self._answer_later(origin, answer, kind))
-            elif kind in QUESTIONS:
+            elif kind in ANSWERS:
                 sources = replace(service.sources, caller=caller)
-                service.server.answer(origin, QUESTIONS[kind](sources, body, service.clock()))
+                service.server.answer(origin, answered(sources, body, service.clock()))
             elif kind == "wait":
-                service.waiters.add(origin, str(body.get("job") or ""), caller.user)
+                service.waiters.add(origin, read_question(body, OfJob).job, caller.user)
             else:
                 self._command(origin, caller, body)
         except WireError:
@@ -100,6 +101,9 @@ class Requests:
     async def _answer_later(self, origin: Origin, answer: Awaitable[Answer], kind: object) -> None:
         try:
             self._service.server.answer(origin, await answer)
+        except WireError as error:
+            refused = Refused(code="bad_request", message=str(error))
+            self._service.replies.send(origin, refused)
         except Exception as error:
             self._service.replies.send(origin, self._refusal(error, kind))
 
@@ -111,11 +115,13 @@ class Requests:
 
     async def _backup(self, caller: Caller, body: Mapping[str, Any]) -> BackupAnswer:
         service = self._service
-        return await written_backup(service.store, backup_target(caller, body), service.log)
+        return await written_backup(
+            service.store, backup_target(caller, read_question(body, BackupQuestion)), service.log
+        )
 
     async def _explain(self, _: Caller, body: Mapping[str, Any]) -> WhyAnswer:
         service = self._service
-        record, now = asked_job(service.sources, body), service.clock()
+        record, now = find_job(service.sources, read_question(body, OfJob).job), service.clock()
         policy = service.config.rounds.policy
         why = await service.explainer.why(record, service.core.state, policy, now)
         return WhyAnswer(why=why, time=now)

@@ -14,18 +14,12 @@ from coalloc.wire.curve import CurveClient
 
 
 class ExecutorAccess(Struct, frozen=True, kw_only=True):
-    """An executor's keys, and its check that a job's user has an account here.
-
-    Attributes
-    ----------
-    security : CurveClient or None
-        None: single-user mode, where every job is the daemon's user's.
-    root_jobs : bool
-        Start jobs that root has submitted.
-    """
+    """An executor's keys, and its check that a job's user has an account here."""
 
     security: CurveClient | None = None
+    """None: single-user mode, where every job is the daemon's user's."""
     root_jobs: bool = False
+    """Start jobs that root has submitted."""
 
     def may_run(self, order: Prepare) -> str:
         """Reason why this order's processes are not started; empty: they are.

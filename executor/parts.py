@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from coalloc.core.base.messages import Prepare
-from coalloc.model.nodeset import fold
 from coalloc.model.output_names import pattern_of_ranks
-from coalloc.model.parts import PartReport, PartSpec, PartState
+from coalloc.model.parts import JobPart, Launch, PartReport, PartSpec, PartState
+from coalloc.model.values import replace
 
 
 def refused(order: Prepare, reason: str, detail: str) -> PartReport:
@@ -24,8 +24,21 @@ def refused(order: Prepare, reason: str, detail: str) -> PartReport:
 
 def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
     """Specification of a part, for the launcher."""
-    launch = order.once or order.launch
-    env = {} if launch is None else dict(launch.env)
+    shared = {name: getattr(order, name) for name in JobPart.__struct_fields__}
+    shared["launch"] = None if order.launch is None else _filled_in(order.launch, order)
+    return PartSpec(
+        **shared,
+        cluster=cluster,
+        epoch=epoch,
+        # Its groups are those of the account when it starts, not those of the enrolment.
+        uid=None if order.uid in {os.getuid(), -1} else order.uid,
+        chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
+    )
+
+
+def _filled_in(launch: Launch, order: Prepare) -> Launch:
+    """The command with our variables, and with output files of which only ranks are left open."""
+    env = dict(launch.env)
     if order.array_index is not None:
         env["COALLOC_ARRAY_TASK_ID"] = str(order.array_index)
         env["COALLOC_ARRAY_JOB_ID"] = order.job.partition("_")[0]
@@ -34,38 +47,9 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
     if order.task:
         env["COALLOC_TASK"] = order.task
         env["COALLOC_WORKFLOW"] = order.job.partition(".")[0]
-    return PartSpec(
-        job=order.job,
-        attempt=order.attempt,
-        part=order.part,
-        cluster=cluster,
-        epoch=epoch,
-        argv=() if launch is None else launch.argv,
-        script="" if launch is None else launch.script,
+    return replace(
+        launch,
         env=env,
-        cwd="/" if launch is None else launch.cwd,
-        stdout="" if launch is None else _output(launch.stdout, order),
-        stderr="" if launch is None else _output(launch.stderr, order),
-        # Its groups are those of the account when it starts, not those of the enrolment.
-        uid=None if order.uid in {os.getuid(), -1} else order.uid,
-        nodes=tuple(order.nodes.items()),
-        first_rank=order.first_rank,
-        size=order.size,
-        nodelist=fold(order.all_nodes),
-        hosts=tuple(order.all_nodes.items()),
-        rendezvous=order.rendezvous,
-        time_limit_s=order.time_limit,
-        memory_mb_per_proc=order.memory_mb_per_proc,
-        name=order.name,
-        lease_s=order.lease_s,
-        foreign=order.foreign,
-        queue=order.queue,
-        batch=order.batch,
-        once=order.once is not None,
-        chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
+        stdout=pattern_of_ranks(launch.stdout, order.job, order.name, order.user),
+        stderr=pattern_of_ranks(launch.stderr, order.job, order.name, order.user),
     )
-
-
-def _output(pattern: str, order: Prepare) -> str:
-    """The pattern of an output file, of which only the marks of the ranks are left."""
-    return pattern_of_ranks(pattern, order.job, order.name, order.user)

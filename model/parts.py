@@ -60,127 +60,72 @@ class PartKey(Struct, frozen=True, kw_only=True, order=True):
 
 
 class QueueTerms(Struct, frozen=True, kw_only=True):
-    """Terms on which a claim waits in a batch system's queue, for any nodes of the shape asked for.
-
-    Attributes
-    ----------
-    at_once : bool
-        Nothing is known to go first: exactly the nodes named are tried before.
-    begin_s : float
-        It is not to be started within so many seconds, unless it is hastened.
-    hold_s : float
-        Once granted, it may hold its nodes for so long before it starts, seconds.
-    avoid : tuple of node names
-        Not to be given to it.
-    """
+    """Terms on which a claim waits in a batch system's queue, for nodes of the shape asked for."""
 
     at_once: bool = True
+    """Nothing is known to go first: exactly the nodes named are tried before."""
     begin_s: float = 0.0
+    """It is not to be started within so many seconds, unless it is hastened."""
     hold_s: float = 0.0
+    """Once granted, it may hold its nodes for so long before it starts, seconds."""
     avoid: tuple[str, ...] = ()
+    """Nodes that are not to be given to it."""
 
 
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job's command; the core passes it on without looking inside."""
 
     argv: tuple[str, ...]
+    """Command and arguments; where `script` is given, ``argv[0]`` is only its name."""
     script: str = ""
+    """Text of a batch script, executed from a private copy; empty: `argv` is a command."""
     env: Mapping[str, str] = field(default_factory=dict)
+    """The user's variables; ours are added to them."""
     cwd: str = "/"
     stdout: str = ""
-    stderr: str = ""
+    """Pattern of the output file, relative to `cwd`; it is appended to. Empty: ``coalloc-%j.out``.
 
-
-class PartSpec(Struct, frozen=True, kw_only=True):
-    """One part of a job, ready to be launched.
-
-    Attributes
-    ----------
-    job, attempt, part : str, int, int
-        The key.
-    epoch : int
-        Of the daemon that decided it; kept for the record.
-    cluster : str
-    argv : tuple of str
-        Command and arguments; where `script` is given, ``argv[0]`` is only its name.
-    script : str
-        Text of a batch script, executed from a private copy; empty: `argv` is a command.
-    env : mapping of str
-        The user's variables; ours are added to them.
-    cwd : str
-    stdout, stderr : str
-        Patterns of output files, relative to `cwd`: ``%j`` job, ``%r`` rank (``%3r``: of
-        three digits), ``%%`` a per cent sign; the other marks of `output_names` are filled in.
-        Output is appended. An empty `stdout` is ``coalloc-%j.out``, an empty `stderr` the same file
-        as `stdout`.
-    uid, gid : int or None
-        Whose processes they are; None is the executor's own user, and the user's own group.
-    nodes : tuple of (node name, processes)
-        In rank order.
-    first_rank : int
-        Rank of this part's first process.
-    size : int
-        Processes of the whole job.
-    nodelist : str
-        Node set of the whole job.
-    hosts : tuple of (host, slots)
-        Lines of the host file; empty: `nodes`.
-    rendezvous : str
-        host:port.
-    time_limit_s : float or None
-        Run time after which the processes are ended, seconds.
-    memory_mb_per_proc : int
-        As its user asked, MiB; 0: not said.
-    name : str
-        The job's, for people.
-    grace_s : float
-        Between SIGTERM and SIGKILL, seconds.
-    lease_s : float
-        The claim lapses when it is not renewed for this long, seconds.
-    foreign : str
-        A job of the batch system's own, which is to be let go on these nodes; empty: `argv` or
-        `script` is what runs.
-    chunks : (int, int, int) or None
-        Of a piece of a divisible job: its first chunk, how many it has, and how many the job has.
-        Its processes share them, each some in a row.
-    queue : QueueTerms or None
-        How its claim may wait; None: it is granted at once, on exactly `nodes`, or refused.
-    batch : BatchOptions
-        What the batch system is told.
-    once : bool
-        The command is started once, in the place of the job's first process; the others are
-        slots that it may use.
+    ``%j`` is the job, ``%r`` the rank (``%3r``: of three digits), ``%%`` a per cent sign; the other
+    marks of `output_names` are filled in by the executor.
     """
+    stderr: str = ""
+    """The same of the errors; empty: the file of `stdout`."""
+
+
+class JobPart(Struct, frozen=True, kw_only=True):
+    """A part of a job, as daemon and launcher both know it."""
 
     job: str
     attempt: int
     part: int
-    cluster: str
-    argv: tuple[str, ...]
-    nodes: tuple[tuple[str, int], ...]
-    first_rank: int = 0
-    size: int = 0
-    epoch: int = 0
-    script: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: str = "/"
-    stdout: str = ""
-    stderr: str = ""
-    uid: int | None = None
-    gid: int | None = None
-    nodelist: str = ""
-    hosts: tuple[tuple[str, int], ...] = ()
-    rendezvous: str = ""
-    time_limit_s: float | None = None
-    memory_mb_per_proc: int = 0
+    nodes: Mapping[str, int]
+    """Processes on each of this part's nodes, in rank order."""
+    all_nodes: Mapping[str, int]
+    """Processes on each of the whole job's nodes, in rank order."""
+    first_rank: int
+    """Rank of this part's first process."""
+    size: int
+    """Processes of the whole job."""
+    lease_s: float
+    """The claim lapses when it is not renewed for so long, seconds."""
     name: str = ""
-    grace_s: float = 10.0
-    lease_s: float = 60.0
+    """The job's, for people."""
+    time_limit: float | None = None
+    """Run time after which the processes are ended, seconds."""
+    memory_mb_per_proc: int = 0
+    """As its user asked, MiB; 0: not said."""
+    rendezvous: str = ""
+    """host:port where the ranks meet."""
     foreign: str = ""
-    chunks: tuple[int, int, int] | None = None
+    """A job of the batch system's own, which is to be let go there; empty: `launch` runs."""
     queue: QueueTerms | None = None
+    """How its claim may wait; None: it is granted at once, on exactly `nodes`, or refused."""
     batch: BatchOptions = PLAIN
+    """What the cluster's batch system is told."""
+    launch: Launch | None = None
     once: bool = False
+    """The command is started once, in the place of the job's first process; the others are slots
+    that it may use."""
 
     @property
     def key(self) -> PartKey:
@@ -190,55 +135,59 @@ class PartSpec(Struct, frozen=True, kw_only=True):
     @property
     def procs(self) -> int:
         """Processes of this part."""
-        return sum(count for _, count in self.nodes)
+        return sum(self.nodes.values())
+
+
+class PartSpec(JobPart, frozen=True, kw_only=True):
+    """A part of a job, ready to be launched."""
+
+    cluster: str
+    epoch: int = 0
+    """Of the daemon that decided it; kept for the record."""
+    uid: int | None = None
+    """Whose processes they are, with the account's own groups; None: the executor's own user."""
+    grace_s: float = 10.0
+    """Between SIGTERM and SIGKILL, seconds."""
+    chunks: tuple[int, int, int] | None = None
+    """Of a piece of a divisible job: its first chunk, how many it has, and how many the job has.
+
+    Its processes share them, each some in a row.
+    """
 
 
 class PartReport(Struct, frozen=True, kw_only=True):
-    """The state of a part now, as its launcher or its executor knows it.
-
-    Attributes
-    ----------
-    job, attempt, part : str, int, int
-        The key.
-    exit_code : int or None
-        Highest of the processes' codes; 128 + signal where one was killed.
-    started, ended : float or None
-        Wall-clock seconds: the first process's exec, the end of the last.
-    reason : str
-        Why it ended: ``exited``, ``signalled``, ``time_limit``, ``cancelled``, ``aborted``,
-        ``expired``, ``runner_died``, ``restarted``, ``nodes_taken``, ... or one of
-        `coalloc.model.refusals.PERMANENT`.
-    detail : str
-        The reason in words.
-    codes : tuple of int or None
-        Per process in rank order: exit code, minus the number of the signal that killed it,
-        or None where it never ran or its end is not known. Empty before the end. They stay with
-        the executor (`OF_THE_EXECUTOR`).
-    nodes : mapping of node name to processes
-        Of a claim that might wait: what it was granted, in rank order; empty: nothing yet.
-    expected : float or None
-        Of one that waits: when the batch system expects to start it, wall-clock seconds.
-    is_next : bool
-        Of one that waits: no job that waits goes before it.
-    cpu_s, max_rss_mb : float or None
-        CPU time of all its processes, memory of the largest; None: not known.
-    """
+    """The state of a part now, as its launcher or its executor knows it."""
 
     job: str
     attempt: int
     part: int
     state: PartState
     exit_code: int | None = None
+    """Highest of the processes' codes; 128 + signal where one was killed."""
     started: float | None = None
+    """Wall-clock seconds of the first process's exec."""
     ended: float | None = None
+    """Wall-clock seconds of the end of the last."""
     reason: str = ""
+    """Why it ended: ``exited``, ``signalled``, ``time_limit``, ``cancelled``, ``aborted``,
+    ``expired``, ``runner_died``, ``restarted``, ``nodes_taken``, ... or one of
+    `coalloc.model.refusals.PERMANENT`."""
     detail: str = ""
+    """The reason in words."""
     codes: tuple[int | None, ...] = ()
+    """Of each process in rank order: exit code, minus the number of the signal that killed it, or
+    None where it never ran or its end is not known. Empty before the end. They stay with the
+    executor (`OF_THE_EXECUTOR`)."""
     nodes: Mapping[str, int] = field(default_factory=dict)
+    """Of a claim that might wait: what it was granted, in rank order; empty: nothing yet."""
     expected: float | None = None
+    """Of one that waits: when the batch system expects to start it, wall-clock seconds."""
     is_next: bool = False
+    """Of one that waits: no job that waits goes before it."""
     cpu_s: float | None = None
+    """CPU time of all its processes; None: not known."""
     max_rss_mb: float | None = None
+    """Memory of the largest process; None: not known."""
 
     @property
     def key(self) -> PartKey:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -139,40 +139,3 @@ def allotments(speedup: Speedup, low: int, high: int) -> tuple[tuple[int, float]
     modes = [(n, speedup.time(n)) for n in counts]
     # A longer allotment that is no faster only wastes slots.
     return (modes[0], *(b for a, b in pairwise(modes) if b[1] < a[1])) if modes else ()
-
-
-def shape_of(text: str) -> dict[str, Any]:
-    """A model without its time, as users write it: ``amdahl:0.95``, ``downey:A,SIGMA``.
-
-    Raises
-    ------
-    ValueError
-        One sentence.
-    """
-    model, _, rest = text.partition(":")
-    values = rest.split(",") if rest else []
-    if model == "amdahl" and len(values) == 1:
-        fraction = amount(rest)
-        if fraction > 1.0:
-            raise ValueError(f"{rest} is outside 0..1")
-        return {"model": "amdahl", "parallel_fraction": fraction}
-    if model == "downey" and len(values) == 2:
-        return {"model": "downey", "A": amount(values[0]), "sigma": amount(values[1])}
-    raise ValueError(f"{text!r} is neither amdahl:FRACTION nor downey:A,SIGMA")
-
-
-def amount(text: str) -> float:
-    """A finite number that is not negative.
-
-    Raises
-    ------
-    ValueError
-        One sentence.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
-    if not 0.0 <= value < 1e18:
-        raise ValueError(f"{text!r} is not a finite number of at least 0")
-    return value

@@ -25,7 +25,7 @@ from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 
 WORK = 5_000
-"""What a search may do with each case, in its own counts."""
+"""Limit of a search in each case, in its own counts."""
 
 _RIGID = {"kind": "rigid", "procs": 2, "base_time": 10.0}
 _CLUSTERS: list[dict[str, Any]] = [

@@ -1,13 +1,13 @@
 """Holds of running work and reservations in a snapshot: the one reading for all policies.
 
-The checker has a reading of its own (`check_occupation`), which this one agrees with.
+The checker has a reading of its own (`coalloc.policies.checking.occupation`), which agrees with it.
 
 Notes
 -----
-Nobody tells how much memory running work uses: on each node it counts floor(memory_mb * its slots /
-slots), for each piece of work by itself. Work holds its slots, memory and link load from before the
-snapshot's time until max(end, time + overrun_s). What lies on nodes or links that the snapshot does
-not have is left out, and so is what has ended.
+A snapshot does not tell how much memory running work uses: on each node it counts
+floor(memory_mb * its slots / slots), for each piece of work by itself. Work holds its slots, memory
+and link load from before the snapshot's time until max(end, time + overrun_s). What lies on nodes
+or links that the snapshot does not have is left out, and so is what has ended.
 """
 
 from __future__ import annotations

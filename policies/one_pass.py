@@ -1,4 +1,4 @@
-"""Policies that lay a queue once, without a search."""
+"""Policies as functions of a planner: those that lay a queue once, and those that search."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 
-Lay = Callable[[Planner, Mapping[str, Any]], tuple[Schedule, Mapping[str, Any]]]
-"""From a planner whose queue is not empty, and options, to a schedule and what stats say of it."""
+Lay = Callable[[Planner, Budget], tuple[Schedule, Mapping[str, Any]]]
+"""From a planner whose queue is not empty to a schedule and what stats say of it."""
 
 
-def one_pass(name: str, lay: Lay) -> SolveFunction:
-    """The policy of this name; it has no use for a budget but its seed, which plans repeat."""
+def on_planner(plan: Callable[[Planner, Budget, OnIncumbent | None], Plan]) -> SolveFunction:
+    """The policy that plans with the planner of a snapshot; its options are the planner's."""
 
     def solve(
         problem: Snapshot,
@@ -23,10 +23,25 @@ def one_pass(name: str, lay: Lay) -> SolveFunction:
         budget: Budget,
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
-        planner = Planner(problem, options, budget.origin)
-        if not planner.items:
-            return planner.plan(planner.decode([], "event"), name, budget.seed)
-        schedule, stats = lay(planner, options)
-        return planner.plan(schedule, name, budget.seed, stats)
+        return plan(Planner(problem, options, budget.origin), budget, on_incumbent)
 
     return solve
+
+
+def one_pass(name: str, lay: Lay) -> SolveFunction:
+    """The policy of this name, without a search: it tells no incumbents."""
+
+    def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
+        if not planner.items:
+            return empty_plan(planner, name, budget)
+        schedule, stats = lay(planner, budget)
+        return planner.plan(schedule, name, budget.seed, stats)
+
+    return on_planner(plan)
+
+
+def empty_plan(
+    planner: Planner, name: str, budget: Budget, stats: Mapping[str, Any] | None = None
+) -> Plan:
+    """The plan where there is nothing to place."""
+    return planner.plan(planner.decode([], "event"), name, budget.seed, stats)

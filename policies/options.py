@@ -1,8 +1,9 @@
 """Options of policies: how they are declared, and how they are read.
 
-A policy declares its options as a class: each field has its kind, range and meaning
-(``Annotated[kind, Meta(ge=..., description=...)]``) and its default. Command line, JSON, schema and
-the lists of ``coalloc policies`` are read from there.
+A policy declares its options as a class below `Options`. Each field has its kind, its range
+(``Annotated[kind, Meta(ge=...)]``) and its default, and a string below it says what it means. What
+several classes have in common is a type with a ``description``. Command line, JSON, schema and the
+lists of ``coalloc policies`` are read from there.
 
 ``Meta(extra=...)`` may have ``synonyms``, other words for choices, and ``check``, a function of a
 text and its place that raises InputError where the text is not of the form it should have.
@@ -14,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import isfinite
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct, inspect
@@ -22,6 +23,7 @@ from msgspec import Meta, Struct, inspect
 from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
 from coalloc.model.structs import faults, key_text
+from coalloc.model.words import field_words
 
 LARGEST = 1e18
 """No number is larger."""
@@ -62,7 +64,7 @@ GuardAfter = Annotated[
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What every declaration of options begins with."""
+    """Base of every declaration of options."""
 
 
 class CommonOptions(Options, frozen=True, kw_only=True):
@@ -148,30 +150,38 @@ def options_of(form: type[Options]) -> Mapping[str, Option]:
     hints = get_type_hints(form, include_extras=True)
     defaults = {field.name: field.default for field in msgspec.structs.fields(form)}
     declared = [name for one in reversed(form.__mro__) for name in one.__dict__.get(NAMES, ())]
-    return {name: _option(name, hints[name], defaults[name]) for name in dict.fromkeys(declared)}
+    words = field_words(form)
+    return {
+        name: _option(name, hints[name], defaults[name], words.get(name, ""))
+        for name in dict.fromkeys(declared)
+    }
 
 
-def _option(name: str, hint: Any, default: Any) -> Option:
-    told = inspect.type_info(hint)
-    assert isinstance(told, inspect.Metadata), f"{name} does not say what it means"
-    kind, extra = told.type, told.extra or {}
-    nullable = isinstance(kind, inspect.UnionType)
-    if isinstance(kind, inspect.UnionType):
-        kind = next(one for one in kind.types if not isinstance(one, inspect.NoneType))
-    is_choice = isinstance(kind, inspect.LiteralType)
-    schema = msgspec.json.schema(hint)
-    choices = get_args(get_args(hint)[0]) if is_choice else ()
+def _option(name: str, hint: Any, default: Any, words: str) -> Option:
+    told, extra = inspect.type_info(hint), dict[str, Any]()
+    if isinstance(told, inspect.Metadata):
+        extra, told = told.extra or {}, told.type
+    kind = told
+    if isinstance(told, inspect.UnionType):
+        kind = next(one for one in told.types if not isinstance(one, inspect.NoneType))
+    schema = {"description": words, **msgspec.json.schema(hint)}
+    choices = _choices(hint) if isinstance(kind, inspect.LiteralType) else ()
     return Option(
         name=name,
         default=default,
         doc=schema["description"],
         kind=kind,
-        nullable=nullable,
+        nullable=isinstance(told, inspect.UnionType),
         choices=choices,
         synonyms=extra.get("synonyms", {}),
         check=extra.get("check"),
         schema={"type": "string", **schema, "enum": list(choices)} if choices else schema,
     )
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    """In the order of their declaration; msgspec sorts them."""
+    return get_args(get_args(hint)[0] if get_origin(hint) is Annotated else hint)
 
 
 def defaults_of(form: type[Options]) -> dict[str, Any]:

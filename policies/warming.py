@@ -11,7 +11,7 @@ from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 
 WORK = 5_000
-"""What a search may do to have its kernels compiled."""
+"""Limit of a search that has its kernels compiled."""
 
 TINY: dict[str, Any] = {
     "format": "coalloc-snapshot/1",

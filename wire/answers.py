@@ -110,7 +110,7 @@ class EndedAnswer(Answer, frozen=True, kw_only=True, tag="ended"):
     jobs: tuple[EndedJob, ...]
 
 
-class Reservation(Answer, frozen=True, kw_only=True, tag="done"):
+class ReserveAnswer(Answer, frozen=True, kw_only=True, tag="done"):
     """Nodes are kept, and that is on the daemon's disk."""
 
     reservation: str

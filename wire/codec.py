@@ -82,10 +82,10 @@ def _convert(body: Mapping[str, Any], cls: type[Any]) -> Any:
     try:
         return msgspec.convert(body, cls)
     except msgspec.ValidationError as error:
-        raise WireError("bad_field", _readable(str(error))) from error
+        raise WireError("bad_field", readable(str(error))) from error
 
 
-def _readable(message: str) -> str:
+def readable(message: str) -> str:
     """Msgspec's 'Expected `int`, got `str` - at `$.part`' as 'part: expected int, got str'."""
     what, _, where = message.partition(" - at ")
     where = where.strip("`").removeprefix("$").removeprefix(".")

@@ -11,14 +11,16 @@ import os
 import pwd
 import secrets
 import time
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-from coalloc.adapters.base import AdapterError
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
+from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder, ended_report
 from coalloc.adapters.runner.grant import GRANT, kept
+from coalloc.adapters.runner.spec import BatchTerms, Site
 from coalloc.adapters.runner.status import END, PAGE, decoded
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
@@ -109,21 +111,65 @@ class BatchLauncher(PartLauncher):
         token = Token(
             job=part.job, attempt=part.attempt, part=part.part, claim=secrets.token_hex(16)
         )
-        extra = {
+        terms: BatchTerms = {
             "site": self._site(part),
             "key": secrets.token_hex(32),
             "token": {"name": token.name, "comment": token.comment},
         }
-        cpus = {name: None for name, _ in part.nodes}
-        return BatchFolder.create(self._root, part, cpus, extra=extra, claim=token.claim)
+        cpus = dict.fromkeys(part.nodes)
+        return BatchFolder.create(self._root, part, cpus, extra=terms, claim=token.claim)
 
-    def _site(self, part: PartSpec) -> dict[str, Any]:
-        """Facts of the cluster for the runner.
-
-        ``names`` maps the part's nodes to the batch system's names; ``address``, ``ports`` and
-        ``python`` are those of the settings.
-        """
+    def _site(self, part: PartSpec) -> Site:
+        """Facts of the cluster for the runner."""
         raise NotImplementedError
+
+
+def plain_counts(settings: BatchSettings, part: PartSpec, *, is_whole: bool) -> dict[str, int]:
+    """The batch system's names of a part's nodes, and their processes.
+
+    Raises
+    ------
+    ClaimRefusedError
+        One is named twice, or has more than one process where parts have their nodes whole.
+    """
+    counts = {settings.plain(name): count for name, count in part.nodes.items()}
+    if len(counts) < len(part.nodes):
+        raise ClaimRefusedError("bad_spec", "a node is named twice")
+    if is_whole and any(count > 1 for count in counts.values()):
+        raise ClaimRefusedError("nodes_taken", "a node takes one process here")
+    return counts
+
+
+def check_known(names: Collection[str], known: Collection[str]) -> None:
+    """Refuse nodes that the batch system does not know; raises ClaimRefusedError."""
+    unknown = sorted(set(names).difference(known))
+    if unknown:
+        raise ClaimRefusedError("unknown_node", f"there is no node {', '.join(unknown)}")
+
+
+def avoided(settings: BatchSettings, part: PartSpec, known: Collection[str]) -> set[str]:
+    """Nodes that a claim which may wait must not get, as the batch system names them."""
+    return set() if part.queue is None else set(map(settings.plain, part.queue.avoid)) & set(known)
+
+
+def site_of_part(settings: BatchSettings, part: PartSpec, options: list[str]) -> Site:
+    """Facts of any batch system for a part's runner.
+
+    Parameters
+    ----------
+    options : list of str
+        Further words for the command that submits.
+    """
+    return {
+        "bin": settings.bin,
+        "limit_s": settings.command_limit_s,
+        "prefix": f"{settings.cluster}/" if settings.qualified else "",
+        "names": {name: settings.plain(name) for name in part.nodes},
+        "options": options,
+        "address": settings.address,
+        "ports": settings.ports or (0, 0),
+        "python": settings.python,
+    }
 
 
 def user_of(part: PartSpec) -> str:

@@ -40,21 +40,14 @@ class Load(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Past:
-    """Past readings of a node's CPULoad.
-
-    Attributes
-    ----------
-    seen : tuple
-        CPULoad and free memory, which slurmctld learns together.
-    since : float
-        When they last changed, seconds.
-    taken : list of (time, CPUs)
-        Allocations of the last while.
-    """
+    """Past readings of a node's CPULoad."""
 
     seen: tuple[float | None, int | None]
+    """CPULoad and free memory, which slurmctld learns together."""
     since: float
+    """When they last changed, seconds."""
     taken: list[tuple[float, int]]
+    """Allocations of the last while."""
 
 
 class MeasuredNode(Protocol):

@@ -24,17 +24,10 @@ Wait = Annotated[float, Meta(ge=1, le=1e9)]
 
 
 class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
-    """One cluster of a batch system.
-
-    Attributes
-    ----------
-    cluster : str
-        Its name in the service.
-    power_by_node : dict
-        Once read, by the batch system's names of nodes.
-    """
+    """One cluster of a batch system."""
 
     cluster: str
+    """Its name in the service."""
     bin: Annotated[
         Folder, Meta(description="Folder of the batch system's commands; default those on PATH.")
     ] = ""
@@ -52,6 +45,7 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     power_by_node: Annotated[dict[str, Power], Meta(description="Speed by node set.")] = field(
         default_factory=dict
     )
+    """Once read, by the batch system's names of nodes."""
     address: Annotated[
         str,
         Meta(description="Where the nodes reach the executor's machine; default its full name."),
@@ -66,6 +60,9 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     python: Annotated[
         str, Meta(description="Python 3.9 or later on the nodes, by name or path.")
     ] = "python3"
+    command_limit_s: Annotated[CommandLimit, Meta(description="Time limit of one command, s.")] = (
+        10.0
+    )
 
     @cached_property
     def only(self) -> frozenset[str] | None:

@@ -51,20 +51,12 @@ OWN_KEYS = {"name", "description", "clusters", "partitions"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """Clusters to simulate.
-
-    Attributes
-    ----------
-    name : str
-    clusters : tuple of Cluster
-    partitions : mapping of int to str
-        Cluster of each SWF partition; may be empty.
-    description : str
-    """
+    """Clusters to simulate."""
 
     name: str
     clusters: tuple[Cluster, ...]
     partitions: Mapping[int, str] = field(default_factory=dict)
+    """Cluster of each SWF partition; may be empty."""
     description: str = ""
 
     @property

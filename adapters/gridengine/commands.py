@@ -42,22 +42,18 @@ UNREACHABLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridEngine(Commands):
-    """One Grid Engine cell's commands.
-
-    Attributes
-    ----------
-    root, cell : str
-        SGE_ROOT and SGE_CELL; empty: the environment's.
-    qmaster_port, execd_port : int
-        0: the environment's, else those of ``/etc/services``.
-    """
+    """One Grid Engine cell's commands."""
 
     unreachable: ClassVar[tuple[str, ...]] = UNREACHABLE
 
     root: str = ""
+    """SGE_ROOT; empty: the environment's."""
     cell: str = ""
+    """SGE_CELL; empty: the environment's."""
     qmaster_port: int = 0
+    """0: the environment's, else that of ``/etc/services``."""
     execd_port: int = 0
+    """0: the environment's, else that of ``/etc/services``."""
 
     def steering(self) -> dict[str, str]:
         """SGE_ROOT and its like."""

@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
-from coalloc.adapters.batch.launcher import BatchLauncher
+from coalloc.adapters.batch.launcher import (
+    BatchLauncher,
+    avoided,
+    check_known,
+    plain_counts,
+    site_of_part,
+)
 from coalloc.adapters.gridengine.commands import GridEngine
+from coalloc.adapters.gridengine.part_commands import GridEngineSite
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
 from coalloc.adapters.gridengine.settings import GridEngineSettings
@@ -50,20 +56,14 @@ class GridEngineLauncher(BatchLauncher):
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse hosts that are not the queue's, and more processes than they have slots."""
-        counts = {self._settings.plain(name): count for name, count in part.nodes}
-        if len(counts) < len(part.nodes):
-            raise ClaimRefusedError("bad_spec", "a node is named twice")
-        if self._settings.slots == "node" and any(count > 1 for count in counts.values()):
-            raise ClaimRefusedError("nodes_taken", "a node takes one process here")
+        counts = plain_counts(self._settings, part, is_whole=self._settings.slots == "node")
         is_old = time.monotonic() - self._slots_read > SLOTS_MAX_AGE_S
         if is_old or not counts.keys() <= self._slots.keys():
             self._read_slots()
         if part.batch.partition not in {"", self._settings.queue}:
             why = f"only queue {self._settings.queue} is used here, not {part.batch.partition}"
             raise ClaimRefusedError("not_permitted", why)
-        unknown = sorted(counts.keys() - self._slots.keys())
-        if unknown:
-            raise ClaimRefusedError("unknown_node", f"there is no node {', '.join(unknown)}")
+        check_known(counts, self._slots)
         for host, count in counts.items():
             if count > self._slots[host]:
                 raise ClaimRefusedError(
@@ -80,43 +80,28 @@ class GridEngineLauncher(BatchLauncher):
         self._slots = {entry.host: entry.slots for entry in entries}
         self._slots_read = time.monotonic()
 
-    def _avoided(self, part: PartSpec) -> list[str]:
-        """The hosts that a claim which may wait must not get."""
-        if part.queue is None:
-            return []
-        avoided = {self._settings.plain(name) for name in part.queue.avoid} & self._slots.keys()
-        return sorted(avoided)
-
-    def _site(self, part: PartSpec) -> dict[str, Any]:
+    def _site(self, part: PartSpec) -> GridEngineSite:
         """The cell's settings, for the runner."""
         site = self._settings
-        names = {name: site.plain(name) for name, _ in part.nodes}
         options = [
             word
             for option, value in (("-P", part.batch.account or site.project), ("-A", site.account))
             if value
             for word in (option, value)
         ]
+        facts = site_of_part(site, part, options)
+        hosts = facts["names"].values()
         return {
+            **facts,
             "root": self._commands.root,
             "cell": self._commands.cell,
             "qmaster_port": site.qmaster_port,
             "execd_port": site.execd_port,
-            "bin": site.bin,
-            "limit_s": site.command_limit_s,
             "queue": site.queue,
             "pe": site.pe,
             "queue_wait_s": site.queue_wait_s,
-            "whole": (
-                {host: self._slots[host] for host in names.values()} if site.slots == "node" else {}
-            ),
-            "names": names,
-            "prefix": f"{site.cluster}/" if site.qualified else "",
-            "avoid": self._avoided(part),
-            "options": options,
-            "address": site.address,
-            "ports": list(site.ports or (0, 0)),
-            "python": site.python,
+            "whole": {host: self._slots[host] for host in hosts} if site.slots == "node" else {},
+            "avoid": sorted(avoided(site, part, self._slots)),
         }
 
 

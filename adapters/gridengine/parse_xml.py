@@ -39,33 +39,24 @@ class ParseError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEntry:
-    """A job, or some tasks of an array.
-
-    Attributes
-    ----------
-    number : str
-        Grid Engine's.
-    tasks : str
-        Of an array: ``3``, ``4-10:2``, or several with commas; else empty.
-    state : str
-        Its letters, such as ``r``, ``qw``, ``dr``, ``Eqw``.
-    slots : int
-        Of each task; of a running one those in this queue instance.
-    start, submitted : float or None
-        Seconds since 1970.
-    time_limit : float or None
-        h_rt, seconds; None: none was asked for.
-    """
+    """A job, or some tasks of an array."""
 
     number: str
+    """Grid Engine's."""
     tasks: str = ""
+    """Of an array: ``3``, ``4-10:2``, or several with commas; else empty."""
     name: str = ""
     owner: str = ""
     state: str = ""
+    """Its letters, such as ``r``, ``qw``, ``dr``, ``Eqw``."""
     slots: int = 1
+    """Of each task; of a running one those in this queue instance."""
     start: float | None = None
+    """Seconds since 1970."""
     submitted: float | None = None
+    """Seconds since 1970."""
     time_limit: float | None = None
+    """h_rt, seconds; None: none was asked for."""
 
     @property
     def id(self) -> str:
@@ -80,34 +71,26 @@ class JobEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEntry:
-    """One queue instance.
-
-    Attributes
-    ----------
-    slots, used, reserved : int
-        All of it, taken by jobs, kept by advance reservations.
-    available : int or None
-        Slots that a job could have, where limits of the host count too; None: not said.
-    state : str
-        Its letters; empty: nothing is wrong.
-    cpus : int or None
-    load : float or None
-        Runnable processes on the host, mean of a minute.
-    time_limit : float or None
-        The queue's own h_rt, seconds; None: none.
-    """
+    """One queue instance."""
 
     queue: str
     host: str
     slots: int
+    """All of it."""
     used: int = 0
+    """Taken by jobs."""
     reserved: int = 0
+    """Kept by advance reservations."""
     available: int | None = None
+    """Slots that a job could have, where limits of the host count too; None: not said."""
     state: str = ""
+    """Its letters; empty: nothing is wrong."""
     cpus: int | None = None
     memory_mb: int | None = None
     load: float | None = None
+    """Runnable processes on the host, mean of a minute."""
     time_limit: float | None = None
+    """The queue's own h_rt, seconds; None: none."""
     arch: str = ""
     jobs: tuple[JobEntry, ...] = ()
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import cast
 
 from coalloc.adapters.gridengine.parse_xml import JobEntry, Status
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
+from coalloc.adapters.runner.spec import BatchSpec, Site
 
 OTHERS_FIRST = "others_first"
 WAITABLE = frozenset({"nodes_taken", "node_unavailable"})
@@ -47,7 +48,28 @@ REFUSALS = (
 """What Grid Engine says, in lower case, and the reason of the refusal; the first counts."""
 
 
-def request(spec: dict[str, Any], host: str, slots: int, begin: str = "") -> list[str]:
+class GridEngineSite(Site):
+    """Facts of a Grid Engine cell for a runner."""
+
+    root: str
+    cell: str
+    qmaster_port: int
+    execd_port: int
+    queue: str
+    pe: str
+    queue_wait_s: float
+    whole: dict[str, int]
+    """Slots of each of the part's hosts, where it has them for itself; empty: it shares them."""
+    avoid: list[str]
+    """Hosts that a claim which may wait must not get."""
+
+
+def site_of(spec: BatchSpec) -> GridEngineSite:
+    """The part's cell, whose launcher has written it."""
+    return cast(GridEngineSite, spec["site"])
+
+
+def request(spec: BatchSpec, host: str, slots: int, begin: str = "") -> list[str]:
     """The options of ``qsub`` by which so many slots of a host are asked for.
 
     Parameters
@@ -57,7 +79,7 @@ def request(spec: dict[str, Any], host: str, slots: int, begin: str = "") -> lis
     begin : str
         Not to be started before, as Grid Engine writes times; empty: from now on.
     """
-    site = spec["site"]
+    site = site_of(spec)
     where = f"{site['queue']}@{host}" if host else site["queue"]
     words = ["-N", spec["token"]["name"], "-q", where, "-S", "/bin/sh", "-wd", "/"]
     if not host and site["avoid"]:
@@ -67,15 +89,14 @@ def request(spec: dict[str, Any], host: str, slots: int, begin: str = "") -> lis
     words += ["-r", "n", "-b", "n", "-j", "y", "-o", "/dev/null", "-m", "n", "-now", "n"]
     if slots > 1:
         words += ["-pe", site["pe"], str(slots)]
-    if spec["time_limit_s"] is not None:
-        held_s = (spec.get("queue") or {}).get("hold_s", 0.0)
-        wait_s = held_s + spec["lease_s"] + spec["grace_s"] + SLACK_S
-        limit_s = spec["time_limit_s"] + wait_s
+    if (limit_s := spec["time_limit_s"]) is not None:
+        held_s = 0.0 if spec["queue"] is None else spec["queue"]["hold_s"]
+        limit_s += held_s + spec["lease_s"] + spec["grace_s"] + SLACK_S
         words += ["-l", f"h_rt={-int(-limit_s // 1)}"]
     return [*words, *site["options"]]
 
 
-def job_script(site: dict[str, Any], environment: dict[str, str]) -> str:
+def job_script(site: GridEngineSite, environment: dict[str, str]) -> str:
     """The script for ``qsub``: the wrapper, and the address of its runner.
 
     The variables stand in the script and not in the job's environment, which ``qstat -j`` shows

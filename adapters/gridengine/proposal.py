@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coalloc.adapters.base import Proposal, plain_name
 from coalloc.adapters.gridengine.commands import GridEngine
-from coalloc.adapters.proposal import Proposal, plain_name
 from coalloc.adapters.runner.command import BatchError
 
 USUAL_QUEUE = "all.q"

@@ -19,7 +19,6 @@ from msgspec import Meta
 
 from coalloc.adapters.batch.settings import (
     BatchSettings,
-    CommandLimit,
     Folder,
     Wait,
     read_batch,
@@ -71,9 +70,6 @@ class GridEngineSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
         Literal["gridengine", "none"],
         Meta(description="Whether load that is not ours is read from what execd reports."),
     ] = "gridengine"
-    command_limit_s: Annotated[CommandLimit, Meta(description="Time limit of one command, s.")] = (
-        10.0
-    )
     start: Annotated[
         Literal["at_once", "queue"],
         Meta(

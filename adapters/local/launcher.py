@@ -34,7 +34,7 @@ class LocalLauncher(PartLauncher):
         super().__init__(state_dir)
 
     def _create(self, part: PartSpec) -> PartFolder:
-        cpus = {name: self._nodes[name].cpus for name, _ in part.nodes}
+        cpus = {name: self._nodes[name].cpus for name in part.nodes}
         return PartFolder.create(self._root, part, cpus)
 
     def _check_nodes(self, part: PartSpec) -> None:
@@ -53,7 +53,7 @@ class LocalLauncher(PartLauncher):
         for folder in living:
             for name, count in folder.nodes.items():
                 taken[name] = taken.get(name, 0) + count
-        for name, count in part.nodes:
+        for name, count in part.nodes.items():
             node = self._nodes.get(name)
             if node is None:
                 raise ClaimRefusedError("unknown_node", f"there is no node {name}")

@@ -41,23 +41,16 @@ OURS = "coalloc"
 
 
 class ProcessTime(Struct, frozen=True):
-    """CPU time of one process of ours, seconds.
-
-    Attributes
-    ----------
-    own : float
-        Its own.
-    waited : float
-        That of the children it waited for.
-    cpus : frozenset of int
-        What it may run on.
-    """
+    """CPU time of one process of ours, seconds."""
 
     parent: int
     created: float
     own: float
+    """Its own."""
     waited: float
+    """That of the children it waited for."""
     cpus: frozenset[int]
+    """What it may run on."""
 
 
 class Sample(Struct, frozen=True):

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from coalloc.adapters.runner.once import is_holder
+from coalloc.adapters.runner.spec import NodeSpec
 from coalloc.adapters.runner.status import END, READY, RUN
 from coalloc.adapters.runner.talk import LineConnection, TalkError, is_proof, nonce, proof
 
@@ -31,7 +32,7 @@ class Node:
         What it said, by step (READY, RUN, END).
     """
 
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, spec: NodeSpec) -> None:
         self.spec = spec
         self.connection: LineConnection | None = None
         self.records: dict[int, dict[str, Any]] = {}
@@ -89,7 +90,7 @@ class Barrier:
 
     def __init__(
         self,
-        specs: dict[str, dict[str, Any]],
+        specs: dict[str, NodeSpec],
         key: str,
         ports: tuple[int, int],
         poller: select.poll,
@@ -114,11 +115,6 @@ class Barrier:
         return bool(self.nodes) and all(step in node.records for node in self.nodes.values())
 
     @property
-    def unauthenticated(self) -> int:
-        """Connections that have not yet proved the key."""
-        return len(self._unauthenticated)
-
-    @property
     def missing(self) -> list[str]:
         """Names of the nodes that are not here and have not ended."""
         return [
@@ -132,7 +128,7 @@ class Barrier:
         """Whether a node that was here is not, though it has not ended."""
         return any(READY in self.nodes[name].records for name in self.missing)
 
-    def brief(self, specs: dict[str, dict[str, Any]]) -> None:
+    def brief(self, specs: dict[str, NodeSpec]) -> None:
         """Tell those that are here what to run, and from now on those that come."""
         self.nodes = {name: Node(spec) for name, spec in specs.items()}
         early, self.early = self.early, {}

@@ -1,7 +1,7 @@
 """A batch system as the holder of a part sees it: the job by which its nodes are claimed.
 
 A runner (`runner.batch_part`) makes one `PartJob` for its part. An adapter of another batch system
-writes this class, a launcher (`batch.launcher`), and a reader; barrier, wrapper, orders,
+writes one, a launcher (`batch.launcher`), and a reader; barrier, wrapper, orders,
 leases, restarts and ends are the same for all. Imports the standard library only.
 """
 
@@ -9,11 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import cast
 
-from coalloc.adapters.runner.command import Account
+from coalloc.adapters.runner.command import (
+    Account,
+    BatchError,
+    CommandRefusedError,
+    UnreachableError,
+)
+from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.spec import BatchSpec, NodeSpec
+
+UNDO_S = 60.0
+"""A submission that was never answered is looked for so long, seconds."""
 
 
 class Turn:
@@ -47,29 +59,46 @@ class Turn:
         self.slots, self.is_stuck, self.is_next = slots or {}, is_stuck, is_next
 
 
-class PartJob(Protocol):
+class PartJob:
     """The job, or the jobs, by which a part's nodes are claimed in the batch system.
 
-    Attributes
+    A batch system in whose queue no claim waits has no need of `turn`, `hasten` and `leave_queue`.
+
+    Parameters
     ----------
-    system : str
-        The batch system's name, for people.
-    is_unsure : bool
-        There may be a job, though its number is not known.
+    spec : BatchSpec
+        The part's.
+    folder : str
+        The part's.
+    number : str
+        Where an earlier runner has made it: its number; empty: none that is known of.
+
+    Raises
+    ------
+    FaultError
+        The user is not known here, or not ours to act for.
     """
 
     system: str
-    is_unsure: bool
+    """The batch system's name, for people."""
+    alive: frozenset[str]
+    """States of a job whose processes may run, or will."""
+    ending: frozenset[str] = frozenset()
+    """States that stand only until a job's end is known."""
 
-    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None: ...
-
-    @property
-    def number(self) -> str:
+    def __init__(self, spec: BatchSpec, folder: str, number: str = "") -> None:
+        self._spec, self._folder = spec, folder
+        self._account: Account | None = account_of(spec)
+        self.number = number
         """The batch system's number of it; empty: there is none that is known of."""
+        self.is_unsure = False
+        """There may be a job, though its number is not known."""
+        self._undo_until = 0.0
 
     @property
     def has_lost_step(self) -> bool:
         """Whether the wrappers were ours to start, and what started them has ended."""
+        return False
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes, and bring the wrappers to this port.
@@ -77,65 +106,134 @@ class PartJob(Protocol):
         `keep` is called as soon as there is a number. Returns whether the job waits in a queue
         and has to be looked after until every wrapper is here. Raises FaultError.
         """
+        raise NotImplementedError
 
     def turn(self) -> Turn | None:
         """Ask for the state of the job that waits in the queue; None: out of reach."""
+        return None
 
     def hasten(self) -> bool:
         """Let a job that was asked for a later begin start from now on; whether it is known to."""
+        try:
+            self._begin_now()
+        except UnreachableError:
+            return False
+        except CommandRefusedError:
+            return True  # it has started, or ended
+        return True
+
+    def _begin_now(self) -> None:
+        """Take back that the job was asked for a later begin; raises BatchError."""
 
     def leave_queue(self) -> bool:
         """Cancel the job if it still waits in the queue; whether the batch system has answered."""
+        return True
 
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
+        raise NotImplementedError
 
     def settled_state(self) -> tuple[str | None, str]:
         """The state of a job that is ending, once that is over."""
+        return self.state()
 
     def is_alive(self, state: str) -> bool:
         """Whether the processes of a job in this state may run, or will."""
+        return state in self.alive
 
     def is_ending(self, state: str) -> bool:
         """Whether this state stands only until the job's end is known."""
+        return state in self.ending
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         """Reason and detail of a part whose job is in this state."""
+        raise NotImplementedError
 
     def kill(self) -> None:
         """Kill what runs; harmless when it has ended, or the batch system is out of reach."""
+        raise NotImplementedError
 
     def withdraw(self) -> None:
         """Cancel the job, where the batch system keeps accounts; harmless when it has ended."""
 
     def release(self, *, has_run: bool) -> bool:
-        """Give the nodes back; whether it is known that they are."""
+        """Give the nodes back; whether it is known that they are.
+
+        Parameters
+        ----------
+        has_run : bool
+            The wrappers end by themselves.
+        """
+        raise NotImplementedError
 
     def last_words(self) -> str:
         """The last that the wrappers' own output said."""
+        return ""
+
+    def _place(self, port: int, node: str = "") -> dict[str, str]:
+        """A wrapper's environment: where to come, and as which node, if the system does not say."""
+        host = self._spec["site"]["address"] or socket.getfqdn()
+        named = {"COALLOC_BARRIER_NODE": node} if node else {}
+        return {
+            "COALLOC_BARRIER": f"{host}:{port}",
+            "COALLOC_BARRIER_KEY": self._spec["key"],
+            VARIABLE: payload(),
+            **named,
+        }
+
+    def _refused(self, error: BatchError, reason: str) -> FaultError:
+        """The fault of a submission that has failed, and may have come through nevertheless."""
+        self.is_unsure = isinstance(error, UnreachableError)
+        return FaultError(reason, str(error))
+
+    def _undo(self) -> bool:
+        """Cancel what may or may not have been submitted; whether that is done with.
+
+        It may come into being later than it is looked for, so an answer that there is none
+        counts only after a while; until then the caller asks again.
+        """
+        self._undo_until = self._undo_until or time.monotonic() + UNDO_S
+        return self._is_cancelled_by_mark() or time.monotonic() >= self._undo_until
+
+    def _is_cancelled_by_mark(self) -> bool:
+        """Whether there was a job with the part's mark that was not known of; it is cancelled.
+
+        Raises
+        ------
+        BatchError
+        """
+        return False
 
 
-def node_specs(spec: dict[str, Any], folder: str) -> dict[str, dict[str, Any]]:
+def node_specs(spec: BatchSpec, folder: str) -> dict[str, NodeSpec]:
     """Specifications of what each node of a part runs, by the batch system's name of the node."""
-    shared = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
-    for name in ("script", "hostfile"):
-        if f"{name}_text" in spec:
-            continue  # it is no longer what was planned
-        shared[f"{name}_text"] = ""
-        with contextlib.suppress(FileNotFoundError):
-            path = f"{folder}/user/{name}"
-            with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-                shared[f"{name}_text"] = file.read()
+    hosts = node_counts(spec)
     names = spec["site"]["names"]
+    own = {key: value for key, value in spec.items() if key not in {"ranks", "site", "key"}}
+    own["script_text"] = _read(f"{folder}/user/script")
+    if "hostfile_text" not in spec:  # else it is no longer what was planned
+        own["hostfile_text"] = _read(f"{folder}/user/hostfile")
     if spec.get("once"):
-        shared["hosts"] = list(node_counts(spec).items())
+        own["hosts"] = list(hosts.items())
     return {
-        name: shared | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == name]}
-        for name in node_counts(spec)
+        host: cast(
+            "NodeSpec", own | {"ranks": [r for r in spec["ranks"] if names[r["node"]] == host]}
+        )
+        for host in hosts
     }
 
 
-def node_counts(spec: dict[str, Any]) -> dict[str, int]:
+def _read(path: str) -> str:
+    """Text of a file; empty where there is none."""
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(path, encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
+        return file.read()
+    return ""
+
+
+def node_counts(spec: BatchSpec) -> dict[str, int]:
     """The batch system's names of a part's nodes, and their processes, in rank order."""
     counts: dict[str, int] = {}
     for rank in spec["ranks"]:
@@ -144,7 +242,7 @@ def node_counts(spec: dict[str, Any]) -> dict[str, int]:
     return counts
 
 
-def account_of(spec: dict[str, Any]) -> Account | None:
+def account_of(spec: BatchSpec) -> Account | None:
     """Account of a part's job; None: this process's own user's.
 
     Raises
@@ -160,6 +258,6 @@ def account_of(spec: dict[str, Any]) -> Account | None:
             "user_unknown", f"only root may submit jobs of uid {uid}, and this is not root"
         )
     try:
-        return Account.of(uid, spec["gid"])
+        return Account.of(uid)
     except KeyError:
         raise FaultError("user_unknown", f"there is no user with uid {uid}") from None

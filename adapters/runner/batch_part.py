@@ -24,12 +24,15 @@ from typing import Any
 from coalloc.adapters.runner.batch_job import PartJob
 from coalloc.adapters.runner.ends import bare_end, has_started
 from coalloc.adapters.runner.orders import wake_on_signals
+from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.runner import RETRY_S
+from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, StatusFile
 from coalloc.adapters.runner.supervisor import PartSupervisor
 
 RELEASE_RETRY_S = 1.0
+payload()  # here, in the fork server, for all parts
 
 
 class BatchPart:
@@ -66,12 +69,12 @@ class BatchPart:
         if self.supervisor is not None:
             self.supervisor.stop("cancelled", "its runner was told to")
 
-    def _open(self) -> tuple[dict[str, Any], bool]:
+    def _open(self) -> tuple[BatchSpec, bool]:
         """The spec, and whether an earlier runner has been here."""
         is_resumed = os.path.exists(f"{self.folder}/status")
         try:
             with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
-                spec: dict[str, Any] = json.load(file)
+                spec: BatchSpec = json.load(file)
             if not is_resumed:
                 self.status.preallocate(len(spec["ranks"]))
             self.status.open()

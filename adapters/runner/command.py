@@ -60,17 +60,12 @@ class CommandRefusedError(BatchError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """User and groups that a command runs as.
-
-    Attributes
-    ----------
-    groups : tuple of int
-        Supplementary groups.
-    """
+    """User and groups that a command runs as."""
 
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
+    """Supplementary groups."""
     name: str = ""
     home: str = "/"
 
@@ -137,25 +132,17 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """One cluster's commands; a subclass says what steers them, and how failures are told apart.
-
-    Attributes
-    ----------
-    unreachable : tuple of str
-        What they say, in lower case, when nothing is known of the cluster.
-    bin_dir : str
-        Folder of the commands; empty: searched for in PATH.
-    timeout_s : float
-        After which a command is killed, seconds.
-    extra_env : mapping of str
-        Further variables for every command.
-    """
+    """One cluster's commands; a subclass says what steers them, and how failures are told apart."""
 
     unreachable: ClassVar[tuple[str, ...]] = ()
+    """What they say, in lower case, when nothing is known of the cluster."""
 
     bin_dir: str = ""
+    """Folder of the commands; empty: searched for in PATH."""
     timeout_s: float = DEFAULT_TIMEOUT_S
+    """After which a command is killed, seconds."""
     extra_env: Mapping[str, str] = field(default_factory=dict)
+    """Further variables for every command."""
 
     def run(
         self,

@@ -12,6 +12,8 @@ import json
 import os
 from typing import Any
 
+from coalloc.adapters.runner.spec import BatchSpec, Place
+
 GRANT, LAYOUT = "grant.json", "layout.json"
 Nodes = list[tuple[str, int]]
 """Names as the service knows them, and processes, in rank order."""
@@ -40,7 +42,7 @@ def keep_grant(folder: str, record: dict[str, Any]) -> None:
     os.rename(f"{path}.new", path)
 
 
-def planned_nodes(spec: dict[str, Any]) -> Nodes:
+def planned_nodes(spec: BatchSpec) -> Nodes:
     """The nodes that a part was planned on."""
     counts: dict[str, int] = {}
     for rank in spec["ranks"]:
@@ -48,12 +50,12 @@ def planned_nodes(spec: dict[str, Any]) -> Nodes:
     return list(counts.items())
 
 
-def is_whole(spec: dict[str, Any]) -> bool:
+def is_whole(spec: BatchSpec) -> bool:
     """True if the part is the whole job."""
     return bool(spec["size"] == len(spec["ranks"]))
 
 
-def dealt(spec: dict[str, Any], slots: dict[str, int]) -> Nodes:
+def dealt(spec: BatchSpec, slots: dict[str, int]) -> Nodes:
     """The part's processes on the nodes it was granted, by the batch system's names.
 
     In the planned order where the same nodes were granted, else in the batch system's.
@@ -71,14 +73,14 @@ def dealt(spec: dict[str, Any], slots: dict[str, int]) -> Nodes:
     return planned if dict(found) == dict(planned) else found
 
 
-def settled(spec: dict[str, Any], folder: str) -> dict[str, Any]:
+def settled(spec: BatchSpec, folder: str) -> BatchSpec:
     """The spec with the nodes that the part and its job have in the end."""
     grant, layout = kept(folder, GRANT), kept(folder, LAYOUT)
     nodes = [(name, count) for name, count in grant.get("nodes", [])]
     if not nodes:
         return spec
     first, prefix = spec["ranks"][0]["rank"], spec["site"]["prefix"]
-    ranks: list[dict[str, Any]] = []
+    ranks: list[Place] = []
     for node, count in nodes:
         ranks += [
             {
@@ -91,9 +93,9 @@ def settled(spec: dict[str, Any], folder: str) -> dict[str, Any]:
             for local in range(count)
         ]
     names = {node: node.removeprefix(prefix) for node, _ in nodes}
-    changed = spec | {"ranks": ranks, "site": spec["site"] | {"names": names}}
+    changed: BatchSpec = {**spec, "ranks": ranks, "site": {**spec["site"], "names": names}}
     if layout:
         hosts = "".join(f"{name} slots={count}\n" for name, count in layout["hosts"])
-        changed |= {"nodelist": layout["nodelist"], "hostfile_text": hosts}
-        changed |= {"rendezvous": layout["rendezvous"] or spec["rendezvous"]}
+        changed["nodelist"], changed["hostfile_text"] = layout["nodelist"], hosts
+        changed["rendezvous"] = layout["rendezvous"] or spec["rendezvous"]
     return changed

@@ -17,12 +17,15 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coalloc.adapters.runner.once import script_environment
 from coalloc.adapters.runner.runner import Runner
 from coalloc.adapters.runner.status import END, RUN, boot_id
 from coalloc.adapters.runner.talk import LineConnection, TalkError, connect
+
+if TYPE_CHECKING:
+    from coalloc.adapters.runner.spec import NodeSpec
 
 CONNECT_LIMIT_S = 5.0
 RETRY_S = 2.0
@@ -43,7 +46,7 @@ class NodeRunner(Runner):
     """
 
     def __init__(
-        self, address: RunnerAddress, connection: LineConnection, spec: dict[str, Any], folder: str
+        self, address: RunnerAddress, connection: LineConnection, spec: NodeSpec, folder: str
     ) -> None:
         self._address = address
         self._connection: LineConnection | None = connection
@@ -165,20 +168,23 @@ class RunnerAddress:
         return connect(self.host, self.port, self.key, self.node, limit_s)
 
 
-def written(spec: dict[str, Any], parent: str) -> str:
+def written(spec: NodeSpec, parent: str) -> str:
     """Write on the node what its processes read; returns the folder."""
     folder = f"{parent}/coalloc-{os.urandom(8).hex()}"
     os.mkdir(folder, 0o700)
-    for name, mode in (("script", 0o700), ("hostfile", 0o600)):
-        text = spec.pop(f"{name}_text")
-        spec[name] = ""
-        if text:
-            path = f"{folder}/{name}"
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                file.write(text)
-            spec[name] = path
+    spec["script"] = _kept(f"{folder}/script", spec.pop("script_text"), 0o700)
+    spec["hostfile"] = _kept(f"{folder}/hostfile", spec.pop("hostfile_text"), 0o600)
     return folder
+
+
+def _kept(path: str, text: str, mode: int) -> str:
+    """Write a file; returns its path, or an empty one where there is nothing to write."""
+    if not text:
+        return ""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        file.write(text)
+    return path
 
 
 def main() -> None:

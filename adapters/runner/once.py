@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
-HOLDS = "holds"
+if TYPE_CHECKING:
+    from coalloc.adapters.runner.spec import NodeSpec, RunnerSpec
+
+HOLDS: Final = "holds"
 """Key of a place whose process only waits for the command's end."""
 OF_SLURM = (
     *("SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME", "SLURM_JOB_ID"),
@@ -23,23 +26,23 @@ OF_SLURM = (
 """Variables of a Slurm job that mean the same in the step of the wrappers and in a script."""
 
 
-def started_once(spec: dict[str, Any]) -> dict[str, Any]:
+def started_once(spec: RunnerSpec) -> RunnerSpec:
     """The spec of a runner with the one process that it starts for a command started once."""
     ranks = spec["ranks"]
     place = next((each for each in ranks if each["rank"] == 0), None)
     if place is None:
-        return spec | {"ranks": [ranks[0] | {HOLDS: True}]}
+        return {**spec, "ranks": [{**ranks[0], HOLDS: True}]}
     # What the command starts may use every slot of the part on this machine.
     cpus = sorted({cpu for each in ranks for cpu in each["cpus"] or ()})
-    return spec | {"ranks": [place | {"cpus": cpus or None}]}
+    return {**spec, "ranks": [{**place, "cpus": cpus or None}]}
 
 
-def is_holder(spec: dict[str, Any]) -> bool:
+def is_holder(spec: RunnerSpec) -> bool:
     """Whether a node of a command that is started once has not the command itself."""
     return bool(spec.get("once")) and all(each["rank"] != 0 for each in spec["ranks"])
 
 
-def script_environment(spec: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+def script_environment(spec: NodeSpec, environ: Mapping[str, str]) -> dict[str, str]:
     """The user's variables, and those by which a batch system tells a script of its job.
 
     Parameters
@@ -61,7 +64,7 @@ def script_environment(spec: dict[str, Any], environ: Mapping[str, str]) -> dict
 
 
 def _slurm_variables(
-    spec: dict[str, Any], hosts: list[tuple[str, int]], environ: Mapping[str, str]
+    spec: NodeSpec, hosts: list[tuple[str, int]], environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Variables as of sbatch, by which srun starts the part's processes.
 

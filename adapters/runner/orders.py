@@ -13,9 +13,12 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from coalloc.adapters.runner.status import PAGE
+
+if TYPE_CHECKING:
+    from coalloc.adapters.runner.spec import RunnerSpec
 
 
 class OrderLoop:
@@ -27,7 +30,7 @@ class OrderLoop:
         Where orders are read; it does not block.
     """
 
-    spec: dict[str, Any]
+    spec: RunnerSpec
     poller: select.poll
     stop: Callable[[str, str], None]
     """End what runs, for this reason and with this detail; the first reason stays."""

@@ -7,6 +7,7 @@ need not compile it again, which would be most of the time a wrapper takes to be
 from __future__ import annotations
 
 import binascii
+import functools
 import marshal
 import zlib
 from importlib.util import MAGIC_NUMBER
@@ -39,6 +40,7 @@ BOOT = (
 """What ``python3 -I -S -c`` is given; any Python from 3.9 on runs it."""
 
 
+@functools.cache
 def payload() -> str:
     """The modules as one word."""
     rows = []

@@ -15,9 +15,13 @@ import re
 import signal
 import stat
 import time
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from coalloc.adapters.runner.once import HOLDS
+
+if TYPE_CHECKING:
+    from coalloc.adapters.runner.spec import RunnerSpec
 
 PR_SET_PDEATHSIG = 1
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -39,7 +43,7 @@ class FaultError(Exception):
 class Rank:
     """One process of the part, before it becomes the job's."""
 
-    def __init__(self, spec: dict[str, Any], index: int, account: pwd.struct_passwd | None) -> None:
+    def __init__(self, spec: RunnerSpec, index: int, account: pwd.struct_passwd | None) -> None:
         self.spec = spec
         self.account = account
         self.index = index
@@ -107,7 +111,7 @@ class Rank:
         os.umask(0o022)
         if self.spec["uid"] is None or self.account is None or os.geteuid() != 0:
             return
-        gid = self.account.pw_gid if self.spec["gid"] is None else self.spec["gid"]
+        gid = self.account.pw_gid
         try:
             os.initgroups(self.account.pw_name, gid)
             os.setresgid(gid, gid, gid)
@@ -215,7 +219,7 @@ def output_path(pattern: str, job: str, rank: int) -> str:
     )
 
 
-def chunk_variables(chunks: list[int] | None, rank: int, size: int) -> dict[str, str]:
+def chunk_variables(chunks: Sequence[int] | None, rank: int, size: int) -> dict[str, str]:
     """Variables that tell a process of a divisible job's piece its own chunks.
 
     Parameters

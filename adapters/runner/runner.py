@@ -22,7 +22,7 @@ import os
 import pwd
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coalloc.adapters.runner.once import HOLDS, started_once
 from coalloc.adapters.runner.orders import OrderLoop, wake_on_signals
@@ -37,6 +37,9 @@ from coalloc.adapters.runner.status import (
     children,
     descendants,
 )
+
+if TYPE_CHECKING:
+    from coalloc.adapters.runner.spec import RunnerSpec
 
 PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE_S = 1.0
@@ -53,7 +56,7 @@ class Runner(OrderLoop):
         self.folder, self.lock_fd = folder, lock_fd
         self.said = b""
         self.status = StatusFile(folder)
-        self.spec: dict[str, Any] = {}
+        self.spec: RunnerSpec
         self.pids: dict[int, int] = {}  # living ranks: pid -> index
         self.codes: list[int | None] = []
         self.ready = self.execs = 0

@@ -32,6 +32,7 @@ from coalloc.adapters.runner.grant import (
 )
 from coalloc.adapters.runner.orders import OrderLoop
 from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, boot_id
 
 LOOK_S = 1.0
@@ -73,9 +74,11 @@ class PartSupervisor(OrderLoop):
         There is no port to listen on.
     """
 
+    spec: BatchSpec
+
     def __init__(
         self,
-        spec: dict[str, Any],
+        spec: BatchSpec,
         folder: str,
         status: StatusFile,
         job: PartJob,

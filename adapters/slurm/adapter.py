@@ -1,17 +1,16 @@
 """A real Slurm cluster by its commands.
 
 It is read (`slurm.reader`), launched on (`slurm.launcher`), and, where the site wants it, the
-jobs that users submit in Slurm itself are ordered (`slurm.native_jobs`).
+jobs that users submit in Slurm itself are ordered (`slurm.native.launcher`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from coalloc.adapters.base import Adapter, Claim, Launcher
+from coalloc.adapters.base import Adapter, Claim, Launcher, Starter
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
-from coalloc.adapters.slurm.native_jobs import NativeLauncher
+from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -43,6 +42,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         given_back=own.given_back,
         claimed=frozenset if handed is None else handed.claimed,
         share=share,
+        learn=own.learn,
     )
     return Adapter(
         reader=reader,
@@ -54,29 +54,22 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
 
 
 class CombinedLauncher:
-    """Our own parts' launcher and that of jobs handed over, as one; each part goes to its own."""
+    """Our own parts' launcher and the starter of jobs handed over, as one; each part has its own.
+
+    Only claims of our own lapse, or wait.
+    """
 
     def __init__(self, own: Launcher, handed: NativeLauncher) -> None:
         self._own, self._handed = own, handed
+        self.arrange, self.hasten, self.withdraw = own.arrange, own.hasten, own.withdraw
+        self.renew, self.fileno = own.renew, own.fileno
 
-    def _of(self, key: PartKey) -> Launcher:
+    def _of(self, key: PartKey) -> Starter:
         return self._handed if self._handed.has(key) else self._own
 
     def claim(self, part: PartSpec) -> Claim:
         """Claim the nodes."""
         return (self._handed if part.foreign else self._own).claim(part)
-
-    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
-        """Tell a part that might wait of all nodes of its job; one handed over never does."""
-        self._own.arrange(key, nodes, rendezvous)
-
-    def hasten(self, key: PartKey) -> None:
-        """Let a part that waits for a later begin take its turn; one handed over never does."""
-        self._own.hasten(key)
-
-    def withdraw(self, key: PartKey) -> None:
-        """Have a part leave the queue; one handed over never waits there for us."""
-        self._own.withdraw(key)
 
     def go(self, key: PartKey) -> None:
         """Open the barrier, or release the job."""
@@ -85,10 +78,6 @@ class CombinedLauncher:
     def abort(self, key: PartKey, reason: str = "") -> None:
         """Give the claim up."""
         self._of(key).abort(key, reason)
-
-    def renew(self, key: PartKey | None = None) -> None:
-        """Let every claim stand for another lease."""
-        self._own.renew(key)
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is."""
@@ -101,10 +90,6 @@ class CombinedLauncher:
     def forget(self, key: PartKey) -> None:
         """Remove what is kept of an ended part."""
         self._of(key).forget(key)
-
-    def fileno(self) -> int | None:
-        """Return the descriptor of our own parts' launcher."""
-        return self._own.fileno()
 
     def close(self) -> None:
         """Let go of both."""

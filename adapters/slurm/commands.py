@@ -40,17 +40,12 @@ UNREACHABLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurm(Commands):
-    """One cluster's commands.
-
-    Attributes
-    ----------
-    conf : str
-        Path of its ``slurm.conf``; empty: Slurm's own search, this machine's cluster.
-    """
+    """One cluster's commands."""
 
     unreachable: ClassVar[tuple[str, ...]] = UNREACHABLE
 
     conf: str = ""
+    """Path of its ``slurm.conf``; empty: Slurm's own search, this machine's cluster."""
 
     def steering(self) -> dict[str, str]:
         """SLURM_CONF."""

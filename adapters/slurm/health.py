@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from coalloc.adapters.batch.token import parse_comment
-from coalloc.adapters.slurm.reading import Answers
-from coalloc.adapters.slurm.records import (
+from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
     WAITS,
     NodeEntry,
     PartitionEntry,
     QueueEntry,
 )
+from coalloc.adapters.slurm.reading import Answers
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.values import replace
 

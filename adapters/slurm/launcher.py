@@ -10,12 +10,20 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
-from coalloc.adapters.batch.launcher import BatchLauncher, user_of
+from coalloc.adapters.batch.launcher import (
+    BatchLauncher,
+    avoided,
+    check_known,
+    plain_counts,
+    site_of_part,
+    user_of,
+)
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
+from coalloc.adapters.slurm.part_commands import SlurmSite
+from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.model.batch_options import NAMES
@@ -57,8 +65,13 @@ class SlurmLauncher(BatchLauncher):
         self._slurm = commands_of(settings)
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._names: frozenset[str] = frozenset()
+        self._facts = SlurmFacts()
         super().__init__(state_dir)
         self._ledger = Ledger(state_dir / "given_back")
+
+    def learn(self, facts: SlurmFacts) -> None:
+        """Be told what a reading says of the cluster; may be called from another thread."""
+        self._facts = facts
 
     def given_back(self) -> frozenset[str]:
         """The claims of parts that are over, as tokens name them."""
@@ -73,16 +86,11 @@ class SlurmLauncher(BatchLauncher):
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""
-        wanted = {self._settings.plain(name) for name, _ in part.nodes}
-        if len(wanted) < len(part.nodes):
-            raise ClaimRefusedError("bad_spec", "a node is named twice")
-        if self._settings.slots == "node" and any(count > 1 for _, count in part.nodes):
-            raise ClaimRefusedError("nodes_taken", "a node takes one process here")
+        is_whole = self._settings.slots == "node"
+        wanted = plain_counts(self._settings, part, is_whole=is_whole).keys()
         if not wanted <= self._names:
             self._read_names()
-        unknown = sorted(wanted - self._names)
-        if unknown:
-            raise ClaimRefusedError("unknown_node", f"there is no node {', '.join(unknown)}")
+        check_known(wanted, self._names)
         kept = self._share.nodes
         if kept and not wanted <= kept:
             beyond = fold(wanted - kept)
@@ -96,14 +104,12 @@ class SlurmLauncher(BatchLauncher):
 
     def _avoided(self, part: PartSpec) -> str:
         """The nodes that a claim which may wait must not get, as Slurm has node sets."""
-        if part.queue is None:
-            return ""
-        avoided = {self._settings.plain(name) for name in part.queue.avoid} & self._names
-        if self._settings.only is not None:
-            avoided |= self._names - self._settings.only
-        return fold(sorted(avoided)) if avoided else ""
+        found = avoided(self._settings, part, self._names)
+        if part.queue is not None and self._settings.only is not None:
+            found |= self._names - self._settings.only
+        return fold(sorted(found)) if found else ""
 
-    def _site(self, part: PartSpec) -> dict[str, Any]:
+    def _site(self, part: PartSpec) -> SlurmSite:
         """Facts of the cluster for the runner."""
         site = self._settings
         own = {
@@ -115,32 +121,25 @@ class SlurmLauncher(BatchLauncher):
         asked = own | dict(part.batch.given())
         options = [f"--{name}={value}" for name, value in asked.items() if value]
         return {
+            **site_of_part(site, part, options),
             "conf": self._slurm.conf,
-            "bin": site.bin,
-            "limit_s": site.command_limit_s,
-            "prefix": f"{site.cluster}/" if site.qualified else "",
             "avoid": self._avoided(part),
             "exclusive": site.slots == "node",
-            "names": {name: site.plain(name) for name, _ in part.nodes},
-            "options": options,
             "max_time_s": self._longest_s(part),
             "memory_mb": part.memory_mb_per_proc
-            or self._share.memory_of(site.plain(name) for name, _ in part.nodes),
-            "address": site.address,
-            "ports": list(site.ports or (0, 0)),
-            "python": site.python,
+            or self._facts.memory_of(map(site.plain, part.nodes)),
         }
 
     def _of_share(self, part: PartSpec) -> str:
-        wanted = {self._settings.plain(name) for name, _ in part.nodes}
+        wanted = {self._settings.plain(name) for name in part.nodes}
         return self._share.name if self._share.nodes & wanted else ""
 
     def _longest_s(self, part: PartSpec) -> float | None:
         """The longest time limit that Slurm lets the part have, as far as its rules are known."""
-        rules = self._share.rules
+        rules = self._facts.rules
         if rules is None:
             return None
-        asking = Asking(user=user_of(part), batch=part.batch, time_limit_s=part.time_limit_s)
+        asking = Asking(user=user_of(part), batch=part.batch, time_limit_s=part.time_limit)
         return judged(rules, asking).limits.time_s
 
 

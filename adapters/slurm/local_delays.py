@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coalloc.adapters.slurm.records import QueueEntry
+from coalloc.adapters.slurm.parsers.records import QueueEntry
 
 LONGEST_GAP_S = 60.0
 """Between two readings; of a longer time it is not known who has waited."""

@@ -6,11 +6,12 @@ Imports the standard library only, as the runner does.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import cast
 
 from coalloc.adapters.runner.batch_job import node_counts
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
+from coalloc.adapters.runner.spec import BatchSpec, Site
 
 LONGEST_NAME = 200
 HOLD_S = 20.0
@@ -104,7 +105,26 @@ ENDS = {
 """How a job's state in Slurm explains that its processes are gone."""
 
 
-def allocation(spec: dict[str, Any], *, is_shape: bool = False) -> list[str]:
+class SlurmSite(Site):
+    """Facts of a Slurm cluster for a runner."""
+
+    conf: str
+    avoid: str
+    """Node set that a claim which may wait must not get."""
+    exclusive: bool
+    """A part has its nodes for itself."""
+    max_time_s: float | None
+    """The longest time limit that Slurm lets the part have; None: not known."""
+    memory_mb: int
+    """Of each process; 0: as much as Slurm gives."""
+
+
+def site_of(spec: BatchSpec) -> SlurmSite:
+    """The part's cluster, whose launcher has written it."""
+    return cast(SlurmSite, spec["site"])
+
+
+def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
     """The options by which a part's nodes are asked for, of srun and sbatch alike.
 
     Parameters
@@ -112,7 +132,7 @@ def allocation(spec: dict[str, Any], *, is_shape: bool = False) -> list[str]:
     is_shape : bool
         Any nodes that have room for as many processes, not exactly its own.
     """
-    site = spec["site"]
+    site = site_of(spec)
     words = [f"--job-name={shown_name(spec)}", f"--comment={spec['token']['comment']}"]
     counts = node_counts(spec)
     if is_shape:
@@ -126,18 +146,19 @@ def allocation(spec: dict[str, Any], *, is_shape: bool = False) -> list[str]:
         names = ",".join(name for name, count in counts.items() for _ in range(count))
         words += ["--distribution=arbitrary", f"--nodelist={names}"]
         words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
-    if memory_mb := site.get("memory_mb"):
+    if memory_mb := site["memory_mb"]:
         words.append(
             f"--mem-per-cpu={memory_mb}" if not site["exclusive"] else f"--mem={memory_mb}"
         )
-    if spec["time_limit_s"] is not None:
-        held_s = spec["queue"]["hold_s"] if is_shape else 0.0
-        words.append(f"--time={minutes(spec, held_s)}")
-    return words + list(site["options"])
+    if (limit_s := spec["time_limit_s"]) is not None:
+        queue = spec["queue"] if is_shape else None
+        held_s = 0.0 if queue is None else queue["hold_s"]
+        words.append(f"--time={minutes(spec, limit_s, held_s)}")
+    return words + site["options"]
 
 
-def minutes(spec: dict[str, Any], held_s: float = 0.0) -> int:
-    """Slurm's time limit: the part's own and what comes before and after its run.
+def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
+    """Slurm's time limit: the part's own, `limit_s`, and what comes before and after its run.
 
     No more than the partition's, where the part's own is within that.
 
@@ -146,33 +167,34 @@ def minutes(spec: dict[str, Any], held_s: float = 0.0) -> int:
     held_s : float
         For so long it may hold its nodes before it starts, seconds.
     """
-    own_s, most_s = spec["time_limit_s"], spec["site"].get("max_time_s")
-    wanted = -int(-(own_s + held_s + HOLD_S + spec["grace_s"]) // 60)
-    if most_s is None or own_s > most_s:
+    most_s = site_of(spec)["max_time_s"]
+    wanted = -int(-(limit_s + held_s + HOLD_S + spec["grace_s"]) // 60)
+    if most_s is None or limit_s > most_s:
         return wanted
     return min(wanted, max(1, int(most_s // 60)))
 
 
-def _shape(spec: dict[str, Any]) -> list[str]:
+def _shape(spec: BatchSpec) -> list[str]:
     """As many nodes, or CPUs on whatever nodes, as the part has processes."""
-    site, size, begin = spec["site"], str(len(spec["ranks"])), spec["queue"]["begin_s"]
+    site, size = site_of(spec), str(len(spec["ranks"]))
+    begin_s = 0.0 if spec["queue"] is None else spec["queue"]["begin_s"]
     words = ["-n", size]
     if site["exclusive"]:
         words += ["--exclusive", "-N", size, "--ntasks-per-node=1"]
     if site["avoid"]:
         words.append(f"--exclude={site['avoid']}")
-    if begin >= 1.0:
-        words.append(f"--begin=now+{int(begin)}")
+    if begin_s >= 1.0:
+        words.append(f"--begin=now+{int(begin_s)}")
     return words
 
 
-def shown_name(spec: dict[str, Any]) -> str:
+def shown_name(spec: BatchSpec) -> str:
     """The name under which Slurm lists and accounts a part: its job's own."""
     name = "".join(c if c.isprintable() else "?" for c in spec["name"]).strip()
     return name[:LONGEST_NAME] or f"coalloc-{spec['job']}"
 
 
-def srun_words(spec: dict[str, Any]) -> list[str]:
+def srun_words(spec: BatchSpec) -> list[str]:
     """Claim exactly the part's nodes, and run a wrapper on each.
 
     Without ``--immediate``, whose refusals Slurm accounts as failed jobs: a claim that comes to
@@ -182,23 +204,23 @@ def srun_words(spec: dict[str, Any]) -> list[str]:
     return [*words, "/bin/sh", "-c", ONE_ON_EACH_NODE, "sh", *_wrapper(spec)]
 
 
-def sbatch_words(spec: dict[str, Any]) -> list[str]:
+def sbatch_words(spec: BatchSpec) -> list[str]:
     """Take a turn in the queue, for any nodes of the part's shape."""
     own = ["--parsable", "--no-requeue", "--output=/dev/null"]
     return [*own, *allocation(spec, is_shape=True)]
 
 
-def _step_words(spec: dict[str, Any]) -> list[str]:
+def _step_words(spec: BatchSpec) -> list[str]:
     """One wrapper on each node of a batch job, with all that was allocated there."""
     words = ["-N", NODE_COUNT, "-n", NODE_COUNT, "--ntasks-per-node=1", "--overlap", "--whole"]
     return [*words, "--mem=0", *STEP, *_wrapper(spec)]
 
 
-def _wrapper(spec: dict[str, Any]) -> list[str]:
+def _wrapper(spec: BatchSpec) -> list[str]:
     return [spec["site"]["python"], "-I", "-S", "-c", BOOT]
 
 
-def batch_script(spec: dict[str, Any], srun: str) -> str:
+def batch_script(spec: BatchSpec, srun: str) -> str:
     """The script for sbatch; only where it runs is it known on how many nodes."""
     words = _step_words(spec)
     quoted = " ".join(

@@ -6,12 +6,10 @@ Imports the standard library only, as the part's runner does.
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
-from coalloc.adapters.runner.batch_job import Turn, account_of
+from coalloc.adapters.runner.batch_job import PartJob, Turn
 from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import (
     Answer,
@@ -21,8 +19,8 @@ from coalloc.adapters.runner.command import (
     UnreachableError,
     one_line,
 )
-from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
@@ -36,6 +34,7 @@ from coalloc.adapters.slurm.part_commands import (
     pending_claim,
     refusal,
     sbatch_words,
+    site_of,
     srun_words,
     told,
     waits_for,
@@ -52,46 +51,21 @@ POLL_S = 0.01
 GRANT_POLL_S = 0.005
 LONGEST_LOG = 1 << 20
 LIST = ("-h", "-a", "-o", "%i %k")
-UNDO_S = 60.0
-"""A submission that was never answered is looked for so long, seconds."""
-PAYLOAD = payload()
 
 
-class SlurmJob:
-    """The job by which a part's nodes are claimed.
+class SlurmJob(PartJob):
+    """The job by which a part's nodes are claimed."""
 
-    Parameters
-    ----------
-    spec : mapping
-        The part's.
-    folder : str
-        The part's.
-    number : str
-        Where an earlier runner has made it: its number in Slurm; empty: none that is known of.
+    system, alive, ending = "Slurm", ALIVE, frozenset({ENDING})
 
-    Attributes
-    ----------
-    is_unsure : bool
-        There may be a job, though its number is not known.
-
-    Raises
-    ------
-    FaultError
-        The user is not known here, or not ours to act for.
-    """
-
-    system = "Slurm"
-
-    def __init__(self, spec: dict[str, Any], folder: str, number: str = "") -> None:
-        self._spec, self._log = spec, f"{folder}/step.log"
-        self.number = number
-        self.is_unsure = False
-        site = spec["site"]
+    def __init__(self, spec: BatchSpec, folder: str, number: str = "") -> None:
+        super().__init__(spec, folder, number)
+        self._log = f"{folder}/step.log"
+        site = site_of(spec)
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
-        self._shown = ShownJob(self._slurm, is_exclusive=bool(site["exclusive"]))
-        self._account = account_of(spec)
+        self._shown = ShownJob(self._slurm, is_exclusive=site["exclusive"])
         self._step: Started | None = None
-        self._undo_until = self._leave_until = 0.0
+        self._leave_until = 0.0
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes at once, or take a turn in the queue; whether it waits there.
@@ -101,7 +75,7 @@ class SlurmJob:
         FaultError
         """
         queue = self._spec["queue"]
-        if queue is not None and not self._is_granted_at_once(port):
+        if queue is not None and not (queue["at_once"] and self._is_granted_at_once(port)):
             self.submit(port)
             keep()
             return True
@@ -112,8 +86,6 @@ class SlurmJob:
 
     def _is_granted_at_once(self, port: int) -> bool:
         """Whether a claim that might wait need not."""
-        if not self._spec["queue"]["at_once"]:
-            return False
         try:
             self.allocate(port)
         except FaultError as fault:
@@ -138,7 +110,7 @@ class SlurmJob:
                     "srun",
                     *srun_words(self._spec),
                     log=log,
-                    env=self._environment(port),
+                    env=self._place(port),
                     account=self._account,
                 )
             try:
@@ -148,7 +120,7 @@ class SlurmJob:
                 raise
             self._step = srun
         except BatchError as error:
-            self._refuse(error)
+            raise self._refused(error, refusal(error)) from error
 
     def _await_grant(self, srun: Started) -> None:
         """Read that the nodes are granted; a claim that is to wait is withdrawn.
@@ -206,13 +178,13 @@ class SlurmJob:
             said = self._slurm.run(
                 "sbatch",
                 *sbatch_words(self._spec),
-                env=self._environment(port),
+                env=self._place(port),
                 text=script,
                 account=self._account,
             )
             self.number = granted(said)
         except BatchError as error:
-            self._refuse(error)
+            raise self._refused(error, refusal(error)) from error
 
     @property
     def has_lost_step(self) -> bool:
@@ -227,16 +199,9 @@ class SlurmJob:
         """The job's place in the queue; None: out of reach."""
         return self._shown.turn(self.number)
 
-    def hasten(self) -> bool:
-        """Let a job with a later begin start from now on; whether that is so."""
-        try:
-            words = ("scontrol", "update", f"JobId={self.number}", "StartTime=now")
-            self._slurm.run(*words, account=self._account)
-        except UnreachableError:
-            return False
-        except CommandRefusedError:
-            return True  # it has started, or ended
-        return True
+    def _begin_now(self) -> None:
+        words = ("scontrol", "update", f"JobId={self.number}", "StartTime=now")
+        self._slurm.run(*words, account=self._account)
 
     def leave_queue(self) -> bool:
         """Cancel the job if it still waits; whether slurmctld has answered.
@@ -257,14 +222,6 @@ class SlurmJob:
             if state != ENDING or time.monotonic() >= end:
                 return state, reason
             time.sleep(POLL_S)
-
-    def is_alive(self, state: str) -> bool:
-        """Whether the processes of a job in this state may run, or will."""
-        return state in ALIVE
-
-    def is_ending(self, state: str) -> bool:
-        """Whether this state stands only until the nodes are free."""
-        return state == ENDING
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         """Reason and detail of a part whose job is in this state."""
@@ -292,13 +249,7 @@ class SlurmJob:
             self.cancel()
 
     def release(self, *, has_run: bool) -> bool:
-        """Give the nodes back to Slurm; whether it is known that they are.
-
-        Parameters
-        ----------
-        has_run : bool
-            The wrappers end by themselves.
-        """
+        """Give the nodes back to Slurm; whether it is known that they are."""
         if not self.number and not self.is_unsure:
             return True
         try:
@@ -334,32 +285,13 @@ class SlurmJob:
         lines = [line.strip() for line in told(self._said()).splitlines() if line.strip()]
         return lines[-1][:200] if lines else ""
 
-    def _refuse(self, error: BatchError) -> None:
-        self.is_unsure = isinstance(error, UnreachableError)
-        raise FaultError(refusal(error), str(error)) from error
-
-    def _environment(self, port: int) -> dict[str, str]:
-        host = self._spec["site"]["address"] or socket.getfqdn()
-        return {
-            "COALLOC_BARRIER": f"{host}:{port}",
-            "COALLOC_BARRIER_KEY": self._spec["key"],
-            VARIABLE: PAYLOAD,
-        }
-
-    def _undo(self) -> bool:
-        """Look a job up that may or may not have been made, and cancel it.
-
-        It may come into being later than it is looked for, so an answer that there is none
-        counts only after a while; until then the caller asks again.
-        """
-        self._undo_until = self._undo_until or time.monotonic() + UNDO_S
+    def _is_cancelled_by_mark(self) -> bool:
         mark = self._spec["token"]["comment"]
         rows = (line.split(" ", 1) for line in self._slurm.run("squeue", *LIST).splitlines())
         found = [number for number, *comment in rows if comment == [mark]]
         if found:
             self._slurm.run("scancel", *found, account=self._account)
-            return True
-        return time.monotonic() >= self._undo_until
+        return bool(found)
 
     def _end_step(self) -> None:
         if self._step is not None and not self._step.wait(STEP_END_S):

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from coalloc.adapters.proposal import Proposal, plain_name
+from coalloc.adapters.base import Proposal, plain_name
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 
@@ -21,19 +21,14 @@ BY_CPU = ("select/cons_tres", "select/cons_res")
 
 
 class Partition(Struct, frozen=True, kw_only=True):
-    """A partition as sinfo sees it.
-
-    Attributes
-    ----------
-    cpus : int
-        Of its largest node.
-    """
+    """A partition as sinfo sees it."""
 
     name: str
     is_default: bool = False
     is_up: bool = True
     nodes: int = 0
     cpus: int = 1
+    """Of its largest node."""
 
 
 def proposals(

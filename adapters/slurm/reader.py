@@ -18,7 +18,6 @@ from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.calibration import read_calibration
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.handover import handed_jobs, to_hold
 from coalloc.adapters.slurm.health import (
     clock_notice,
     clock_offset,
@@ -27,8 +26,13 @@ from coalloc.adapters.slurm.health import (
     revived_jobs,
     shut,
 )
-from coalloc.adapters.slurm.parse_rules import Manager, enforced, parse_manager, parse_partitions
-from coalloc.adapters.slurm.parse_text import (
+from coalloc.adapters.slurm.native.handover import handed_jobs, to_hold
+from coalloc.adapters.slurm.parsers.records import (
+    NodeEntry,
+    ParseError,
+)
+from coalloc.adapters.slurm.parsers.rules import Manager, enforced, parse_manager, parse_partitions
+from coalloc.adapters.slurm.parsers.text import (
     gives_whole_memory,
     parse_clock,
     parse_node_list,
@@ -38,6 +42,7 @@ from coalloc.adapters.slurm.parse_text import (
 )
 from coalloc.adapters.slurm.reading import (
     Answers,
+    SlurmFacts,
     chosen_nodes,
     expected_nodes,
     kept_nodes,
@@ -49,10 +54,6 @@ from coalloc.adapters.slurm.reading import (
     states_of,
     suspended_parts,
     unknown_jobs,
-)
-from coalloc.adapters.slurm.records import (
-    NodeEntry,
-    ParseError,
 )
 from coalloc.adapters.slurm.rivals import marked_claims
 from coalloc.adapters.slurm.rules import site_rules
@@ -88,6 +89,8 @@ class SlurmReader:
         The claims of parts that are over, and whose nodes were given back.
     share : Share, optional
         The share of the cluster on which we go first, planned with every reading.
+    learn : callable
+        Told the facts of each reading.
     clock : callable
         Wall-clock seconds.
     """
@@ -102,11 +105,12 @@ class SlurmReader:
         claims: Callable[[], Collection[str]] | None = None,
         given_back: Callable[[], Collection[str]] = frozenset,
         share: Share | None = None,
+        learn: Callable[[SlurmFacts], None] = lambda facts: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
-        self._given_back = given_back
+        self._given_back, self._learn = given_back, learn
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
         self._whole_memory, self._enforced = False, frozenset[str]()
         self._manager: Manager | None = None
@@ -215,9 +219,8 @@ class SlurmReader:
         settings = self._settings
         chosen = chosen_nodes(settings, answers.nodes)
         named = chosen if self._whole_memory and settings.slots == "cpus" else []
-        self._share.memory_by_cpu = {n.name: (n.memory_mb or 0) // n.cpus for n in named}
         kept = kept_nodes(settings, answers, chosen, self._share.name)
-        rules = self._share.rules = site_rules(
+        rules = site_rules(
             settings,
             answers.partitions,
             chosen,
@@ -225,6 +228,8 @@ class SlurmReader:
             self._enforced,
             tuple(each.id for each in kept),
         )
+        memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
+        self._learn(SlurmFacts(rules=rules, memory_by_cpu=memory))
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]

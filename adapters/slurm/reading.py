@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, field
 
 from coalloc.adapters.batch.token import parse_comment
-from coalloc.adapters.slurm.records import (
+from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
     WAITS,
     NodeEntry,
@@ -29,6 +29,7 @@ from coalloc.adapters.slurm.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
+from coalloc.model.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
 ENDLESS_S = 365 * 86400.0
@@ -36,25 +37,32 @@ ENDLESS_S = 365 * 86400.0
 REMEMBERED_WAITS = 12
 
 
-class Answers(Struct, frozen=True, kw_only=True):
-    """Slurm's answers of one cycle.
+class SlurmFacts(Struct, frozen=True, kw_only=True):
+    """Facts of the cluster that a reading finds, and a launcher needs."""
 
-    Attributes
-    ----------
-    now : float
-        When it was asked, seconds since 1970.
-    claimed : collection of str
-        Handed jobs that a part of ours has, by id.
-    claims : collection of str or None
-        The claims of our parts, as tokens name them; None: every token is ours.
-    """
+    rules: SiteRules | None = None
+    """None: not read yet."""
+    memory_by_cpu: Mapping[str, int] = field(default_factory=dict)
+    """A fair share of each node's memory, MiB, where a job that names none gets all of it; empty
+    where it does not."""
+
+    def memory_of(self, nodes: Iterable[str]) -> int:
+        """Memory of each process on these nodes where its user names none, MiB; 0: no say."""
+        return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """Slurm's answers of one cycle."""
 
     now: float
+    """When it was asked, seconds since 1970."""
     nodes: tuple[NodeEntry, ...]
     queue: tuple[QueueEntry, ...]
     reservations: tuple[ReservationEntry, ...] = ()
     claimed: Collection[str] = field(default_factory=frozenset)
+    """Handed jobs that a part of ours has, by id."""
     claims: Collection[str] | None = None
+    """The claims of our parts, as tokens name them; None: every token is ours."""
     partitions: tuple[PartitionEntry, ...] = ()
 
     def is_ours(self, entry: QueueEntry) -> bool:

@@ -7,8 +7,8 @@ for itself and in the same way, which of two jobs gives way (`core.starts.rivals
 from __future__ import annotations
 
 from coalloc.adapters.batch.token import parse_comment
+from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, WAITS
 from coalloc.adapters.slurm.reading import Answers
-from coalloc.adapters.slurm.records import HOLDS_NODES, WAITS
 from coalloc.model.reading import MarkedClaim
 
 HELD = HOLDS_NODES - {"COMPLETING"}

@@ -10,9 +10,9 @@ from __future__ import annotations
 import grp
 from collections.abc import Iterable, Mapping
 
-from coalloc.adapters.slurm.parse_rules import AccountEntry, Bounds, Manager
+from coalloc.adapters.slurm.parsers.records import NodeEntry, PartitionEntry
+from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
 from coalloc.adapters.slurm.part_commands import HOLD_S
-from coalloc.adapters.slurm.records import NodeEntry, PartitionEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.batch_options import NAMES, BatchOptions
 from coalloc.model.site_rules import Association, Limits, PartitionRules, SiteRules
@@ -22,7 +22,6 @@ MOST_ASSOCIATIONS = 2000
 ADDED_S = HOLD_S + 60.0
 """What a part's limit is longer by than its job's at the most, but for the grace, seconds."""
 GRACE_S = 10.0
-ROUNDS_UP = 60.0
 
 
 def site_rules(

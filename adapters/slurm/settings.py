@@ -78,10 +78,6 @@ class SlurmSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
             "for them."
         ),
     ] = "ignore"
-    answers: Annotated[
-        Literal["text", "json"],
-        Meta(description="Accepted, and without effect: nodes and queue are asked for as text."),
-    ] = "text"
     command_limit_s: Annotated[CommandLimit, Meta(description="Time limit of one command, s.")] = (
         4.0
     )

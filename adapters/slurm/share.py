@@ -26,17 +26,16 @@ from msgspec import Struct
 from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
-from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
-from coalloc.adapters.slurm.records import (
+from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
     NodeEntry,
     ReservationEntry,
     node_state,
 )
+from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.reading import ShareUse
-from coalloc.model.site_rules import SiteRules
 
 WAITING_WAY = "at once, else as batch jobs that wait their turn"
 PLAIN_WAYS = {
@@ -59,22 +58,15 @@ STUCK_S = 30.0
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A node that may be kept for us.
-
-    Attributes
-    ----------
-    ours : bool
-        A part of ours has it.
-    free_at : float
-        When the last local job there must have ended; the present where there is none.
-    kept_s : float
-        For so long it has been kept; negative: it is not.
-    """
+    """A node that may be kept for us."""
 
     name: str
     ours: bool = False
+    """A part of ours has it."""
     free_at: float = 0.0
+    """When the last local job there must have ended; the present where there is none."""
     kept_s: float = -1.0
+    """For so long it has been kept; negative: it is not."""
     weight: int = 1
 
 
@@ -111,24 +103,12 @@ class _Demand:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """Keeps the share of one cluster.
-
-    Attributes
-    ----------
-    use : ShareUse or None
-        As of the last reading; None where none is granted or to be had.
-    rules : SiteRules or None
-        As of the last reading; None: not read yet.
-    memory_by_cpu : mapping of node name to MiB
-        A fair share of the memory of each node, where a job that names none gets all of it; empty
-        where it does not.
-    """
+    """Keeps the share of one cluster."""
 
     settings: SlurmSettings
     slurm: Slurm
     use: ShareUse | None = None
-    rules: SiteRules | None = None
-    memory_by_cpu: Mapping[str, int] = field(default_factory=dict)
+    """As of the last reading; None where none is granted or to be had."""
     _denied: str = ""
     _denied_at: float = float("-inf")
     _nodes: frozenset[str] = frozenset()
@@ -165,10 +145,6 @@ class Share:
         if self._denied:
             return f"{plain}: no reservation ({self._denied})"
         return f"before waiting jobs, on up to {granted:.0%} of the nodes"
-
-    def memory_of(self, nodes: Iterable[str]) -> int:
-        """Memory of each process on these nodes where its user names none, MiB; 0: no say."""
-        return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)
 
     def want(self, slots: int) -> None:
         """Be told how many slots waiting jobs could fill; may be called from another thread."""

@@ -17,18 +17,12 @@ AT_ONCE = 500
 
 
 class Due(Struct, frozen=True, kw_only=True):
-    """Findings of one reading.
-
-    Attributes
-    ----------
-    handed : tuple of str
-        Jobs handed over to us that Slurm would start: to be held.
-    revived : tuple of str
-        Jobs of parts that are over, whose end slurmctld forgot: to be cancelled.
-    """
+    """Findings of one reading."""
 
     handed: tuple[str, ...] = ()
+    """Jobs handed over to us that Slurm would start: to be held."""
     revived: tuple[str, ...] = ()
+    """Jobs of parts that are over, whose end slurmctld forgot: to be cancelled."""
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -61,7 +61,12 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def add_shape(group: Any) -> None:
     """Options of its size, its times and its communication."""
     group.add_argument(
-        "-n", "--ntasks", type=parse.procs, metavar="N|MIN-MAX", help="processes (default 1)"
+        "-n",
+        "--ntasks",
+        dest="procs",
+        type=parse.procs,
+        metavar="N|MIN-MAX",
+        help="processes (default 1)",
     )
     shared.add_limit(group, "it is ended after this run time; with --divisible, each piece is")
     group.add_argument(
@@ -79,6 +84,7 @@ def add_shape(group: Any) -> None:
     )
     group.add_argument(
         "--bandwidth",
+        dest="proc_gbps",
         type=parse.gbps,
         metavar="RATE",
         help="peak of one process's communication, such as 75Mbps or 1.5Gbps",
@@ -101,12 +107,17 @@ def add_shape(group: Any) -> None:
 def _add_chunks(group: Any) -> None:
     group.add_argument(
         "--divisible",
+        dest="work",
         type=parse.seconds,
         metavar="WORK",
         help="run it in pieces beside other jobs; all its work, on one full-speed slot",
     )
     group.add_argument(
-        "--chunk", type=parse.seconds, metavar="TIME", help="length of a chunk of that"
+        "--chunk",
+        dest="chunk_s",
+        type=parse.seconds,
+        metavar="TIME",
+        help="length of a chunk of that",
     )
     shared.add_failures(group, "piece", "run the other chunks")
 
@@ -277,8 +288,8 @@ def _warn_of_missing_command(program: str, launch: Mapping[str, Any]) -> None:
 
 def _warn_of_missing_folders(args: argparse.Namespace) -> None:
     """The same for the folders of its output."""
-    for option, pattern in (("--output", args.output), ("--error", args.error)):
-        folder = os.path.dirname(os.path.join(args.chdir or os.getcwd(), pattern or "."))
+    for option, pattern in (("--output", args.stdout), ("--error", args.stderr)):
+        folder = os.path.dirname(os.path.join(args.cwd or os.getcwd(), pattern or "."))
         if "%" not in folder and not os.path.isdir(folder):
             note(
                 f"warning: {option}: there is no folder {folder} on this machine; the job fails if "
@@ -304,81 +315,61 @@ def _parsed_line(
 
 def _job_options(args: argparse.Namespace, script: str, command: str) -> JobOptions:
     """Options for the client, from what was typed."""
-    options: dict[str, Any] = {
-        "sigma": args.sigma,
-        "proc_gbps": args.bandwidth,
-        "memory_mb_per_proc": args.mem_per_proc,
-        "array": args.array and args.array[0],
-        "throttle": (args.array and args.array[1]) or None,
-        "hold_infeasible": args.hold_infeasible or None,
-        "requeue": args.requeue or None,
-        "once": args.once or None,
-        "one_cluster": args.one_cluster or None,
-        "script": script or None,
-        "procs": args.ntasks,
-        **shared.shared_options(args, command),
-        **_kind(args, command),
-    }
-    kept: JobOptions = {k: v for k, v in options.items() if v is not None}  # type: ignore[assignment]
-    return kept
+    given = shared.given_options(args, JobOptions, command)
+    if "array" in given:
+        given["array"], throttle = given["array"]
+        given |= {"throttle": throttle} if throttle else {}
+    if script:
+        given["script"] = script
+    _check_chunks(args, command)
+    if "speedup" in given or "times" in given:
+        _check_speedup(given, command)
+    if "speedup" in given:
+        given["speedup"] = {**given["speedup"], "time": given.pop("base_time")}
+    options: JobOptions = given  # type: ignore[assignment]
+    return options
 
 
-def _kind(args: argparse.Namespace, command: str) -> Mapping[str, Any]:
-    """Options of its run time: in chunks, by processes, or as it is."""
-    if args.divisible is not None:
-        return _divisible(args, command)
-    for option in ("chunk", "retries", "keep_going"):
-        if getattr(args, option):
-            raise shared.usage_error(command, f"--{option.replace('_', '-')} is for --divisible")
-    return (
-        _moldable(args, command) if _is_moldable(args, command) else {"base_time": args.base_time}
-    )
+NOT_DIVISIBLE = {
+    "procs": "--ntasks",
+    "base_time": "--base-time",
+    "sigma": "--sigma",
+    "proc_gbps": "--bandwidth",
+    "speedup": "--speedup",
+    "times": "--times",
+    "array": "--array",
+    "once": "--once",
+    "one_cluster": "--one-cluster",
+}
+OF_CHUNKS = {"chunk_s": "--chunk", "retries": "--retries", "keep_going": "--keep-going"}
 
 
-NOT_DIVISIBLE = (
-    "ntasks",
-    "base_time",
-    "sigma",
-    "bandwidth",
-    "speedup",
-    "times",
-    "array",
-    "once",
-    "one_cluster",
-)
-
-
-def _divisible(args: argparse.Namespace, command: str) -> Mapping[str, Any]:
-    if args.chunk is None:
+def _check_chunks(args: argparse.Namespace, command: str) -> None:
+    if args.work is None:
+        for name, option in OF_CHUNKS.items():
+            if getattr(args, name):
+                raise shared.usage_error(command, f"{option} is for --divisible")
+        return
+    if args.chunk_s is None:
         raise shared.usage_error(command, "--divisible needs --chunk, the length of a chunk")
-    for option in NOT_DIVISIBLE:
-        if getattr(args, option) not in (None, False):
-            raise shared.usage_error(
-                command, f"--divisible and --{option.replace('_', '-')} exclude each other"
-            )
-    return {"work": args.divisible, "chunk_s": args.chunk}
+    for name, option in NOT_DIVISIBLE.items():
+        if getattr(args, name) not in (None, False):
+            raise shared.usage_error(command, f"--divisible and {option} exclude each other")
 
 
-def _is_moldable(args: argparse.Namespace, command: str) -> bool:
-    if args.speedup is None and args.times is None:
-        return False
-    if args.speedup is not None and args.times is not None:
+def _check_speedup(given: Mapping[str, Any], command: str) -> None:
+    if "speedup" in given and "times" in given:
         raise shared.usage_error(command, "--speedup and --times exclude each other")
-    return True
-
-
-def _moldable(args: argparse.Namespace, command: str) -> Mapping[str, Any]:
-    if args.times is not None:
-        if args.base_time is not None:
+    if "times" in given:
+        if "base_time" in given:
             raise shared.usage_error(command, "--times says it all; leave --base-time out")
-        return {"times": args.times}
-    if args.base_time is None:
+        return
+    if "base_time" not in given:
         raise shared.usage_error(
             command, "--speedup needs --base-time, the run time on one process"
         )
-    if args.ntasks is None:
+    if "procs" not in given:
         raise shared.usage_error(command, "--speedup needs --ntasks=MIN-MAX")
-    return {"speedup": {**args.speedup, "time": args.base_time}}
 
 
 def _start(estimate: Estimate) -> str:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, CommandError, connect, note
 from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.client.client import NoAnswerError, RefusedError
-from coalloc.client.submission import portable
+from coalloc.client.submission import CommonOptions, portable
 from coalloc.runtime import texts
-from coalloc.wire.answers import Estimate, Submitted
 
-BATCH = ("account", "qos", "partition", "reservation", "licenses", "gres")
-"""Options that batch systems are told as they are."""
+if TYPE_CHECKING:
+    from coalloc.wire.answers import Estimate, Submitted
 
 
 def add_order(group: Any) -> None:
@@ -39,25 +37,34 @@ def add_order(group: Any) -> None:
     group.add_argument(
         "-d",
         "--dependency",
+        dest="needs",
         type=parse.needs,
         metavar="KIND:JOB,...",
         help="afterok:1:2,afterany:3,afternotok:4,after:5 (has started),aftercorr:6 (the same "
         "member of an array),singleton (my other jobs of this name)",
     )
-    add_begin(group)
+    add_begin(group, "--begin")
     add_deadline(group)
     group.add_argument("-H", "--hold", action="store_true", help="queue it held")
 
 
-def add_begin(group: Any) -> None:
+def add_begin(group: Any, *flags: str) -> None:
     """Options of its earliest start."""
-    group.add_argument("--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
+    group.add_argument(
+        *flags,
+        dest="earliest",
+        type=parse.begin,
+        metavar="TIME",
+        help="no start before: now+1hour, 16:00",
+    )
 
 
-def add_deadline(group: Any) -> None:
+def add_deadline(group: Any, read: Callable[[str], float] = parse.begin) -> None:
     """Options of its latest end."""
     group.add_argument(
         "--deadline",
+        dest="finish_by",
+        type=read,
         metavar="TIME",
         help="start it only if it can end by then, and end it once it cannot: now+2hours, 16:00",
     )
@@ -90,14 +97,26 @@ def add_output(group: Any, of: str) -> None:
     group.add_argument(
         "-o",
         "--output",
+        dest="stdout",
         metavar="PATTERN",
         help=f"file for its output: %%j {of}, %%A array, %%a index, %%x name, %%u user, %%r rank "
         "(default coalloc-%%j.out)",
     )
     group.add_argument(
-        "-e", "--error", metavar="PATTERN", help="file for its errors (default: that of -o)"
+        "-e",
+        "--error",
+        dest="stderr",
+        metavar="PATTERN",
+        help="file for its errors (default: that of -o)",
     )
-    group.add_argument("-D", "--chdir", metavar="DIR", help="working folder (default: this one)")
+    group.add_argument(
+        "-D",
+        "--chdir",
+        dest="cwd",
+        type=_folder,
+        metavar="DIR",
+        help="working folder (default: this one)",
+    )
     group.add_argument(
         "--export",
         metavar="WHAT",
@@ -126,13 +145,14 @@ def add_failures(group: Any, of: str, then: str) -> None:
 
 def add_name(group: Any, default: str) -> None:
     """Its name."""
-    group.add_argument("-J", "--job-name", metavar="NAME", help=f"default: {default}")
+    group.add_argument("-J", "--job-name", dest="name", metavar="NAME", help=f"default: {default}")
 
 
 def add_memory(group: Any) -> None:
     """Its memory."""
     group.add_argument(
         "--mem-per-proc",
+        dest="memory_mb_per_proc",
         type=parse.mebibytes,
         metavar="SIZE",
         help="memory of one process, in M unless K, G or T is given",
@@ -141,7 +161,7 @@ def add_memory(group: Any) -> None:
 
 def add_limit(group: Any, about: str) -> None:
     """Its time limit."""
-    group.add_argument("-t", "--time", type=_limit, metavar="TIME", help=about)
+    group.add_argument("-t", "--time", dest="time_limit", type=_limit, metavar="TIME", help=about)
 
 
 def _limit(text: str) -> float:
@@ -165,69 +185,44 @@ def add_answer(group: Any) -> None:
     )
 
 
-def shared_options(args: argparse.Namespace, command: str) -> dict[str, Any]:
-    """Options for the client, of those of this module that were given.
+def given_options(
+    args: argparse.Namespace, kind: type[CommonOptions], command: str
+) -> dict[str, Any]:
+    """Options for the client that were typed: each is typed under its name there.
 
     Parameters
     ----------
     command : str
         Named where an option is refused.
     """
-    options: dict[str, Any] = {
-        "name": args.job_name or None,
-        "weight": args.weight,
-        "clusters": args.clusters,
-        "features": args.constraint if isinstance(args.constraint, tuple) else None,
-        "constraint": args.constraint if isinstance(args.constraint, str) else None,
-        **{name: getattr(args, name) for name in BATCH},
-        "needs": args.dependency,
-        "hold": args.hold or None,
-        "retries": args.retries,
-        "keep_going": args.keep_going or None,
-        "cwd": _folder(args.chdir, command),
-        "stdout": args.output,
-        "stderr": args.error,
-        "token": args.token,
-        "env": _environment(args.export, command),
-    }
-    if args.time is not None and args.time != float("inf"):
-        options["time_limit"] = args.time
-    if args.begin is not None:
-        options["earliest"] = begin(args.begin, command)
-    if args.deadline is not None:
-        options["finish_by"] = begin(args.deadline, command, "--deadline")
-    return {key: value for key, value in options.items() if value is not None}
+    typed = {name: getattr(args, name, None) for name in kind.__annotations__}
+    given = {k: v for k, v in typed.items() if v is not None and v is not False}
+    if isinstance(given.get("constraint"), tuple):
+        given["features"] = given.pop("constraint")
+    if "export" in args:
+        given["env"] = _environment(args.export, command)
+    return given
 
 
-def begin(text: str, command: str, option: str = "--begin") -> float:
-    """The time that an option names, seconds since the epoch."""
-    return float(_read(lambda: parse.begin(text, time.time()), option, command))
-
-
-def _folder(path: str | None, command: str) -> str | None:
+def _folder(path: str) -> str:
     """The folder a job is to run in, which must be there."""
-    if path is not None and not os.path.isdir(path):
-        raise CommandError(f"{command}: --chdir: {path}: there is no such folder", BAD_USAGE)
+    if not os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{path}: there is no such folder")
     return path
 
 
 def _environment(export: str | None, command: str) -> dict[str, str]:
     """Variables of ours that a job inherits."""
-    wanted = _read(lambda: parse.exported(export or "ALL", os.environ), "--export", command)
+    try:
+        wanted = parse.exported(export or "ALL", os.environ)
+    except argparse.ArgumentTypeError as error:
+        raise usage_error(command, f"argument --export: {error}") from error
     kept = portable(wanted)
     left_out = [n for n in wanted if n not in kept and not n.startswith("COALLOC_")]
     if left_out:
         names = ", ".join(ascii(name).strip("'") for name in left_out)
         note(f"not passed on, because it is not UTF-8 text: {names}")
     return kept
-
-
-def _read(reading: Callable[[], Any], option: str, command: str) -> Any:
-    """The value of an option whose reading depends on more than its text."""
-    try:
-        return reading()
-    except argparse.ArgumentTypeError as error:
-        raise usage_error(command, f"argument {option}: {error}") from error
 
 
 def usage_error(command: str, what: str) -> CommandError:

@@ -43,14 +43,14 @@ def _add(parser: argparse.ArgumentParser) -> None:
     _add_layout(size)
     order = parser.add_argument_group("when and where")
     submit.add_order(order)
-    order.add_argument("-b", "--begin", metavar="TIME", help="no start before: now+1hour, 16:00")
+    shared.add_begin(order, "-b", "--begin")
     order.add_argument("--no-requeue", action="store_false", dest="requeue", help="the default")
     shared.add_batch(parser.add_argument_group("what batch systems are told"))
     submit.add_launch(parser.add_argument_group("how it runs"))
     shared.add_answer(parser.add_argument_group("what is printed"))
     _add_without_equal(parser.add_argument_group("of sbatch, without an equal here"))
     parser.set_defaults(
-        once=True, divisible=None, chunk=None, retries=None, keep_going=False, verbose=False
+        once=True, work=None, chunk_s=None, retries=None, keep_going=False, verbose=False
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
 
@@ -69,7 +69,7 @@ def _add_layout(group: Any) -> None:
     )
     group.add_argument(
         "--mem-per-cpu",
-        dest="mem_per_proc",
+        dest="memory_mb_per_proc",
         type=parse.mebibytes,
         metavar="SIZE",
         help="as --mem-per-proc",
@@ -215,7 +215,7 @@ def _lay_out(options: argparse.Namespace, told: Origins) -> None:
             f"--{option.replace('_', '-')}={_shown(getattr(options, option))}: {shown} {plural}, "
             "on nodes that the planner chooses",
         )
-    options.ntasks = tasks
+    options.procs = tasks
     if options.mem is not None:
         _share_memory(options, told, most)
     if options.gpus_per_node is not None:
@@ -229,7 +229,7 @@ def _shown(value: int | tuple[int, int]) -> str:
 
 def _processes(options: argparse.Namespace) -> int | tuple[int, int] | None:
     """Processes, as sbatch counts them: of each node so many, where they are not given."""
-    tasks: int | tuple[int, int] | None = options.ntasks
+    tasks: int | tuple[int, int] | None = options.procs
     nodes, each = options.nodes, options.ntasks_per_node or 1
     if tasks is not None or (nodes is None and options.ntasks_per_node is None):
         return tasks
@@ -247,16 +247,16 @@ def _share_memory(options: argparse.Namespace, told: Origins, tasks: int) -> Non
         It is not known how many a node gets.
     """
     memory = options.mem
-    if options.mem_per_proc is not None:
+    if options.memory_mb_per_proc is not None:
         raise told.refusal("mem", "--mem and --mem-per-cpu exclude each other")
     if memory == 0:
         told.warn("mem", "--mem=0: all memory of a node cannot be asked for; none is")
     elif tasks == 1:
-        options.mem_per_proc = memory
+        options.memory_mb_per_proc = memory
     elif isinstance(options.nodes, int):
-        options.mem_per_proc = math.ceil(memory * options.nodes / tasks)
+        options.memory_mb_per_proc = math.ceil(memory * options.nodes / tasks)
     elif options.ntasks_per_node:
-        options.mem_per_proc = math.ceil(memory / options.ntasks_per_node)
+        options.memory_mb_per_proc = math.ceil(memory / options.ntasks_per_node)
     else:
         raise told.refusal(
             "mem",

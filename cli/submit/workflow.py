@@ -29,7 +29,10 @@ go on, and the workflow has failed; with --keep-going, what does not depend on i
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument(
-        "--command-template", metavar="WORDS", help="such as 'run.sh {task} {procs}'"
+        "--command-template",
+        dest="template",
+        metavar="WORDS",
+        help="such as 'run.sh {task} {procs}'",
     )
     shared.add_failures(parser, "task", "run what can be run")
     shared.add_name(parser, "the file's")
@@ -67,14 +70,9 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
 
 def _options(args: argparse.Namespace, name: str) -> WorkflowOptions:
     """Options for the client, from what was typed."""
-    options: dict[str, Any] = {
-        "name": name or args.file.stem,
-        **shared.shared_options(args, "submit-workflow"),
-    }
-    if args.command_template is not None:
-        options["template"] = args.command_template
-    given: WorkflowOptions = options  # type: ignore[assignment]
-    return given
+    given = shared.given_options(args, WorkflowOptions, "submit-workflow")
+    options: WorkflowOptions = {"name": name or args.file.stem, **given}  # type: ignore[typeddict-item]
+    return options
 
 
 def _span(estimate: Estimate) -> str:

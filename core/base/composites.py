@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.model.jobs import DivisibleJob, Edge, Job, Task, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Edge, Job, Task, WorkflowJob, span
 from coalloc.model.plan import Placement
 
 ALMOST = 1.0 + 1e-9
@@ -306,11 +306,6 @@ def shares(
             )
         )
     return out
-
-
-def span(first: int, chunks: int) -> str:
-    """Chunks in a row, as people read them."""
-    return str(first) if chunks == 1 else f"{first}-{first + chunks - 1}"
 
 
 def spans(pool: ChunkPool, pieces: Iterable[str]) -> str:

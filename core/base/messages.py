@@ -11,88 +11,34 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.parts import Launch, PartKey, PartReport, QueueTerms
+from coalloc.model.parts import JobPart, PartReport
 from coalloc.model.reading import ClusterReading
 
-ONCE = "once"
-"""Ability of an executor: a job's command is started once where `Prepare` says so."""
 WITHDRAW = "withdraw"
 """Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""
-ABILITIES = (ONCE, WITHDRAW)
+ABILITIES = (WITHDRAW,)
 """Abilities of an executor of this version."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
 
 
-class Prepare(Struct, frozen=True, kw_only=True):
-    """Claim nodes for one part and hold its processes at the barrier.
+class Prepare(JobPart, frozen=True, kw_only=True):
+    """Claim nodes for one part and hold its processes at the barrier."""
 
-    Attributes
-    ----------
-    nodes : mapping of node name to processes
-        This part's, in rank order.
-    all_nodes : mapping of node name to processes
-        The whole job's, in rank order.
-    lease_s : float
-        The claim lapses when the daemon is silent for this long.
-    time_limit : float or None
-        Seconds of run time after which the processes are ended.
-    memory_mb_per_proc : int
-        As its user asked, MiB; 0: not said.
-    user : str
-        The account that `uid` stands for; empty: not said.
-    gid : int
-        The primary group at enrolment, for the record: executors look it up.
-    rendezvous : str
-        host:port for the ranks to meet.
-    foreign : str
-        A job of the batch system's own, which is to be let go on these nodes; empty: `launch`
-        is what runs.
-    task : str
-        Its name in its workflow, of which `job` begins with the id; empty: it is no task.
-    chunk_first, chunks, chunks_total : int
-        Of a piece of a divisible job, of which `job` begins with the id: its first chunk, how
-        many it has, and how many the job has; 0 chunks: it is no piece.
-    queue : QueueTerms or None
-        How the claim may wait in the batch system's queue; None: granted at once, or refused.
-    batch : BatchOptions
-        What the cluster's batch system is told.
-    once : Launch or None
-        In place of `launch`: a command that is started once, by the job's first process. An
-        executor that does not know this finds no command, and starts nothing.
-    """
-
-    job: str
-    attempt: int
-    part: int
-    nodes: Mapping[str, int]
-    all_nodes: Mapping[str, int]
-    first_rank: int
-    size: int
     uid: int
     gid: int
-    lease_s: float
+    """The primary group at enrolment, for the record: executors look it up."""
     user: str = ""
-    name: str = ""
-    time_limit: float | None = None
-    memory_mb_per_proc: int = 0
+    """The account that `uid` stands for; empty: not said."""
     array_index: int | None = None
-    rendezvous: str = ""
-    foreign: str = ""
     task: str = ""
+    """Its name in its workflow, of which `job` begins with the id; empty: it is no task."""
     chunk_first: int = 0
+    """The first chunk of a piece of a divisible job, of which `job` begins with the id."""
     chunks: int = 0
+    """Chunks of the piece; 0: it is no piece."""
     chunks_total: int = 0
-    queue: QueueTerms | None = None
-    batch: BatchOptions = PLAIN
-    launch: Launch | None = None
-    once: Launch | None = None
-
-    @property
-    def key(self) -> PartKey:
-        """Name of the part."""
-        return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+    """Chunks of the divisible job."""
 
 
 class Arrange(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,6 @@ from math import inf
 from msgspec import Struct
 
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.messages import ONCE
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.batch_accounts import account_there
@@ -34,17 +33,15 @@ from coalloc.model.snapshot import Reservation
 
 
 class JobOwner(Struct, frozen=True, kw_only=True):
-    """Whose job it is, what batch systems are told of it, and whether it is started once."""
+    """Whose job it is, and what batch systems are told of it."""
 
     user: str = ""
     uid: int = -1
     gid: int = -1
     batch: BatchOptions = PLAIN
-    once: bool = False
 
 
 UNKNOWN_OWNER = JobOwner()
-CANNOT_ONCE = "starts a command for each process, and cannot start it once; upgrade it"
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
@@ -53,15 +50,11 @@ def owner_of(record: JobRecord) -> JobOwner:
     """The owner of a job; of one that was handed over, the batch system has judged it before."""
     if record.foreign:
         return UNKNOWN_OWNER
-    return JobOwner(
-        user=record.user, uid=record.uid, gid=record.gid, batch=record.batch, once=record.once
-    )
+    return JobOwner(user=record.user, uid=record.uid, gid=record.gid, batch=record.batch)
 
 
 def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
     """Verdict of a cluster's batch system on a job; kept until its rules change."""
-    if owner.once and cluster.abilities is not None and ONCE not in cluster.abilities:
-        return Verdict(closed=f"its executor{_shown(cluster.version)} {CANNOT_ONCE}")
     rules = None if cluster.reading is None else cluster.reading.rules
     if rules is None or owner is UNKNOWN_OWNER:
         return ANY
@@ -80,10 +73,6 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         )
         cluster.verdicts[key] = judged(rules, asking)
     return cluster.verdicts[key]
-
-
-def _shown(version: str) -> str:
-    return f" ({version})" if version else ""
 
 
 def widest(job: Job) -> int:

@@ -93,10 +93,10 @@ class Offers:
                 for cluster in self.state.clusters.values()
             )
         is_timed = record.finish_by is not None and record.job.time_limit is None
-        if not (self._are_needed or is_timed or record.once) or record.foreign:
+        if not (self._are_needed or is_timed) or record.foreign:
             return NO_OFFER
         job = record.job
-        who = (record.user, record.uid, record.gid, record.once, record.id if is_timed else "")
+        who = (record.user, record.uid, record.gid, record.id if is_timed else "")
         key = (who, shape_of(record), job.time_limit, widest(job), job.clusters)
         if key not in self._kept:
             self._kept[key] = self._made(record)

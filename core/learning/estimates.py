@@ -27,7 +27,8 @@ from coalloc.model.history import History
 from coalloc.model.job_json import read_speedup, write_speedup
 from coalloc.model.ranges import SPAN
 from coalloc.model.settings import JobMatchConfig, JobsConfig
-from coalloc.model.speedup import Speedup, shape_of
+from coalloc.model.speedup import Speedup
+from coalloc.model.speedup_text import shape_of
 
 T = TypeVar("T")
 
@@ -252,7 +253,7 @@ def _fill_speedup(
             "(--times 1:100,2:55)",
         )
     model = shape_of(text)
-    shape, *_ = read_speedup({**model, "time": 1.0}, "speedup")
+    shape = read_speedup({**model, "time": 1.0}, "speedup")
     time_1, sources["base_time"] = _time_1(out, base_time, shape, matching, runs, fallback)
     out["speedup"], sources["speedup"] = {**model, "time": time_1}, "defaults"
 

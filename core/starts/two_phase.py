@@ -33,7 +33,7 @@ from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.parts import PART_ENDED, Launch, PartReport, PartState
+from coalloc.model.parts import PART_ENDED, PartReport, PartState
 from coalloc.model.values import replace
 
 
@@ -90,7 +90,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         chunks_total=whole.chunks if isinstance(whole, DivisibleJob) else 0,
         queue=negotiating.terms(state, record, part, now) if record.queued else None,
         batch=told(state.clusters[part.cluster].settings, record),
-        once=Launch(argv=()) if record.once else None,
+        once=record.once,
     )
 
 

@@ -39,6 +39,17 @@ from coalloc.wire.answers import (
 from coalloc.wire.estimate_answers import AccuracyAnswer
 from coalloc.wire.frames import PROTOCOL
 from coalloc.wire.job_rows import JobDetails
+from coalloc.wire.questions import (
+    QUESTIONS,
+    AccountQuestion,
+    EventsQuestion,
+    OfJob,
+    Plain,
+    PriorityQuestion,
+    QueueQuestion,
+    UsageQuestion,
+    read_question,
+)
 from coalloc.wire.rule_rows import RuleCostsRow
 from coalloc.wire.share_answers import AccountAnswer, PriorityAnswer, RulesAnswer, UsageAnswer
 
@@ -46,8 +57,6 @@ EVENTS_AT_ONCE = 10_000
 ROWS_AT_ONCE = 2_000
 """Rows of one answer to ``queue``: to write them keeps everybody waiting for some 30 ms."""
 JOB_ID = re.compile(r"\d{1,18}(_\d{1,18})?")
-LARGEST_COUNT = 1 << 53
-"""Whole numbers of JSON are exact below this, and SQLite takes them."""
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -73,23 +82,6 @@ class Sources(Struct, frozen=True, kw_only=True):
     """Who asks."""
     health: Callable[[], Health]
     """Figures of the service itself."""
-
-
-Answering = Callable[[Sources, Mapping[str, Any], float], Answer]
-
-
-def _text(body: Mapping[str, Any], key: str) -> str:
-    value = body.get(key)
-    if not isinstance(value, str) or not value:
-        raise QueryRefusedError("bad_request", f"{key}: is missing or not a text")
-    return value
-
-
-def _count(body: Mapping[str, Any], key: str, default: int) -> int:
-    value = body.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < LARGEST_COUNT:
-        raise QueryRefusedError("bad_request", f"{key}: is not a whole number of at least 0")
-    return value
 
 
 def find_job(sources: Sources, job: str) -> JobRecord:
@@ -133,34 +125,28 @@ def _parts_of(sources: Sources, whole: JobRecord) -> list[JobRecord]:
     return [sources.state.jobs.get(row.id) or read_record(row.body) for row in rows]
 
 
-def asked_job(sources: Sources, body: Mapping[str, Any]) -> JobRecord:
-    """The job that a question names."""
-    return find_job(sources, _text(body, "job"))
-
-
 def array_of(sources: Sources, job: str) -> list[JobRecord]:
     """The job, or the members of the array of that number."""
     members = [r for name, r in sources.state.jobs.items() if name.startswith(f"{job}_")]
     return members or [find_job(sources, job)]
 
 
-def _queue(sources: Sources, body: Mapping[str, Any], now: float) -> QueueAnswer:
-    after = str(body.get("after") or "")
-    if after and not JOB_ID.fullmatch(after):
+def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
+    if asked.after and not JOB_ID.fullmatch(asked.after):
         raise QueryRefusedError("bad_request", "after: is no job's id")
     rows, more = job_views.queue_page(
         sources.state,
-        everything=bool(body.get("all")),
-        user=str(body.get("user") or ""),
+        everything=asked.all,
+        user=asked.user,
         now=now,
-        after=after,
-        limit=min(_count(body, "limit", ROWS_AT_ONCE), ROWS_AT_ONCE),
+        after=asked.after,
+        limit=min(asked.limit, ROWS_AT_ONCE),
     )
     return QueueAnswer(jobs=rows, more=more, time=now)
 
 
-def _show(sources: Sources, body: Mapping[str, Any], now: float) -> ShowAnswer:
-    record = find_job(sources, _text(body, "job"))
+def _show(sources: Sources, asked: OfJob, now: float) -> ShowAnswer:
+    record = find_job(sources, asked.job)
     _refuse_strangers(sources.caller, record)
     details = job_views.job_details(record, sources.state, now)
     text = sources.store.launch(record.id.partition("_")[0])
@@ -200,21 +186,21 @@ def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
         raise QueryRefusedError("not_allowed", message)
 
 
-def _nodes(sources: Sources, body: Mapping[str, Any], now: float) -> NodesAnswer:
+def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
     state = sources.state
     return NodesAnswer(
         clusters=job_views.cluster_rows(state, now), reservations=reservation_rows(state), time=now
     )
 
 
-def _priority(sources: Sources, body: Mapping[str, Any], now: float) -> PriorityAnswer:
-    if not body.get("job"):
+def _priority(sources: Sources, asked: PriorityQuestion, now: float) -> PriorityAnswer:
+    if not asked.job:
         return shares.priority_rows(sources.state, None, now)
-    named = array_of(sources, _text(body, "job"))
+    named = array_of(sources, asked.job)
     return shares.priority_rows(sources.state, {record.id for record in named}, now)
 
 
-def _plan(sources: Sources, body: Mapping[str, Any], now: float) -> PlanAnswer:
+def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
     state = sources.state
     return PlanAnswer(
         plan=job_views.newest_plan(state) or _stored_plan(sources.store),
@@ -237,11 +223,9 @@ def _stored_plan(store: Store) -> NewestPlan:
     return NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
 
 
-def _events(sources: Sources, body: Mapping[str, Any], now: float) -> EventsAnswer:
-    since = _count(body, "since", 0)
-    limit = min(_count(body, "limit", 1000), EVENTS_AT_ONCE)
-    job = body.get("job")
-    rows = sources.store.events(since, limit, job if isinstance(job, str) and job else None)
+def _events(sources: Sources, asked: EventsQuestion, now: float) -> EventsAnswer:
+    limit = min(asked.limit, EVENTS_AT_ONCE)
+    rows = sources.store.events(asked.since, limit, asked.job or None)
     events = tuple(
         Event(seq=e.seq, time=e.time, kind=e.kind, job=e.job, fields=read_object(e.body))
         for e in rows
@@ -249,11 +233,11 @@ def _events(sources: Sources, body: Mapping[str, Any], now: float) -> EventsAnsw
     return EventsAnswer(events=events, last=sources.state.last.event, time=now)
 
 
-def _snapshot(sources: Sources, body: Mapping[str, Any], now: float) -> SnapshotAnswer:
+def _snapshot(sources: Sources, asked: Plain, now: float) -> SnapshotAnswer:
     return SnapshotAnswer(snapshot=write_snapshot(snapshots.snapshot(sources.state, now)))
 
 
-def _rules(sources: Sources, body: Mapping[str, Any], now: float) -> RulesAnswer:
+def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
     state = sources.state
 
     lifted = rules.without_each_rule(state, now)
@@ -263,7 +247,7 @@ def _rules(sources: Sources, body: Mapping[str, Any], now: float) -> RulesAnswer
     )
 
 
-def _status(sources: Sources, body: Mapping[str, Any], now: float) -> ServiceStatus:
+def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
     state, health = sources.state, sources.health()
     flows = sum(state.jobs[flow].is_waiting for flow in state.composites)
     return ServiceStatus(
@@ -305,19 +289,19 @@ def _last_round(state: State, plan: Plan) -> LastRound:
     )
 
 
-def _account(sources: Sources, body: Mapping[str, Any], now: float) -> AccountAnswer:
-    return accounts.accounts(sources.store, body, now)
+def _account(sources: Sources, asked: AccountQuestion, now: float) -> AccountAnswer:
+    return accounts.accounts(sources.store, asked, now)
 
 
-def _usage(sources: Sources, body: Mapping[str, Any], now: float) -> UsageAnswer:
-    return accounts.usage(sources.store, body, now)
+def _usage(sources: Sources, asked: UsageQuestion, now: float) -> UsageAnswer:
+    return accounts.usage(sources.store, asked, now)
 
 
-def _estimates(sources: Sources, body: Mapping[str, Any], now: float) -> AccuracyAnswer:
+def _estimates(sources: Sources, asked: Plain, now: float) -> AccuracyAnswer:
     return accuracy.accuracy(sources.state, now)
 
 
-QUESTIONS: dict[str, Answering] = {
+ANSWERS: Mapping[str, Callable[[Sources, Any, float], Answer]] = {
     "queue": _queue,
     "show": _show,
     "priority": _priority,
@@ -331,3 +315,17 @@ QUESTIONS: dict[str, Answering] = {
     "usage": _usage,
     "estimates": _estimates,
 }
+"""Those questions that are answered at once."""
+
+
+def answered(sources: Sources, body: Mapping[str, Any], now: float) -> Answer:
+    """The answer to a question of `ANSWERS`.
+
+    Raises
+    ------
+    QueryRefusedError
+    WireError
+        A field of the question is missing or of another kind.
+    """
+    kind = body["type"]
+    return ANSWERS[kind](sources, read_question(body, QUESTIONS[kind]), now)

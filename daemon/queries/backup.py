@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from structlog.stdlib import BoundLogger
 
@@ -14,9 +12,10 @@ from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.sqlite import Store
 from coalloc.wire.answers import BackupAnswer
+from coalloc.wire.questions import BackupQuestion
 
 
-def backup_target(caller: Caller, body: Mapping[str, Any]) -> Path:
+def backup_target(caller: Caller, asked: BackupQuestion) -> Path:
     """Target of a backup: a file of the daemon's host, by its whole path.
 
     Raises
@@ -25,10 +24,9 @@ def backup_target(caller: Caller, body: Mapping[str, Any]) -> Path:
     """
     if not caller.is_operator:
         raise QueryRefusedError("not_allowed", "only an operator may do this")
-    text = body.get("path")
-    if not isinstance(text, str) or not text.startswith("/") or "\0" in text:
-        raise QueryRefusedError("bad_request", "path: is missing or not an absolute path")
-    return Path(text)
+    if not asked.path.startswith("/") or "\0" in asked.path:
+        raise QueryRefusedError("bad_request", "path: is not an absolute path")
+    return Path(asked.path)
 
 
 async def written_backup(store: Store, path: Path, log: BoundLogger) -> BackupAnswer:

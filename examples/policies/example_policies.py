@@ -74,13 +74,8 @@ def swaps(
 
 
 class SwapsOptions(CommonOptions, frozen=True, kw_only=True):
-    patience: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Exchanges per job without an improvement that end the search.",
-        ),
-    ] = 20
+    patience: Annotated[int, Meta(ge=1)] = 20
+    """Exchanges per job without an improvement that end the search."""
 
 
 NARROW_FIRST = Policy(

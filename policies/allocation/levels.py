@@ -26,7 +26,7 @@ from coalloc.policies.allocation.counts import Counts
 SAME = 1.0 - 1e-12
 """Values closer than this are the same."""
 STEPS = 8
-"""How often the common extent of a box is halved."""
+"""Halvings of the common extent of a box."""
 
 Vector = tuple[int, ...]
 """Of each job, the place of its level among its levels, the strongest first."""

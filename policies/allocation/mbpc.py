@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coalloc.model.plan import Plan, Status
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import extend, strongest
 from coalloc.policies.allocation.counts import Counts, can_count, states
 from coalloc.policies.allocation.easing import CHECKS, ease
@@ -34,7 +33,7 @@ from coalloc.policies.allocation.placing import (
     total_execution,
 )
 from coalloc.policies.allocation.program import PublishedModel
-from coalloc.policies.allocation.scene import Scene, read_scene
+from coalloc.policies.allocation.scene import Scene, on_scene
 from coalloc.policies.allocation.selecting import Selection, select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.bounds import Bound
@@ -99,13 +98,7 @@ class Prover:
 
 
 def _solver(name: str) -> SolveFunction:
-    def solve(
-        problem: Snapshot,
-        options: Mapping[str, Any],
-        budget: Budget,
-        on_incumbent: OnIncumbent | None = None,
-    ) -> Plan:
-        scene = read_scene(problem, options)
+    def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
         prover = Prover(scene, budget)
         selection = select(scene, strongest, prover)
         search = AllocationSearch(scene, selection, name, budget, on_incumbent)
@@ -119,7 +112,7 @@ def _solver(name: str) -> SolveFunction:
         model = PublishedModel(scene, search.best.jobs, prover.threshold)
         return by_program(search, model, budget)
 
-    return solve
+    return on_scene(plan)
 
 
 def _by_levels(search: AllocationSearch, threshold: float, budget: Budget) -> Plan:

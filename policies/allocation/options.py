@@ -42,26 +42,18 @@ class InstanceOptions(Options, frozen=True, kw_only=True):
 class NowOptions(InstanceOptions, frozen=True, kw_only=True):
     """Options of every policy that plans for one instant."""
 
-    select: Annotated[
-        Literal["arrival", "skip", "largest"],
-        Meta(
-            description="Jobs are taken by arrival up to the first that does not fit, or later "
-            "ones too, or by falling size.",
-        ),
-    ] = "arrival"
+    select: Literal["arrival", "skip", "largest"] = "arrival"
+    """Jobs are taken by arrival up to the first that does not fit, or later ones too, or by falling
+    size.
+    """
 
 
 class ProgramOptions(NowOptions, frozen=True, kw_only=True):
     """Those of them that solve a program."""
 
     solver_seconds: SolverSeconds = None
-    largest_model: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="A model of more variables is not built: the first plan stands.",
-        ),
-    ] = 50_000
+    largest_model: Annotated[int, Meta(ge=0)] = 50_000
+    """A model of more variables is not built: the first plan stands."""
 
 
 class MbpcOptions(ProgramOptions, frozen=True, kw_only=True):

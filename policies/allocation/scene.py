@@ -13,20 +13,21 @@ later time is deferred.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf
 from typing import Any
 
 from coalloc.model.jobs import WorkflowJob
-from coalloc.model.plan import Deferred, Reason
+from coalloc.model.plan import Deferred, Plan, Reason
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.split import TOLERANCE
 from coalloc.model.values import replace
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
-from coalloc.policies.kernel.split import TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,20 @@ def load(candidate: CandidateJob, inside: int) -> Fraction:
     if candidate.procs <= 1 or not candidate.splits:
         return Fraction(0)
     return candidate.gbps * inside * (candidate.procs - inside) / (candidate.procs - 1)
+
+
+def on_scene(plan: Callable[[Scene, Budget, OnIncumbent | None], Plan]) -> SolveFunction:
+    """The policy that plans with the scene of a snapshot; its options are the scene's."""
+
+    def solve(
+        problem: Snapshot,
+        options: Mapping[str, Any],
+        budget: Budget,
+        on_incumbent: OnIncumbent | None = None,
+    ) -> Plan:
+        return plan(read_scene(problem, options), budget, on_incumbent)
+
+    return solve
 
 
 def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:

@@ -1,7 +1,7 @@
 """Package selection (PAS): which jobs start now.
 
 Jobs are taken in arrival order while they fit beside those before them; the first that does not
-ends the selection, so that nobody overtakes (``select=arrival``). ``skip`` goes on with the later
+ends the selection, so that no job overtakes (``select=arrival``). ``skip`` goes on with the later
 ones, ``largest`` goes by falling number of processes and skips too. Jobs passed over at least
 ``guard_after`` times come first, and one of them that does not fit ends the selection.
 

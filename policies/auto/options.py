@@ -17,15 +17,8 @@ class AutoOptions(CommonOptions, frozen=True, kw_only=True):
     objective: Objective = "weighted_completion"
     guard_after: GuardAfter = 0
     wait_limit: WaitLimit = WAIT_LIMIT_S
-    order_tolerance: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="Share of the objective that another order must gain before it replaces "
-            "the first.",
-        ),
-    ] = 0.0
+    order_tolerance: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Share of the objective that another order must gain before it replaces the first."""
     window: Window = 100
     patience: Patience = 50
     exact_work: ExactWork = 200_000

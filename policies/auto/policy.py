@@ -1,4 +1,4 @@
-"""The one default: users wait as little as they can, and nobody for ever.
+"""The one default: users wait as little as they can, and no job without bound.
 
 *On line* (`Budget.live`: the daemon, and `simulate`), jobs go on arriving, and what counts is how
 long each waits. Queues of rigid and moldable jobs and workflows are planned by `online`: nine
@@ -26,11 +26,9 @@ in arrival order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.auto.online import solve_round
 from coalloc.policies.auto.overdue import overdue, overdue_tasks
 from coalloc.policies.auto.widths import narrowed
@@ -43,6 +41,7 @@ from coalloc.policies.moldable.bicriteria.policy import searched
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.oas.orders import try_orders
+from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import SKIPPING
 from coalloc.policies.workflow.ranking import has_tasks, is_one_workflow
 from coalloc.policies.workflow.search.engine import make_search
@@ -52,18 +51,12 @@ MOST_WORK = 100_000
 FIRST, TRIALS = SKIPPING[:1], SKIPPING[1:]
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan a round on line, or with the best of the simple policies and of the search."""
-    planner = Planner(problem, options, budget.origin)
-    planner.guarded = overdue(planner, options["wait_limit"])
-    if budget.live and options["objective"] == WEIGHTED and planner.items:
+    planner.guarded = overdue(planner, planner.options["wait_limit"])
+    if budget.live and planner.options["objective"] == WEIGHTED and planner.items:
         if has_tasks(planner):
-            planner.guarded = overdue_tasks(planner, options["wait_limit"])
+            planner.guarded = overdue_tasks(planner, planner.options["wait_limit"])
         if not is_one_workflow(planner):
             narrow, notes = narrowed(planner, budget)
             return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
@@ -95,4 +88,4 @@ def _offer_front(planner: Planner, incumbent: Incumbent[Schedule], budget: Budge
     incumbent.report()
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"auto": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"auto": on_planner(plan)}

@@ -35,7 +35,7 @@ from coalloc.policies.orders.run_times import ratios
 def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, Any]]:
     """Take from what has a choice in a round the allotments that cost the others too much.
 
-    The first overdue job keeps all of its own: nobody goes before it.
+    The first overdue job keeps all of its own: no job goes before it.
 
     Returns
     -------

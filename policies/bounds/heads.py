@@ -76,7 +76,7 @@ def read_heads(planner: Planner, columns: Columns) -> Heads:
 
 
 def _close(columns: Columns, start: Floats, end: Floats) -> None:
-    """Starts and ends of items that wait for nobody."""
+    """Starts and ends of items that wait for no other."""
     begins = np.maximum(columns.start, start[columns.item])
     start[columns.fits] = columns.best(begins)
     end[columns.fits] = columns.best(begins + columns.seconds)

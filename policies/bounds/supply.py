@@ -3,7 +3,7 @@
 Notes
 -----
 Times are seconds from the snapshot's. A supply is a staircase: row i holds in
-[time[i], time[i + 1]), the last one for ever. Where there are more steps than asked for, several
+[time[i], time[i + 1]), the last one without end. Where there are more steps than asked for, several
 become one that offers the most of any of them, so that what is offered is never understated. A
 process takes one slot; the memory of a node limits how many processes of a job it takes, nothing
 more, since the checker counts slots and memory apart.

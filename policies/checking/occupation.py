@@ -44,7 +44,7 @@ def occupation(sheet: Sheet) -> SlotOccupation:
     """Placements and running work as intervals."""
     placed = len(sheet.units)
     start, end = running_times(sheet)
-    # A node that the snapshot does not have is nobody's.
+    # A node that the snapshot does not have is not counted.
     taken = [
         (placed + i, sheet.nodes.index[name], slots)
         for i, job in enumerate(sheet.snapshot.running)

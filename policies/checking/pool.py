@@ -3,7 +3,7 @@
 Notes
 -----
 The pool allows more than the snapshot does. Every processor is as fast as the strongest usable node
-that a job may use; links carry everything that some split can send; jobs wait for nobody but what
+that a job may use; links carry everything that some split can send; jobs wait for nothing but what
 runs; of nodes only the processes they hold count, each of the least memory that any job asks for. A
 reservation closes its nodes unless a placed job is let in. So every plan that the checker allows is
 a schedule of the pool, no later in any job, and what is proved of the pool is proved of the plan.

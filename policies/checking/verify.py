@@ -1,4 +1,4 @@
-"""The value of a certificate of prices, added up by whoever doubts it; needs numpy alone."""
+"""The value of a certificate of prices, added up again; needs numpy alone."""
 
 from __future__ import annotations
 

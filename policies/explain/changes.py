@@ -247,7 +247,7 @@ CHANGES: Mapping[str, Callable[[WhyCase, WhyChange], WhyCase]] = {
 
 
 MOST = 0.98
-"""Cost of what nobody would do."""
+"""Cost of a change that makes no sense."""
 
 
 def cost(change: WhyChange) -> float:

@@ -22,7 +22,7 @@ NEAR_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class SlotHold:
     """A hold of slots of a node, and its end."""
 
     who: str
@@ -34,7 +34,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class LinkUse:
     """A load of a link, and its end."""
 
     who: str
@@ -64,8 +64,8 @@ class Room:
             self.cluster_of[node.name] = cluster.name
             if not cluster.stale and node.state is NodeState.UP and self._suits(node):
                 self.nodes[node.name] = node
-        self.uses: dict[str, list[Use]] = {name: [] for name in self.nodes}
-        self.loads: dict[str, list[Load]] = {c.name: [] for c in snapshot.clusters}
+        self.uses: dict[str, list[SlotHold]] = {name: [] for name in self.nodes}
+        self.loads: dict[str, list[LinkUse]] = {c.name: [] for c in snapshot.clusters}
         closed = [kept for kept in snapshot.reservations if job.id not in kept.jobs]
         self._closed: dict[str, list[Reservation]] = {
             name: [closed[r] for r in numbers] for name, numbers in reserved(closed).items()
@@ -88,7 +88,7 @@ class Room:
         held = holds(self.snapshot)
         for hold in held.nodes:
             if hold.node in self.nodes:
-                use = Use(
+                use = SlotHold(
                     who=hold.work,
                     start=-inf,
                     end=hold.until,
@@ -98,7 +98,7 @@ class Room:
                 )
                 self.uses[hold.node].append(use)
         for link in held.links:
-            load = Load(who=link.work, start=-inf, end=link.until, gbps=link.gbps)
+            load = LinkUse(who=link.work, start=-inf, end=link.until, gbps=link.gbps)
             self.loads[link.cluster].append(load)
 
     def _take_planned(self, placement: Placement, job: Job) -> None:
@@ -107,7 +107,7 @@ class Room:
             cluster = self.cluster_of[name]
             inside[cluster] = inside.get(cluster, 0) + count
             if name in self.nodes:
-                use = Use(
+                use = SlotHold(
                     who=job.id,
                     start=placement.start,
                     end=placement.end,
@@ -118,7 +118,7 @@ class Room:
                 self.uses[name].append(use)
         gbps = job.proc_gbps or 0.0 if isinstance(job, RigidJob | MoldableJob) else 0.0
         for cluster, value in link_loads(gbps, inside).items():
-            load = Load(who=job.id, start=placement.start, end=placement.end, gbps=value)
+            load = LinkUse(who=job.id, start=placement.start, end=placement.end, gbps=value)
             self.loads[cluster].append(load)
 
     def scope(self, power: float, clusters: Iterable[str] | None = None) -> list[str]:
@@ -158,18 +158,18 @@ class Room:
             slots = min(slots, int(max(memory, 0.0) // need))
         return max(slots, 0)
 
-    def enders(self, names: Iterable[str], at: float) -> list[Use]:
+    def enders(self, names: Iterable[str], at: float) -> list[SlotHold]:
         """List the holders that give back slots of these nodes at an instant, each once."""
-        found: dict[str, Use] = {}
+        found: dict[str, SlotHold] = {}
         for name in names:
             for use in self.uses[name]:
                 if abs(use.end - at) <= 1e-6 + 1e-9 * abs(at):
                     found.setdefault(use.who, use)
         return list(found.values())
 
-    def holders(self, names: Iterable[str], at: float) -> list[Use]:
+    def holders(self, names: Iterable[str], at: float) -> list[SlotHold]:
         """List the holders of slots of these nodes at an instant, each once."""
-        found: dict[str, Use] = {}
+        found: dict[str, SlotHold] = {}
         for name in names:
             for use in self.uses[name]:
                 if use.start <= at + NEAR_S < use.end:
@@ -198,7 +198,7 @@ class Room:
         return capacity - sum(x.gbps for x in self.loads[cluster] if x.start <= at < x.end)
 
     def link_full_until(self, cluster: str, at: float, needed: float) -> tuple[float, str] | None:
-        """From when on a link has so much left, and who ends then; None if it never has."""
+        """From when on a link has so much left, and what ends then; None if it never has."""
         ends: Mapping[float, str] = {x.end: x.who for x in self.loads[cluster] if x.end > at}
         for instant in [at, *sorted(ends)]:
             if self.link_free(cluster, instant) >= needed * (1.0 - 1e-9):

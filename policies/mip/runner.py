@@ -27,7 +27,7 @@ import pulp
 from coalloc.policies.base import never
 
 WHOLE = 1e-4
-"""How far a whole number of a solution may be off."""
+"""Tolerance of whole numbers in a solution."""
 
 _ASKED = highspy.cb.HighsCallbackType.kCallbackMipInterrupt
 _IMPROVED = highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution

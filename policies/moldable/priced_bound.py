@@ -42,7 +42,7 @@ POLISH, FEW = 8, 16
 LEVELS, FIRST = 8, 0.1
 """First steps, which raise all prices alike; by how much the first of them does, in mean prices."""
 ROUNDING = 1e-12
-"""How much later than the cap a job may end, relative; the verifier allows as much."""
+"""Relative delay beyond the cap that a job's end may have; the verifier allows as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class MoldableQueue:
     weight, release : arrays, N
     starts, capacity : arrays, S
         ``capacity[s]`` processors are there from ``starts[s]`` to ``starts[s + 1]``; the last row
-        holds for ever. ``starts[0]`` is 0.
+        holds without end. ``starts[0]`` is 0.
     is_exact : bool
         Whether a schedule of this queue is a schedule of the snapshot: one cluster of equal nodes,
         open to every job alike. Otherwise this is a relaxation, see `of_planner`.

@@ -44,6 +44,7 @@ from coalloc.policies.moldable.rolling_now import (
     starts_and_capacity,
 )
 from coalloc.policies.moldable.rolling_rule import WantedWidths, price, wanted
+from coalloc.policies.one_pass import empty_plan
 from coalloc.policies.orders.simple import sort_items
 
 Ints = NDArray[np.int64]
@@ -89,7 +90,7 @@ def roll(
         The name that the plan carries.
     """
     if not planner.items:
-        return planner.plan(planner.decode([], "event"), policy, budget.seed)
+        return empty_plan(planner, policy, budget)
     easy = begin_round(planner, policy, budget, on_incumbent)
     found = roll_round(planner, budget)
     if found is None:

@@ -151,7 +151,7 @@ def _fitting(queue: MoldableQueue, item: int, row: int, least: int, room: FreePr
 def _stretch(
     queue: MoldableQueue, rows: Ints, started: list[int], room: FreeProcessors, stretch: float
 ) -> None:
-    """Widen the items that start now, in order, where nobody waits for the rest."""
+    """Widen the items that start now, in order, where no job waits for the rest."""
     for item in started:
         row, most = int(rows[item]), floor(stretch * int(queue.procs[rows[item]]) + 1e-9)
         for wider in range(int(queue.first[item + 1]) - 1, row, -1):

@@ -1,10 +1,10 @@
-"""The rule of the rolling form: how wide a job is to run, who goes first, who keeps a place.
+"""The rule of the rolling form: how wide a job is to run, which goes first, which keeps a place.
 
 Notes
 -----
 *Width.* Every processor-second that a job takes keeps those behind it waiting. With v the price of
 a processor-second, a job of weight w takes the allotment of the least w p(k) + v k p(k): wide where
-nobody waits or where width costs no work, narrow where it does. The price is
+no other job waits or where width costs no work, narrow where it does. The price is
 
     v = (8 (n - 1) + 12 rho / (1 - rho)) / m
 

@@ -8,7 +8,7 @@ jobs are there is a knapsack of the work that they would waste on the second.
 Deviations
 ----------
 The published algorithm goes on to move jobs until the second shelf holds no more than m processors
-either, which proves 3/2. Here whoever asks lists the parted jobs in the order of their parts, which
+either, which proves 3/2. Here callers list the parted jobs in the order of their parts, which
 uses what shelves would leave idle and proves nothing.
 
 References

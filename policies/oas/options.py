@@ -42,53 +42,20 @@ class OasOptions(CommonOptions, frozen=True, kw_only=True):
     """Options of `oas`."""
 
     objective: Aim = "makespan"  # type: ignore[assignment]  # one choice more
-    saturation_threshold: Annotated[
-        float,
-        Meta(
-            ge=1,
-            description="How far links may be loaded beyond their capacity, slowing down who uses "
-            "them.",
-        ),
-    ] = 1.0
+    saturation_threshold: Annotated[float, Meta(ge=1)] = 1.0
+    """How far links may be loaded beyond their capacity, slowing down who uses them."""
     window: Window = 100
     patience: Patience = PATIENCE
     exact_work: ExactWork = 20_000_000
-    scenarios: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=1000,
-            description="Samples of run times and arrivals that orders are judged on; 0: on the "
-            "estimates.",
-        ),
-    ] = 0
-    scenario_objective: Annotated[
-        Literal["mean", "p90"],
-        Meta(
-            description="Of the objective's values in the samples: their mean, or their 90th "
-            "percentile."
-        ),
-    ] = "mean"
-    run_times: Annotated[
-        str,
-        Meta(
-            description="Real by planned run time in the samples: history, exact, "
-            "lognormal:MU,SIGMA (of its logarithm) or uniform:LOW,HIGH.",
-            extra={"check": check_run_times},
-        ),
-    ] = "history"
-    run_time_ratios: Annotated[
-        tuple[Annotated[float, Meta(gt=0)], ...],
-        Meta(
-            description="Ratios of real to planned run time that stand for a history where there "
-            "is none."
-        ),
-    ] = ()
-    arrivals: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Jobs per hour that may arrive before the plan's end, drawn like those in "
-            "the queue.",
-        ),
-    ] = 0.0
+    scenarios: Annotated[int, Meta(ge=0, le=1000)] = 0
+    """Samples of run times and arrivals that orders are judged on; 0: on the estimates."""
+    scenario_objective: Literal["mean", "p90"] = "mean"
+    """Of the objective's values in the samples: their mean, or their 90th percentile."""
+    run_times: Annotated[str, Meta(extra={"check": check_run_times})] = "history"
+    """Real by planned run time in the samples: history, exact, lognormal:MU,SIGMA (of its
+    logarithm) or uniform:LOW,HIGH.
+    """
+    run_time_ratios: tuple[Annotated[float, Meta(gt=0)], ...] = ()
+    """Ratios of real to planned run time that stand for a history where there is none."""
+    arrivals: Annotated[float, Meta(ge=0)] = 0.0
+    """Jobs per hour that may arrive before the plan's end, drawn like those in the queue."""

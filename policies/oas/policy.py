@@ -10,10 +10,8 @@ The OAS papers (conference and extended version); the deviations are listed in t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.lister import Lister, domains_of
@@ -22,21 +20,16 @@ from coalloc.policies.oas import scenario_search
 from coalloc.policies.oas.search import OasSearch
 from coalloc.policies.oas.seeds import balanced
 from coalloc.policies.oas.window import ranked
+from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import START_ORDERS
 
 FEW = scenario_search.FEW
 """Items up to which the first incumbent is the best of all simple orders, not the first of them."""
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan with the best of simple orders, annealing and exact search; or over scenarios."""
-    planner = Planner(problem, options)
-    if options["scenarios"]:
+    if planner.options["scenarios"]:
         return scenario_search.solve(planner, budget, on_incumbent)
     search = OasSearch(planner, "oas", budget, on_incumbent)
     at_once = len(START_ORDERS) if len(planner.items) <= FEW else 1
@@ -44,14 +37,8 @@ def solve(
     return search.incumbent.plan()
 
 
-def solve_balanced(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan_balanced(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan in one pass: heavy processing on powerful nodes, light on weak ones."""
-    planner = Planner(problem, options)
     booked = planner.decode([], "insert")
     lister = Lister(planner, sorted(ranked(planner, booked)), booked)
     genes = balanced(lister, domains_of(lister))
@@ -60,4 +47,7 @@ def solve_balanced(
     return planner.plan(schedule, "oas-balanced", budget.seed)
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"oas": solve, "oas-balanced": solve_balanced}
+SOLVERS: Mapping[str, SolveFunction] = {
+    "oas": on_planner(plan),
+    "oas-balanced": on_planner(plan_balanced),
+}

@@ -33,11 +33,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.history import History
-from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
-from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.base import Budget, SolveFunction
+from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.one_pass import one_pass
 from coalloc.policies.orders.queue_orders import order_jobs
 from coalloc.policies.orders.run_times import predicted
 from coalloc.policies.orders.simple import traits
@@ -52,29 +52,23 @@ LEAST = 1e-3
 """A prediction is at least this share of the planned time."""
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
-    """Plan a queue; one pass."""
-    planner = Planner(problem, options, budget.origin)
-    if not planner.items:
-        return planner.plan(planner.decode([], "event"), NAME, budget.seed)
+def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
+    """Lay a queue by predicted run times."""
     shares = last_two(budget.history, (item.job.id for item in planner.items))
-    jobs, limit = traits(planner), options["wait_limit"]
+    jobs, limit = traits(planner), planner.options["wait_limit"]
     jobs = dataclasses.replace(jobs, seconds=jobs.seconds * shares)
     overdue = jobs.waited >= (inf if limit is None else limit)
     shortest = order_jobs("shortest", jobs, overdue).tolist()
     arrival = order_jobs("arrival", jobs, overdue).tolist()
-    believed = Planner(believed_running(problem, budget.history), options, budget.origin)
+    believed = Planner(
+        believed_running(planner.snapshot, budget.history), planner.options, budget.origin
+    )
     shorter = predicted(believed.compiled.problem, shares)
     believed.compiled = dataclasses.replace(believed.compiled, problem=shorter)
     start = believed.decode(shortest, "easy", arrival).outcome.start
     start = np.where(overdue, -inf, np.where(np.isnan(start), inf, start))
     order = np.lexsort((np.argsort(arrival), start)).tolist()
-    return planner.plan(planner.decode(order, "easy"), NAME, budget.seed)
+    return planner.decode(order, "easy"), {}
 
 
 def last_two(history: History, jobs: Iterable[str]) -> NDArray[np.float64]:
@@ -106,4 +100,4 @@ def _believed_end(work: Running, problem: Snapshot, history: History) -> float:
     return min(end, work.end)
 
 
-SOLVERS: Mapping[str, SolveFunction] = {NAME: solve}
+SOLVERS: Mapping[str, SolveFunction] = {NAME: one_pass(NAME, lay)}

@@ -62,9 +62,8 @@ WAIT_LIMIT_S = 86_400.0
 class StrictOptions(CommonOptions, frozen=True, kw_only=True):
     """Options of orders in which no job overtakes another."""
 
-    skip: Annotated[
-        bool, Meta(description="Let later jobs start while an earlier one does not fit.")
-    ] = False
+    skip: bool = False
+    """Let later jobs start while an earlier one does not fit."""
 
 
 class EasyOptions(CommonOptions, frozen=True, kw_only=True):

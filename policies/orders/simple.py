@@ -4,7 +4,7 @@ A policy here is an order of the queue (`queue_orders`), for EASY one more of ba
 decoder. Ties keep arrival order. A moldable job or a task of a workflow sorts by its smallest
 allotment; where it runs, it takes the allotment that ends earliest, of equal ones the smaller.
 
-EASY under an order of its own may let a job wait for ever, since others may always come before it.
+EASY under an order of its own may let a job wait without bound, since others may always come first.
 So jobs that have waited for `wait_limit` seconds go first, in arrival order, in both its orders.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.base import SolveFunction
+from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.orders.options import EASY_ORDERS
@@ -52,23 +52,22 @@ StartOrder = tuple[str, str]
 """A simple policy, and the decoder that lays its order."""
 
 
-def start_order(name: str, *, skips: bool = False) -> StartOrder:
-    """A simple policy as a search begins with it; `skips` is its option ``skip``."""
-    decoder = SIMPLE[name].decoder
-    return name, "event" if skips and decoder == "strict" else decoder
+def start_orders(*names: str, skips: bool = True) -> tuple[StartOrder, ...]:
+    """Simple policies as a search begins with them; `skips` is their option ``skip``."""
+    decoders = [SIMPLE[name].decoder for name in names]
+    return tuple(
+        (name, "event" if skips and decoder == "strict" else decoder)
+        for name, decoder in zip(names, decoders, strict=True)
+    )
 
 
-LISTS = ("lpt", "bjf", "spt", "sjf")
-SKIPPING: tuple[StartOrder, ...] = (
-    *(start_order(name) for name in ("easy", "conservative", "fpfs")),
-    *(start_order(name, skips=True) for name in LISTS),
+SKIPPING = start_orders("easy", "conservative", "fpfs", "lpt", "bjf", "spt", "sjf")
+"""Orders with which `auto` begins."""
+START_ORDERS = (
+    *start_orders("easy", "conservative", "lpt", "bjf", "fpfs", "spt", "sjf"),
+    *start_orders("fcfs", "lpt", "bjf", "spt", "sjf", skips=False),
 )
-"""Orders and decoders with which searches begin."""
-START_ORDERS: tuple[StartOrder, ...] = (
-    *SKIPPING,
-    *(start_order(name) for name in ("fcfs", *LISTS)),
-)
-"""Orders and decoders of all simple policies, with and without `skip`."""
+"""Orders with which `oas` begins: all simple policies, with and without `skip`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +148,8 @@ def _floats(values: list[Any]) -> Floats:
 
 
 def _solver(name: str) -> SolveFunction:
-    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
-        return lay_simply(planner, laying(name, options)), {}
+    def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
+        return lay_simply(planner, laying(name, planner.options)), {}
 
     return one_pass(name, lay)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from coalloc.model.cost import link_loads
+from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupied
 from coalloc.policies.kernel.instance.intake import Intake
 from coalloc.policies.kernel.instance.modes import Item, Mode
-from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 
 SHORTEST_S = 5e-7
 """A run takes at least so long: a moment is none."""
@@ -26,7 +26,7 @@ POWER_STEP = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class EarliestFit:
     """Place of an item.
 
     Attributes
@@ -104,7 +104,7 @@ class Availability:
 
     def earliest(
         self, item: Item, mode: Mode, start: float, only: int | None, before: float = inf
-    ) -> Fit | None:
+    ) -> EarliestFit | None:
         """Find the first start from which a mode fits, and ends before a time.
 
         Parameters
@@ -127,13 +127,13 @@ class Availability:
             start = self.time[row]
         return None
 
-    def now(self, item: Item, mode: Mode, start: float, only: int | None) -> Fit | None:
+    def now(self, item: Item, mode: Mode, start: float, only: int | None) -> EarliestFit | None:
         """Fit a mode at this start."""
         return self._fit(item, mode, start, bisect_right(self.time, start) - 1, only)[0]
 
     def _fit(
         self, item: Item, mode: Mode, start: float, row: int, only: int | None
-    ) -> tuple[Fit | None, int]:
+    ) -> tuple[EarliestFit | None, int]:
         """Fit a mode at a start; or no start before the end of that row will do."""
         procs, scaled, fixed, gbit = mode
         if only is not None:
@@ -159,7 +159,7 @@ class Availability:
                 chosen = self._fill(allowed[:level], room, take)
                 weakest = min(power[c] for c in chosen)
                 end = start + max(scaled / weakest + fixed, SHORTEST_S)
-                return Fit(start=start, end=end, procs=chosen), row
+                return EarliestFit(start=start, end=end, procs=chosen), row
         return None, row
 
     def _lower(self, row: int, least: list[int], loaded: list[float]) -> None:
@@ -235,7 +235,7 @@ class Availability:
                 out[c] = count
         return out
 
-    def book(self, item: Item, fit: Fit) -> None:
+    def book(self, item: Item, fit: EarliestFit) -> None:
         """Take what an item uses."""
         need = dict(self.allowed(item.group))
         inside: dict[str, int] = {}

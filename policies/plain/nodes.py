@@ -10,11 +10,11 @@ from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
 from coalloc.policies.kernel.instance.intake import Intake
-from coalloc.policies.plain.availability import Availability, Fit
+from coalloc.policies.plain.availability import Availability, EarliestFit
 
 
 def chosen_nodes(
-    availability: Availability, intake: Intake, places: Mapping[int, Fit]
+    availability: Availability, intake: Intake, places: Mapping[int, EarliestFit]
 ) -> list[Placement]:
     """Give each placement free slots of its classes, by time of start; the package says why."""
     free, class_of = dict[int, int](), dict[int, int]()

@@ -31,7 +31,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.modes import Item, Mode
-from coalloc.policies.plain.availability import Availability, Fit
+from coalloc.policies.plain.availability import Availability, EarliestFit
 from coalloc.policies.plain.nodes import chosen_nodes, dealt_pieces
 from coalloc.policies.relative_time import at_time, from_now
 
@@ -84,7 +84,7 @@ class _PlainQueue:
         self.intake, self.work = intake, work
         self.items = intake.items
         self.availability = Availability(intake, work)
-        self.places: dict[int, Fit] = {}
+        self.places: dict[int, EarliestFit] = {}
         self._head: Item | None = None
         self._failed: dict[tuple[Any, ...], list[Mode]] = {}
 
@@ -134,7 +134,7 @@ class _PlainQueue:
             return Reason.NOT_SELECTED, "does not fit now"
         return Reason.NOT_SELECTED, f"comes after job {self._head.job.id}"
 
-    def _book(self, n: int, fit: Fit) -> None:
+    def _book(self, n: int, fit: EarliestFit) -> None:
         self.availability.book(self.items[n], fit)
         self.places[n] = fit
 
@@ -148,7 +148,7 @@ class _PlainQueue:
             self._book(n, fit)
         return fit is not None
 
-    def _now(self, item: Item) -> Fit | None:
+    def _now(self, item: Item) -> EarliestFit | None:
         """The place of an item that starts now, if it has one that ends no later than others.
 
         An item with a choice of allotments waits where it would end sooner so; else any single free
@@ -164,7 +164,7 @@ class _PlainQueue:
         known = [] if item.task is not None else self._failed.setdefault(kind, [])
         if self.availability.spent or any(_asks_no_less(mode, other) for other in known):
             return None
-        best: Fit | None = None
+        best: EarliestFit | None = None
         for only in self._clusters(item):
             if self._ready(item, only) <= now:
                 fit = self.availability.now(item, mode, now, only)
@@ -174,9 +174,9 @@ class _PlainQueue:
             known.append(mode)
         return best
 
-    def _earliest(self, item: Item) -> Fit | None:
+    def _earliest(self, item: Item) -> EarliestFit | None:
         """The earliest start of each mode; of these the one that ends first."""
-        best: Fit | None = None
+        best: EarliestFit | None = None
         for only in self._clusters(item):
             start = self._ready(item, only)
             for mode in item.modes:
@@ -202,7 +202,7 @@ class _PlainQueue:
                 ready = max(ready, place.end + self._delay(place, gbit, only))
         return ready
 
-    def _delay(self, parent: Fit, gbit: float, only: int) -> float:
+    def _delay(self, parent: EarliestFit, gbit: float, only: int) -> float:
         """Seconds from a parent's end until its data have reached a cluster."""
         homes = {self.availability.cluster[c] for c in parent.procs}
         if homes == {only}:

@@ -32,13 +32,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.laying import PoolLister
@@ -46,6 +44,7 @@ from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling import lay
 from coalloc.policies.moldable.shelves import fill_shelves
 from coalloc.policies.moldable.two_shelf import two_shelf
+from coalloc.policies.one_pass import empty_plan, on_planner
 from coalloc.policies.published.batch_notes import Batch, Member
 
 Ints = NDArray[np.int64]
@@ -53,21 +52,14 @@ Flags = NDArray[np.bool_]
 
 NAME = "bicriteria-batch"
 BEHIND_S = 1e-3
-"""What waits for a batch that should have ended by now is planned this much later, seconds."""
+"""Delay of the next batch where the running one should have ended by now, seconds."""
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan a round of the batch that goes on, or of a new one."""
-    planner = Planner(problem, options)
     batch = Batch.read(budget.notes).still_there(planner)
     if not planner.items:
-        schedule = planner.decode([], "event")
-        return planner.plan(schedule, NAME, budget.seed, {NOTES: batch.write()})
+        return empty_plan(planner, NAME, budget, {NOTES: batch.write()})
     queue = of_planner(planner)
     if not batch.members:
         batch = begin(planner, queue, batch.number + 1, budget.origin)
@@ -75,7 +67,7 @@ def solve(
     if not inside.all():
         end = _end(planner, queue, batch, order, rows)
         queue = _behind(planner, queue, ~inside, end)
-        later, wide = shelved(queue, np.flatnonzero(~inside), options["selection"])
+        later, wide = shelved(queue, np.flatnonzero(~inside), planner.options["selection"])
         order = np.concatenate((order, [item for item, _ in later])).astype(np.int64)
         rows[~inside] = wide[~inside]
     schedule = lay(planner, queue, order, rows, None)
@@ -196,4 +188,4 @@ def _behind(planner: Planner, queue: MoldableQueue, items: Flags, end: float) ->
     return replace(queue, release=release)
 
 
-SOLVERS: Mapping[str, SolveFunction] = {NAME: solve}
+SOLVERS: Mapping[str, SolveFunction] = {NAME: on_planner(plan)}

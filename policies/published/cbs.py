@@ -19,13 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any
 
 from coalloc.model.plan import Plan, Status
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import Rest, patient, spread
 from coalloc.policies.allocation.placing import Uses, make_plan
-from coalloc.policies.allocation.scene import CandidateJob, read_scene
+from coalloc.policies.allocation.scene import CandidateJob, Scene, on_scene
 from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 
@@ -67,15 +65,9 @@ def _take(free: list[int], taken: Mapping[int, int]) -> list[int]:
     return [taken.get(k, 0) for k in range(len(free))]
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan the jobs that start now."""
-    scene = read_scene(problem, options)
-    chunk = options.get("chunk", 0.75)
+    chunk = scene.options.get("chunk", 0.75)
     selection = select(scene, lambda rest, job: chunk_and_rest(rest, job, chunk))
     return make_plan(
         scene,
@@ -87,4 +79,4 @@ def solve(
     )
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"cbs": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"cbs": on_scene(plan)}

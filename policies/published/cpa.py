@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.base import SolveFunction
+from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.cpa import Paths, Tasks, grow
 from coalloc.policies.kernel.state import SHORTEST
@@ -132,9 +132,9 @@ def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> Allotments:
 
 
 def _solver(name: str) -> SolveFunction:
-    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
+    def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
         mapper = Mapper(planner)
-        allotments = run(name, mapper, options)
+        allotments = run(name, mapper, planner.options)
         stats = {"critical_path_s": allotments.path, "mean_area_s": allotments.area}
         return mapper.schedule(), stats
 

@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
@@ -39,6 +38,7 @@ from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.moldable.shelves import Shelf, fill_shelves
 from coalloc.policies.moldable.two_shelf import TwoShelf, two_shelf
+from coalloc.policies.one_pass import empty_plan, on_planner
 
 Ints = NDArray[np.int64]
 READINGS = {
@@ -181,19 +181,13 @@ def _sequences(
             yield number, sequence
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan a snapshot; `Budget.work` counts starts of jobs that were tried."""
-    planner = Planner(problem, options)
     if not planner.items:
-        return planner.plan(planner.decode([], "event"), "demt", budget.seed)
-    search = ShelfSearch(Layer(planner, of_planner(planner)), options, budget, on_incumbent)
+        return empty_plan(planner, "demt", budget)
+    search = ShelfSearch(Layer(planner, of_planner(planner)), planner.options, budget, on_incumbent)
     search.run()
     return search.incumbent.plan()
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"demt": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"demt": on_planner(plan)}

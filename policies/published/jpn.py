@@ -33,12 +33,11 @@ from typing import Any
 import numpy as np
 
 from coalloc.model.plan import Plan, Status
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import blind
 from coalloc.policies.allocation.mbpc import Prover, limits_of
 from coalloc.policies.allocation.placing import Allocation, is_allowed, link_totals, make_plan
 from coalloc.policies.allocation.program import PublishedModel, Terms
-from coalloc.policies.allocation.scene import Scene, read_scene
+from coalloc.policies.allocation.scene import Scene, on_scene
 from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.mip.links import LARGEST
@@ -88,7 +87,7 @@ class Ties:
                 ]
 
     def _on_nodes(self, cost: Callable[[int, int], float]) -> Terms:
-        """What a process of each job costs on a node of each class."""
+        """Cost of a process of each job on a node of each class."""
         costs: dict[tuple[int, int], float] = {}
         for j, r in self.model.X:
             c = self.model.of[r]
@@ -97,28 +96,22 @@ class Ties:
         return [(x, costs[j, self.model.of[r]]) for (j, r), x in self.model.X.items()]
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan the jobs that start now."""
-    scene = read_scene(problem, options)
     prover = Prover(scene, budget)
     selection = select(scene, blind, prover)
     best, status = selection.allocation, Status.HEURISTIC
     stats: dict[str, Any] = {"seed": budget.seed, "work": prover.nodes}
 
-    def plan() -> Plan:
+    def ended() -> Plan:
         told = {**stats, "traffic_gbps": float(traffic_of(scene, best))}
         return make_plan(scene, best, selection.deferred, policy="jpn", status=status, stats=told)
 
     model = PublishedModel(scene, best.jobs)
-    if not best.jobs or model.size > options["largest_model"]:
-        return plan()
+    if not best.jobs or model.size > scene.options["largest_model"]:
+        return ended()
     model.build()
-    limits, traffic = limits_of(options, budget), model.traffic()
+    limits, traffic = limits_of(scene.options, budget), model.traffic()
     scale = _scale(traffic)
     whole = [(t, float(value * scale)) for t, value in traffic]
     least, found = _minimised(model, whole, limits.less(stats["work"]))
@@ -127,10 +120,10 @@ def solve(
         best = found
     if least.end is not End.OPTIMAL:
         status = _status(least.end)
-        return plan()
+        return ended()
     stats["least_traffic_gbps"] = float(traffic_of(scene, best))
     model.add(whole, "<=", float(traffic_of(scene, best) * scale) + 0.5)
-    for criterion in Ties(model, budget.seed).criteria(options["ties"]):
+    for criterion in Ties(model, budget.seed).criteria(scene.options["ties"]):
         tied, found = _minimised(model, criterion, limits.less(stats["work"]))
         stats["work"] += tied.nodes
         status = _status(tied.end)
@@ -141,7 +134,7 @@ def solve(
             break
         reached = sum(value * tied.value(x) for x, value in criterion)
         model.add(criterion, "<=", reached + ROUNDING * max(abs(reached), 1.0))
-    return plan()
+    return ended()
 
 
 def _minimised(
@@ -168,4 +161,4 @@ def _scale(traffic: Sequence[tuple[Any, Fraction]]) -> Fraction:
     return LARGEST / most if most * scale > LARGEST else scale
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"jpn": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"jpn": on_scene(plan)}

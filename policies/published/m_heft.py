@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.base import SolveFunction
+from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.workflow.costs import MappingCosts
@@ -173,9 +173,9 @@ def run(name: str, mapper: Mapper, options: Mapping[str, Any]) -> None:
 
 
 def _solver(name: str) -> SolveFunction:
-    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
+    def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
         mapper = Mapper(planner)
-        run(name, mapper, options)
+        run(name, mapper, planner.options)
         return mapper.schedule(), {}
 
     return one_pass(name, lay)

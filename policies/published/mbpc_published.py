@@ -17,15 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import fsum
-from typing import Any
 
 from coalloc.model.plan import Plan, Status
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation.choosing import strongest
 from coalloc.policies.allocation.mbpc import AllocationSearch, Prover, by_program
 from coalloc.policies.allocation.placing import Allocation, link_seconds
 from coalloc.policies.allocation.program import PublishedModel
-from coalloc.policies.allocation.scene import read_scene
+from coalloc.policies.allocation.scene import Scene, on_scene
 from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 
@@ -56,17 +54,11 @@ class PrintedSearch(AllocationSearch):
         return super().written(Status.HEURISTIC if status in unproved else status, None)
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan the jobs that start now; the selection is that of `pas`."""
-    scene = read_scene(problem, options)
     prover = Prover(scene, budget)
     selection = select(scene, strongest, prover)
-    printed = options["sc"] == "printed"
+    printed = scene.options["sc"] == "printed"
     kind = PrintedSearch if printed else AllocationSearch
     search = kind(scene, selection, "mbpc-published", budget, on_incumbent)
     search.incumbent.work += prover.nodes
@@ -76,4 +68,4 @@ def solve(
     return by_program(search, model, budget)
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"mbpc-published": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"mbpc-published": on_scene(plan)}

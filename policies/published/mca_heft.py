@@ -54,7 +54,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.policies.base import SolveFunction
+from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.one_pass import one_pass
@@ -296,9 +296,9 @@ def run(mapper: Mapper, options: Mapping[str, Any]) -> tuple[SpreadAllotments, i
     return allocation, LevelMapping(mapper, allocation, options).run()
 
 
-def _lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
+def _lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
     mapper = Mapper(planner)
-    allocation, spread = run(mapper, options)
+    allocation, spread = run(mapper, planner.options)
     return mapper.schedule(), {"spread": spread, "above_mca": int(allocation.spreads.sum())}
 
 

@@ -20,7 +20,7 @@ like them. Both are here.
 
 `gang` takes a job's largest allotment that is faster than the next smaller one, and leaves idle
 what that does not use. It keeps the order among jobs that depend on each other, and a job that is
-not released yet keeps nobody waiting.
+not released yet keeps no other waiting.
 
 References
 ----------
@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.base import SolveFunction
+from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule, eligible_first
 from coalloc.policies.kernel.instance.modes import Item
@@ -125,7 +125,7 @@ def _gang(planner: Planner, queue: MoldableQueue) -> Schedule:
 
 
 def _solver(name: str) -> SolveFunction:
-    def lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
+    def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
         queue = of_planner(planner)
         if name == "gang":
             return _gang(planner, queue), {}

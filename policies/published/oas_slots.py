@@ -34,6 +34,7 @@ from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.mip.runner import End, run
 from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.exact_model import threshold_of
+from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import sort_items
 from coalloc.policies.published.slot_grid import (
     SlotGrid,
@@ -51,15 +52,9 @@ CHUNK = 200_000
 ENDLESS = 1 << 60
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan on a grid of slots."""
-    planner = Planner(problem, options)
-    slot = slot_seconds(options["slot"], planner)
+    slot = slot_seconds(planner.options["slot"], planner)
     runs = [planner.decode(sort_items(planner, name), "event") for name in ORDERS]
     runs += _saturating(planner)
     best = min(runs, key=lambda one: one.rank)
@@ -68,9 +63,9 @@ def solve(
     if reason or not planner.items or best.unplaced:
         told = {"not_searched": reason or "nothing to search", "slot_s": slot}
         return replace(simple, stats={**simple.stats, **told})
-    slotted = _Slotted(problem, planner, simple, slot, budget, on_incumbent)
-    engine = _by_mip if options["engine"] == "mip" else _by_search
-    return engine(slotted, options, budget)
+    slotted = _Slotted(planner.snapshot, planner, simple, slot, budget, on_incumbent)
+    engine = _by_mip if planner.options["engine"] == "mip" else _by_search
+    return engine(slotted, planner.options, budget)
 
 
 def _unfit(planner: Planner) -> str | None:
@@ -213,4 +208,4 @@ def _by_search(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Pl
     return best.end(search.bound, stopped=incumbent.stopped)
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"oas-slots": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"oas-slots": on_planner(plan)}

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.policies.base import SolveFunction
+from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
 from coalloc.policies.kernel.state import SHORTEST
@@ -248,7 +248,7 @@ def _order(queue: MoldableQueue, laid: ShelfSchedule) -> Ints:
     return np.lexsort((-queue.times[laid.rows], laid.start)).astype(np.int64)
 
 
-def _lay(planner: Planner, options: Mapping[str, Any]) -> tuple[Schedule, Mapping[str, Any]]:
+def _lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
     """The two-shelf schedule of the queue, or its order and allotments laid by the kernel."""
     queue = of_planner(planner)
     layer = Layer(planner, queue)

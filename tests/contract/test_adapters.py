@@ -18,6 +18,7 @@ from coalloc.adapters.registry import ADAPTERS, adapter_kind
 from coalloc.model.errors import InputError
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
+from tests.support.part_specs import part_spec
 from tests.testbeds import gridengine, slurm
 from tests.testbeds.gridengine_launches import settings_of as settings_of_cell
 from tests.testbeds.gridengine_launches import shared_cell
@@ -106,9 +107,7 @@ def until(launcher: Launcher, key: PartKey, is_done: Callable[[PartReport], bool
 
 def part(adapter: Adapter, cwd: Path, *argv: str, job: str = "1") -> PartSpec:
     node = adapter.reader.read().nodes[0]
-    return PartSpec(
-        job=job, attempt=1, part=0, cluster="c", argv=argv, nodes=((node.name, 1),), cwd=str(cwd)
-    )
+    return part_spec(*argv, job=job, nodes=((node.name, 1),), cwd=str(cwd))
 
 
 def test_unknown_name() -> None:
@@ -218,7 +217,7 @@ def test_command_that_does_not_exist(adapter: Adapter, launcher: Launcher, tmp_p
 
 @launching
 def test_unknown_node(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
-    spec = replace(part(adapter, tmp_path, "true"), nodes=(("no-such-node", 1),))
+    spec = replace(part(adapter, tmp_path, "true"), nodes={"no-such-node": 1})
     with pytest.raises(ClaimRefusedError) as caught:
         launcher.claim(spec)
     assert caught.value.reason == "unknown_node"

@@ -112,7 +112,7 @@ def test_abort_signals_then_kills(launch: Launches, sign: Signpost) -> None:
 
 
 def test_time_limit(quick: Launches) -> None:
-    report = quick.run(quick.shell("sleep 600", time_limit_s=0.5))
+    report = quick.run(quick.shell("sleep 600", time_limit=0.5))
     assert report.state is PartState.FINISHED
     assert report.reason == "time_limit"
     assert report.exit_code == 128 + signal.SIGTERM
@@ -215,7 +215,6 @@ def test_another_users_job(launch: Launches) -> None:
     spec = launch.shell(
         "id -un; id -un >> theirs; ls -l $COALLOC_HOSTFILE | cut -c1-10",
         uid=NOBODY.pw_uid,
-        gid=NOBODY.pw_gid,
     )
     report = launch.claim(spec)
     assert report.state is PartState.READY, report

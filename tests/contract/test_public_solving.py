@@ -22,7 +22,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 class SwapsOptions(CommonOptions, frozen=True, kw_only=True):
-    patience: Annotated[int, Meta(ge=1, description="Exchanges per job.")] = 3
+    patience: Annotated[int, Meta(ge=1)] = 3
+    """Exchanges per job."""
 
 
 def blocks(page: str) -> list[str]:

@@ -15,8 +15,9 @@ from coalloc.adapters.gridengine.settings import read_settings as gridengine_set
 from coalloc.adapters.runner import status as part_status
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.status import READY
-from coalloc.adapters.slurm.parse_rules import parse_manager, parse_partitions
-from coalloc.adapters.slurm.parse_text import (
+from coalloc.adapters.slurm.parsers.records import ParseError
+from coalloc.adapters.slurm.parsers.rules import parse_manager, parse_partitions
+from coalloc.adapters.slurm.parsers.text import (
     QUEUE_FIELDS,
     RECORD,
     parse_clock,
@@ -25,8 +26,8 @@ from coalloc.adapters.slurm.parse_text import (
     parse_queue,
     parse_reservations,
 )
-from coalloc.adapters.slurm.records import ParseError
 from tests.fuzz.target import Target
+from tests.support.part_specs import batch_spec
 
 MARK = "\x1f3f9a\x1f"
 ROOT = Path(__file__).resolve().parents[1]
@@ -121,7 +122,7 @@ def _small(content: bytes) -> None:
 
 def _barrier(content: bytes) -> None:
     """Everything that a stranger may send to the port where a part's nodes meet."""
-    spec = {"ranks": [0, 1]}
+    spec = batch_spec(("n1", 2))
     poller = select.poll()
     barrier = Barrier({"n1": spec}, "00" * 32, (0, 0), poller)
     try:

@@ -23,7 +23,7 @@ from coalloc.core.executor.state import ExecutorState
 from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.key_table import KeyTable
-from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources, array_of
+from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered, array_of
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
@@ -52,7 +52,7 @@ PAGE = (ROOT / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 TYPES = (
     *COMMANDS,
-    *QUESTIONS,
+    *ANSWERS,
     *FROM_EXECUTOR,
     *ORDERS,
     "welcome",
@@ -189,8 +189,8 @@ def _question(content: bytes) -> None:
     if body["type"] == "wait":
         waiters = Waiters(partial(array_of, sources), _swallow, _swallow)
         waiters.add(ASKER, str(body.get("job") or ""), "ann")
-    elif body["type"] in QUESTIONS:
-        encode(QUESTIONS[body["type"]](sources, body, 2000.0))
+    elif body["type"] in ANSWERS:
+        encode(answered(sources, body, 2000.0))
 
 
 def _swallow(origin: Origin, answer: Any) -> None:

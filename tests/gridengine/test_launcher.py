@@ -48,7 +48,7 @@ def test_what_a_process_sees(launch: GridEngineLaunches) -> None:
         "cat $COALLOC_HOSTFILE; echo $MASTER_ADDR:$MASTER_PORT $RANK $WORLD_SIZE $LOCAL_RANK;"
         "echo $COALLOC_GRIDENGINE_JOB_ID $MINE ${JOB_ID-no} ${COALLOC_BARRIER_KEY-no}",
         env={"MINE": "kept"},
-        hosts=(("localhost", 1), ("c7", 2)),
+        all_nodes={"localhost": 1, "c7": 2},
         rendezvous="10.0.0.1:4711",
         size=3,
     )
@@ -109,7 +109,7 @@ def test_part_that_grid_engine_does_not_start(cells: GridEngineTestbed, root: Pa
 
 
 def test_time_limits(launch: GridEngineLaunches) -> None:
-    spec = launch.shell("sleep 600", time_limit_s=0.5, lease_s=60.0)
+    spec = launch.shell("sleep 600", time_limit=0.5, lease_s=60.0)
     launch.claim(spec)
     (job,) = launch.cell.status().jobs()
     assert job.time_limit == 126.0  # ours, a lease, a grace of 5 s and 60 s to spare

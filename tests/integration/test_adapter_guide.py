@@ -99,10 +99,10 @@ def test_it_reads(desk: Any, adapter: Adapter, settings: dict[str, Any]) -> None
 def test_a_part_on_two_machines(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
     text = 'echo "$COALLOC_RANK $COALLOC_NODE"; exit $COALLOC_RANK'
     spec = contract.part(adapter, tmp_path, "sh", "-c", text)
-    spec = replace(spec, nodes=(("n2", 1), ("n1", 2)), size=3)
+    spec = replace(spec, nodes={"n2": 1, "n1": 2}, size=3)
     launcher.claim(spec)
     contract.until(launcher, spec.key, lambda report: report.state is PartState.READY)
-    other = replace(spec, job="2", nodes=(("n2", 2),))
+    other = replace(spec, job="2", nodes={"n2": 2})
     with pytest.raises(ClaimRefusedError) as caught:
         launcher.claim(other)
     assert caught.value.reason == "nodes_taken"

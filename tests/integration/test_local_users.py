@@ -55,13 +55,6 @@ def test_runs_as_the_user(user_bed: LaunchTestbed) -> None:
 
 
 @needs_root
-def test_group_of_the_job(user_bed: LaunchTestbed) -> None:
-    spec = user_bed.spec("id", "-g", uid=NOBODY, gid=12)
-    assert user_bed.run(spec).codes == (0,)
-    assert user_bed.output() == "12\n"
-
-
-@needs_root
 def test_nothing_is_done_for_a_user_with_roots_rights(
     user_bed: LaunchTestbed, tmp_path: Path
 ) -> None:
@@ -114,14 +107,14 @@ echo end
 
 @needs_root
 def test_a_job_can_write_nothing_in_the_executors_state(user_bed: LaunchTestbed) -> None:
-    spec = user_bed.shell(HOSTILE, script=f"#!/bin/sh\n{HOSTILE}", uid=NOBODY, gid=NOBODY)
+    spec = user_bed.shell(HOSTILE, script=f"#!/bin/sh\n{HOSTILE}", uid=NOBODY)
     assert user_bed.run(spec).codes == (0,)
     assert user_bed.output() == "end\n"
 
 
 @needs_root
 def test_another_user_cannot_read_a_script(user_bed: LaunchTestbed) -> None:
-    mine = user_bed.spec("job.sh", script="#!/bin/sh\nsleep 600\n", uid=NOBODY, gid=NOBODY)
+    mine = user_bed.spec("job.sh", script="#!/bin/sh\nsleep 600\n", uid=NOBODY)
     user_bed.start(mine)
     user_bed.cwd.chmod(0o777)
     path = user_bed.state / mine.key.folder / "user" / "script"
@@ -129,7 +122,6 @@ def test_another_user_cannot_read_a_script(user_bed: LaunchTestbed) -> None:
         f"cat {path} 2>/dev/null; ls {path.parent} 2>/dev/null; echo end",
         job="2",
         uid=1,
-        gid=1,
         stdout="%j.out",
     )
     assert user_bed.run(theirs).codes == (0,)

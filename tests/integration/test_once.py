@@ -71,7 +71,7 @@ def test_the_end_takes_along_all_that_it_started(bed: LaunchTestbed, root: Path)
 
 
 def test_the_time_limit_is_the_scripts(bed: LaunchTestbed) -> None:
-    report = bed.run(script(bed, "sleep 600", time_limit_s=0.5))
+    report = bed.run(script(bed, "sleep 600", time_limit=0.5))
     assert (report.reason, report.codes) == ("time_limit", (-signal.SIGTERM,))
 
 

@@ -54,8 +54,7 @@ def test_environment(bed: LaunchTestbed) -> None:
         nodes=(("n1", 1), ("n2", 2)),
         first_rank=4,
         size=7,
-        nodelist="a1,n[1-2]",
-        hosts=(("a1", 4), ("n1", 1), ("n2", 2)),
+        all_nodes={"a1": 4, "n1": 1, "n2": 2},
         rendezvous="10.0.0.1:29500",
         env={"MINE": "a b", "NOTIFY_SOCKET": "/run/x", "COALLOC_RANK": "99", "BAD=": "1", "": "2"},
         stdout="env-%r",
@@ -153,7 +152,7 @@ def test_pinning(tmp_path: Path) -> None:
 
 
 def test_time_limit(bed: LaunchTestbed, sign: Signpost) -> None:
-    report = bed.run(bed.spec("sleep", "600", time_limit_s=0.2))
+    report = bed.run(bed.spec("sleep", "600", time_limit=0.2))
     assert report.reason == "time_limit"
     assert report.codes == (-signal.SIGTERM,)
     assert report.detail == "ran longer than its limit of 0.2 s"

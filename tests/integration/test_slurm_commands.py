@@ -92,7 +92,7 @@ def test_life_of_a_part(make: Make) -> None:
     spec = fake.shell(
         "echo $COALLOC_RANK $COALLOC_NODE; exit $COALLOC_RANK",
         nodes=(("n2", 1), ("n1", 1)),
-        time_limit_s=100.0,
+        time_limit=100.0,
     )
     report = fake.run(spec)
     assert report.codes == (0, 1)

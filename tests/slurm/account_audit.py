@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.parse_sacct import SlurmRow, parse_accounts, sacct_words
+from coalloc.adapters.slurm.parsers.sacct import SlurmRow, parse_accounts, sacct_words
 from coalloc.client.client import Client
 from tests.testbeds.slurm import Cluster
 

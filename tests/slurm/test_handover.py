@@ -10,11 +10,12 @@ import pytest
 from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.native_jobs import NativeLauncher
+from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import read_settings
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.parts import PartKey, PartReport, PartState
 from coalloc.model.reading import NativeJob
+from tests.support.part_specs import part_spec
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
 
 GIVEN = {
@@ -63,15 +64,8 @@ class Desk:
 
     def claim(self, job: str, *nodes: str) -> PartKey:
         self.attempt += 1
-        spec = PartSpec(
-            job="9",
-            attempt=self.attempt,
-            part=0,
-            cluster="h",
-            argv=(),
-            nodes=tuple((node, 1) for node in nodes),
-            foreign=job,
-        )
+        counts = [(node, 1) for node in nodes]
+        spec = part_spec(job="9", attempt=self.attempt, nodes=counts, foreign=job)
         assert self.launcher.claim(spec).is_new
         assert not self.launcher.claim(spec).is_new
         return spec.key

@@ -73,8 +73,7 @@ def test_what_a_process_sees(quick: SlurmLaunches) -> None:
         "cat $COALLOC_HOSTFILE; echo $MASTER_ADDR:$MASTER_PORT $RANK $WORLD_SIZE $LOCAL_RANK;"
         "echo $COALLOC_RENDEZVOUS $COALLOC_NODELIST $COALLOC_SLURM_JOB_ID $MINE ${SLURM_JOB_ID-no}",
         env={"MINE": "kept"},
-        hosts=(("b1", 1), ("c7", 2)),
-        nodelist="b1,c7",
+        all_nodes={"b1": 1, "c7": 2},
         rendezvous="10.0.0.1:4711",
         size=3,
     )
@@ -133,7 +132,7 @@ def test_exactly_the_cpus_where_nodes_are_shared(clusters: SlurmTestbed, root: P
 
 
 def test_slurms_limit_is_not_shorter_than_ours(quick: SlurmLaunches) -> None:
-    spec = quick.shell("true", time_limit_s=61.0, lease_s=60.0)
+    spec = quick.shell("true", time_limit=61.0, lease_s=60.0)
     quick.claim(spec)
     minutes = quick.cluster.run("squeue", "-h", "-o", "%l").strip()
     assert minutes == "2:00"  # 61 s, 20 s to come up and a grace of 5 s

@@ -14,6 +14,7 @@ from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
 from coalloc.adapters.runner.status import PAGE, READY, decoded
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from tests.support.part_specs import part_spec
 
 LIMIT_S = 60.0
 NODES = {"nodes": ["n[1-4]"], "slots": 4}
@@ -36,15 +37,8 @@ class LaunchTestbed:
         self.launcher.close()
 
     def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
-        values: dict[str, Any] = {
-            "attempt": 1,
-            "part": 0,
-            "cluster": "c",
-            "nodes": (("n1", 1),),
-            "cwd": str(self.cwd),
-            "grace_s": 5.0,
-        }
-        return PartSpec(job=job, argv=argv, **(values | fields))
+        values: dict[str, Any] = {"cwd": str(self.cwd), "grace_s": 5.0}
+        return part_spec(*argv, job=job, **(values | fields))
 
     def shell(self, text: str, **fields: Any) -> PartSpec:
         return self.spec("sh", "-c", text, **fields)

@@ -56,7 +56,7 @@ class GridEngineLaunches(LaunchBed):
         given = {
             "cluster": self.cell.name,
             "nodes": ((self.site.published("localhost"), 1),),
-            "time_limit_s": 60.0,
+            "time_limit": 60.0,
         }
         return super().spec(*argv, job=job, **(given | fields))
 

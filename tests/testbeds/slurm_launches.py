@@ -68,12 +68,12 @@ class SlurmLaunches(LaunchBed):
 
     def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
         name = self.cluster.node_names[0]
-        given = {"cluster": self.cluster.name, "nodes": ((name, 1),), "time_limit_s": 60.0}
+        given = {"cluster": self.cluster.name, "nodes": ((name, 1),), "time_limit": 60.0}
         spec = super().spec(*argv, job=job, **(given | fields))
         if self.site.start != "sbatch" or spec.queue is not None:
             return spec
         # Through the queue, and nevertheless on the nodes that the test names.
-        others = set(self.cluster.node_names).difference(node for node, _ in spec.nodes)
+        others = set(self.cluster.node_names).difference(spec.nodes)
         return replace(spec, queue=QueueTerms(at_once=False, avoid=tuple(sorted(others))))
 
     def claim(self, spec: PartSpec) -> PartReport:
@@ -82,7 +82,7 @@ class SlurmLaunches(LaunchBed):
         if spec.queue is not None:
             granted = self.wait_one(spec.key, lambda r: bool(r.nodes) or r.is_ended)
             if not granted.is_ended:
-                hosts = dict(spec.hosts) or granted.nodes
+                hosts = granted.nodes if spec.nodes == spec.all_nodes else spec.all_nodes
                 self.launcher.arrange(spec.key, hosts, spec.rendezvous)
         return super().claim(spec)
 

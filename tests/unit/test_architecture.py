@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ MAY_IMPORT = {
     "wire": ("coalloc.model", "coalloc.core.base"),
     "runtime": ("coalloc", "coalloc.model", "coalloc.wire", "coalloc.adapters.runner.durable"),
     "client": (
-        *("coalloc", "coalloc.model", "coalloc.adapters.formats"),
+        *("coalloc", "coalloc.model", "coalloc.core.base", "coalloc.adapters.formats"),
         *("coalloc.wire", "coalloc.runtime"),
     ),
     "executor": (
@@ -75,7 +76,7 @@ WITHIN = {
         for folder, names in {
             "instance": (
                 *("holds", "latest", "kernel.profiles.decoders"),
-                *("kernel.jit", "kernel.record", "kernel.split", "kernel.state"),
+                *("kernel.jit", "kernel.record", "kernel.state"),
             ),
             "profiles": ("kernel.jit", "kernel.loads", "kernel.record", "kernel.state"),
             "search": (
@@ -403,3 +404,24 @@ def test_state_of_the_core_changes_by_events_alone() -> None:
 )
 def test_a_write_into_the_core_is_seen(line: str) -> None:
     assert list(core_writes(line))
+
+
+def policy_rooms() -> dict[str, set[str]]:
+    """The folders of policies/, and the modules beside them, with the rooms that each imports."""
+    modules = {path.removesuffix(".py").replace("/", "."): path for path, _ in sources("policies")}
+
+    def room(module: str) -> str:
+        folder = module.rpartition(".")[0]
+        return module if folder == "policies" else folder
+
+    out: dict[str, set[str]] = {room(module): set() for module in modules}
+    for path, uses in sources("policies"):
+        own = room(path.removesuffix(".py").replace("/", "."))
+        names = (use.name.removeprefix("coalloc.") for use in uses if use.imported)
+        parts = {name if name in modules else name.rpartition(".")[0] for name in names}
+        out[own] |= {room(part) for part in parts if part in modules} - {own}
+    return out
+
+
+def test_rooms_of_policies_form_no_circle() -> None:
+    TopologicalSorter(policy_rooms()).prepare()  # raises CycleError with the circle

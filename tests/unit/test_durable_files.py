@@ -15,7 +15,7 @@ import structlog
 from coalloc.adapters.runner import durable
 from coalloc.adapters.runner.status import StatusFile, status_size
 from coalloc.adapters.runner.supervisor import PartSupervisor
-from coalloc.adapters.slurm.native_job import NativePart
+from coalloc.adapters.slurm.native.part import NativePart
 from coalloc.core.executor.effects import SaveProgress
 from coalloc.daemon.access.key_table import Grant, KeyTable
 from coalloc.daemon.store.backup import write_copy
@@ -56,7 +56,7 @@ def write_claim(root: Path) -> str:
     part = PartSupervisor.__new__(PartSupervisor)
     part._folder = str(root)
     part._barrier = SimpleNamespace(port=4000)  # type: ignore[assignment]
-    part._job = SimpleNamespace(number="12")
+    part._job = SimpleNamespace(number="12")  # type: ignore[assignment]
     part._keep()
     return "claim.json"
 
@@ -162,3 +162,9 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(
 def test_status_files_have_their_size_on_disk(root: Path, disk: ForgetfulDisk) -> None:
     StatusFile(str(root)).preallocate(3)
     assert (root / "status").stat().st_size == status_size(3)
+
+
+def test_only_the_folder_itself_is_closed_to_others(tmp_path: Path) -> None:
+    durable.make_folder(tmp_path / "executors" / "alpha")
+    assert (tmp_path / "executors" / "alpha").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "executors").stat().st_mode & 0o111 == 0o111

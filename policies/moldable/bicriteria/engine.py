@@ -42,37 +42,41 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 ENDS = (1.13, 1.06, 1.02, 1.2, 1.3, 1.09, 1.16, 1.04, 1.25)
+"""Ends T that are sought, by the bound on the makespan; any end comes last."""
 FEWEST, EACH = 5, 100
-"""T, in bounds on the makespan, then any end; how many at least, and the work of a job for one."""
-SLACKS = (1.03, 1.0, 1.06)
-SLACKEST = 1.1
+"""Least number of `ENDS`, and placed jobs per job of the queue for which there is one more."""
+SLACKS, SLACKEST = (1.03, 1.0, 1.06), 1.1
+"""Factors of T up to which schedules built at its prices may end: first these, then at random."""
 NOISES = (0.02, 0.05)
-"""How far starts are moved at random, in T."""
+"""Range in which starts are moved at random, in T."""
 TAIL, TAILS, OFTEN = 0.8, (0.5, 1.0), 0.6
-"""By what share of T long jobs are placed as if all had to end; and how often they are."""
+"""Share of T by which long jobs are ordered to end, first this one, then drawn; how often it is."""
 DEARER = (1.0, 1.0, 1.0, 1.3, 1.7)
-"""Parts of the prices that are paid: dearer time makes for less work, and a shorter schedule."""
+"""Factors of the prices that are paid: dearer time makes for less work, and a shorter schedule."""
 SLOTS = 50
+"""Steps of the time axis that has prices."""
 PRICING, FEWEST_STEPS, MOST_STEPS = 0.25, 4, 100
-"""Share of the work that goes into steps of prices, between so many for each end."""
+"""Share of the work that goes into steps of prices; least and most steps for an end."""
 THIN = 16
 """Allotments of a job that steps of prices look at; with all of them prices are no better."""
 QUICK = 4
 """Jobs priced in a step that count as one that is placed."""
 LARGE = 4000
+"""Jobs beyond which there are prices of a few steps, and lists alone."""
 POOL = 0.7
 """Share of the work after which no more starts are moved."""
 HOT, COLD, MANY, CHUNK = 2e-4, 1e-5, 8, 300
+"""Of annealing a schedule: first and last temperature, jobs taken out at most, rounds."""
 SHARES = ((1.0, 1.0), (0.8, 1.0), (0.8, 1.3), (0.6, 1.3), (0.5, 2.0))
-"""Of the allotment that is wanted, what a job in a list starts on at least and at most."""
+"""Least and largest share of the wanted allotment on which a job in a list starts."""
 TRIALS, HEATS = 0.03, (5e-4, 3e-5)
-"""Share of the work, and temperatures, of annealing a list."""
+"""Of annealing a list: share of the work, first and last temperature."""
 BELOW = 0.998
-"""Where lists are held that shall end sooner than another."""
+"""Factor of a makespan that is to be beaten, at which lists are held."""
 FEW, STARTS, START = 12, 0.4, 0.015
-"""Of so few jobs, lists are annealed from anywhere, with this share of the work, this for each."""
+"""Jobs up to which lists begin with random orders; shares of the work, for all and for one."""
 HOTTEST, LATE_HOT = 0.1, 0.05
-"""Their temperatures at the begin, in weighted completions, and in costs of a makespan's delay."""
+"""Their first temperature, in weighted completions, and by the cost of a makespan's delay."""
 WAITING = 0.5
 """Share of these in which processors may wait for a job though a later one fits."""
 
@@ -89,7 +93,7 @@ class BicriteriaEngine:
     work : int
         Jobs placed or priced after which the search ends; something is found before that.
     needed : tuple of float
-        Ends that somebody asks for, seconds; they are sought first.
+        Ends that the caller asks for, seconds; they are sought first.
     references : sequence of (makespan, weighted completion)
         What shall be beaten in both.
 

@@ -15,63 +15,29 @@ class BicriteriaOptions(CommonOptions, frozen=True, kw_only=True):
 
     objective: Objective = "weighted_completion"
     guard_after: GuardAfter = 10
-    prefer: Annotated[
-        str,
-        Meta(
-            description="Which point of the front is the plan: cmax, balanced, minsum, or the "
-            "least weighted completion of a makespan of at most so many seconds: cmax<=SECONDS.",
-            extra={"check": check_preference},
-        ),
-    ] = "balanced"
-    search: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Jobs that the search may place or price, about 1 s for 400 jobs.",
-        ),
-    ] = 250_000
-    points: Annotated[int, Meta(ge=3, le=100, description="Points of the front, at most.")] = 8
-    certify: Annotated[
-        bool,
-        Meta(
-            description="Seek more prices after the search, that prove a smaller Pareto gap.",
-        ),
-    ] = True
-    form: Annotated[
-        Literal["auto", "plan", "rolling"],
-        Meta(
-            description="Plan the queue as if nothing more arrived, or in the rolling form; auto: "
-            "rolling in the daemon and in simulate.",
-        ),
-    ] = "auto"
-    allotment: Annotated[
-        Literal["price", "efficiency"],
-        Meta(
-            description="Width of a waiting job in the rolling form: the least weighted cost at "
-            "the price of processors now, or the widest of an efficiency that load and queue set.",
-        ),
-    ] = "price"
-    squeeze: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="Share of the wanted processors on which a job may start in the rolling "
-            "form.",
-        ),
-    ] = 0.6
-    stretch: Annotated[
-        float,
-        Meta(
-            ge=1,
-            description="Times the wanted processors that a job may take where no other job waits.",
-        ),
-    ] = 1.3
-    reserve_after: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Times its run time that a job has waited when it may keep a reservation; "
-            "the one that has waited longest so measured does.",
-        ),
-    ] = 10.0
+    prefer: Annotated[str, Meta(extra={"check": check_preference})] = "balanced"
+    """Which point of the front is the plan: cmax, balanced, minsum, or the least weighted
+    completion of a makespan of at most so many seconds: cmax<=SECONDS.
+    """
+    search: Annotated[int, Meta(ge=0)] = 250_000
+    """Jobs that the search may place or price, about 1 s for 400 jobs."""
+    points: Annotated[int, Meta(ge=3, le=100)] = 8
+    """Points of the front, at most."""
+    certify: bool = True
+    """Seek more prices after the search, that prove a smaller Pareto gap."""
+    form: Literal["auto", "plan", "rolling"] = "auto"
+    """Plan the queue as if nothing more arrived, or in the rolling form; auto: rolling in the
+    daemon and in simulate.
+    """
+    allotment: Literal["price", "efficiency"] = "price"
+    """Width of a waiting job in the rolling form: the least weighted cost at the price of
+    processors now, or the widest of an efficiency that load and queue set.
+    """
+    squeeze: Annotated[float, Meta(ge=0, le=1)] = 0.6
+    """Share of the wanted processors on which a job may start in the rolling form."""
+    stretch: Annotated[float, Meta(ge=1)] = 1.3
+    """Times the wanted processors that a job may take where no other job waits."""
+    reserve_after: Annotated[float, Meta(ge=0)] = 10.0
+    """Times its run time that a job has waited when it may keep a reservation; the one that has
+    waited longest so measured does.
+    """

@@ -8,7 +8,7 @@ front is of what comes out.
 What is proved
 --------------
 The bounds (`cmax_bound`, `priced_bound`) are those of the pool: every processor as fast as the
-strongest that a job may use, no link, nobody waiting for another. So they hold on any snapshot of
+strongest that a job may use, no link, no job waiting for another. So they hold on any snapshot of
 rigid and moldable jobs, and are near only where the pool is. Where a workflow or a dependency is in
 the queue, the plan has no bound.
 
@@ -30,7 +30,6 @@ from typing import Any
 import numpy as np
 
 from coalloc.model.plan import FrontPoint, Plan
-from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.bounds import Bound
@@ -47,6 +46,7 @@ from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.priced_bound import PricedBound
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, thinned, why_not
 from coalloc.policies.moldable.rolling import roll
+from coalloc.policies.one_pass import empty_plan, on_planner
 
 LADDER, COARSE = 60, 14
 """Allotments of a job that are searched; of each of many jobs."""
@@ -231,19 +231,13 @@ def prefer(archive: Archive[Any], text: str, references: Sequence[Laid] = ()) ->
     return (None if cap is None else archive.within(cap)) or archive.points[0]
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan a snapshot; `Budget.work` counts jobs for which a place or a price was sought."""
-    planner = Planner(problem, options)
-    if options["form"] == "rolling" or (options["form"] == "auto" and budget.live):
+    if planner.options["form"] == "rolling" or (planner.options["form"] == "auto" and budget.live):
         return roll(planner, "bicriteria", budget, on_incumbent)
     if not planner.items:
-        return planner.plan(planner.decode([], "event"), "bicriteria", budget.seed)
-    return Bicriteria(planner, options, budget, on_incumbent).run()
+        return empty_plan(planner, "bicriteria", budget)
+    return Bicriteria(planner, planner.options, budget, on_incumbent).run()
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"bicriteria": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"bicriteria": on_planner(plan)}

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 import numpy as np
 
 from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.search.serial_state import Genes
+from coalloc.policies.kernel.search.serial_state import SerialGenes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import OasSearch
-from coalloc.policies.orders.simple import start_order
+from coalloc.policies.one_pass import on_planner
+from coalloc.policies.orders.simple import start_orders
 from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.search import portfolio
 from coalloc.policies.workflow.search.annealing import FEW, LEAST_CYCLE, Track, tracks
@@ -146,7 +145,7 @@ class WorkflowEngine:
             incumbent.tried += 1
             self._settle(self.tracks[-1], genes, value, origin)
 
-    def _settle(self, track: Track, genes: Genes, value: float, origin: str) -> None:
+    def _settle(self, track: Track, genes: SerialGenes, value: float, origin: str) -> None:
         """Let all tracks begin with what one has just listed, if it is better."""
         if all(value >= other.reached for other in self.tracks):
             return
@@ -303,16 +302,10 @@ class WorkflowEngine:
         return bool(incumbent.trials - self.improved > still * len(self.tracks))
 
 
-def solve(
-    problem: Snapshot,
-    options: Mapping[str, Any],
-    budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
-) -> Plan:
+def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan with the best of the portfolio and of the search."""
-    planner = Planner(problem, options)
     search = WorkflowEngine(planner, "workflow", budget, on_incumbent)
-    search.run((start_order("fpfs"),), (start_order("conservative"),))
+    search.run(start_orders("fpfs"), start_orders("conservative"))
     return search.incumbent.plan()
 
 
@@ -326,4 +319,4 @@ def make_search(
     return OasSearch(planner, policy, budget, on_incumbent)
 
 
-SOLVERS: Mapping[str, SolveFunction] = {"workflow": solve}
+SOLVERS: Mapping[str, SolveFunction] = {"workflow": on_planner(plan)}

@@ -14,11 +14,7 @@ class WorkflowPolicyOptions(CommonOptions, frozen=True, kw_only=True):
     """Options of `workflow`."""
 
     patience: Patience = PATIENCE
-    max_coalloc_overhead: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="How much longer a task may take for its communication between clusters, "
-            "as a share of its time.",
-        ),
-    ] = 0.25
+    max_coalloc_overhead: Annotated[float, Meta(ge=0)] = 0.25
+    """How much longer a task may take for its communication between clusters, as a share of its
+    time.
+    """

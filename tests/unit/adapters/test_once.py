@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from coalloc.adapters.runner.once import HOLDS, is_holder, script_environment, started_once
+from tests.support.part_specs import batch_spec
 
 
-def spec(*hosts: tuple[str, int], **fields: Any) -> dict[str, Any]:
-    ranks: list[dict[str, Any]] = []
-    for node, count in hosts:
-        first = len(ranks)
-        ranks += [{"rank": first + n, "node": node, "cpus": None} for n in range(count)]
-    size = len(ranks)
+def spec(*hosts: tuple[str, int], **fields: Any) -> Any:
     env = {"PATH": "/bin", "SLURM_NTASKS": "9", "COALLOC_ARRAY_TASK_ID": "4"}
-    given = {"once": True, "name": "model", "cwd": "/w", "size": size, "env": env}
-    return {**given, "ranks": ranks, "hosts": list(hosts), **fields}
+    given = {"once": True, "name": "model", "cwd": "/w", "env": env, "hosts": list(hosts)}
+    return batch_spec(*hosts, **{**given, **fields})
 
 
 def test_the_first_process_alone_is_started_with_the_cpus_of_all() -> None:
@@ -33,8 +29,7 @@ def test_on_other_nodes_one_process_waits() -> None:
     other = spec(("b", 2), ranks=ranks)
     assert is_holder(other)
     assert started_once(other)["ranks"] == [ranks[0] | {HOLDS: True}]
-    assert not is_holder({**other, "once": False})
-    assert not is_holder({"ranks": ranks}), "of a part from before there was such a thing"
+    assert not is_holder(spec(("b", 2), ranks=ranks, once=False))
 
 
 def test_a_script_within_slurm_finds_its_job() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coalloc.adapters.base import Proposal, plain_name
 from coalloc.adapters.gridengine import proposal as gridengine
-from coalloc.adapters.proposal import Proposal, distinct, link_gbps, plain_name, this_machine
+from coalloc.adapters.proposal import distinct, link_gbps, this_machine
 from coalloc.adapters.registry import adapter_kind
 from coalloc.adapters.slurm import proposal as slurm
 

@@ -15,8 +15,11 @@ from coalloc.daemon.queries import accounts
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.platform import Cluster, Node
+from coalloc.model.values import replace
 from coalloc.simulation.replay import replay
 from coalloc.simulation.workload import read_workload
+from coalloc.wire.frames import WireError
+from coalloc.wire.questions import AccountQuestion, UsageQuestion, read_question
 from coalloc.wire.share_answers import AccountRow
 from tests.support.core_site import Site
 from tests.unit.core.base.test_usage import run
@@ -35,13 +38,14 @@ def kept(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def pages(store: Store, **asked: object) -> list[AccountRow]:
+def pages(store: Store, **given: Any) -> list[AccountRow]:
     """All pages of an answer."""
     rows: list[AccountRow] = []
+    asked = AccountQuestion(**given)
     answer = accounts.accounts(store, asked, 0.0)
     rows += answer.jobs
     while answer.after:
-        answer = accounts.accounts(store, {**asked, "after": answer.after}, 0.0)
+        answer = accounts.accounts(store, replace(asked, after=answer.after), 0.0)
         rows += answer.jobs
     return rows
 
@@ -96,12 +100,12 @@ def test_an_account_has_what_its_processes_used(
 @pytest.mark.parametrize("at_once", [1, 2000])
 def test_usage_of_a_day(kept: Store, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "ROWS_AT_ONCE", at_once)
-    answer = accounts.usage(kept, {}, 2000.0)
+    answer = accounts.usage(kept, UsageQuestion(), 2000.0)
     rows = list(answer.rows)
     while answer.more:
         last = rows[-1]
         after = (last.day, last.project, last.user, last.cluster)
-        answer = accounts.usage(kept, {"after": after}, 2000.0)
+        answer = accounts.usage(kept, UsageQuestion(after=after), 2000.0)
         rows += answer.rows
     shown = {
         (row.user, row.cluster): (row.proc_s, row.coallocated_proc_s, row.jobs) for row in rows
@@ -113,24 +117,24 @@ def test_usage_of_a_day(kept: Store, at_once: int, monkeypatch: pytest.MonkeyPat
         ("bob", "b"): (50.0, 50.0, 0),
     }
     assert {row.day for row in rows} == {"1970-01-01"}
-    assert accounts.usage(kept, {"since": 1e6}, 2e6).rows == ()
+    assert accounts.usage(kept, UsageQuestion(since=1e6), 2e6).rows == ()
 
 
 @pytest.mark.parametrize(
     "asked", [{"after": "x"}, {"since": "x"}, {"since": True}], ids=["cursor", "text", "flag"]
 )
 def test_a_wrong_question_is_refused(kept: Store, asked: dict[str, object]) -> None:
-    with pytest.raises(QueryRefusedError):
-        accounts.accounts(kept, asked, 0.0)
+    with pytest.raises((QueryRefusedError, WireError)):
+        accounts.accounts(kept, read_question(asked, AccountQuestion), 0.0)
 
 
 def test_old_accounts_are_forgotten(kept: Store) -> None:
     assert kept.prune_accounts(1150.0, 1) == 1
     assert kept.prune_accounts(1150.0, 10) == 1  # the third ended at that time
     assert [row.id for row in pages(kept)] == list("34567")
-    assert accounts.usage(kept, {}, 2000.0).rows
+    assert accounts.usage(kept, UsageQuestion(), 2000.0).rows
     kept.prune_accounts(86_400.0 * 2, 10)
-    assert not accounts.usage(kept, {}, 2000.0).rows
+    assert not accounts.usage(kept, UsageQuestion(), 2000.0).rows
 
 
 def test_the_exported_log_is_replayed_as_it_was(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.proposal import Proposal
+from coalloc.adapters.base import Proposal
 from coalloc.daemon import initial
 from coalloc.daemon.access.key_table import KeyTable, Role
 from coalloc.daemon.config_checks import check

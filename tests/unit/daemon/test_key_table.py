@@ -26,7 +26,6 @@ from coalloc.daemon.access.key_table import (
     Role,
 )
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
-from coalloc.executor.parts import spec_of
 from coalloc.model.settings import AccessConfig
 from coalloc.runtime import logs
 from coalloc.runtime.key_files import KeyFile, KeyFileError, calling, read_key, write_key
@@ -347,11 +346,6 @@ def _has_account(uid: int) -> bool:
     except KeyError:
         return False
     return True
-
-
-def test_the_groups_of_a_part_are_not_those_of_the_enrolment() -> None:
-    """The executor looks them up; None is the group that the account has now."""
-    assert spec_of(order(65534), "alpha", 1).gid is None
 
 
 def test_refusals_of_one_code_share_a_line_whatever_they_say(tmp_path: Path, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from coalloc.client.client import Client
 from coalloc.core.base.records import JobState, Outlook
 from coalloc.core.base.requests import Cancel
 from coalloc.daemon.queries import answers
-from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
+from coalloc.daemon.queries.answers import Health, Sources, answered
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.nodeset import fold_in_order
@@ -37,7 +37,7 @@ class Local(Client):
         self.asked.append(body)
         store: Store = None  # type: ignore[assignment]
         sources = Sources(state=self.site.state, store=store, caller=ANN, health=Health)
-        answer = QUESTIONS[body["type"]](sources, body, self.site.now)
+        answer = answered(sources, body, self.site.now)
         return AnswerFrame("1", None, encode_answer("1", answer))
 
 

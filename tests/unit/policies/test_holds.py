@@ -9,12 +9,11 @@ import pytest
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.checking.check import check
 from coalloc.policies.explain.room import Room
 from coalloc.policies.holds import holds, reserved
-from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
-from tests.unit.policies.kernel.kernel_case import case, planned, rigid, spans
+from tests.support.planned import planned
+from tests.unit.policies.kernel.kernel_case import case, rigid, spans
 
 NODE = [{"name": "a", "nodes": [{"name": "n", "slots": 3, "memory_mb": 100}]}]
 TWO_SLOTS: list[dict[str, Any]] = [{"id": "r", "nodes": {"n": 2}, "start": 0.0, "end": 60.0}]
@@ -27,9 +26,7 @@ def test_every_policy_starts_what_fits_beside_running_work(
     name: str, running: list[dict[str, Any]]
 ) -> None:
     snapshot = case(NODE, [rigid("j", 1, 10.0, memory_mb_per_proc=34)], running)
-    policy = POLICIES[name]
-    plan = policy.solve(snapshot, read_options({}, policy.options), Budget(work=500))
-    assert check(snapshot, plan).violations == ()
+    plan = planned(name, snapshot, Budget(work=500))
     assert spans(plan)["j"] == (0.0, 10.0)
 
 

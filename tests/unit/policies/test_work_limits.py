@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from coalloc.model.plan import Plan, Status
+from coalloc.model.plan import Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.checking.check import check
-from coalloc.policies.options import read_options
-from coalloc.policies.registry import lookup
+from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
 SLOTTED = case(
@@ -52,17 +50,10 @@ ENGINES: list[tuple[str, dict[str, Any], Snapshot]] = [
 ]
 
 
-def solve(name: str, options: dict[str, Any], snapshot: Snapshot, budget: Budget) -> Plan:
-    policy = lookup(name)
-    plan = policy.solve(snapshot, read_options(options, policy.options), budget)
-    assert check(snapshot, plan).violations == ()
-    return plan
-
-
 @pytest.mark.parametrize(("name", "options", "snapshot"), ENGINES)
 def test_a_work_limit_is_no_clock(name: str, options: dict[str, Any], snapshot: Snapshot) -> None:
     for work in (0, 1):
-        plan = solve(name, options, snapshot, Budget(work=work))
+        plan = planned(name, snapshot, Budget(work=work), **options)
         expected = Status.HEURISTIC if plan.objective.bound is None else Status.FEASIBLE
         assert plan.status in (expected, *([Status.OPTIMAL] if work else []))
         assert plan.stats["work"] <= work
@@ -70,5 +61,5 @@ def test_a_work_limit_is_no_clock(name: str, options: dict[str, Any], snapshot: 
 
 @pytest.mark.parametrize(("name", "options", "snapshot"), ENGINES)
 def test_the_clock_is_told(name: str, options: dict[str, Any], snapshot: Snapshot) -> None:
-    plan = solve(name, options, snapshot, Budget(stop=lambda: True))
+    plan = planned(name, snapshot, Budget(stop=lambda: True), **options)
     assert plan.status is Status.TIME_LIMIT

@@ -12,7 +12,7 @@ import pytest
 
 from coalloc.core.base import requests
 from coalloc.core.base.records import PartRecord
-from coalloc.daemon.queries.answers import QUESTIONS, Health, Sources
+from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.parts import Launch
@@ -51,7 +51,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("nodes", "Field of a cluster", node_rows.ClusterRow),
     ("nodes", "Field of a node", node_rows.NodeRow),
     ("nodes", "Field of a reservation", node_rows.ReservationRow),
-    ("reserve", ANSWER, answers.Reservation),
+    ("reserve", ANSWER, answers.ReserveAnswer),
     ("priority", ANSWER, share_answers.PriorityAnswer),
     ("priority", "Field of a priority", share_answers.PriorityRow),
     ("priority", "Field of a lead", share_answers.LeadRow),
@@ -150,8 +150,8 @@ def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:
     store.commit(site.effects)
     caller = Caller(user="ann", uid=1, gid=1, is_operator=True)
     sources = Sources(state=site.state, store=store, caller=caller, health=Health)
-    for kind, answering in QUESTIONS.items():
-        answer = answering(sources, {"job": "1"}, site.now)
+    for kind in ANSWERS:
+        answer = answered(sources, {"type": kind, "job": "1"}, site.now)
         sent = json.loads(encode(answer))
         assert sent.pop("type") == kind
         assert set(sent) == set(answer.__struct_fields__)

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import fields
 
 from coalloc.core.base import messages, requests
-from coalloc.daemon.queries.answers import QUESTIONS
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import OF_THE_EXECUTOR, Launch, PartReport, PartState
 from coalloc.model.reading import ClusterReading, NativeJob, NodeReading
@@ -20,6 +19,7 @@ from coalloc.model.snapshot import Reservation, Running
 from coalloc.model.values import replace
 from coalloc.wire import codec
 from coalloc.wire.frames import PROTOCOL, WireError, decode_any, encode
+from coalloc.wire.questions import QUESTIONS
 from tests.support.protocol_page import EXAMPLES, PAGE, ROOT, SECTIONS, table
 
 TYPES: Mapping[str, type[Any]] = {
@@ -61,13 +61,13 @@ def test_nested_objects_are_documented(section: str, head: str, cls: type[Any]) 
     assert list(rows) == [f.name for f in fields(cls)]
 
 
-@pytest.mark.parametrize("name", [*QUESTIONS, "backup", "wait", "why", "test_submit", "refused"])
+@pytest.mark.parametrize("name", [*QUESTIONS, "test_submit", "refused"])
 def test_every_question_has_a_section(name: str) -> None:
     assert name in SECTIONS
 
 
 def test_every_type_of_the_document_exists() -> None:
-    known = {*TYPES, *QUESTIONS, "backup", "wait", "why", "test_submit", "refused"}
+    known = {*TYPES, *QUESTIONS, "test_submit", "refused"}
     known |= {"round", "rule_costs"}  # publications
     headings = re.findall(r"^#{3,5} `([a-z_]+)`$", PAGE, re.M)
     assert set(headings) <= known

@@ -11,13 +11,13 @@ from coalloc.adapters.formats.swf_jobs import read_draw
 from coalloc.adapters.formats.workflow import parse_workflow
 from coalloc.adapters.gridengine import parse_xml
 from coalloc.adapters.gridengine.parse_xml import parse_status
-from coalloc.adapters.slurm.parse_text import (
+from coalloc.adapters.slurm.parsers.records import ParseError
+from coalloc.adapters.slurm.parsers.text import (
     parse_clock,
     parse_node_list,
     parse_reservations,
     read_duration,
 )
-from coalloc.adapters.slurm.records import ParseError
 from coalloc.model.errors import InputError
 
 KEPT = "ReservationName=r StartTime={} EndTime=2026-11-20T14:00:00 Nodes={} Users=ann,bob\n"

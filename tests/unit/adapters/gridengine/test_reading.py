@@ -24,6 +24,7 @@ from coalloc.adapters.gridengine.part_commands import (
     place_in_queue,
     refusal,
     request,
+    site_of,
 )
 from coalloc.adapters.gridengine.reader import GridEngineReader
 from coalloc.adapters.gridengine.reading import ENDLESS_S, running_jobs, state_of, waiting_count
@@ -32,6 +33,7 @@ from coalloc.adapters.runner.command import UnreachableError
 from coalloc.model.errors import InputError
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Running
+from tests.support.part_specs import batch_spec
 from tests.unit.adapters.gridengine.test_parse_xml import answer
 
 NOW = 1000.0
@@ -201,10 +203,10 @@ def test_settings_that_are_refused(value: dict[str, Any], said: str) -> None:
     assert str(caught.value).startswith(said)
 
 
-def spec(limit_s: float | None = 60.0) -> dict[str, Any]:
-    site = {"queue": "all.q", "pe": "smp", "options": ["-P", "p"], "python": "python3"}
-    token = {"name": OURS}
-    return {"site": site, "token": token, "time_limit_s": limit_s, "lease_s": 5.0, "grace_s": 1.0}
+def spec(limit_s: float | None = 60.0) -> Any:
+    site = {"queue": "all.q", "pe": "smp", "options": ["-P", "p"]}
+    limits = {"time_limit_s": limit_s, "lease_s": 5.0, "grace_s": 1.0}
+    return batch_spec(site=site, token={"name": OURS}, **limits)
 
 
 def test_words_of_a_request() -> None:
@@ -229,7 +231,7 @@ def test_words_of_a_request_that_may_wait() -> None:
     assert "-l h_rt=156" in text
     assert "h=!" not in " ".join(request(waits, "n1", 2))
     assert 'export COALLOC_BARRIER_NODE="$HOSTNAME"\n' in job_script(
-        {"python": "python3"}, {"COALLOC_BARRIER_NODE": HOST_VARIABLE}
+        site_of(spec()), {"COALLOC_BARRIER_NODE": HOST_VARIABLE}
     )
 
 
@@ -244,7 +246,7 @@ def test_what_a_claim_was_given_and_how_many_are_before_it() -> None:
 
 
 def test_secrets_are_in_the_script_and_quoted() -> None:
-    script = job_script({"python": "python3"}, {"KEY": "it's"})
+    script = job_script(site_of(spec()), {"KEY": "it's"})
     assert "export KEY='it'\\''s'\n" in script
     assert not any(line.startswith("#$") for line in script.splitlines())
 

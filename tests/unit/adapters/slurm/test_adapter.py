@@ -11,7 +11,7 @@ from coalloc.adapters.base import Adapter, AdapterError, Claim, ClaimRefusedErro
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.adapter import CombinedLauncher
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.native_jobs import NativeLauncher
+from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.core.base.messages import Prepare
 from coalloc.core.executor.effects import DismissJob
@@ -21,6 +21,7 @@ from coalloc.executor.service import ExecutorService
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.reading import ClusterReading
 from coalloc.runtime.logs import get_logger
+from tests.support.part_specs import part_spec
 
 JOB = (
     "JobId=70 JobName=x JobState=PENDING Reason=PartitionDown Partition=coalloc NumNodes=1 "
@@ -76,9 +77,7 @@ def handed(tmp_path: Path) -> NativeLauncher:
 
 
 def spec(foreign: str) -> PartSpec:
-    return PartSpec(
-        job="2", attempt=1, part=0, cluster="a", argv=(), nodes=(("n1", 1),), foreign=foreign
-    )
+    return part_spec(job="2", foreign=foreign)
 
 
 def test_parts_go_where_they_belong(handed: NativeLauncher) -> None:
@@ -141,7 +140,7 @@ def test_the_shell_dismisses_and_survives_a_failure(handed: NativeLauncher, tmp_
     for face in (handed, None):
         executor = ExecutorService(
             "a",
-            Adapter(reader=NoReader(), launcher=handed, handover=face),
+            Adapter(reader=NoReader(), launcher=CombinedLauncher(Own(), handed), handover=face),
             f"ipc://{tmp_path}/x",
             tmp_path,
             get_logger(),

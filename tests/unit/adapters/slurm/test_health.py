@@ -16,17 +16,17 @@ from coalloc.adapters.slurm.health import (
     revived_jobs,
 )
 from coalloc.adapters.slurm.launcher import Ledger
-from coalloc.adapters.slurm.parse_rules import parse_partitions
-from coalloc.adapters.slurm.parse_text import parse_clock
-from coalloc.adapters.slurm.part_commands import refusal
-from coalloc.adapters.slurm.reading import Answers
-from coalloc.adapters.slurm.records import (
+from coalloc.adapters.slurm.parsers.records import (
     NodeEntry,
     ParseError,
     PartitionEntry,
     QueueEntry,
     ReservationEntry,
 )
+from coalloc.adapters.slurm.parsers.rules import parse_partitions
+from coalloc.adapters.slurm.parsers.text import parse_clock
+from coalloc.adapters.slurm.part_commands import refusal
+from coalloc.adapters.slurm.reading import Answers
 from coalloc.adapters.slurm.settings import SlurmSettings
 
 MAIN = PartitionEntry(name="main", state="UP", is_default=True)

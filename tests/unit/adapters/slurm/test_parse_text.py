@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.adapters.slurm.parse_text import (
+from coalloc.adapters.slurm.parsers.records import (
+    ParseError,
+    job_state,
+    node_state,
+    state_words,
+)
+from coalloc.adapters.slurm.parsers.text import (
     QUEUE_FIELDS,
     RECORD,
     parse_fields,
@@ -23,12 +29,6 @@ from coalloc.adapters.slurm.parse_text import (
     read_duration,
     read_integer,
     read_time,
-)
-from coalloc.adapters.slurm.records import (
-    ParseError,
-    job_state,
-    node_state,
-    state_words,
 )
 from coalloc.model.platform import NodeState
 

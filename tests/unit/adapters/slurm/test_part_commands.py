@@ -15,31 +15,20 @@ from coalloc.adapters.slurm.part_commands import (
     explained,
     refusal,
 )
+from tests.support.part_specs import batch_spec
 
 
-def spec(*nodes: tuple[str, int], exclusive: bool = True, **fields: Any) -> dict[str, Any]:
-    ranks = [name for name, count in nodes for _ in range(count)]
-    return {
-        "name": "mine",
-        "token": {"name": "coalloc-1", "comment": "coalloc:1.1.0:c"},
-        "ranks": [{"rank": n, "node": name} for n, name in enumerate(ranks)],
-        "size": len(ranks),
-        "site": {
-            "exclusive": exclusive,
-            "names": {name: name.removeprefix("x/") for name in ranks},
-            "prefix": "x/" if any("/" in name for name in ranks) else "",
-            "avoid": "",
-            "options": [],
-            "python": "python3",
-        },
-        "queue": {"at_once": False, "begin_s": 0.0, "hold_s": 60.0, "avoid": []},
-        "time_limit_s": 60.0,
-        "lease_s": 60.0,
-        "grace_s": 0.0,
-        "nodelist": "",
-        "rendezvous": "n1:1",
-        **fields,
+def spec(*nodes: tuple[str, int], exclusive: bool = True) -> Any:
+    site = {
+        "exclusive": exclusive,
+        "names": {name: name.removeprefix("x/") for name, _ in nodes},
+        "prefix": "x/" if any("/" in name for name, _ in nodes) else "",
+        "avoid": "",
+        "memory_mb": 0,
+        "max_time_s": None,
     }
+    queue = {"at_once": False, "begin_s": 0.0, "hold_s": 60.0, "avoid": []}
+    return batch_spec(*nodes, site=site, queue=queue, time_limit_s=60.0, rendezvous="n1:1")
 
 
 def test_a_claim_that_waits_names_no_node() -> None:

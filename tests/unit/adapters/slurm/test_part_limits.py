@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.adapters.slurm.parse_rules import parse_partitions
+from coalloc.adapters.slurm.parsers.rules import parse_partitions
 from coalloc.adapters.slurm.part_commands import minutes
+from tests.support.part_specs import batch_spec
 
 
 @pytest.mark.parametrize(
@@ -21,8 +22,8 @@ from coalloc.adapters.slurm.part_commands import minutes
 def test_limit_is_the_users_and_little_more(
     own_s: float, most_s: float | None, expected: int
 ) -> None:
-    site = {} if most_s is None else {"max_time_s": most_s}
-    assert minutes({"time_limit_s": own_s, "grace_s": 10.0, "site": site}) == expected
+    spec = batch_spec(site={"max_time_s": most_s}, grace_s=10.0)
+    assert minutes(spec, own_s) == expected
 
 
 def test_partitions_limit_is_read() -> None:

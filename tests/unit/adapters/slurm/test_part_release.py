@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.slurm.part_job import SlurmJob
+from tests.support.part_specs import batch_spec
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> SlurmJob:
-    site = {"conf": "", "bin": str(tmp_path), "limit_s": 5.0, "exclusive": False}
-    return SlurmJob({"site": site, "uid": None, "gid": None}, str(tmp_path), "7")
+    site = {"conf": "", "bin": str(tmp_path), "exclusive": False}
+    return SlurmJob(batch_spec(site=site), str(tmp_path), "7")
 
 
 def spell(folder: Path, name: str, text: str) -> None:

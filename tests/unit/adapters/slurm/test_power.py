@@ -27,8 +27,8 @@ from coalloc.adapters.slurm.calibration import (
     relative,
     write_calibration,
 )
+from coalloc.adapters.slurm.parsers.records import NodeEntry
 from coalloc.adapters.slurm.reading import relative_power
-from coalloc.adapters.slurm.records import NodeEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.values import replace
 

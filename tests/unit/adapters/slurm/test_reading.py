@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.slurm.handover import handed_jobs, simple_features, to_hold
-from coalloc.adapters.slurm.native_job import (
+from coalloc.adapters.slurm.native.handover import handed_jobs, simple_features, to_hold
+from coalloc.adapters.slurm.native.part import (
     LAYOUT,
     NativePart,
     account_facts,
@@ -17,7 +17,13 @@ from coalloc.adapters.slurm.native_job import (
     judge,
     layout_of,
 )
-from coalloc.adapters.slurm.parse_text import parse_fields
+from coalloc.adapters.slurm.parsers.records import (
+    NodeEntry,
+    ParseError,
+    QueueEntry,
+    ReservationEntry,
+)
+from coalloc.adapters.slurm.parsers.text import parse_fields
 from coalloc.adapters.slurm.reading import (
     ENDLESS_S,
     Answers,
@@ -30,12 +36,6 @@ from coalloc.adapters.slurm.reading import (
     states_of,
     suspended_parts,
     unknown_jobs,
-)
-from coalloc.adapters.slurm.records import (
-    NodeEntry,
-    ParseError,
-    QueueEntry,
-    ReservationEntry,
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.parts import PartState

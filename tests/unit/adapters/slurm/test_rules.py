@@ -6,9 +6,9 @@ import grp
 
 import pytest
 
-from coalloc.adapters.slurm.parse_rules import enforced, parse_manager, parse_partitions
-from coalloc.adapters.slurm.parse_text import parse_node_list
-from coalloc.adapters.slurm.records import NodeEntry, ParseError
+from coalloc.adapters.slurm.parsers.records import NodeEntry, ParseError
+from coalloc.adapters.slurm.parsers.rules import enforced, parse_manager, parse_partitions
+from coalloc.adapters.slurm.parsers.text import parse_node_list
 from coalloc.adapters.slurm.rules import MOST_ASSOCIATIONS, site_rules
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.site_rules import Association, Limits, SiteRules

@@ -27,11 +27,6 @@ def test_node_sets_are_expanded() -> None:
     assert settings.partition == "x"
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_a_setting_without_effect_is_still_accepted(form: str) -> None:
-    assert read_settings({"answers": form}, "alpha").cluster == "alpha"
-
-
 def test_names_are_published_and_stripped() -> None:
     plain, qualified = (read_settings({"qualified": given}, "alpha") for given in (False, True))
     assert plain.published("n1") == plain.plain("n1") == "n1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.adapters.slurm.parse_text import gives_whole_memory
+from coalloc.adapters.slurm.parsers.text import gives_whole_memory
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import ABILITIES, Hello, Prepare
+from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.store.records_json import read_record, write_record
-from coalloc.executor.parts import spec_of
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Plan
@@ -26,12 +24,8 @@ from tests.support.core_site import Site
 class PlannedSite(Site):
     """Clusters a of two nodes and b of three, and a policy that knows the rules of jobs."""
 
-    def __init__(self, *able: str) -> None:
+    def __init__(self) -> None:
         super().__init__({"a": 2, "b": 3})
-        for name in self.sizes:
-            abilities = ABILITIES if name in able else ()
-            hello = Hello(cluster=name, version="0.9", abilities=abilities)
-            self.do(StatementReceived(statement=hello))
 
     @staticmethod
     def plan_of(state: Snapshot) -> Plan:
@@ -46,7 +40,7 @@ def refusal(site: Site, job: dict[str, Any], **fields: Any) -> str:
 
 
 def test_it_is_planned_on_one_cluster_where_the_executor_can() -> None:
-    site = PlannedSite("a", "b")
+    site = PlannedSite()
     split, whole = site.submit(4), site.submit(3, once=True)
     assert len(site.job(split).parts) == 2
     assert site.job(whole).state is JobState.PENDING, "no cluster has three slots free"
@@ -54,38 +48,12 @@ def test_it_is_planned_on_one_cluster_where_the_executor_can() -> None:
     site.finish(split)
     assert [part.cluster for part in site.job(whole).parts] == ["b"]
     (order,) = (order for _, order in site.orders_for(whole, Prepare))
-    assert order.once == Launch(argv=())
-    assert all(order.once is None for _, order in site.orders_for(split, Prepare))
-
-
-def test_an_executor_that_cannot_is_passed_over_and_named() -> None:
-    site = PlannedSite("a")
-    wide, narrow = site.submit(3, once=True), site.submit(2, once=True)
-    assert [part.cluster for part in site.job(narrow).parts] == ["a"]
-    assert site.job(wide).state is JobState.PENDING
-    other = PlannedSite()
-    job, plain = other.submit(1, once=True), other.submit(1)
-    assert other.job(plain).is_placed
-    assert other.job(job).state is JobState.PENDING
-    detail = other.state.findings.outlook[job].detail
-    assert detail.startswith("a: its executor (0.9) starts a command for each process"), detail
-    other.do(StatementReceived(statement=Hello(cluster="b", abilities=ABILITIES)))
-    other.wait(1.0)
-    other.run(plain)
-    other.finish(plain)
-    assert [part.cluster for part in other.job(job).parts] == ["b"]
-
-
-def test_an_older_executor_finds_no_command() -> None:
-    site = PlannedSite("a", "b")
-    job = site.submit(2, once=True)
-    (order,) = (order for _, order in site.orders_for(job, Prepare))
-    assert order.launch is None, "which is all that it knows"
-    assert spec_of(order, "a", 1).once
+    assert order.once
+    assert not any(order.once for _, order in site.orders_for(split, Prepare))
 
 
 def test_it_stays_so_after_a_refusal_and_a_restart() -> None:
-    site = PlannedSite("a", "b")
+    site = PlannedSite()
     job = site.submit(2, once=True)
     first = site.job(job)
     assert read_record(write_record(first)) == first
@@ -93,11 +61,11 @@ def test_it_stays_so_after_a_refusal_and_a_restart() -> None:
         site.say(job, PartState.REFUSED, cluster=part.cluster, reason="nodes_taken")
     site.wait(100.0)
     assert [order.attempt for _, order in site.orders_for(job, Prepare)] == [1, 2]
-    assert all(order.once is not None for _, order in site.orders_for(job, Prepare))
+    assert all(order.once for _, order in site.orders_for(job, Prepare))
 
 
 def test_what_cannot_be_started_once_is_refused() -> None:
-    site = PlannedSite("a", "b")
+    site = PlannedSite()
     chunks = {"kind": "divisible", "work": 100.0, "chunk_s": 10.0}
     assert refusal(site, chunks) == "bad_request: once: is for rigid and moldable jobs"
     rigid = {"kind": "rigid", "procs": 4, "base_time": 10.0}
@@ -107,6 +75,7 @@ def test_what_cannot_be_started_once_is_refused() -> None:
 
 def test_it_cannot_be_split_later() -> None:
     site = PlannedSite()
+    site.submit(3, once=True)
     job = site.submit(3, once=True)
     refused = site.ask(Update(job=job, fields={"one_cluster": False}))
     assert isinstance(refused, Refused)
@@ -119,7 +88,7 @@ def test_it_cannot_be_split_later() -> None:
 
 @pytest.mark.parametrize("policy", ["plain", "easy", "auto", "oas"])
 def test_policies_keep_it_on_one_cluster(policy: str) -> None:
-    site = PlannedSite("a", "b")
+    site = PlannedSite()
     site.solving = False
     bends = {"kind": "moldable", "times": [90.0, 45.0, 30.0, 22.5, 18.0], "proc_gbps": 0.0}
     site.submit(3, once=True)

@@ -9,15 +9,11 @@ from typing import Any
 import pytest
 
 from coalloc.model.jobs import RigidJob
-from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.allocation import mbpc
-from coalloc.policies.base import Budget
-from coalloc.policies.checking.check import check
-from coalloc.policies.options import read_options
-from coalloc.policies.registry import lookup
 from tests.support.cpsat_allocation import ask
+from tests.support.planned import planned
 
 FEW, MANY = range(12), range(12, 120)
 SEEDS = [FEW, pytest.param(MANY, marks=pytest.mark.slow)]
@@ -69,20 +65,13 @@ def case(snapshot: Snapshot, jobs: list[str], of: str) -> dict[str, Any]:
     }
 
 
-def solve(name: str, snapshot: Snapshot) -> Plan:
-    policy = lookup(name)
-    plan = policy.solve(snapshot, read_options({}, policy.options), Budget())
-    assert check(snapshot, plan).violations == ()
-    return plan
-
-
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
     ("name", "of"), [("mbpc", "run"), ("mbpc-published", "run"), ("jpn", "traffic")]
 )
 def test_agrees_with_cp_sat(name: str, of: str, seeds: range) -> None:
     sites = [instance(seed) for seed in seeds]
-    plans = [solve(name, snapshot) for snapshot in sites]
+    plans = [planned(name, snapshot) for snapshot in sites]
     placed = [[p.job for p in plan.placements] for plan in plans]
     answers = ask([case(s, jobs, of) for s, jobs in zip(sites, placed, strict=True)])
     for plan, answer in zip(plans, answers, strict=True):
@@ -99,7 +88,7 @@ def test_the_first_job_left_out_does_not_fit(
 ) -> None:
     monkeypatch.setattr(mbpc, "FEW", few)
     sites = [instance(seed) for seed in seeds]
-    plans = [solve("mbpc", snapshot) for snapshot in sites]
+    plans = [planned("mbpc", snapshot) for snapshot in sites]
     asked = [
         case(s, [p.job for p in plan.placements] + [plan.deferred[0].job], "traffic")
         for s, plan in zip(sites, plans, strict=True)

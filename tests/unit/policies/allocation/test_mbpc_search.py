@@ -20,13 +20,7 @@ from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
-
-
-def solve(snapshot: Snapshot, budget: Budget | None = None, **given: Any) -> Plan:
-    policy = lookup("mbpc")
-    plan = policy.solve(snapshot, read_options(given, policy.options), budget or Budget())
-    assert check(snapshot, plan).violations == ()
-    return plan
+from tests.support.planned import planned
 
 
 def mixed(seed: int) -> Snapshot:
@@ -79,7 +73,7 @@ def test_every_second_case_is_proved(abw: float) -> None:
 
 
 def test_tighter_links_never_pay() -> None:
-    values = [solve(case_2(abw, 2)).objective.value for abw in ABW]
+    values = [planned("mbpc", case_2(abw, 2)).objective.value for abw in ABW]
     assert values == sorted(values, reverse=True)
     assert values[0] > values[-1]
 
@@ -88,9 +82,9 @@ def test_tighter_links_never_pay() -> None:
 def test_agrees_with_the_program(threshold: float, monkeypatch: pytest.MonkeyPatch) -> None:
     placed, seeds = 0, range(25)
     given: dict[str, Any] = {"select": "skip", "saturation_threshold": threshold}
-    searched = [solve(mixed(seed), **given) for seed in seeds]
+    searched = [planned("mbpc", mixed(seed), **given) for seed in seeds]
     monkeypatch.setattr(mbpc, "FEW", 0)
-    by_program = [solve(mixed(seed), **given) for seed in seeds]
+    by_program = [planned("mbpc", mixed(seed), **given) for seed in seeds]
     for mine, other in zip(searched, by_program, strict=True):
         assert mine.status is other.status
         assert [p.job for p in mine.placements] == [p.job for p in other.placements]
@@ -103,31 +97,31 @@ def test_agrees_with_the_program(threshold: float, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("abw", "value"), [(0.35, 3.5136), (0.3, 3.7972), (0.2, 5.1391)])
 def test_a_threshold_buys_feasibility(abw: float, value: float) -> None:
-    plan = solve(case_1(abw), saturation_threshold=3.0)
+    plan = planned("mbpc", case_1(abw), saturation_threshold=3.0)
     assert plan.status is Status.OPTIMAL
     assert plan.objective.value == pytest.approx(value, abs=5e-5)
     assert not plan.deferred
 
 
 def test_the_first_case_does_not_fit_at_once_below_the_tight_link() -> None:
-    assert [d.job for d in solve(case_1(0.38)).deferred] == ["J3"]
-    assert not solve(case_1(0.389)).deferred
+    assert [d.job for d in planned("mbpc", case_1(0.38)).deferred] == ["J3"]
+    assert not planned("mbpc", case_1(0.389)).deferred
 
 
 @pytest.mark.parametrize("work", [1, 5, 40])
 def test_a_search_that_is_spent_has_a_bound_and_repeats(work: int) -> None:
-    best = solve(case_2(0.7, 0)).objective.value
-    plan = solve(case_2(0.7, 0), Budget(work=work))
+    best = planned("mbpc", case_2(0.7, 0)).objective.value
+    plan = planned("mbpc", case_2(0.7, 0), Budget(work=work))
     assert plan.status is Status.FEASIBLE
     assert plan.stats["work"] <= work
     assert plan.objective.bound is not None
     assert plan.objective.bound <= best <= plan.objective.value
-    assert plan == solve(case_2(0.7, 0), Budget(work=work))
+    assert plan == planned("mbpc", case_2(0.7, 0), Budget(work=work))
 
 
 def test_a_search_is_stopped_by_the_clock() -> None:
     asked = iter(range(60))
-    plan = solve(case_2(0.7, 0), Budget(stop=lambda: next(asked, 60) >= 50))
+    plan = planned("mbpc", case_2(0.7, 0), Budget(stop=lambda: next(asked, 60) >= 50))
     assert plan.status is Status.TIME_LIMIT
     assert len(plan.placements) == 3
 
@@ -142,5 +136,5 @@ def test_nodes_kept_for_others_are_left_to_the_program() -> None:
     options = read_options({}, lookup("mbpc").options)
     assert can_count(read_scene(open_all, options), [0, 1])
     assert not can_count(read_scene(closed, options), [0, 1])
-    assert solve(open_all).status is Status.OPTIMAL
-    assert [d.job for d in solve(closed).deferred] == ["2"]
+    assert planned("mbpc", open_all).status is Status.OPTIMAL
+    assert [d.job for d in planned("mbpc", closed).deferred] == ["2"]

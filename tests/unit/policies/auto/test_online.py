@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coalloc.model.history import History
@@ -11,10 +13,10 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.orders.run_times import ratios
 from coalloc.policies.registry import lookup
+from tests.support.planned import planned
 
 DAY = 86_400.0
 
@@ -27,12 +29,8 @@ def job(name: str, procs: int, seconds: float, **fields: float) -> RigidJob:
     return RigidJob(id=name, procs=procs, base_time=seconds, **fields)  # type: ignore[arg-type]
 
 
-def round_of(snapshot: Snapshot, history: History | None = None, **options: object) -> Plan:
-    policy = lookup("auto")
-    budget = Budget(live=True, history=history or History())
-    plan = policy.solve(snapshot, read_options(options, policy.options), budget)
-    assert not check(snapshot, plan).violations
-    return plan
+def round_of(snapshot: Snapshot, history: History | None = None, **options: Any) -> Plan:
+    return planned("auto", snapshot, Budget(live=True, history=history or History()), **options)
 
 
 def by_start(plan: Plan) -> list[str]:
@@ -252,10 +250,8 @@ def test_plans_have_objective_bound_and_gap() -> None:
 def test_stopped_rounds_have_a_plan() -> None:
     queue = tuple(job(str(n), 3, 60.0 + n) for n in range(5))
     snapshot = Snapshot(clusters=(machine("a", 4),), queue=queue)
-    policy = lookup("auto")
     shown: list[Plan] = []
-    budget = Budget(live=True, stop=lambda: True)
-    plan = policy.solve(snapshot, read_options({}, policy.options), budget, shown.append)
+    plan = planned("auto", snapshot, Budget(live=True, stop=lambda: True), shown.append)
     assert plan.status == "time_limit"
     assert len(plan.placements) == len(shown[0].placements) == 5
 

@@ -13,10 +13,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.checking.check import check
 from coalloc.policies.divisible.bounds import divisible_bounds
-from coalloc.policies.options import read_options
-from coalloc.policies.registry import lookup
+from tests.support.planned import planned
 
 
 def snapshot_of(nodes: list[dict[str, Any]], queue: list[dict[str, Any]], **more: Any) -> Snapshot:
@@ -26,10 +24,7 @@ def snapshot_of(nodes: list[dict[str, Any]], queue: list[dict[str, Any]], **more
 
 
 def solve(name: str, snapshot: Snapshot, **given: Any) -> Plan:
-    policy = lookup(name)
-    plan = policy.solve(snapshot, read_options(given, policy.options), Budget(seed=1, work=5000))
-    assert check(snapshot, plan).violations == ()
-    return plan
+    return planned(name, snapshot, Budget(seed=1, work=5000), **given)
 
 
 def pieces(plan: Plan, job: str = "d") -> list[Placement]:

@@ -20,7 +20,8 @@ from coalloc.policies.explain.explain import KINDS, explain_plan
 from coalloc.policies.explain.explanation import Explanation
 from coalloc.policies.explain.rule import rule_of, rule_of_plan
 from coalloc.policies.explain.words import lines, listed, span
-from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid
+from tests.support.planned import planned
+from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
 HOUR = 3600.0
 RUNS = {"id": "7", "nodes": {"a1": 1, "a2": 1}, "start": -100.0, "end": 2 * HOUR}

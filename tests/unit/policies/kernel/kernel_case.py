@@ -7,10 +7,6 @@ from typing import Any
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
-from coalloc.policies.base import Budget
-from coalloc.policies.checking.check import check
-from coalloc.policies.options import read_options
-from coalloc.policies.registry import lookup
 
 
 def cluster(name: str, nodes: int = 4, link: float | None = None, **fields: Any) -> dict[str, Any]:
@@ -40,14 +36,6 @@ def case(
             **fields,
         }
     )
-
-
-def planned(name: str, snapshot: Snapshot, **given: Any) -> Plan:
-    """The plan of a policy, which must pass the checker."""
-    policy = lookup(name)
-    plan = policy.solve(snapshot, read_options(given, policy.options), Budget())
-    assert check(snapshot, plan).violations == ()
-    return plan
 
 
 def spans(plan: Plan) -> dict[str, Any]:

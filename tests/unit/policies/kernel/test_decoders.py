@@ -3,12 +3,12 @@
 import pytest
 
 from coalloc.model.snapshot import Snapshot
+from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import (
     case,
     cluster,
     inside,
     nodes,
-    planned,
     reasons,
     rigid,
     spans,
@@ -122,8 +122,8 @@ def test_moldable_splits_only_if_it_may() -> None:
     job = {"id": "m", "kind": "moldable", "times": [10.0, 6.0, 4.5, 4.0]}
     pair = [cluster("a", 2), cluster("b", 2)]
     assert spans(planned("fcfs", case(pair, [job]))) == {"m": (0, 6.0)}
-    allowed = {"coallocate_moldable": True}
-    assert spans(planned("fcfs", case(pair, [job]), **allowed)) == {"m": (0, 4.0)}
+    split = planned("fcfs", case(pair, [job]), coallocate_moldable=True)
+    assert spans(split) == {"m": (0, 4.0)}
     assert spans(planned("fcfs", case(pair, [{**job, "proc_gbps": 0}]))) == {"m": (0, 4.0)}
 
 

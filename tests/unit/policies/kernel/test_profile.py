@@ -20,7 +20,8 @@ from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.profiles.decoders import begin
 from coalloc.policies.kernel.profiles.profile import book_all
 from coalloc.policies.kernel.state import BLOCKS, ROWS, Profile
-from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid, spans
+from tests.support.planned import planned
+from tests.unit.policies.kernel.kernel_case import case, cluster, rigid, spans
 
 
 def amounts(profile: Profile) -> Iterator[tuple[Any, ...]]:

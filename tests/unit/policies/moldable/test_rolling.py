@@ -20,6 +20,7 @@ from coalloc.policies.moldable.rolling_rule import by_efficiency, by_price
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
+from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import case, cluster, nodes, rigid
 from tests.unit.policies.published.demt_case import queue_of, snapshot_of, starts
 
@@ -33,10 +34,7 @@ def rolled(
     snapshot: Snapshot, notes: dict[str, Any] | None = None, name: str = "bicriteria", **given: Any
 ) -> Plan:
     """The plan of a live round, which must pass the checker."""
-    policy = lookup(name)
-    budget = Budget(live=True, notes=notes or {})
-    plan = policy.solve(snapshot, read_options(given, policy.options), budget)
-    assert check(snapshot, plan).violations == ()
+    plan = planned(name, snapshot, Budget(live=True, notes=notes or {}), **given)
     assert plan.policy == name
     return plan
 

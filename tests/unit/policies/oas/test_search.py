@@ -17,8 +17,9 @@ from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_known, read_options
 from coalloc.policies.registry import POLICIES
 from tests.properties.plan_promises import SIMPLE, assert_never_worse_than_simple
+from tests.support.planned import planned
 from tests.support.snapshots import snapshots
-from tests.unit.policies.kernel.kernel_case import case, cluster, inside, planned, rigid, spans
+from tests.unit.policies.kernel.kernel_case import case, cluster, inside, rigid, spans
 
 
 def solve(name: str, snapshot: Snapshot, budget: Budget | None = None, **given: Any) -> Plan:

@@ -16,16 +16,14 @@ from coalloc.model.plan import NOTES, Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.checking.check import check
-from coalloc.policies.options import read_options
 from coalloc.policies.published.batch_notes import Batch, Member
-from coalloc.policies.registry import lookup
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.moldable_stream import moldable_stream
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload
+from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 from tests.unit.policies.published.demt_case import snapshot_of, starts
 
@@ -34,11 +32,7 @@ NAME = "bicriteria-batch"
 
 def batched(snapshot: Snapshot, notes: dict[str, Any] | None = None, **given: Any) -> Plan:
     """The plan of a live round, which must pass the checker."""
-    policy = lookup(NAME)
-    budget = Budget(live=True, notes=notes or {})
-    plan = policy.solve(snapshot, read_options(given, policy.options), budget)
-    assert check(snapshot, plan).violations == ()
-    return plan
+    return planned(NAME, snapshot, Budget(live=True, notes=notes or {}), **given)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -23,8 +23,9 @@ from coalloc.policies.published.mca_heft import SpreadAllotments, threshold
 from coalloc.policies.registry import POLICIES
 from coalloc.policies.workflow.mapping import Mapper
 from coalloc.simulation.reproduce.workflow_instances import Shape, das_3, draw_workflow
+from tests.support.planned import planned
 from tests.support.snapshots import clusters, jobs
-from tests.unit.policies.kernel.kernel_case import case, cluster, nodes, planned, rigid, spans
+from tests.unit.policies.kernel.kernel_case import case, cluster, nodes, rigid, spans
 
 PUBLISHED = ("mca-heft", "m-heft", "m-heft-imp", "m-heft-eff", "m-heft-max", "hcpa", "mcpa")
 

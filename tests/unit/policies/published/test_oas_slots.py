@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 from itertools import combinations, permutations, product
 from math import ceil
-from typing import Any
 
 import pytest
 
@@ -18,11 +17,11 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
-from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.options import read_options
 from coalloc.policies.published.slot_grid import on_grid
 from coalloc.policies.registry import lookup
+from tests.support.planned import planned
 
 
 def instance(seed: int, jobs: int = 2) -> Snapshot:
@@ -49,13 +48,6 @@ def instance(seed: int, jobs: int = 2) -> Snapshot:
         for n in range(jobs)
     )
     return Snapshot(clusters=clusters, queue=queue)
-
-
-def solve(snapshot: Snapshot, **given: Any) -> Plan:
-    policy = lookup("oas-slots")
-    plan = policy.solve(snapshot, read_options(given, policy.options), Budget())
-    assert check(snapshot, plan).violations == ()
-    return plan
 
 
 def choices(snapshot: Snapshot, job: RigidJob, slot: float) -> Iterator[tuple[set[str], int]]:
@@ -99,10 +91,10 @@ def _links_hold(snapshot: Snapshot, placed: list[tuple[RigidJob, set[str]]]) -> 
 )
 def test_both_engines_agree_with_trying_everything(seed: int) -> None:
     snapshot = instance(seed)
-    search = solve(snapshot)
+    search = planned("oas-slots", snapshot)
     slots = round(search.stats["slotted_makespan"] / search.stats["slot_s"])
     assert slots == exhaustive(snapshot, search.stats["slot_s"])
-    plan = solve(snapshot, engine="mip")
+    plan = planned("oas-slots", snapshot, engine="mip")
     assert "not_searched" not in plan.stats
     assert plan.stats["slotted_bound"] == pytest.approx(plan.stats["slotted_makespan"])
     assert plan.stats["slotted_makespan"] == pytest.approx(search.stats["slotted_makespan"])
@@ -112,7 +104,7 @@ def test_both_engines_agree_with_trying_everything(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_both_engines_agree_on_three_jobs(seed: int) -> None:
     snapshot = instance(seed, jobs=3)
-    search, plan = solve(snapshot), solve(snapshot, engine="mip")
+    search, plan = planned("oas-slots", snapshot), planned("oas-slots", snapshot, engine="mip")
     assert plan.stats["slotted_makespan"] == pytest.approx(search.stats["slotted_makespan"])
 
 
@@ -121,34 +113,32 @@ def test_running_work_is_waited_for() -> None:
     running = (Running(id="r", nodes={"a0": 1, "a1": 1, "b0": 1, "b1": 1}, start=-1.0, end=70.0),)
     snapshot = Snapshot(clusters=base.clusters, queue=base.queue, running=running)
     for engine in ("search", "mip"):
-        plan = solve(snapshot, engine=engine, slot="8")
+        plan = planned("oas-slots", snapshot, engine=engine, slot="8")
         assert all(p.start >= 72.0 and p.start % 8.0 == 0.0 for p in plan.placements)
 
 
 def test_too_few_slots_are_proved_too_few() -> None:
-    plan = solve(instance(0), engine="mip", slots=1)
+    plan = planned("oas-slots", instance(0), engine="mip", slots=1)
     assert plan.stats["not_searched"] == "no plan ends within 1 slots"
     assert plan.status is Status.HEURISTIC
     assert plan.placements
 
 
 def test_a_large_program_is_not_built() -> None:
-    plan = solve(instance(0, jobs=3), engine="mip", largest_model=50)
+    plan = planned("oas-slots", instance(0, jobs=3), engine="mip", largest_model=50)
     assert "too many" in plan.stats["not_searched"]
 
 
 @pytest.mark.parametrize("text", ["fast", "-3", "0%", "nan"])
 def test_slot_is_read_with_an_exact_error(text: str) -> None:
     with pytest.raises(InputError, match=r"options\.slot: '.*' is neither seconds above 0 nor"):
-        solve(instance(0), slot=text)
+        planned("oas-slots", instance(0), slot=text)
 
 
 def test_order_of_jobs_does_not_matter() -> None:
     base = instance(3)
-    values = {
-        solve(Snapshot(clusters=base.clusters, queue=queue)).stats["slotted_makespan"]
-        for queue in permutations(base.queue)
-    }
+    orders = [Snapshot(clusters=base.clusters, queue=queue) for queue in permutations(base.queue)]
+    values = {planned("oas-slots", order).stats["slotted_makespan"] for order in orders}
     assert len(values) == 1
 
 
@@ -245,13 +235,13 @@ def saturated(snapshot: Snapshot, slot: float, most: float, best: int) -> int:
 )
 def test_saturated_links_as_by_trying_everything(seed: int, threshold: float) -> None:
     snapshot = tight(seed, "abc", 3)
-    plan = solve(snapshot, saturation_threshold=threshold)
+    plan = planned("oas-slots", snapshot, saturation_threshold=threshold)
     slot = plan.stats["slot_s"]
     slots = round(plan.stats["slotted_makespan"] / slot)
     assert not plan.deferred
     assert plan.stats["slotted_bound"] == pytest.approx(plan.stats["slotted_makespan"])
     assert slots == saturated(snapshot, slot, threshold, slots + 1)
-    program = solve(snapshot, engine="mip", saturation_threshold=threshold)
+    program = planned("oas-slots", snapshot, engine="mip", saturation_threshold=threshold)
     assert program.stats["slotted_makespan"] == pytest.approx(plan.stats["slotted_makespan"])
     policy = lookup("oas")
     options = read_options({"saturation_threshold": threshold}, policy.options)
@@ -264,7 +254,7 @@ def test_saturation_starts_jobs_side_by_side() -> None:
     """Seed 6: apart, the links carry one job after the other; at SC 1.25 both, in 3 slots not 5."""
     slots = {}
     for threshold in (1.0, 1.5):
-        plan = solve(tight(6, "abc", 3), saturation_threshold=threshold)
+        plan = planned("oas-slots", tight(6, "abc", 3), saturation_threshold=threshold)
         slots[threshold] = round(plan.stats["slotted_makespan"] / plan.stats["slot_s"])
         assert max(p.sc for p in plan.placements) == pytest.approx(
             1.0 if threshold == 1.0 else 1.25
@@ -275,7 +265,7 @@ def test_saturation_starts_jobs_side_by_side() -> None:
 def test_a_long_queue_is_planned_with_saturated_links_too() -> None:
     base = tight(3, "ab", 3)  # no link carries such a job at SC 1
     queue = tuple(replace(base.queue[0], id=str(n)) for n in range(250))
-    plan = solve(replace(base, queue=queue), saturation_threshold=1.5)
+    plan = planned("oas-slots", replace(base, queue=queue), saturation_threshold=1.5)
     assert plan.stats["not_searched"] == "more than 200 jobs"
     assert not plan.deferred
     assert {p.sc for p in plan.placements} == {1.5}

@@ -11,8 +11,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.costs import DENSE
 from coalloc.policies.workflow.mapping import Mapper
+from tests.support.planned import planned
 from tests.support.snapshots import snapshots
-from tests.unit.policies.kernel.kernel_case import case, cluster, planned, rigid, spans
+from tests.unit.policies.kernel.kernel_case import case, cluster, rigid, spans
 
 ALONE = {"coallocation": "forbidden"}
 

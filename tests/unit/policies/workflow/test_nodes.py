@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.policies.kernel.kernel_case import case, cluster, planned, spans
+from tests.support.planned import planned
+from tests.unit.policies.kernel.kernel_case import case, cluster, spans
 
 
 def flow(tasks: dict[str, float], edges: list[tuple[str, str]]) -> dict[str, Any]:

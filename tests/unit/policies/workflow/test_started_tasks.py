@@ -9,7 +9,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
-from tests.unit.policies.kernel.kernel_case import case, cluster, planned, reasons, rigid, spans
+from tests.support.planned import planned
+from tests.unit.policies.kernel.kernel_case import case, cluster, reasons, rigid, spans
 
 EVERY = ("fcfs", "fpfs", "easy", "conservative", "oas", "auto")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coalloc.adapters.slurm.parsers.records import WAITS, QueueEntry
 from coalloc.adapters.slurm.reading import Answers, chosen_nodes, is_handed
-from coalloc.adapters.slurm.records import WAITS, QueueEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.reading import NativeJob
 

@@ -25,74 +25,43 @@ class ParseError(ValueError):
 
 
 class NodeEntry(Struct, frozen=True, kw_only=True):
-    """One node.
-
-    Attributes
-    ----------
-    states : tuple of str
-        Base state and flags in capitals, as `state_words` gives them.
-    cpus, cpus_taken : int
-        Usable by jobs, and allocated to them.
-    cpu_load : float or None
-        Runnable processes, a mean over a minute or so; None: not known.
-    memory_mb : int or None
-    free_mb : int or None
-        MiB that the operating system calls free.
-    reason : str
-        Why it is drained or down.
-    gres : mapping of name to count
-        Generic resources, with and without their type.
-    extra : str
-        The free text that the probe writes to.
-    """
+    """One node."""
 
     name: str
     states: tuple[str, ...] = ("UNKNOWN",)
+    """Base state and flags in capitals, as `state_words` gives them."""
     cpus: int = 1
+    """Usable by jobs."""
     cpus_taken: int = 0
+    """Allocated to jobs."""
     cpu_load: float | None = None
+    """Runnable processes, a mean over a minute or so; None: not known."""
     memory_mb: int | None = None
     free_mb: int | None = None
+    """MiB that the operating system calls free."""
     features: tuple[str, ...] = ()
     weight: int = 1
     partitions: tuple[str, ...] = ()
     address: str = ""
     reason: str = ""
+    """Why it is drained or down."""
     gres: Mapping[str, int] = field(default_factory=dict)
+    """Generic resources, with and without their type."""
     extra: str = ""
+    """The free text that the probe writes to."""
 
 
 class QueueEntry(Struct, frozen=True, kw_only=True):
-    """One job, or one task of an array.
-
-    Attributes
-    ----------
-    id : str
-        Number, or ``number_index`` for a task of an array.
-    number : str
-        The job's own number: what the array's tasks are called once they run.
-    state : str
-        In capitals, long form; ``UNKNOWN`` where it is not known to us.
-    reason : str
-        Why it waits.
-    nodes : tuple of str
-        Where it runs.
-    expected_nodes : tuple of str
-        Where Slurm expects to run it.
-    node_count : int
-        That it has, or asks for at the least.
-    start, end, submitted : float or None
-        Seconds since 1970; `start` of a pending job is Slurm's estimate.
-    time_limit : float or None
-        Seconds; None is unlimited or not given.
-    exclusive : bool
-        Has its nodes for itself.
-    """
+    """One job, or one task of an array."""
 
     id: str
+    """Number, or ``number_index`` for a task of an array."""
     number: str = ""
+    """The job's own number: what the array's tasks are called once they run."""
     state: str = "UNKNOWN"
+    """In capitals, long form; ``UNKNOWN`` where it is not known to us."""
     reason: str = ""
+    """Why it waits."""
     partition: str = ""
     user: str = ""
     uid: int = -1
@@ -101,14 +70,22 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     comment: str = ""
     cpus: int = 1
     node_count: int = 1
+    """That it has, or asks for at the least."""
     nodes: tuple[str, ...] = ()
+    """Where it runs."""
     expected_nodes: tuple[str, ...] = ()
+    """Where Slurm expects to run it."""
     start: float | None = None
+    """Seconds since 1970; of a pending job Slurm's estimate."""
     end: float | None = None
+    """Seconds since 1970."""
     submitted: float | None = None
+    """Seconds since 1970."""
     time_limit: float | None = None
+    """Seconds; None is unlimited or not given."""
     features: str = ""
     exclusive: bool = False
+    """Has its nodes for itself."""
     reservation: str = ""
     required_nodes: str = ""
     dependency: str = ""
@@ -126,34 +103,27 @@ class ReservationEntry(Struct, frozen=True, kw_only=True):
 
 
 class PartitionEntry(Struct, frozen=True, kw_only=True):
-    """One partition; `state` in capitals, ``UP`` where it queues and starts jobs.
-
-    Attributes
-    ----------
-    max_time_s, default_time_s : float or None
-        Longest time limit of a job, and that of one that names none, seconds; None is unlimited.
-    max_nodes : int or None
-    min_nodes : int
-    qos : str
-        Its own.
-    accounts, allowed_qos, groups : tuple of str or None
-        Those that may use it; None: all.
-    denied_accounts, denied_qos : tuple of str
-    """
+    """One partition; `state` in capitals, ``UP`` where it queues and starts jobs."""
 
     name: str
     state: str
     is_default: bool = False
     max_time_s: float | None = None
+    """Longest time limit of a job, seconds; None is unlimited."""
     default_time_s: float | None = None
+    """Time limit of a job that names none, seconds; None is unlimited."""
     max_nodes: int | None = None
     min_nodes: int = 0
     qos: str = ""
+    """Its own."""
     accounts: tuple[str, ...] | None = None
+    """Those that may use it; None: all."""
     denied_accounts: tuple[str, ...] = ()
     allowed_qos: tuple[str, ...] | None = None
+    """Those that may use it; None: all."""
     denied_qos: tuple[str, ...] = ()
     groups: tuple[str, ...] | None = None
+    """Those that may use it; None: all."""
 
 
 JOB_STATES = {

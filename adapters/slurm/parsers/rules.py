@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from coalloc.adapters.slurm.parse_text import (
+from coalloc.adapters.slurm.parsers.records import ParseError, PartitionEntry
+from coalloc.adapters.slurm.parsers.text import (
     bound,
     present,
     read_duration,
@@ -15,27 +16,21 @@ from coalloc.adapters.slurm.parse_text import (
     read_records,
     read_words,
 )
-from coalloc.adapters.slurm.records import ParseError, PartitionEntry
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """Limits as an association or a QOS has them; None: none.
-
-    Attributes
-    ----------
-    minutes : int or None
-        Of wall-clock time.
-    cpus, nodes : int or None
-        Of one job.
-    all_cpus, all_nodes : int or None
-        Of all jobs together.
-    """
+    """Limits as an association or a QOS has them; None: none."""
 
     minutes: int | None = None
+    """Of wall-clock time."""
     cpus: int | None = None
+    """Of one job."""
     nodes: int | None = None
+    """Of one job."""
     all_cpus: int | None = None
+    """Of all jobs together."""
     all_nodes: int | None = None
+    """Of all jobs together."""
 
 
 class AccountEntry(Struct, frozen=True, kw_only=True):

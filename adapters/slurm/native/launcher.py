@@ -25,7 +25,7 @@ from pathlib import Path
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.native_job import (
+from coalloc.adapters.slurm.native.part import (
     CANCELLED_THERE,
     CONTIGUOUS,
     REQUEUED,
@@ -36,9 +36,9 @@ from coalloc.adapters.slurm.native_job import (
     job_facts,
     judge,
 )
-from coalloc.adapters.slurm.parse_text import parse_fields, parse_queue, queue_format
+from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, QueueEntry
+from coalloc.adapters.slurm.parsers.text import parse_fields, parse_queue, queue_format
 from coalloc.adapters.slurm.reading import spread
-from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, QueueEntry
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.nodeset import fold
 from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
@@ -102,7 +102,7 @@ class NativeLauncher:
             attempt=part.attempt,
             part=part.part,
             foreign=part.foreign,
-            nodes=[self._settings.plain(name) for name, _ in part.nodes],
+            nodes=[self._settings.plain(name) for name in part.nodes],
         )
         try:
             facts = self._facts(mine.foreign)
@@ -125,15 +125,6 @@ class NativeLauncher:
                 raise ClaimRefusedError("nodes_taken", str(error)) from error
             raise AdapterError(str(error)) from error
         return Claim(key=part.key)
-
-    def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
-        """Nothing: a job that was handed over is bound to its nodes."""
-
-    def hasten(self, key: PartKey) -> None:
-        """Nothing: a job that was handed over waits for no later begin."""
-
-    def withdraw(self, key: PartKey) -> None:
-        """Nothing: a job that was handed over is bound to its nodes."""
 
     def go(self, key: PartKey) -> None:
         """Release the job."""
@@ -158,9 +149,6 @@ class NativeLauncher:
                 self._stop(part)
         else:
             self._give_back(part, "aborted", part.stopping)
-
-    def renew(self, key: PartKey | None = None) -> None:
-        """Do nothing: a claim of ours holds no node."""
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is; looks at Slurm once in a while."""
@@ -199,10 +187,6 @@ class NativeLauncher:
         del self._parts[key]
         self._note_claimed()
         (self._folder / key.folder).unlink(missing_ok=True)
-
-    def fileno(self) -> int | None:
-        """Return None: Slurm calls nobody."""
-        return None
 
     def close(self) -> None:
         """Do nothing: what is kept is on disk."""

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from coalloc.adapters.batch.token import Token, parse_comment
-from coalloc.adapters.slurm.parse_text import read_time
-from coalloc.adapters.slurm.records import ParseError, job_state
+from coalloc.adapters.slurm.parsers.records import ParseError, job_state
+from coalloc.adapters.slurm.parsers.text import read_time
 
 DELIMITER = "\x1f"
 FIELDS = ("JobIDRaw", "User", "State", "Start", "End", "NodeList", "Comment", "JobName")

@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from coalloc.adapters.runner import durable
-from coalloc.adapters.slurm.parse_text import NONE, read_time
-from coalloc.adapters.slurm.records import HOLDS_NODES, ParseError, job_state
+from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, job_state
+from coalloc.adapters.slurm.parsers.text import NONE, read_time
 from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState, worst_exit_code
 
 REQUEUED = "requeued"
@@ -36,53 +36,39 @@ class Stage(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class NativePart:
-    """One part, as it is kept on disk.
-
-    Attributes
-    ----------
-    foreign : str
-        Slurm's id.
-    nodes : list of str
-        Slurm's names.
-    partition, node_count : str
-        Where its user submitted it, and how many nodes were asked for.
-    was_held : bool
-        Before we touched it.
-    released_at : float
-        Seconds; 0 before.
-    keeps_shape : bool
-        Slurm chooses its nodes, of the shape that its user asked for.
-    granted : dict of node name to slots, or None
-        Where Slurm has chosen them: what it runs on, by the names known to the service.
-    started : float or None
-    stopping : str
-        Why we want it ended; empty: we do not.
-    report : dict
-        State, reason, detail, codes, started and ended, once it is final.
-    forgotten : bool
-        Nobody asks for it any more; its file goes as soon as it has been put back.
-    """
+    """One part, as it is kept on disk."""
 
     job: str
     attempt: int
     part: int
     foreign: str
+    """Slurm's id."""
     nodes: list[str]
+    """Slurm's names."""
     stage: Stage = Stage.CLAIMING
     partition: str = ""
+    """Where its user submitted it."""
     node_count: str = ""
+    """How many nodes were asked for."""
     was_held: bool = False
+    """Before we touched it."""
     released_at: float = 0.0
+    """Seconds; 0 before."""
     keeps_shape: bool = False
+    """Slurm chooses its nodes, of the shape that its user asked for."""
     granted: dict[str, int] | None = None
+    """Where Slurm has chosen them: what it runs on, by the names known to the service."""
     started: float | None = None
     stopping: str = ""
+    """Why we want it ended; empty: we do not."""
     state: str = str(PartState.PREPARING)
+    """Of the report, with the next four; final once the part has ended."""
     reason: str = ""
     detail: str = ""
     codes: list[int | None] | None = None
     ended: float | None = None
     forgotten: bool = False
+    """Nobody asks for it any more; its file goes as soon as it has been put back."""
 
     @property
     def key(self) -> PartKey:
@@ -140,27 +126,20 @@ class NativePart:
 
 
 class JobFacts(Struct, frozen=True, kw_only=True):
-    """A job by ``scontrol show job``, as far as it matters here.
-
-    Attributes
-    ----------
-    has_run : bool
-        It was given nodes.
-    code : int
-        Exit code, or minus the number of the signal.
-    layout : frozenset of str
-        What its user has said of how it lies on its nodes (`LAYOUT`).
-    """
+    """A job by ``scontrol show job``, as far as it matters here."""
 
     state: str
     reason: str
     partition: str
     node_count: str
     has_run: bool
+    """It was given nodes."""
     code: int
+    """Exit code, or minus the number of the signal."""
     started: float | None
     ended: float | None
     layout: frozenset[str] = frozenset()
+    """What its user has said of how it lies on its nodes (`LAYOUT`)."""
 
     @property
     def is_held(self) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from coalloc.adapters.slurm.records import (
+from coalloc.adapters.slurm.parsers.records import (
     NodeEntry,
     ParseError,
     QueueEntry,

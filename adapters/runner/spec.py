@@ -1,0 +1,125 @@
+"""The specification of a part, as its launcher writes it and its runners read it: one JSON object.
+
+Imports the standard library only. What is sent to nodes names these types in annotations alone, so
+that this module need not be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+
+class Holding(TypedDict, total=False):
+    """Mark of a place whose process only waits for the end of a command that is started once."""
+
+    holds: bool
+
+
+class Place(Holding):
+    """The place of one process."""
+
+    rank: int
+    node: str
+    """Name as the service knows it."""
+    cpus: Sequence[int] | None
+    """What it is pinned to; None: anything."""
+    local_rank: int
+    local_size: int
+
+
+class Queue(TypedDict):
+    """Terms of a claim that may wait (`coalloc.model.parts.QueueTerms`)."""
+
+    at_once: bool
+    begin_s: float
+    hold_s: float
+    avoid: Sequence[str]
+
+
+class RunnerSpec(TypedDict):
+    """A part as any runner takes it (`coalloc.model.parts.PartSpec`)."""
+
+    job: str
+    attempt: int
+    part: int
+    cluster: str
+    epoch: int
+    name: str
+    claim: str
+    """A random word, by which the part's processes and jobs are known."""
+    argv: Sequence[str]
+    script: str
+    """Path of the private copy; empty: `argv` is a command."""
+    env: dict[str, str]
+    cwd: str
+    stdout: str
+    stderr: str
+    uid: int | None
+    ranks: list[Place]
+    size: int
+    nodelist: str
+    hostfile: str
+    """Path of the file with all nodes of the job."""
+    rendezvous: str
+    time_limit_s: float | None
+    grace_s: float
+    lease_s: float
+    chunks: Sequence[int] | None
+    once: bool
+    queue: Queue | None
+
+
+class NodeSpec(RunnerSpec, total=False):
+    """A part as the wrapper of one of its nodes takes it."""
+
+    script_text: str
+    hostfile_text: str
+    hosts: list[tuple[str, int]]
+    """Of a command that is started once: the part's nodes, as the batch system names them, and
+    their processes in rank order."""
+    is_open: bool
+    """The part has been started before."""
+
+
+class Site(TypedDict):
+    """Facts of a batch system for a runner; each has more."""
+
+    bin: str
+    """Folder of its commands; empty: where the shell finds them."""
+    limit_s: float
+    """For one command."""
+    prefix: str
+    """Of the batch system's names of nodes, in the service's."""
+    names: dict[str, str]
+    """The batch system's names of the part's nodes, by the service's."""
+    options: list[str]
+    """Further words for the command that submits."""
+    address: str
+    """By which nodes reach the runner; empty: this machine's name."""
+    ports: Sequence[int]
+    """The first and the last on which it may listen; 0: any."""
+    python: str
+
+
+class Mark(TypedDict):
+    """Marks by which the part's jobs are found in the batch system."""
+
+    name: str
+    comment: str
+
+
+class BatchTerms(TypedDict):
+    """Further fields of a part on a batch system."""
+
+    site: Site
+    key: str
+    """The secret by which wrappers prove that they are this part's."""
+    token: Mark
+
+
+class BatchSpec(RunnerSpec, BatchTerms, total=False):
+    """A part as the supervisor of a batch system's part takes it."""
+
+    hostfile_text: str
+    """Where the nodes are no longer those that were planned."""

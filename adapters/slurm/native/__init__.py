@@ -1,0 +1,1 @@
+"""Jobs that users submit in Slurm itself, and that are ordered here."""

@@ -1,0 +1,1 @@
+"""Answers of Slurm's commands as records: pure functions from text."""
