@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import NODEFAULT, Struct, inspect
 from msgspec.structs import FieldInfo, fields
+from protocol import with_fields
 
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.gridengine.settings import GridEngineSettings
@@ -79,11 +80,12 @@ OF_ADAPTER = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOT
 
 def generated() -> dict[Path, str]:
     """Every generated file and its text."""
-    formats, data = DOCS / "FORMATS.md", DOCS / "reproduction"
+    formats, protocol, data = DOCS / "FORMATS.md", DOCS / "PROTOCOL.md", DOCS / "reproduction"
     return {
         DOCS / "schema" / "snapshot.schema.json": _json(schema.snapshot_schema()),
         DOCS / "schema" / "plan.schema.json": _json(schema.plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
+        protocol: with_fields(protocol.read_text(encoding="utf-8")),
         **{
             page: with_results(page.read_text(encoding="utf-8"), data)
             for page in (DOCS / "REPRODUCTION.md", data / FIGURES)

@@ -7,16 +7,20 @@ the fields.
 
 from __future__ import annotations
 
+import ast
 import enum
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.words import field_words
 from coalloc.model.sites.parts import OF_THE_EXECUTOR
 
@@ -33,8 +37,10 @@ NOT_SENT: Mapping[str, frozenset[str]] = {
     "Submitted": frozenset({"token"}),  # the client adds it
     "PartReport": frozenset(OF_THE_EXECUTOR),
 }
-MARKED = re.compile(r"(<!-- fields: (\w+)(?: except (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-HEAD = ("", "| Field | Kind | Meaning |", "|---|---|---|")
+MARKED = re.compile(
+    r"(<!-- fields: (\w+)(?: except (\w+))? -->\n)(?:\n\| ([^|]+) \|)?.*?(<!-- end -->)", re.DOTALL
+)
+KINDS = re.compile(r"(<!-- kinds: EventKind -->\n).*?(<!-- end -->)", re.DOTALL)
 ONE = {str: "text", int: "integer", float: "number", bool: "flag"}
 MANY = {str: "text", int: "integers", float: "numbers", bool: "flags"}
 
@@ -46,10 +52,31 @@ def with_fields(text: str) -> str:
         hidden = NOT_SENT.get(found[2], frozenset())
         if found[3]:
             hidden |= set(message(found[3]).__struct_fields__)
-        lines = [*HEAD, *rows(message(found[2]), hidden), "", found[4]]
+        head = ["", f"| {found[4] or 'Field'} | Kind | Meaning |", "|---|---|---|"]
+        lines = [*head, *rows(message(found[2]), hidden), "", found[5]]
         return found[1] + "\n".join(lines)
 
-    return MARKED.sub(fill, text)
+    return KINDS.sub(_with_kinds, MARKED.sub(fill, text))
+
+
+def _with_kinds(found: re.Match[str]) -> str:
+    rows = [f"| `{kind}` | {words} |" for kind, words in member_words(EventKind).items()]
+    return "\n".join([found[1], "| Kind | Fields |", "|---|---|", *rows, "", found[2]])
+
+
+def member_words(kinds: type[enum.StrEnum]) -> dict[str, str]:
+    """The string below each member, as the source has it."""
+    (body,) = ast.parse(inspect.getsource(kinds)).body
+    assert isinstance(body, ast.ClassDef)
+    words = {}
+    for member, below in pairwise(body.body):
+        match member, below:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                words[str(kinds[name])] = " ".join(text.split())
+    return words
 
 
 def message(name: str) -> type[msgspec.Struct]:
@@ -108,4 +135,4 @@ def kind_of(hint: Any) -> str:
 def _list_of(kind: Any) -> str:
     if get_origin(kind) is tuple:
         return "list of pairs"
-    return f"list of {MANY[kind]}" if kind in MANY else "list of objects"
+    return f"list of {MANY[kind]}" if kind in MANY else "list"

@@ -49,7 +49,7 @@ class Reservation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     end: EventTime
     """End, s."""
     jobs: tuple[str, ...] = ()
-    """Jobs that may use it."""
+    """Jobs of ours that may use them."""
 
 
 class SnapshotFields(

@@ -18,9 +18,10 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Progress of a workflow or a divisible job."""
 
     total: int
-    """In all."""
+    """Tasks of a workflow, chunks of a divisible job."""
     completed: int = 0
     running: int = 0
+    """Those that occupy nodes."""
     failed: int = 0
     """Those that have failed for good."""
     unit: str = "tasks"
@@ -39,10 +40,10 @@ class QueueRow(JobSummary, frozen=True, kw_only=True, omit_defaults=False):
     start_estimate: float | None = None
     """When a waiting job is expected to start."""
     start_early: float | None = None
-    """It starts between this and `start_late` nine times of ten, as far as that is known."""
+    """It starts from then on, and until ``start_late``, nine times of ten; null: not learnt yet."""
     start_late: float | None = None
     nodes: dict[str, int] = field(default_factory=dict)
-    """Processes on each node."""
+    """Processes on each node, in rank order."""
     clusters: tuple[str, ...] = ()
     """One for each part."""
     skew_ms: float | None = None
@@ -61,20 +62,25 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     id: str
     """Of its record, such as ``17.3``."""
     state: str
-    """As of a job."""
+    """As of a job; of a task also ``not_run``: never placed, and never will be."""
     attempt: int = 0
     """Starts tried."""
     failures: int = 0
     """Runs that have failed."""
     nodes: dict[str, int] = field(default_factory=dict)
+    """Processes on each node."""
     clusters: tuple[str, ...] = ()
+    """One for each part."""
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
     planned: float = 0.0
     """Planned run time of the current attempt, seconds."""
     reason: str = ""
+    """Why it waits (a task: ``parents``, ``planned``, ``next_round``, ``backing_off`` or
+    ``tried_again``) or how it ended."""
     detail: str = ""
+    """The same in words."""
 
 
 class TaskRow(MemberRow, frozen=True, kw_only=True):
@@ -101,12 +107,13 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     """Everything the daemon knows of a job but its environment."""
 
     record: JobRecord
-    """As the daemon keeps it; fields with their defaults are left out."""
+    """As the daemon keeps it, below; fields with their defaults are left out."""
     launch: Launch = Launch(argv=())
     """Its command, without its environment; empty where a batch system has it."""
     tasks: tuple[TaskRow, ...] = ()
-    """Of a workflow, in the order of its file."""
+    """Of a workflow, in the order of the submit, below."""
     pieces: tuple[PieceRow, ...] = ()
-    """Of a divisible job, those that were ever placed."""
+    """Of a divisible job, in the order of their numbers, below."""
     events: tuple[dict[str, Any], ...] = ()
-    """``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``."""
+    """The job's own, by rising ``seq``, each with ``seq``, ``time``, ``kind`` and the event's
+    fields."""

@@ -63,7 +63,7 @@ class AccountQuestion(Struct, frozen=True, kw_only=True):
     """A page of the jobs that have ended."""
 
     since: float | None = None
-    """Ended from then on, seconds since 1970."""
+    """That ended from then on, and before then, seconds since 1970."""
     until: float | None = None
     """Ended before then."""
     user: str = ""
@@ -78,7 +78,7 @@ class UsageQuestion(Struct, frozen=True, kw_only=True):
     """A page of usage by day, project, user and cluster."""
 
     since: float | None = None
-    """Days from that time's on."""
+    """Days from that time's on, and up to that time's."""
     until: float | None = None
     """Days up to that time's."""
     after: tuple[str, str, str, str] | None = None

@@ -82,12 +82,14 @@ class SiteRules(Struct, frozen=True, kw_only=True):
     honoured: tuple[str, ...] = ("account",)
     """Options of jobs that it is told (`BatchOptions`)."""
     usual: BatchOptions = PLAIN
-    """What jobs are submitted with that do not say otherwise."""
+    """What jobs are submitted with that do not say otherwise, as ``batch``."""
     partitions: tuple[PartitionRules, ...] = ()
-    """Empty: not known."""
+    """Below; empty: not known."""
     qos: Mapping[str, Limits] = field(default_factory=dict)
+    """By name."""
     associations: tuple[Association, ...] | None = None
-    """None: none is needed, or they are not known."""
+    """``account``, ``user``, ``is_default``, ``limits`` of each; null: none is needed, or they are
+    not known."""
     added_s: float = 0.0
     """By so much at the most a part's time limit there is longer than its job's, seconds."""
     reservations: tuple[str, ...] = ()
