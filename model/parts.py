@@ -80,14 +80,13 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     script: str = ""
     """Text of a batch script, executed from a private copy; empty: `argv` is a command."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """The user's variables; ours are added to them."""
+    """Environment; the executor adds ``COALLOC_`` and the rank variables."""
     cwd: str = "/"
+    """Working folder."""
     stdout: str = ""
-    """Pattern of the output file, relative to `cwd`; it is appended to. Empty: ``coalloc-%j.out``.
-
-    ``%j`` is the job, ``%r`` the rank (``%3r``: of three digits), ``%%`` a per cent sign; the other
-    marks of `output_names` are filled in by the executor.
-    """
+    """Pattern of the output file, relative to ``cwd``: ``%j`` job, ``%A`` array, ``%a`` index in
+    it, ``%x`` name, ``%u`` user, ``%r`` or ``%t`` rank, ``%%``; a figure before the letter is the
+    width of a number; empty: ``coalloc-%j.out``."""
     stderr: str = ""
     """The same of the errors; empty: the file of `stdout`."""
 
@@ -96,8 +95,10 @@ class JobPart(Struct, frozen=True, kw_only=True):
     """A part of a job, as daemon and launcher both know it."""
 
     job: str
+    """Id."""
     attempt: int
     part: int
+    """Index of this part."""
     nodes: Mapping[str, int]
     """Processes on each of this part's nodes, in rank order."""
     all_nodes: Mapping[str, int]
@@ -115,14 +116,18 @@ class JobPart(Struct, frozen=True, kw_only=True):
     memory_mb_per_proc: int = 0
     """As its user asked, MiB; 0: not said."""
     rendezvous: str = ""
-    """host:port where the ranks meet."""
+    """Host:port for the ranks to meet: rank 0's node, and a port of 20000..29999 that no other
+    job of ours has."""
     foreign: str = ""
-    """A job of the batch system's own, which is to be let go there; empty: `launch` runs."""
+    """A job of the batch system's own, handed over by its user, which is to be let go on these
+    nodes; empty: ``launch`` is what runs."""
     queue: QueueTerms | None = None
-    """How its claim may wait; None: it is granted at once, on exactly `nodes`, or refused."""
+    """How the claim may wait in the batch system's queue; null: it is granted at once on exactly
+    ``nodes``, or refused."""
     batch: BatchOptions = PLAIN
-    """What the cluster's batch system is told."""
+    """What the batch system is told, as in ``submit``; ``account`` is this cluster's."""
     launch: Launch | None = None
+    """What is executed: see Launch."""
     once: bool = False
     """The command is started once, in the place of the job's first process; the others are slots
     that it may use."""
@@ -162,6 +167,9 @@ class PartReport(Struct, frozen=True, kw_only=True):
     attempt: int
     part: int
     state: PartState
+    """``waiting`` (in the batch system's queue), ``preparing``, ``ready``, ``running``,
+    ``finished`` (ran and ended), ``refused`` (never started), ``lost`` (started; its end cannot
+    be known)."""
     exit_code: int | None = None
     """Highest of the processes' codes; 128 + signal where one was killed."""
     started: float | None = None
@@ -169,9 +177,11 @@ class PartReport(Struct, frozen=True, kw_only=True):
     ended: float | None = None
     """Wall-clock seconds of the end of the last."""
     reason: str = ""
-    """Why it ended: ``exited``, ``signalled``, ``time_limit``, ``cancelled``, ``aborted``,
-    ``expired``, ``runner_died``, ``restarted``, ``nodes_taken``, ... or one of
-    `coalloc.model.refusals.PERMANENT`."""
+    """Why it ended, in one word; ``not_found``, ``not_executable``, ``user_unknown``,
+    ``output_unwritable``, ``cwd_missing`` and ``bad_script`` are not tried again;
+    ``cancelled_there``: ended in the batch system by its user or an administrator; ``requeued``:
+    a handed job that the batch system has put back into its queue; ``others_first``: refused,
+    since other jobs go first."""
     detail: str = ""
     """The reason in words."""
     codes: tuple[int | None, ...] = ()
@@ -185,9 +195,9 @@ class PartReport(Struct, frozen=True, kw_only=True):
     is_next: bool = False
     """Of one that waits: no job that waits goes before it."""
     cpu_s: float | None = None
-    """CPU time of all its processes; None: not known."""
+    """CPU time of all its processes; null: not known."""
     max_rss_mb: float | None = None
-    """Memory of the largest process; None: not known."""
+    """Memory of the largest of them, MiB; null: not known."""
 
     @property
     def key(self) -> PartKey:

@@ -20,7 +20,9 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     slots: int = 1
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
+    """Null is unlimited."""
     state: NodeState = NodeState.UP
+    """``up``, ``draining`` or ``down``."""
     load: float = 0.0
     """Share of the node taken by work that is not ours, 0..1."""
     address: str = ""
@@ -65,6 +67,7 @@ class NativeJob(Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     """Every node must have them all."""
     memory_mb_per_proc: int = 0
+    """MiB."""
     waits: str = ""
     """Why it must not be planned yet, in the batch system's words; empty: it may be."""
     claimed: bool = False
@@ -88,6 +91,7 @@ class MarkedClaim(Struct, frozen=True, kw_only=True):
     """A claim in the batch system's queue that bears a mark of coalloc's."""
 
     job: str
+    """As its mark has it; another service counts its jobs by itself."""
     attempt: int
     claim: str
     """As the mark has them; another service counts its jobs by itself."""
@@ -111,7 +115,7 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     waited: tuple[tuple[float, int], ...] = ()
     """How many seconds the newest of the local jobs that run had waited in it, and their nodes."""
     claims: tuple[MarkedClaim, ...] = ()
-    """Where another service has claims in it: those, and ours."""
+    """Where another service has claims in the batch system's queue: those, and ours."""
     queues: bool = False
     """Claims of ours may wait in it too."""
     reservations: tuple[Reservation, ...] = ()
@@ -119,12 +123,14 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     handed: tuple[NativeJob, ...] = ()
     """All that were handed over to us and have not begun."""
     unknown: Mapping[str, int] = field(default_factory=dict)
-    """Counts of what the batch system said and the adapter does not know."""
+    """Words of the batch system that the adapter does not know, and how often each was said;
+    logged, and nothing else."""
     notices: tuple[str, ...] = ()
-    """What an operator should know of the cluster, each in one line."""
+    """What an operator should know of the cluster, each in one line; logged when it is new, and
+    nothing else."""
     way: str = ""
     """How our parts get in beside local jobs, in words; empty: at once or not at all."""
     share: ShareUse | None = None
-    """None: we go before no waiting job."""
+    """As in the answer to ``nodes``."""
     rules: SiteRules | None = None
-    """What its batch system lets jobs do; None: not known."""
+    """What the batch system lets jobs do; null: not known, and learnt from refusals."""

@@ -56,13 +56,13 @@ class PartitionRules(Struct, frozen=True, kw_only=True):
     qos: str = ""
     """Whose limits hold for all of its jobs; empty: none."""
     accounts: tuple[str, ...] | None = None
-    """Those that may use it; None: all."""
+    """Those that may use it; null: all."""
     denied_accounts: tuple[str, ...] = ()
     allowed_qos: tuple[str, ...] | None = None
-    """Those that may use it; None: all."""
+    """As ``accounts``."""
     denied_qos: tuple[str, ...] = ()
     gids: tuple[int, ...] | None = None
-    """Groups whose users may use it; None: all users may."""
+    """Groups whose users may use it; null: all users may."""
     members: tuple[str, ...] = ()
     """Users of those groups, as far as they are listed there."""
 
@@ -80,14 +80,16 @@ class SiteRules(Struct, frozen=True, kw_only=True):
     """Rules of a batch system for its jobs."""
 
     honoured: tuple[str, ...] = ("account",)
-    """Options of jobs that it is told (`BatchOptions`)."""
+    """Options of ``batch`` that the batch system is told."""
     usual: BatchOptions = PLAIN
     """What jobs are submitted with that do not say otherwise."""
     partitions: tuple[PartitionRules, ...] = ()
     """Empty: not known."""
     qos: Mapping[str, Limits] = field(default_factory=dict)
+    """By name."""
     associations: tuple[Association, ...] | None = None
-    """None: none is needed, or they are not known."""
+    """``account``, ``user``, ``is_default``, ``limits`` of each; null: none is needed, or they
+    are not known."""
     added_s: float = 0.0
     """By so much at the most a part's time limit there is longer than its job's, seconds."""
     reservations: tuple[str, ...] = ()

@@ -34,13 +34,13 @@ class Submitted(Answer, frozen=True, kw_only=True, tag="done"):
     job: str
     """Its number; of an array, the array's."""
     jobs: tuple[str, ...]
-    """The job, or every member of the array."""
+    """The job, or the members of the array, ``NUMBER_INDEX``."""
     again: bool = False
     """The token was known: this is the job of an earlier submit."""
     token: str = ""
     """What a resend must carry to be the same job."""
     warnings: tuple[str, ...] = ()
-    """What of it was repaired; each names the job."""
+    """What of the job was repaired; absent where ``again`` is true."""
 
 
 class Concerned(Answer, frozen=True, kw_only=True, tag="done"):
@@ -54,27 +54,35 @@ class QueueAnswer(Answer, frozen=True, kw_only=True, tag="queue"):
     """A page of the queue."""
 
     jobs: tuple[QueueRow, ...]
-    """In arrival order."""
+    """Job rows in arrival order, an array's members as they were named."""
     more: bool = False
-    """There are others behind them."""
+    """There are others behind them: the client asks again, with the last id in ``after``."""
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class ShowAnswer(Answer, frozen=True, kw_only=True, tag="show"):
     """One job."""
 
     job: JobDetails
+    """A job row with the fields of Job details besides."""
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class Why(Struct, frozen=True, kw_only=True):
     """The reason why a job does not start."""
 
     job: str
+    """Its id."""
     state: str
+    """As in a job row."""
     reason: str
+    """In one word."""
     detail: str
+    """In words."""
     start_estimate: float | None = None
+    """Of the last round."""
     start_early: float | None = None
     """It starts between these nine times of ten, as far as that has been learnt."""
     start_late: float | None = None
@@ -93,6 +101,7 @@ class WhyAnswer(Answer, frozen=True, kw_only=True, tag="why"):
 
     why: Why
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class EndedJob(Struct, frozen=True, kw_only=True):
@@ -100,6 +109,7 @@ class EndedJob(Struct, frozen=True, kw_only=True):
 
     id: str
     state: str
+    """As in a job row."""
     exit_code: int | None = None
     detail: str = ""
 
@@ -114,7 +124,9 @@ class ReserveAnswer(Answer, frozen=True, kw_only=True, tag="done"):
     """Nodes are kept, and that is on the daemon's disk."""
 
     reservation: str
+    """Its name."""
     nodes: tuple[str, ...]
+    """Those that are kept."""
     running: tuple[str, ...] = ()
     """Jobs of other users that may still run there when it begins."""
 
@@ -124,7 +136,9 @@ class NodesAnswer(Answer, frozen=True, kw_only=True, tag="nodes"):
 
     clusters: tuple[ClusterRow, ...]
     reservations: tuple[ReservationRow, ...] = ()
+    """What is kept of the nodes."""
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class NewestPlan(Struct, frozen=True, kw_only=True):
@@ -145,7 +159,9 @@ class RunningRow(Struct, frozen=True, kw_only=True):
     end: float
     """As expected."""
     nodes: dict[str, int]
+    """Processes on each node."""
     task: str | None = None
+    """Null: none."""
 
 
 class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
@@ -153,24 +169,32 @@ class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
 
     plan: NewestPlan
     node_clusters: dict[str, str] = field(default_factory=dict)
+    """Each node's cluster."""
     edges: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """Of each workflow in the plan, parents with their children."""
     running: tuple[RunningRow, ...] = ()
+    """What occupies nodes now, the batch systems' own jobs included."""
     proc_gbps: dict[str, float] = field(default_factory=dict)
-    """Bandwidth that one process needs, of jobs in the plan or running that need any."""
+    """Bandwidth that one process needs, of rigid and moldable jobs in the plan or running that
+    need any."""
     rules: tuple[str, ...] = ()
     """Of ``shares``, ``limits`` and ``guarantees`` those that are in force."""
     rule_costs: RuleCostsRow | None = None
-    """Of the newest round for which they were computed; None: of none since the daemon's start."""
+    """Of the newest round for which they were computed; null: of none since the daemon's start.
+    """
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
     """One entry of the numbered event stream."""
 
     seq: int
+    """Rises by 1, also over restarts; by more where a backup was restored."""
     time: float
     kind: str
     job: str = ""
+    """Id; empty: none."""
     fields: dict[str, Any] = field(default_factory=dict)
 
 
@@ -178,44 +202,59 @@ class EventsAnswer(Answer, frozen=True, kw_only=True, tag="events"):
     """Stored events by rising ``seq``, and the newest ``seq`` of all."""
 
     events: tuple[Event, ...]
+    """By rising ``seq``, as in section 3 without ``watch_seq``."""
     last: int = 0
+    """The newest ``seq`` of all."""
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class SnapshotAnswer(Answer, frozen=True, kw_only=True, tag="snapshot"):
     """The input of a round that would begin now, in the snapshot format."""
 
     snapshot: dict[str, Any]
+    """What a round that began now would be given, in the snapshot format."""
 
 
 class Estimate(Answer, frozen=True, kw_only=True, tag="estimate"):
     """The start of a job if it were submitted now; nothing is queued."""
 
     start_estimate: float | None = None
+    """Null: no start in the plan."""
     start_early: float | None = None
     """It would start between these nine times of ten, as far as that has been learnt."""
     start_late: float | None = None
     end_estimate: float | None = None
+    """Of a workflow: that of its last task."""
     nodes: dict[str, int] = field(default_factory=dict)
     reason: str = ""
+    """Why there is no start."""
     detail: str = ""
+    """In words."""
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class BackupAnswer(Answer, frozen=True, kw_only=True, tag="backup"):
     """A copy of the store is on disk."""
 
     path: str
+    """Of the file."""
     bytes: int
+    """Its size."""
     seconds: float
+    """How long it took."""
 
 
 class SolverStatus(Struct, frozen=True, kw_only=True):
     """Whether the solver has all its code compiled; else how many of how many steps are done."""
 
     is_warm: bool = True
+    """All its code is compiled; while it is not, ``plain`` plans."""
     done: int = 0
+    """Steps of compiling that are over."""
     steps: int = 0
+    """Of so many."""
 
 
 class LastRound(Struct, frozen=True, kw_only=True):
@@ -225,12 +264,15 @@ class LastRound(Struct, frozen=True, kw_only=True):
     time: float
     """When it began."""
     policy: str
+    """That planned."""
     status: str
     """As in the plan format."""
     objective: str
+    """Its name."""
     value: float
     """Reached, and what no plan can be below; None where none was sought."""
     bound: float | None = None
+    """What no plan can be below."""
     elapsed_s: float | None = None
     """Of the solver, seconds."""
 
@@ -240,14 +282,19 @@ class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
 
     time: float
     user: str
+    """Whose requests these are."""
     epoch: int
-    """Starts of the daemon on this store."""
+    """Rises with each start of the daemon on this store, and far with a restored backup."""
     rounds: int
     """Planned so far."""
     paused: bool
+    """Rounds are paused."""
     waiting: int
+    """Jobs."""
     placed: int
+    """Jobs that occupy nodes."""
     clusters: dict[str, bool] = field(default_factory=dict)
+    """Whether each executor is connected."""
     writable: bool = True
     """The store takes writes."""
     faults: dict[str, int] = field(default_factory=dict)
@@ -256,6 +303,7 @@ class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
     """Orders that its executor has not carried out yet."""
     solver: SolverStatus = field(default_factory=SolverStatus)
     protocol: int = 1
+    """Version of this document."""
     version: str = ""
     """Of the daemon."""
     began: float | None = None
@@ -263,6 +311,7 @@ class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
     policy: str = ""
     """That plans."""
     last_round: LastRound | None = None
+    """The round that made the newest plan."""
     read_age_s: dict[str, float] = field(default_factory=dict)
     """Age of its last reading; clusters that were never read are left out."""
     disk_free_bytes: int | None = None

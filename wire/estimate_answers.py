@@ -11,12 +11,13 @@ class StartAccuracyRow(Struct, frozen=True, kw_only=True):
     """Accuracy of expected starts of one kind with one band of lead times."""
 
     kind: str
-    """``first`` of each job, or ``later`` while it waited."""
+    """``first``: the first expected start of each job; ``later``: those while it waited."""
     lead: str
     """The band in words, or ``all``."""
     starts: int
     """Expected starts whose jobs have started; those that had an interval."""
     intervals: int
+    """Those of them that had an interval."""
     held: float | None
     """Share of the intervals that had the start in them, 0..1."""
     width_s: float | None
@@ -32,17 +33,21 @@ class RunTimeRow(Struct, frozen=True, kw_only=True):
 
     runs: int
     error: float
-    """Median distance of the ratio from 1."""
+    """Median distance of real by planned run times from 1."""
     low: float
     """5th, 50th and 95th percentile of the ratio."""
     median: float
     high: float
+    """95th percentile."""
 
 
 class AccuracyAnswer(Answer, frozen=True, kw_only=True, tag="estimates"):
     """Accuracy of the estimates on this site."""
 
     wanted: float
+    """Share of the starts that is to be in its interval, 0..1."""
     starts: tuple[StartAccuracyRow, ...]
     run_times: RunTimeRow | None = None
+    """Null: no run is remembered."""
     time: float = 0.0
+    """The daemon's clock."""

@@ -18,9 +18,10 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Progress of a workflow or a divisible job."""
 
     total: int
-    """In all."""
+    """Tasks of a workflow, chunks of a divisible job."""
     completed: int = 0
     running: int = 0
+    """Those that occupy nodes."""
     failed: int = 0
     """Those that have failed for good."""
     unit: str = "tasks"
@@ -42,7 +43,7 @@ class QueueRow(JobSummary, frozen=True, kw_only=True, omit_defaults=False):
     """It starts between this and `start_late` nine times of ten, as far as that is known."""
     start_late: float | None = None
     nodes: dict[str, int] = field(default_factory=dict)
-    """Processes on each node."""
+    """Processes on each node, in rank order."""
     clusters: tuple[str, ...] = ()
     """One for each part."""
     skew_ms: float | None = None
@@ -61,20 +62,25 @@ class MemberRow(Struct, frozen=True, kw_only=True):
     id: str
     """Of its record, such as ``17.3``."""
     state: str
-    """As of a job."""
+    """As of a job; of a task also ``not_run``: never placed, and never will be."""
     attempt: int = 0
     """Starts tried."""
     failures: int = 0
     """Runs that have failed."""
     nodes: dict[str, int] = field(default_factory=dict)
+    """Processes on each node."""
     clusters: tuple[str, ...] = ()
+    """One for each part."""
     started: float | None = None
     ended: float | None = None
     exit_code: int | None = None
     planned: float = 0.0
     """Planned run time of the current attempt, seconds."""
     reason: str = ""
+    """Why it waits (a task: ``parents``, ``planned``, ``next_round``, ``backing_off`` or
+    ``tried_again``) or how it ended."""
     detail: str = ""
+    """The same in words."""
 
 
 class TaskRow(MemberRow, frozen=True, kw_only=True):
@@ -109,4 +115,5 @@ class JobDetails(QueueRow, frozen=True, kw_only=True):
     pieces: tuple[PieceRow, ...] = ()
     """Of a divisible job, those that were ever placed."""
     events: tuple[dict[str, Any], ...] = ()
-    """``seq``, ``time``, ``kind`` and what the event says, by rising ``seq``."""
+    """The job's own, by rising ``seq``, each with ``seq``, ``time``, ``kind`` and the event's
+    fields."""

@@ -19,33 +19,38 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     power: float
     """As planned with, and as read, (0, 1]."""
     raw_power: float
+    """As read."""
     load: float
     """Share taken by work that is not ours, 0..1."""
     load_age_s: float = 0.0
     """How long ago that was measured, as far as is known, seconds."""
     reason: str = ""
-    """Why it takes no new work, in the batch system's words."""
+    """Why it takes no new work, in the operator's or the batch system's words."""
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
+    """Null is unlimited."""
 
 
 class ClusterRow(Struct, frozen=True, kw_only=True):
     """One cluster with its nodes."""
 
     cluster: str
+    """Its name."""
     stale: bool
     """The last reading is too old or there is none: it gets no new work."""
     connected: bool
     """Its executor is there."""
     drained: bool
+    """By an operator."""
     nodes: tuple[NodeRow, ...]
     error: str = ""
     """Why there is no newer reading."""
     age_s: float | None = None
     """Of the last reading, seconds."""
     link_gbps: float | None = None
-    """Capacity of its link, Gbit/s; None is unlimited."""
+    """Capacity of its link; null is unlimited."""
     link_used_gbps: float = 0.0
+    """Planned load of the jobs that run."""
     waiting_there: int = 0
     """Jobs in the batch system's own queue."""
     drain_reason: str = ""
@@ -53,7 +58,7 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     way: str = ""
     """How parts get in beside local jobs, in words."""
     share: ShareUse | None = None
-    """None: they go before no waiting job."""
+    """The share on which parts go before local jobs that wait."""
     version: str = ""
     """Of its executor; empty: not said."""
     clock_ahead_s: float | None = None
@@ -68,8 +73,9 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
     start: float
     """Seconds since the epoch; without an end it lasts until it is taken back."""
     end: float | None = None
+    """Null: until it is taken back."""
     users: tuple[str, ...] = ()
-    """Whose jobs may run there."""
+    """Whose jobs may run there; of a batch system's own it is not known."""
     by: str = ""
     """The operator who made it, or the cluster whose batch system has it."""
     reason: str = ""

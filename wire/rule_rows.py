@@ -9,17 +9,20 @@ class RuleCostRow(Struct, frozen=True, kw_only=True):
     """Cost of one rule in a round; all figures are null where they were not computed."""
 
     with_rule: float | None = None
-    """Weight times completion, in seconds from the round's begin, of the jobs that the plans with
-    and without the rule both place."""
+    """Sum of weight times completion, in seconds from the round's begin, of the jobs that the
+    plans with and without the rule both place; null in these fields: not computed."""
     without: float | None = None
+    """The same in the plan without the rule."""
     cost: float | None = None
     """The difference; below 0 where the rule helps the other jobs."""
     bound: float | None = None
-    """No plan without the rule is below it; so the rule costs no more."""
+    """No plan without the rule is below it; null also where the plans place different jobs."""
     at_most: float | None = None
+    """So the rule costs no more."""
     jobs: int | None = None
     """That both plans place, and that only the one without the rule does."""
     held: int | None = None
+    """That only the plan without the rule places."""
     why: str = ""
     """Why nothing was computed."""
 
@@ -31,7 +34,8 @@ class RuleCostsRow(Struct, frozen=True, kw_only=True):
     time: float
     """When the round began."""
     policy: str
+    """That made all plans."""
     spent_s: float
     """On the plans without the rules, after the round, seconds."""
     rules: dict[str, RuleCostRow]
-    """Also of ``guard``, where the policy has that."""
+    """Of each rule, and of ``guard`` where the policy has that, its cost."""

@@ -14,6 +14,7 @@ class LeadRow(Struct, frozen=True, kw_only=True):
     """Lead of a project, or in the end a user within it, over its siblings."""
 
     name: str
+    """Of the project, or of the user."""
     share: float
     """Of everything, 0..1."""
     usage_proc_s: float
@@ -26,18 +27,24 @@ class PriorityRow(Struct, frozen=True, kw_only=True):
     """The terms of a waiting job's effective weight; all but the weights in doublings."""
 
     job: str
+    """Its id."""
     user: str
     project: str
+    """Empty where its user has none."""
     place: int
     """Among the waiting jobs by effective weight, from 1."""
     submitted: float
     """As it was submitted, as its limits admit, and the effective one."""
     allowed: float
+    """As much of it as its limits admit."""
     operator: float
+    """A term, in doublings of ``allowed``, like the next three."""
     age: float
     size: float
     shares: float
+    """Not above 0."""
     weight: float
+    """The effective one."""
     leads: tuple[LeadRow, ...] = ()
     """From the highest project to the user; empty where shares do not count."""
     ahead_s: float = 0.0
@@ -48,7 +55,9 @@ class PriorityAnswer(Answer, frozen=True, kw_only=True, tag="priority"):
     """Waiting jobs by falling effective weight."""
 
     jobs: tuple[PriorityRow, ...]
+    """The greatest effective weight first; a job that is not being planned is left out."""
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class AccountRow(Struct, frozen=True, kw_only=True):
@@ -58,11 +67,14 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     name: str
     user: str
     project: str
+    """To which it is charged."""
     state: JobState
+    """As of a job."""
     submitted: float
     eligible: float
     """When it could have started first."""
     started: float | None
+    """Null: it never ran."""
     ended: float
     procs: int
     """Processes it ran on; those it asked for where it never ran."""
@@ -76,6 +88,7 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     """The same by node."""
     exit_code: int | None = None
     command: str = ""
+    """The program."""
     detail: str = ""
     """Its end in words; of a cancelled job who asked for it, and the reason given."""
     cpu_s: float | None = None
@@ -88,9 +101,11 @@ class AccountAnswer(Answer, frozen=True, kw_only=True, tag="account"):
     """A page of the accounts of ended jobs, by their end."""
 
     jobs: tuple[AccountRow, ...]
+    """It may be empty while there are more."""
     after: str = ""
     """What to ask with for the next page; empty: this is the last one."""
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
@@ -104,9 +119,11 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     proc_s: float
     """Processor-seconds of attempts that have ended, and those of jobs on several clusters."""
     coallocated_proc_s: float = 0.0
+    """Of jobs on several clusters."""
     jobs: int = 0
     """That ended on it, each at its first cluster, and their waits, seconds."""
     wait_s: float = 0.0
+    """Of these."""
 
 
 class UsageAnswer(Answer, frozen=True, kw_only=True, tag="usage"):
@@ -117,12 +134,13 @@ class UsageAnswer(Answer, frozen=True, kw_only=True, tag="usage"):
     """There are others behind it: ask again with the last row's `day`, `project`, `user` and
     `cluster` as `after`."""
     time: float = 0.0
+    """The daemon's clock."""
 
 
 class RulesAnswer(Answer, frozen=True, kw_only=True, tag="rules"):
     """The input of a round that would begin now, and what it were without each rule in force."""
 
     snapshot: dict[str, Any]
-    """In the snapshot format."""
+    """In the snapshot format, without held jobs."""
     lifted: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of ``shares``, ``limits`` and ``guarantees`` those that are in force."""

@@ -26,17 +26,20 @@ class Prepare(JobPart, frozen=True, kw_only=True):
     """Claim nodes for one part and hold its processes at the barrier."""
 
     uid: int
+    """Whose processes they are; -1: the executor's own user."""
     gid: int
-    """The primary group at enrolment, for the record: executors look it up."""
+    """Primary group at enrolment, for the record: the executor looks groups up when the part
+    starts."""
     user: str = ""
-    """The account that `uid` stands for; empty: not said."""
+    """The account that ``uid`` stands for: an executor where that uid is another's refuses;
+    empty: not compared."""
     array_index: int | None = None
     task: str = ""
     """Its name in its workflow, of which `job` begins with the id; empty: it is no task."""
     chunk_first: int = 0
     """The first chunk of a piece of a divisible job, of which `job` begins with the id."""
     chunks: int = 0
-    """Chunks of the piece; 0: it is no piece."""
+    """How many it has, which its processes share, each some in a row; 0: it is no piece."""
     chunks_total: int = 0
     """Chunks of the divisible job."""
 
@@ -47,7 +50,9 @@ class Arrange(Struct, frozen=True, kw_only=True):
     job: str
     attempt: int
     all_nodes: Mapping[str, int]
+    """The whole job's processes by node, in rank order."""
     rendezvous: str = ""
+    """Host:port for the ranks to meet, in place of that of ``prepare``."""
 
 
 class Hasten(Struct, frozen=True, kw_only=True):
@@ -77,6 +82,7 @@ class Abort(Struct, frozen=True, kw_only=True):
     job: str
     attempt: int
     reason: str = ""
+    """For the record."""
 
 
 class Forget(Struct, frozen=True, kw_only=True):
@@ -91,7 +97,9 @@ class Dismiss(Struct, frozen=True, kw_only=True):
 
     job: str
     attempt: int
+    """The last one."""
     foreign: str
+    """Its id in the batch system."""
 
 
 Order = Prepare | Arrange | Hasten | Withdraw | Start | Abort | Forget | Dismiss
@@ -101,8 +109,10 @@ class Welcome(Struct, frozen=True, kw_only=True):
     """Answer to `Hello`: who speaks, and the number the replay begins with."""
 
     store: str
+    """Name of the daemon's database."""
     epoch: int
     base_seq: int
+    """The replay begins here: everything before counts as carried out."""
     lease_s: float
 
 
@@ -113,13 +123,14 @@ class Ping(Struct, frozen=True, kw_only=True):
     known: bool = True
     """False to an executor that counts as disconnected: it says hello, and is back."""
     wanted: int = 0
-    """Slots of the cluster that waiting jobs could fill."""
+    """Slots of the cluster that waiting jobs could fill, at most those that it has."""
 
 
 class TurnedAway(Struct, frozen=True, kw_only=True):
     """Another executor speaks for this cluster: nothing else will be said to this one."""
 
     why: str
+    """For the log."""
 
 
 class Numbered(Struct, frozen=True, kw_only=True):
@@ -137,8 +148,11 @@ class Hello(Struct, frozen=True, kw_only=True):
     identity: str = ""
     """Of its state: made with it, and the same for as long as it is kept; empty: not said."""
     store: str = ""
+    """The database it knows; empty: none."""
     last_seq: int = 0
+    """Last order carried out; counts only where ``store`` is the daemon's."""
     parts: tuple[PartReport, ...] = ()
+    """All parts that were not forgotten."""
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
@@ -150,7 +164,9 @@ class Report(Struct, frozen=True, kw_only=True):
 
     cluster: str
     last_seq: int
+    """Last order carried out."""
     parts: tuple[PartReport, ...] = ()
+    """All, or those of the job just dealt with."""
 
 
 class Read(Struct, frozen=True, kw_only=True):
@@ -158,7 +174,9 @@ class Read(Struct, frozen=True, kw_only=True):
 
     cluster: str
     reading: ClusterReading | None = None
+    """Null: it could not be read."""
     error: str = ""
+    """Why not."""
     at: float = 0.0
     """When the executor began to read, by its own clock, which does not step back while it runs; 0:
     not said. A reading that is older than the one before, or the same, is dropped."""

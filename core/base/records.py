@@ -110,8 +110,11 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Options of a submit that the job's record keeps as they were given."""
 
     name: str = ""
+    """Empty: the command's name."""
     needs: tuple[tuple[str, str], ...] = ()
-    """Dependencies: ``afterok``, ``afterany`` or ``afternotok``, and a job's id."""
+    """Dependencies on jobs or arrays: ``afterok``, ``afternotok``, ``afterany`` (ended so),
+    ``after`` (started or ended), ``aftercorr`` (the array's member of the same index has
+    completed), ``singleton`` with "" (the user's other jobs of this name have ended)."""
     retries: int = 0
     """Of a workflow or a divisible job: how often what has failed of it is run again."""
     keep_going: bool = False
@@ -119,26 +122,34 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     requeue: bool = False
     """Run it again, from its beginning, where a batch system has preempted it."""
     once: bool = False
-    """Start its command once, in the place of its first process, instead of once for each; it is
-    then kept on one cluster."""
+    """Of a rigid or moldable job: start its command once, in the place of its first process,
+    while it holds the slots of all; others are refused. The daemon sets the job's
+    ``one_cluster``."""
     batch: BatchOptions = PLAIN
-    """Options that the batch systems are told."""
+    """What the batch systems are told, as in sbatch: ``account``, ``qos``, ``partition``,
+    ``constraint``, ``reservation``, ``licenses``, ``gres``; a cluster that cannot honour one of
+    them does not take the job."""
     throttle: int = 0
     """Of an array: so many of its members are placed at once, at the most; 0: all."""
     finish_by: float | None = None
-    """The deadline that its user set, seconds since 1970: it starts only if it can end by then."""
+    """Its deadline, seconds since 1970: it starts only if it can end by then; ``cancelled`` with
+    reason ``deadline`` once it cannot."""
 
 
 class JobSummary(SubmitOptions, frozen=True, kw_only=True, omit_defaults=True):
     """Fields of a job's record that its row in the queue shows too."""
 
     id: str
+    """``NUMBER``, or ``NUMBER_INDEX`` in an array."""
     user: str
     state: JobState = JobState.PENDING
+    """``pending held preparing starting running completed failed cancelled timeout lost``."""
     submitted: float = 0.0
     started: float | None = None
+    """Its last part's first process."""
     ended: float | None = None
     exit_code: int | None = None
+    """Highest of its processes; 128 + signal where one was killed."""
     reason: str = ""
     """Why it waits, or how it ended."""
     detail: str = ""
@@ -163,10 +174,13 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Under which its processes run."""
     gid: int = -1
     command: str = ""
+    """Under which its run times are remembered."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Where base_time, speedup, sigma and proc_gbps came from: ``user``, ``defaults``,
-    ``history``, ``time_limit`` or ``built-in``; ``speedup_fit`` and ``repaired`` are texts."""
+    """Where ``base_time``, ``speedup``, ``sigma``, ``proc_gbps`` and ``time_limit`` came from:
+    ``user``, ``defaults``, ``history``, ``time_limit`` or ``built-in``; besides, ``speedup_fit``
+    says what a speed-up was fitted to, and ``repaired`` what of one that was given."""
     array_index: int | None = None
+    """Of a member of an array."""
     attempt: int = 0
     """Starts tried; fences messages of earlier ones."""
     refusals: int = 0
@@ -181,13 +195,15 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     link_gbps: Mapping[str, float] = field(default_factory=dict)
     """Bandwidth that the current attempt takes of each cluster's link, Gbit/s."""
     round: int = 0
+    """That placed it."""
     policy: str = ""
+    """That placed it."""
     deadline: float | None = None
     """When an unfinished preparation is given up, seconds."""
     cancelled_by: str = ""
     """The user who asked for its end; empty: none."""
     cancel_reason: str = ""
-    """The reason that he gave."""
+    """As given with ``cancel``; ``detail`` of the job has it, too."""
     skew_s: float | None = None
     """Between the first processes of its parts."""
     flow: str = ""
@@ -199,7 +215,8 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     chunks: int = 0
     """Of the same: how many it has; 0: it is no piece."""
     queued: bool = False
-    """The claims of the current attempt may wait in the batch systems' queues."""
+    """The claims of this attempt may wait in the clusters' own queues; the job is then
+    ``preparing``, with reason ``others_first`` and a ``start_estimate``."""
     arranged: bool = False
     """Its parts have been told of all their nodes."""
     idle_node_s: float = 0.0
@@ -209,7 +226,8 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     behind: str = ""
     """The cluster that refused the last attempt because other jobs go first there."""
     leaving: str = ""
-    """The cluster that was asked to let the current attempt leave its queue; empty: none was."""
+    """The cluster that was asked to let its claim leave the queue, for an earlier start
+    elsewhere; empty: none was."""
     moves: int = 0
     """How often that was asked for."""
     barred: Mapping[str, str] = field(default_factory=dict)

@@ -15,12 +15,16 @@ class Submit(SubmitOptions, frozen=True, kw_only=True):
     """Queue a job; the same token from the same user is the same job."""
 
     token: str
+    """Made by the client; the same token of the same user is the same job."""
     job: Mapping[str, Any]
-    """Fields of a job as in the snapshot format, without ``id`` and ``submitted``."""
+    """A job of the snapshot format (docs/FORMATS.md), without ``id``, ``submitted``, ``held``,
+    ``after``, ``passed_over`` and ``priority``, which the daemon sets."""
     launch: Launch
+    """What is executed: see Launch."""
     array: tuple[int, ...] = ()
-    """Indices; one job for each."""
+    """Indices, different and not negative; a job for each."""
     hold: bool = False
+    """Queue it held."""
     hold_infeasible: bool = False
     """Keep, held, a job that can never run; otherwise it is refused."""
 
@@ -34,64 +38,76 @@ class SubmitWorkflow(Submit, frozen=True, kw_only=True):
     """
 
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The command of each task."""
+    """What each task runs where ``launch`` has no ``argv``."""
 
 
 class Cancel(Struct, frozen=True, kw_only=True):
     """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``."""
 
     job: str
+    """Its id."""
     reason: str = ""
-    """For the record; empty: none was given."""
+    """Kept with the job: one line of at most 500 characters."""
 
 
 class Hold(Struct, frozen=True, kw_only=True):
     """Keep a waiting job from being planned."""
 
     job: str
+    """Its id."""
 
 
 class Release(Struct, frozen=True, kw_only=True):
     """Undo `Hold`."""
 
     job: str
+    """Its id."""
 
 
 class Update(Struct, frozen=True, kw_only=True):
     """Change a waiting job, or the waiting members of an array."""
 
     job: str
+    """Its id, or an array's."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the job as `Submit` has them; None takes one away."""
+    """Fields of ``job`` of ``submit`` to set; null takes one away, and run times that the user
+    has not named are estimated again."""
     name: str | None = None
+    """Its new name."""
     needs: tuple[tuple[str, str], ...] | None = None
     """Instead of its dependencies: kind and id."""
     batch: Mapping[str, str] = field(default_factory=dict)
-    """Options of `BatchOptions` that change; an empty text takes one away."""
+    """Fields of ``batch`` of ``submit`` to set; an empty text takes one away."""
     throttle: int | None = None
-    """Of a whole array, as of `Submit`."""
+    """As in ``submit``, of a whole array, also for those of its members that run; 0 takes it
+    away."""
     finish_by: float | None = None
-    """As of `Submit`; 0 takes it away."""
+    """As in ``submit``; 0 takes it away."""
 
 
 class SetPriority(Struct, frozen=True, kw_only=True):
     """Double the weight of a waiting job so many times; below 0 it is halved."""
 
     job: str
+    """Its id."""
     priority: float
+    """Doublings, -30 to 30; 0 as before."""
 
 
 class Drain(Struct, frozen=True, kw_only=True):
     """Start nothing new on a cluster or a node."""
 
     target: str
+    """Cluster or node."""
     reason: str = ""
+    """For the record."""
 
 
 class Resume(Struct, frozen=True, kw_only=True):
     """Undo `Drain`."""
 
     target: str
+    """Cluster or node."""
 
 
 class Reserve(Struct, frozen=True, kw_only=True):
@@ -106,14 +122,18 @@ class Reserve(Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     """Otherwise until it is taken back."""
     users: tuple[str, ...] = ()
+    """Whose jobs may run there."""
     name: str = ""
+    """Empty: ``r1``, ``r2``, …"""
     reason: str = ""
+    """For the record."""
 
 
 class Unreserve(Struct, frozen=True, kw_only=True):
     """Take a reservation back."""
 
     name: str
+    """Of the reservation."""
 
 
 class PauseRounds(Struct, frozen=True, kw_only=True):
