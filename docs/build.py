@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: schemas, tables of keys, pages that say what data hold.
+"""Write the generated parts of docs/: schemas, tables of keys and fields, what stored data say.
 
 ``make docs`` runs it; ``python docs/build.py --check`` writes nothing and fails where a
 file is out of date.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import NODEFAULT, Struct, inspect
 from msgspec.structs import FieldInfo, fields
+from protocol import with_fields
 
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.gridengine.settings import GridEngineSettings
@@ -84,6 +85,7 @@ def generated() -> dict[Path, str]:
         DOCS / "schema" / "snapshot.schema.json": _json(schema.snapshot_schema()),
         DOCS / "schema" / "plan.schema.json": _json(schema.plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
+        DOCS / "PROTOCOL.md": with_fields((DOCS / "PROTOCOL.md").read_text(encoding="utf-8")),
         **{
             page: with_results(page.read_text(encoding="utf-8"), data)
             for page in (DOCS / "REPRODUCTION.md", data / FIGURES)

@@ -2,7 +2,8 @@
 
 A table stands between ``<!-- fields: CLASS -->`` and ``<!-- end -->``; with ``CLASS except OTHER``
 the fields of another class are left out, since they are told elsewhere. Words are the strings below
-the fields.
+the fields. The head of the first column stays as it is, since it says whose fields these are. The
+table of the kinds of events is between ``<!-- kinds: events -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.parts import OF_THE_EXECUTOR
 from coalloc.model.words import field_words
 
 MODULES = (
     *(f"coalloc.wire.{name}_answers" for name in ("share", "estimate")),
     *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
-    *("coalloc.wire.answers", "coalloc.core.base.requests", "coalloc.core.base.messages"),
-    *("coalloc.core.base.records", "coalloc.model.parts", "coalloc.model.reading"),
-    *("coalloc.model.reserved", "coalloc.model.site_rules", "coalloc.model.snapshot"),
+    *(f"coalloc.wire.{name}" for name in ("answers", "questions")),
+    *(f"coalloc.core.base.{name}" for name in ("requests", "messages", "records")),
+    *(f"coalloc.model.{name}" for name in ("parts", "reading", "reserved", "site_rules")),
+    "coalloc.model.snapshot",
 )
 """Homes of the classes that the page names; each name has one."""
 NOT_SENT: Mapping[str, frozenset[str]] = {
@@ -33,7 +36,8 @@ NOT_SENT: Mapping[str, frozenset[str]] = {
     "PartReport": frozenset(OF_THE_EXECUTOR),
 }
 MARKED = re.compile(r"(<!-- fields: (\w+)(?: except (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-HEAD = ("", "| Field | Kind | Meaning |", "|---|---|---|")
+KINDS = re.compile(r"(<!-- kinds: events -->\n).*?(<!-- end -->)", re.DOTALL)
+FIRST = re.compile(r"^\| (.+?) \| Kind", re.MULTILINE)
 ONE = {str: "text", int: "integer", float: "number", bool: "flag"}
 MANY = {str: "text", int: "integers", float: "numbers", bool: "flags"}
 
@@ -45,10 +49,18 @@ def with_fields(text: str) -> str:
         hidden = NOT_SENT.get(found[2], frozenset())
         if found[3]:
             hidden |= set(message(found[3]).__struct_fields__)
-        lines = [*HEAD, *rows(message(found[2]), hidden), "", found[4]]
+        first = FIRST.search(found[0])
+        head = f"| {first[1] if first else 'Field'} | Kind | Meaning |"
+        lines = ["", head, "|---|---|---|", *rows(message(found[2]), hidden), "", found[4]]
         return found[1] + "\n".join(lines)
 
-    return MARKED.sub(fill, text)
+    return KINDS.sub(rf"\1\n{_kinds()}\n\n\2", MARKED.sub(fill, text))
+
+
+def _kinds() -> str:
+    words = field_words(EventKind)
+    lines = [f"| `{kind.value}` | {words[kind.name].removesuffix('.')} |" for kind in EventKind]
+    return "\n".join(["| Kind | Fields |", "|---|---|", *lines]).replace("\\", r"\\")
 
 
 def message(name: str) -> type[msgspec.Struct]:
