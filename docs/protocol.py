@@ -19,15 +19,15 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.parts import OF_THE_EXECUTOR
-from coalloc.model.words import field_words
+from coalloc.model.formats.words import field_words
+from coalloc.model.sites.parts import OF_THE_EXECUTOR
 
 MODULES = (
     *(f"coalloc.wire.{name}_answers" for name in ("share", "estimate")),
     *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
     *(f"coalloc.wire.{name}" for name in ("answers", "questions")),
     *(f"coalloc.core.base.{name}" for name in ("requests", "messages", "records")),
-    *(f"coalloc.model.{name}" for name in ("parts", "reading", "reserved", "site_rules")),
+    *(f"coalloc.model.sites.{name}" for name in ("parts", "reading", "reserved", "site_rules")),
     "coalloc.model.snapshot",
 )
 """Homes of the classes that the page names; each name has one."""

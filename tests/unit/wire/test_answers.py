@@ -13,7 +13,7 @@ from coalloc.core.base import requests
 from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from coalloc.wire import (
     answers,
     estimate_answers,
