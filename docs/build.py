@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: schemas, tables of keys, pages that say what data hold.
+"""Write the generated parts of docs/: schemas, tables of keys and fields, what stored data say.
 
 ``make docs`` runs it; ``python docs/build.py --check`` writes nothing and fails where a
 file is out of date.
@@ -80,12 +80,12 @@ OF_ADAPTER = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOT
 
 def generated() -> dict[Path, str]:
     """Every generated file and its text."""
-    formats, protocol, data = DOCS / "FORMATS.md", DOCS / "PROTOCOL.md", DOCS / "reproduction"
+    formats, data = DOCS / "FORMATS.md", DOCS / "reproduction"
     return {
         DOCS / "schema" / "snapshot.schema.json": _json(schema.snapshot_schema()),
         DOCS / "schema" / "plan.schema.json": _json(schema.plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
-        protocol: with_fields(protocol.read_text(encoding="utf-8")),
+        DOCS / "PROTOCOL.md": with_fields((DOCS / "PROTOCOL.md").read_text(encoding="utf-8")),
         **{
             page: with_results(page.read_text(encoding="utf-8"), data)
             for page in (DOCS / "REPRODUCTION.md", data / FIGURES)

@@ -2,19 +2,17 @@
 
 A table stands between ``<!-- fields: CLASS -->`` and ``<!-- end -->``; with ``CLASS except OTHER``
 the fields of another class are left out, since they are told elsewhere. Words are the strings below
-the fields.
+the fields. The head of the first column stays as it is, since it says whose fields these are. The
+table of the kinds of events is between ``<!-- kinds: events -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
 
-import ast
 import enum
-import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -27,20 +25,19 @@ from coalloc.model.sites.parts import OF_THE_EXECUTOR
 MODULES = (
     *(f"coalloc.wire.{name}_answers" for name in ("share", "estimate")),
     *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
-    *("coalloc.wire.answers", "coalloc.wire.questions"),
-    *("coalloc.core.base.requests", "coalloc.core.base.messages", "coalloc.core.base.records"),
-    *("coalloc.model.sites.parts", "coalloc.model.sites.reading", "coalloc.model.sites.reserved"),
-    *("coalloc.model.sites.site_rules", "coalloc.model.snapshot"),
+    *(f"coalloc.wire.{name}" for name in ("answers", "questions")),
+    *(f"coalloc.core.base.{name}" for name in ("requests", "messages", "records")),
+    *(f"coalloc.model.sites.{name}" for name in ("parts", "reading", "reserved", "site_rules")),
+    "coalloc.model.snapshot",
 )
 """Homes of the classes that the page names; each name has one."""
 NOT_SENT: Mapping[str, frozenset[str]] = {
     "Submitted": frozenset({"token"}),  # the client adds it
     "PartReport": frozenset(OF_THE_EXECUTOR),
 }
-MARKED = re.compile(
-    r"(<!-- fields: (\w+)(?: except (\w+))? -->\n)(?:\n\| ([^|]+) \|)?.*?(<!-- end -->)", re.DOTALL
-)
-KINDS = re.compile(r"(<!-- kinds: EventKind -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- fields: (\w+)(?: except (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+KINDS = re.compile(r"(<!-- kinds: events -->\n).*?(<!-- end -->)", re.DOTALL)
+FIRST = re.compile(r"^\| (.+?) \| Kind", re.MULTILINE)
 ONE = {str: "text", int: "integer", float: "number", bool: "flag"}
 MANY = {str: "text", int: "integers", float: "numbers", bool: "flags"}
 
@@ -52,31 +49,18 @@ def with_fields(text: str) -> str:
         hidden = NOT_SENT.get(found[2], frozenset())
         if found[3]:
             hidden |= set(message(found[3]).__struct_fields__)
-        head = ["", f"| {found[4] or 'Field'} | Kind | Meaning |", "|---|---|---|"]
-        lines = [*head, *rows(message(found[2]), hidden), "", found[5]]
+        first = FIRST.search(found[0])
+        head = f"| {first[1] if first else 'Field'} | Kind | Meaning |"
+        lines = ["", head, "|---|---|---|", *rows(message(found[2]), hidden), "", found[4]]
         return found[1] + "\n".join(lines)
 
-    return KINDS.sub(_with_kinds, MARKED.sub(fill, text))
+    return KINDS.sub(rf"\1\n{_kinds()}\n\n\2", MARKED.sub(fill, text))
 
 
-def _with_kinds(found: re.Match[str]) -> str:
-    rows = [f"| `{kind}` | {words} |" for kind, words in member_words(EventKind).items()]
-    return "\n".join([found[1], "| Kind | Fields |", "|---|---|", *rows, "", found[2]])
-
-
-def member_words(kinds: type[enum.StrEnum]) -> dict[str, str]:
-    """The string below each member, as the source has it."""
-    (body,) = ast.parse(inspect.getsource(kinds)).body
-    assert isinstance(body, ast.ClassDef)
-    words = {}
-    for member, below in pairwise(body.body):
-        match member, below:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)]),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                words[str(kinds[name])] = " ".join(text.split())
-    return words
+def _kinds() -> str:
+    words = field_words(EventKind)
+    lines = [f"| `{kind.value}` | {words[kind.name].removesuffix('.')} |" for kind in EventKind]
+    return "\n".join(["| Kind | Fields |", "|---|---|", *lines]).replace("\\", r"\\")
 
 
 def message(name: str) -> type[msgspec.Struct]:
@@ -135,4 +119,4 @@ def kind_of(hint: Any) -> str:
 def _list_of(kind: Any) -> str:
     if get_origin(kind) is tuple:
         return "list of pairs"
-    return f"list of {MANY[kind]}" if kind in MANY else "list"
+    return f"list of {MANY[kind]}" if kind in MANY else "list of objects"

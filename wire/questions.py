@@ -69,7 +69,9 @@ class AccountQuestion(Struct, frozen=True, kw_only=True):
     user: str = ""
     """Of these alone."""
     project: str = ""
+    """Of these alone."""
     state: str = ""
+    """Of these alone."""
     after: str = ""
     """For the next page: as the answer to the last one had it."""
 
