@@ -23,9 +23,10 @@ from coalloc.model.sites.parts import OF_THE_EXECUTOR
 MODULES = (
     *(f"coalloc.wire.{name}_answers" for name in ("share", "estimate")),
     *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
-    *("coalloc.wire.answers", "coalloc.core.base.requests", "coalloc.core.base.messages"),
-    *("coalloc.core.base.records", "coalloc.model.sites.parts", "coalloc.model.sites.reading"),
-    *("coalloc.model.sites.reserved", "coalloc.model.sites.site_rules", "coalloc.model.snapshot"),
+    *("coalloc.wire.answers", "coalloc.wire.questions"),
+    *("coalloc.core.base.requests", "coalloc.core.base.messages", "coalloc.core.base.records"),
+    *("coalloc.model.sites.parts", "coalloc.model.sites.reading", "coalloc.model.sites.reserved"),
+    *("coalloc.model.sites.site_rules", "coalloc.model.snapshot"),
 )
 """Homes of the classes that the page names; each name has one."""
 NOT_SENT: Mapping[str, frozenset[str]] = {
