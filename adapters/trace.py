@@ -24,12 +24,10 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
     """Choice of what a trace shows; `name` is the cluster's name in the service."""
 
     name: str
-    platform: Annotated[
-        str, Meta(min_length=1, description="Platform file: TOML, JSON or SimGrid XML.")
-    ]
-    cluster: Annotated[
-        str, Meta(description="Its cluster to show; default: the one of the same name.")
-    ] = ""
+    platform: Annotated[str, Meta(min_length=1)]
+    """Platform file: TOML, JSON or SimGrid XML."""
+    cluster: str = ""
+    """Its cluster to show; default: the one of the same name."""
 
 
 def read_settings(value: Any, cluster: str, where: str) -> TraceSettings:

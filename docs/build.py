@@ -21,7 +21,7 @@ from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.formats import schema
 from coalloc.model.formats.job_json import Times
-from coalloc.model.formats.structs import keys
+from coalloc.model.formats.structs import range_text
 from coalloc.model.formats.words import field_words
 from coalloc.model.jobs import (
     DivisibleJob,
@@ -108,14 +108,29 @@ def with_tables(text: str) -> str:
 
 
 def _settings(found: re.Match[str]) -> str:
-    known = () if found[2] == WHOLE else tuple(key for key, _, _ in keys(BatchSettings))
-    rows = [
-        f"| `{key}` | {f'`{json.dumps(default)}`' if default not in EMPTY else '-'} | {doc} |"
-        for key, default, doc in keys(SETTINGS[found[2]])
-        if key not in known
-    ]
+    form = SETTINGS[found[2]]
+    words = field_words(form)
+    known = () if found[2] == WHOLE else field_words(BatchSettings)
+    rows = []
+    for field in fields(form):
+        if field.name in words and field.name not in known:
+            is_made = field.default is NODEFAULT
+            default = field.default_factory() if is_made else field.default
+            shown = f"`{json.dumps(default)}`" if default not in EMPTY else "-"
+            doc = words[field.name] + _choices(inspect.type_info(field.type))
+            rows.append(f"| `{field.encode_name}` | {shown} | {doc} |")
     head = ["| Key of `settings` | Default | Meaning |", "|---|---|---|"]
     return "\n".join([found[1], *head, *rows, "", found[3]])
+
+
+def _choices(kind: inspect.Type) -> str:
+    """Sentence about the values that a setting may have."""
+    match kind.type if isinstance(kind, inspect.Metadata) else kind:
+        case inspect.LiteralType(values=choices):
+            return f" One of {', '.join(f'`{choice}`' for choice in choices)}."
+        case inspect.IntType() | inspect.FloatType() as number:
+            return f" In {range_text(number)}."
+    return ""
 
 
 def _rows(name: str) -> Iterator[str]:

@@ -27,42 +27,26 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     """One cluster of a batch system."""
 
     cluster: str
-    """Its name in the service."""
-    bin: Annotated[
-        Folder, Meta(description="Folder of the batch system's commands; default those on PATH.")
-    ] = ""
-    nodes: Annotated[str, Meta(description="Only these nodes, a node set; default: all.")] = ""
-    qualified: Annotated[
-        bool,
-        Meta(
-            description="Publish cluster/node, where another cluster has nodes of the same names."
-        ),
-    ] = False
-    power: Annotated[
-        Power,
-        Meta(description="Speed of a node of which nothing else is said, relative to the fastest."),
-    ] = 1.0
-    power_by_node: Annotated[dict[str, Power], Meta(description="Speed by node set.")] = field(
-        default_factory=dict
-    )
-    """Once read, by the batch system's names of nodes."""
-    address: Annotated[
-        str,
-        Meta(description="Where the nodes reach the executor's machine; default its full name."),
-    ] = ""
-    ports: Annotated[
-        tuple[Port, ...],
-        Meta(
-            description="First and last port on which the executor's machine listens to the "
-            "nodes, one for each part; default any that is free."
-        ),
-    ] = ()
-    python: Annotated[
-        str, Meta(description="Python 3.9 or later on the nodes, by name or path.")
-    ] = "python3"
-    command_limit_s: Annotated[CommandLimit, Meta(description="Time limit of one command, s.")] = (
-        10.0
-    )
+    bin: Folder = ""
+    """Folder of the batch system's commands; default those on PATH."""
+    nodes: str = ""
+    """Only these nodes, a node set; default: all."""
+    qualified: bool = False
+    """Publish cluster/node, where another cluster has nodes of the same names."""
+    power: Power = 1.0
+    """Speed of a node of which nothing else is said, relative to the fastest."""
+    power_by_node: dict[str, Power] = field(default_factory=dict)
+    """Speed by node set."""
+    # Once read, by the batch system's names of nodes.
+    address: str = ""
+    """Where the nodes reach the executor's machine; default its full name."""
+    ports: tuple[Port, ...] = ()
+    """First and last port on which the executor's machine listens to the nodes, one for each part;
+    default any that is free."""
+    python: str = "python3"
+    """Python 3.9 or later on the nodes, by name or path."""
+    command_limit_s: CommandLimit = 10.0
+    """Time limit of one command, s."""
 
     @cached_property
     def only(self) -> frozenset[str] | None:

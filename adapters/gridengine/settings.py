@@ -36,56 +36,34 @@ Needed = Annotated[str, Meta(pattern=f"^{_START}{_LETTER}+$", extra=_NAME)]
 class GridEngineSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
     """One Grid Engine cell."""
 
-    root: Annotated[
-        Folder,
-        Meta(description="SGE_ROOT of every command; default that of the executor's environment."),
-    ] = ""
-    cell: Annotated[Name, Meta(description="SGE_CELL; default the environment's.")] = ""
-    qmaster_port: Annotated[
-        OwnPort,
-        Meta(description="SGE_QMASTER_PORT; 0: the environment's, else of /etc/services."),
-    ] = 0
-    execd_port: Annotated[
-        OwnPort, Meta(description="SGE_EXECD_PORT; 0: the environment's, else of /etc/services.")
-    ] = 0
-    queue: Annotated[
-        Needed,
-        Meta(description="The cluster queue whose hosts are the nodes; parts are submitted to it."),
-    ] = "all.q"
-    slots: Annotated[
-        Literal["queue", "node"],
-        Meta(
-            description="A host takes a process for each slot of the queue there, or one, and is "
-            "claimed with all its slots."
-        ),
-    ] = "queue"
-    pe: Annotated[
-        Needed,
-        Meta(
-            description="Parallel environment with allocation_rule $pe_slots, for parts with more "
-            "than one slot of a host."
-        ),
-    ] = "smp"
-    load: Annotated[
-        Literal["gridengine", "none"],
-        Meta(description="Whether load that is not ours is read from what execd reports."),
-    ] = "gridengine"
-    start: Annotated[
-        Literal["at_once", "queue"],
-        Meta(
-            description="Parts are claimed at once or not at all, or, where other jobs go first, "
-            "as ordinary jobs that wait in Grid Engine's queue."
-        ),
-    ] = "at_once"
-    queue_wait_s: Annotated[
-        Wait,
-        Meta(
-            description="A part claimed at once that Grid Engine has not started after this long "
-            "is refused, s; more than its schedule_interval."
-        ),
-    ] = 30.0
-    project: Annotated[Name, Meta(description="-P of what is submitted.")] = ""
-    account: Annotated[Name, Meta(description="-A of what is submitted.")] = ""
+    root: Folder = ""
+    """SGE_ROOT of every command; default that of the executor's environment."""
+    cell: Name = ""
+    """SGE_CELL; default the environment's."""
+    qmaster_port: OwnPort = 0
+    """SGE_QMASTER_PORT; 0: the environment's, else of /etc/services."""
+    execd_port: OwnPort = 0
+    """SGE_EXECD_PORT; 0: the environment's, else of /etc/services."""
+    queue: Needed = "all.q"
+    """The cluster queue whose hosts are the nodes; parts are submitted to it."""
+    slots: Literal["queue", "node"] = "queue"
+    """A host takes a process for each slot of the queue there, or one, and is claimed with all its
+    slots."""
+    pe: Needed = "smp"
+    """Parallel environment with allocation_rule $pe_slots, for parts with more than one slot of a
+    host."""
+    load: Literal["gridengine", "none"] = "gridengine"
+    """Whether load that is not ours is read from what execd reports."""
+    start: Literal["at_once", "queue"] = "at_once"
+    """Parts are claimed at once or not at all, or, where other jobs go first, as ordinary jobs that
+    wait in Grid Engine's queue."""
+    queue_wait_s: Wait = 30.0
+    """A part claimed at once that Grid Engine has not started after this long is refused, s; more
+    than its schedule_interval."""
+    project: Name = ""
+    """-P of what is submitted."""
+    account: Name = ""
+    """-A of what is submitted."""
 
 
 def read_settings(value: Any, cluster: str, where: str = "") -> GridEngineSettings:

@@ -39,89 +39,47 @@ Partition = Annotated[str, Meta(pattern="^(?!-)[^\\s,|=\"']+$", extra=_NAME)]
 class SlurmSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
     """One Slurm cluster."""
 
-    conf: Annotated[
-        Folder,
-        Meta(
-            description="SLURM_CONF of every command; default that of the executor's environment."
-        ),
-    ] = ""
-    partitions: Annotated[
-        tuple[Partition, ...],
-        Meta(
-            description="Only nodes of these; parts are submitted to the first. Default: all "
-            "nodes, and the default partition."
-        ),
-    ] = ()
-    slots: Annotated[
-        Literal["node", "cpus"],
-        Meta(description="A node takes one process and is claimed whole, or one for each CPU."),
-    ] = "node"
-    power_by_feature: Annotated[
-        dict[str, Power],
-        Meta(description="Speed of nodes with a feature; of several the lowest."),
-    ] = field(default_factory=dict)
-    load: Annotated[
-        Literal["auto", "slurm", "none"],
-        Meta(
-            description="Where load that is not ours is read: the probe where it runs, else "
-            "CPULoad; only CPULoad; or nowhere."
-        ),
-    ] = "auto"
-    load_max_age_s: Annotated[
-        float,
-        Meta(gt=0, le=1e9, description="A probe's reading that is older counts as none, s."),
-    ] = 300.0
-    pending: Annotated[
-        Literal["ignore", "respect"],
-        Meta(
-            description="Whether local pending jobs keep the nodes and times that Slurm expects "
-            "for them."
-        ),
-    ] = "ignore"
-    command_limit_s: Annotated[CommandLimit, Meta(description="Time limit of one command, s.")] = (
-        4.0
-    )
-    start: Annotated[
-        Literal["auto", "salloc", "sbatch"],
-        Meta(
-            description="How parts are claimed: as the site lets us, at once or not at all, or as "
-            "batch jobs that may wait."
-        ),
-    ] = "auto"
-    partition: Annotated[
-        Name, Meta(description="Where parts are submitted; default the first of partitions.")
-    ] = ""
-    account: Annotated[Name, Meta(description="--account of what is submitted.")] = ""
-    qos: Annotated[Name, Meta(description="--qos of what is submitted.")] = ""
-    reservation: Annotated[Name, Meta(description="Reservation whose nodes are ours to use.")] = ""
-    max_share: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="Share of the nodes on which our claims go before local jobs that wait; "
-            "nothing is claimed beyond it. 0: our claims go before none.",
-        ),
-    ] = 0.0
-    max_delay_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1e9,
-            description="Claims pause while a local job waits that has been kept waiting by them "
-            "for longer, s; 0: no bound.",
-        ),
-    ] = 0.0
-    handover_partition: Annotated[
-        Name, Meta(description="Jobs submitted to this partition are ordered by us.")
-    ] = ""
-    handover_comment: Annotated[
-        str, Meta(description="Jobs submitted with --hold and this --comment are ordered by us.")
-    ] = ""
-    handover_wait_s: Annotated[
-        Wait,
-        Meta(description="A released job that has not started after this long is taken back, s."),
-    ] = 30.0
+    conf: Folder = ""
+    """SLURM_CONF of every command; default that of the executor's environment."""
+    partitions: tuple[Partition, ...] = ()
+    """Only nodes of these; parts are submitted to the first. Default: all nodes, and the default
+    partition."""
+    slots: Literal["node", "cpus"] = "node"
+    """A node takes one process and is claimed whole, or one for each CPU."""
+    power_by_feature: dict[str, Power] = field(default_factory=dict)
+    """Speed of nodes with a feature; of several the lowest."""
+    load: Literal["auto", "slurm", "none"] = "auto"
+    """Where load that is not ours is read: the probe where it runs, else CPULoad; only CPULoad; or
+    nowhere."""
+    load_max_age_s: Annotated[float, Meta(gt=0, le=1000000000.0)] = 300.0
+    """A probe's reading that is older counts as none, s."""
+    pending: Literal["ignore", "respect"] = "ignore"
+    """Whether local pending jobs keep the nodes and times that Slurm expects for them."""
+    command_limit_s: CommandLimit = 4.0
+    """Time limit of one command, s."""
+    start: Literal["auto", "salloc", "sbatch"] = "auto"
+    """How parts are claimed: as the site lets us, at once or not at all, or as batch jobs that may
+    wait."""
+    partition: Name = ""
+    """Where parts are submitted; default the first of partitions."""
+    account: Name = ""
+    """--account of what is submitted."""
+    qos: Name = ""
+    """--qos of what is submitted."""
+    reservation: Name = ""
+    """Reservation whose nodes are ours to use."""
+    max_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Share of the nodes on which our claims go before local jobs that wait; nothing is claimed
+    beyond it. 0: our claims go before none."""
+    max_delay_s: Annotated[float, Meta(ge=0, le=1000000000.0)] = 0.0
+    """Claims pause while a local job waits that has been kept waiting by them for longer, s; 0: no
+    bound."""
+    handover_partition: Name = ""
+    """Jobs submitted to this partition are ordered by us."""
+    handover_comment: str = ""
+    """Jobs submitted with --hold and this --comment are ordered by us."""
+    handover_wait_s: Wait = 30.0
+    """A released job that has not started after this long is taken back, s."""
 
     @property
     def hands_over(self) -> bool:

@@ -100,22 +100,6 @@ def read_struct(
         raise InputError(where, str(error)) from error
 
 
-def keys(form: type[msgspec.Struct]) -> Iterator[tuple[str, Any, str]]:
-    """Key, default and meaning of every field that says what it means."""
-    for field in msgspec.structs.fields(form):
-        expected = inspect.type_info(field.type)
-        if not isinstance(expected, inspect.Metadata):
-            continue
-        doc = (expected.extra_json_schema or {})["description"]
-        match expected.type:
-            case inspect.LiteralType(values=choices):
-                doc += f" One of {', '.join(f'`{choice}`' for choice in choices)}."
-            case inspect.IntType() | inspect.FloatType() as number:
-                doc += f" In {_range(*_bounds(number))}."
-        is_made = field.default is msgspec.NODEFAULT
-        yield field.encode_name, field.default_factory() if is_made else field.default, doc
-
-
 @cache
 def type_info(form: Any) -> inspect.Type:
     """The description of a type that `faults` walks."""
@@ -294,7 +278,7 @@ def _range_fault(value: float, expected: inspect.IntType | inspect.FloatType) ->
         return "is a number of more than 64 bits" if is_long else ""
     text = shown_number(value)
     if high < LARGEST and low > -inf:
-        return f"{text} is outside {_range(low, high, above)}"
+        return f"{text} is outside {range_text(expected)}"
     if value > high:
         return f"{text} is above {high:g}"
     return f"{text} is {'not above' if above else 'below'} {low:g}"
@@ -307,7 +291,9 @@ def _bounds(expected: inspect.IntType | inspect.FloatType) -> tuple[float, float
     return -inf if low is None else low, high, expected.gt is not None
 
 
-def _range(low: float, high: float, above: bool) -> str:
+def range_text(expected: inspect.IntType | inspect.FloatType) -> str:
+    """Bounds of a number, as errors and documents have them."""
+    low, high, above = _bounds(expected)
     return f"{'above ' if above else ''}{low:g}..{high:g}"
 
 

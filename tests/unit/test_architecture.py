@@ -66,6 +66,16 @@ CORE_ROOMS = (
 )
 # Sub-folders that import nothing of their package but themselves and what is named.
 WITHIN = {
+    **{
+        f"model/{room}": tuple(f"coalloc.model.{name}" for name in names)
+        for room, names in {
+            "formats": (
+                *("errors", "jobs", "plan", "platform", "ranges", "snapshot", "speedup"),
+                "values",
+            ),
+            "sites": ("errors", "platform", "ranges", "snapshot", "values"),
+        }.items()
+    },
     "core/executor": ("coalloc.core.base",),
     **{
         f"core/{room}": tuple(f"coalloc.core.{below}" for below in CORE_ROOMS[n + 1 :])
