@@ -208,7 +208,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "failed-claims-not-given-up": Mutant(
         of=executor.ExecutorCore._failed,
-        old='                self._out.append(EndPart(key=key, reason="its claim failed"))\n',
+        old='                self._out.append(EndPart(key=order.key, reason="its claim failed"))\n',
         new="",
     ),
     # What survives a restart
