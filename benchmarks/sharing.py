@@ -67,7 +67,7 @@ def main() -> None:
 
         def begin(one: Site = one) -> None:
             hold_back(one.state, one.now)
-            snapshot(one.state, one.now, held=False, without=one.state.limited)
+            snapshot(one.state, one.now, held=False, without=one.state.findings.limited)
 
         found.append(best_s(begin) * 1e3)
     plain, shared = found

@@ -31,7 +31,7 @@ from coalloc.core.base.effects import (
     Wake,
 )
 from coalloc.core.base.events import (
-    Event,
+    CoreEvent,
     Requested,
     Solved,
     StatementReceived,
@@ -228,7 +228,7 @@ class SoakSite:
         while self.store.compact(128):
             pass
 
-    def _offer(self, event: Event) -> None:
+    def _offer(self, event: CoreEvent) -> None:
         self._carry_out(self.core.handle(event, self.now))
 
     def _carry_out(self, effects: list[Effect]) -> None:

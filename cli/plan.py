@@ -17,12 +17,12 @@ from coalloc.cli.command import (
     connect,
     print_json,
 )
-from coalloc.cli.files import load_plan, load_snapshot, write_text
+from coalloc.cli.files import load_plan, load_snapshot
 from coalloc.cli.jobs.critical_path import Edges, critical_paths, path_lines
 from coalloc.cli.jobs.rule_lines import rule_lines
 from coalloc.cli.output import WALL_CLOCK_S, node_set, show_table, width
 from coalloc.cli.pictures.picture import Picture, counts, headline, picture_of
-from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.runtime.texts import instant, length
@@ -38,11 +38,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshot", type=Path, metavar="FILE", help="the snapshot PLAN was made for"
     )
-    parser.add_argument("--gantt", choices=("text", "svg", "html"), help="draw it")
+    parser.add_argument("--gantt", choices=("text",), help="draw it")
     parser.add_argument(
         "--cost", action="store_true", help="what shares, limits, guarantees and the guard cost"
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="of svg and html")
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -57,8 +56,6 @@ def _plan(args: argparse.Namespace) -> int:
             raise CommandError("plan: --snapshot needs PLAN (see coalloc plan --help)", BAD_USAGE)
         with connect(args) as client:
             answer = client.plan()
-            rows = client.nodes() if args.gantt == "html" else ()
-            link_gbps = {row.cluster: row.link_gbps for row in rows}
         if args.json:
             answer_json(answer)
             return 0
@@ -69,8 +66,7 @@ def _plan(args: argparse.Namespace) -> int:
         title = f"round {newest.round} of {instant(newest.time)}: "
         shown = Shown(read_plan(newest.plan), answer.node_clusters, newest.time, title)
         shown.rules = rule_lines(answer.rules, answer.rule_costs)
-        shown.edges, shown.proc_gbps = answer.edges, answer.proc_gbps
-        shown.link_gbps = link_gbps
+        shown.edges = answer.edges
         running = [Placement(**asdict(row)) for row in answer.running]
         shown.picture = picture_of(shown.plan, running, newest.time, answer.time)
     else:
@@ -109,8 +105,6 @@ class Shown:
     ) -> None:
         self.plan, self.node_clusters, self.title = plan, node_clusters, title
         self.edges: Edges = {}
-        self.proc_gbps: Mapping[str, float] = {}
-        self.link_gbps: Mapping[str, float | None] = {}
         self.rules: tuple[str, ...] = ()
         self.picture = Picture(plan=plan, begin=begin)
         first = min((p.start for p in plan.placements), default=0.0)
@@ -134,12 +128,6 @@ def _from_file(path: Path, snapshot: Path | None) -> Shown:
         for job in problem.running
     ]
     shown.picture = picture_of(plan, busy, problem.time, problem.time)
-    shown.link_gbps = {cluster.name: cluster.link_gbps for cluster in problem.clusters}
-    shown.proc_gbps = {
-        job.id: job.proc_gbps
-        for job in problem.queue
-        if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps
-    }
     shown.edges = {
         job.id: [(edge.parent, edge.child) for edge in job.edges]
         for job in problem.queue
@@ -154,21 +142,6 @@ def _show(shown: Shown, args: argparse.Namespace) -> None:
     plan, clusters = shown.plan, shown.node_clusters
     paths = critical_paths(shown.picture.plan, shown.edges)
     critical = frozenset(index for path in paths.values() for index in path)
-    if args.gantt == "svg":
-        write_text(gantt.svg_gantt(shown.picture, clusters, critical=critical), args.output)
-        return
-    if args.gantt == "html":
-        from coalloc.cli.pictures.gantt_page import html_gantt
-
-        text = html_gantt(
-            shown.picture,
-            clusters,
-            critical=critical,
-            proc_gbps=shown.proc_gbps,
-            link_gbps=shown.link_gbps,
-        )
-        write_text(text, args.output)
-        return
     print(shown.title + headline(plan))
     print("\n".join([counts(plan), *shown.rules]))
     if args.gantt == "text":
@@ -222,7 +195,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="what starts when, with objective, bound and gap",
         about="The daemon's newest plan, or one made by 'coalloc solve', as a list or a picture.",
         example="coalloc plan --gantt text\n"
-        "  coalloc plan plan.json --snapshot snapshot.json --gantt svg -o plan.svg",
+        "  coalloc plan plan.json --snapshot snapshot.json --gantt text",
         add=_add,
         run=_plan,
         query=True,

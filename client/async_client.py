@@ -18,7 +18,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -73,10 +73,10 @@ class CallConnection:
 
     def send(self, body: Mapping[str, Any]) -> str:
         """Send a request; returns its id."""
-        if self._connection is None:
-            self._connection = self._shared()
         if self._closed.is_set():
             raise NoAnswerError("the request was given up")
+        if self._connection is None:
+            self._connection = self._shared()
         request = self._connection.send(body)
         self._sent.add(request)
         if self._closed.is_set():
@@ -94,7 +94,7 @@ class CallConnection:
         """Send nothing more, and wait for no answer."""
         self._closed.set()
         if self._connection is not None:
-            self._connection.forget(self._sent)
+            self._connection.forget(tuple(self._sent))
 
 
 class AsyncClient:
@@ -119,6 +119,8 @@ class AsyncClient:
         self._long_threads = ThreadPoolExecutor(LONG_THREADS, "coalloc-wait")
         self._calls: set[Client] = set()
         self._shared: SharedConnection | None = None
+        self._session = object()
+        """Calls of one that is closed open no connection any more."""
         self._opening = threading.Lock()
 
     @property
@@ -191,22 +193,29 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connection, and end what still waits; a later request opens a new one."""
+        self._session = object()
         shared, self._shared = self._shared, None
         if shared is not None:
-            await asyncio.get_running_loop().run_in_executor(self._threads, shared.close)
+            shared.close()  # takes milliseconds; all threads may be waiting for its end
         for call in list(self._calls):
             call.give_up()
 
-    def _connected(self) -> SharedConnection:
-        """The connection, opened by the first call that needs it."""
+    def _connected(self, session: object) -> SharedConnection:
+        """The connection, opened by the first call that needs it, unless we were closed since."""
         client = self._client
         with self._opening:
-            if self._shared is None:
+            shared = self._shared
+            if shared is None and session is self._session:
                 await_listener(client.endpoint, min(PATIENCE_S, client.timeout_s))
-                self._shared = SharedConnection(
+                self._shared = shared = SharedConnection(
                     client.endpoint, timeout_s=client.timeout_s, security=client.security
                 )
-            return self._shared
+                if session is not self._session:
+                    self._shared = None
+                    shared.close()
+            if shared is None or session is not self._session:
+                raise NoAnswerError(f"the connection to {client.endpoint} was closed")
+            return shared
 
     async def _run(self, request: Callable[[Client], T], is_long: bool) -> T:
         threads = self._long_threads if is_long else self._threads
@@ -238,7 +247,7 @@ class AsyncClient:
     @contextmanager
     def _call(self) -> Iterator[Client]:
         """A client for one call, given up when nobody waits for it any more."""
-        call = self._client.over(CallConnection(self._connected))
+        call = self._client.over(CallConnection(partial(self._connected, self._session)))
         self._calls.add(call)
         try:
             yield call

@@ -17,10 +17,9 @@ from typing import Self
 from coalloc.client.accounting_requests import AccountingRequests
 from coalloc.client.job_requests import JobRequests
 from coalloc.client.operator_requests import OperatorRequests
-from coalloc.client.submission import submission
 from coalloc.wire.client import NoAnswerError, RefusedError
 
-__all__ = ["Client", "NoAnswerError", "RefusedError", "submission"]
+__all__ = ["Client", "NoAnswerError", "RefusedError"]
 
 
 class Client(JobRequests, AccountingRequests, OperatorRequests):

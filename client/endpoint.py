@@ -6,11 +6,11 @@ import errno
 import os
 import socket
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
+from msgspec import Struct
+
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
 
@@ -22,19 +22,13 @@ PATIENCE_S = 1.0
 LOOK_AGAIN_S = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonEndpoint:
-    """Addresses of a daemon, and the keys it has to be shown.
-
-    Attributes
-    ----------
-    security : CurveClient or None
-        None: it tells no users apart.
-    """
+class DaemonEndpoint(Struct, frozen=True, kw_only=True):
+    """Addresses of a daemon, and the keys it has to be shown."""
 
     endpoint: str
     publish_endpoint: str | None = None
     security: CurveClient | None = None
+    """None: it tells no users apart."""
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
@@ -85,6 +79,8 @@ def _configured(config: Path | None) -> Config:
 
 
 def _security(key: Path | None, server: str) -> CurveClient:
+    from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
+
     path = key or user_key_path()
     try:
         return calling(read_key(path), server, path)

@@ -42,30 +42,20 @@ def stored(page: Callable[[int, int], Sequence[Event]], since: int) -> Iterator[
 
 @dataclass(slots=True)
 class Follower:
-    """Reads stored events, and then those that happen, in order and without gaps.
-
-    Attributes
-    ----------
-    page : callable
-        Stored events of a job (empty: of all) behind a number, at most so many.
-    last : int
-        Number of the last event that was seen.
-    job : str
-        Only this job's; empty: all.
-    is_over : callable
-        Asked while nothing happens; True ends the stream.
-    pause : callable
-        Waits for so many seconds.
-    away_s : float
-        How long the daemon may be away, seconds.
-    """
+    """Reads stored events, and then those that happen, in order and without gaps."""
 
     page: Callable[[str, int, int], Sequence[Event]]
+    """Stored events of a job (empty: of all) behind a number, at most so many."""
     last: int
+    """Number of the last event that was seen."""
     job: str
+    """Only this job's; empty: all."""
     is_over: Callable[[], bool]
+    """Asked while nothing happens; True ends the stream."""
     pause: Callable[[float], None]
+    """Waits for so many seconds."""
     away_s: float
+    """How long the daemon may be away, seconds."""
 
     def polled(self) -> Iterator[Event]:
         """Ask for what is new, again and again."""

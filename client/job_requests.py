@@ -12,10 +12,10 @@ import msgspec
 
 from coalloc.client.base import BaseClient
 from coalloc.client.main_guard import refuse_while_importing
-from coalloc.client.submission import JobOptions, change, submission
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError
 
 if TYPE_CHECKING:
+    from coalloc.client.submission import JobOptions
     from coalloc.client.workflow_submission import WorkflowOptions
     from coalloc.wire.answers import (
         EndedJob,
@@ -83,6 +83,8 @@ class JobRequests(BaseClient):
         NoAnswerError
             Whether the job was queued is not known; a later submit with the same `token` tells.
         """
+        from coalloc.client.submission import submission
+
         return self.send_submission(submission(argv, **options))
 
     def send_submission(self, body: Mapping[str, Any]) -> Submitted:
@@ -150,6 +152,8 @@ class JobRequests(BaseClient):
 
     def test_submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Estimate:
         """Expected start of a job if it were submitted now; nothing is queued."""
+        from coalloc.client.submission import submission
+
         return self.test_submission(submission(argv, **options))
 
     def test_submission(self, body: Mapping[str, Any]) -> Estimate:
@@ -182,6 +186,8 @@ class JobRequests(BaseClient):
 
         The options are those of `submit` that a job is planned by, its name and its dependencies.
         """
+        from coalloc.client.submission import change
+
         return self._concerned(change(job, **options))
 
     def _concerned(self, body: Mapping[str, Any]) -> tuple[str, ...]:

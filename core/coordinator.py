@@ -7,16 +7,15 @@ No clock, no I/O: the shell around it owns sockets, the store, timers and the so
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from msgspec import Struct, field
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import Effect, Wake
 from coalloc.core.base.events import (
+    CoreEvent,
     CostsWanted,
     Disconnected,
-    Event,
     IncumbentFound,
     Reconfigured,
     Requested,
@@ -33,7 +32,7 @@ from coalloc.core.base.events import (
     TokenRecalled,
 )
 from coalloc.core.base.projects import ProjectTree
-from coalloc.core.base.records import JobRecord, JobState, Wait
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import (
     Cancel,
     Drain,
@@ -50,10 +49,8 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.core.base.round_control import RoundControl
-from coalloc.core.base.speedup_fit import Run
-from coalloc.core.base.start_intervals import Calibration, Promise, StartError
 from coalloc.core.base.state import State, arrival, forget_tokens
-from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.base.state_tables import LastNumbers, Learning, Maintenance, Presence, Sharing
 from coalloc.core.clusters import presence
 from coalloc.core.commands import operators as operating
 from coalloc.core.commands import queue
@@ -65,55 +62,28 @@ from coalloc.core.rounds import dispatch
 from coalloc.core.rounds import round as rounds
 from coalloc.core.sharing import accounting
 from coalloc.core.starts import requeue as requeueing
-from coalloc.model.reserved import Reserved
 from coalloc.model.settings import ClusterConfig, Config
 
 
 class StoredState(Struct, frozen=True, kw_only=True):
-    """The state that the store gives back at a start.
-
-    Attributes
-    ----------
-    jobs : iterable of JobRecord
-        All that have not ended, and the newest that have.
-    tokens : mapping of (user, token) to job number
-    seqs : mapping of cluster to the next number of its orders
-    unacked : mapping of cluster to the lowest number still in its outbox
-    drained : mapping of cluster or node to the reason given
-    notes : mapping of policy to what it noted
-    waits : mapping of cluster to the newest waits of claims in its queue
-    unreconciled : set of clusters not heard of since the store was restored from a backup
-    identities : mapping of cluster to the identity of its executor's state
-    usage : mapping of (project, user) to decayed usage
-    days : mapping of (project, user) to processor-seconds by day
-    promises : mapping of waiting job to the expected starts it was given
-    start_errors : iterable of StartError
-        In the order of their numbers.
-    """
+    """The state that the store gives back at a start; its groups become the coordinator's own."""
 
     jobs: Iterable[JobRecord] = ()
+    """All that have not ended, and the newest that have."""
     tokens: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By user and token: the number of the job."""
     seqs: Mapping[str, int] = field(default_factory=dict)
+    """By cluster: the next number of its orders."""
     unacked: Mapping[str, int] = field(default_factory=dict)
-    history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    ratios: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
-    drained: Mapping[str, str] = field(default_factory=dict)
-    reserved: Mapping[str, Reserved] = field(default_factory=dict)
-    notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    waits: Mapping[str, tuple[Wait, ...]] = field(default_factory=dict)
+    """By cluster: the lowest number still in its outbox."""
     paused: bool = False
-    unreconciled: frozenset[str] = frozenset()
-    identities: Mapping[str, str] = field(default_factory=dict)
-    usage: Mapping[Owner, Usage] = field(default_factory=dict)
-    days: Mapping[Owner, Mapping[int, float]] = field(default_factory=dict)
-    promises: Mapping[str, tuple[Promise, ...]] = field(default_factory=dict)
-    start_errors: Iterable[StartError] = ()
     epoch: int = 1
     store: str = ""
-    last_job: int = 0
-    last_event: int = 0
-    last_round: int = 0
+    last: LastNumbers = field(default_factory=LastNumbers)
+    maintenance: Maintenance = field(default_factory=Maintenance)
+    presence: Presence = field(default_factory=Presence)
+    learning: Learning = field(default_factory=Learning)
+    sharing: Sharing = field(default_factory=Sharing)
 
 
 def tree_of(settings: Config) -> ProjectTree:
@@ -130,33 +100,29 @@ class Coordinator:
             triggers=settings.rounds.trigger, min_interval_s=settings.rounds.min_interval_s
         )
         control.paused = past.paused
-        self.state = State(settings=settings, rounds=control, epoch=past.epoch, store=past.store)
-        state = self.state
-        state.drained = dict(past.drained)
-        state.reserved = dict(past.reserved)
-        state.numbers = {n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()}
-        state.identities = dict(past.identities)
-        state.tokens.update(past.tokens)
-        state.history.update(past.history)
-        state.notes.update(past.notes)
-        state.waits.update(past.waits)
-        state.unreconciled.update(past.unreconciled)
-        state.ratios.update(past.ratios)
-        state.runs.update(past.runs)
-        state.usage.update(past.usage)
-        state.days = {owner: dict(days) for owner, days in past.days.items()}
-        state.promises.update(past.promises)
-        state.calibration = Calibration.of(past.start_errors)
-        state.tree = tree_of(settings)
-        state.last_job, state.last_event = past.last_job, past.last_event
-        state.last_round = past.last_round
+        state = self.state = State(
+            settings=settings,
+            rounds=control,
+            epoch=past.epoch,
+            store=past.store,
+            tokens=dict(past.tokens),
+            last=past.last,
+            maintenance=past.maintenance,
+            presence=past.presence,
+            learning=past.learning,
+            sharing=past.sharing,
+        )
+        state.presence.numbers = {
+            n: (seq, past.unacked.get(n, seq) - 1) for n, seq in past.seqs.items()
+        }
+        state.sharing.tree = tree_of(settings)
         self._now: float | None = None
         state.index_all(sorted(past.jobs, key=lambda r: arrival(r.id)))
         self._take_clusters(settings)
         if state.waiting:
             control.want("restart")
 
-    def handle(self, event: Event, now: float) -> list[Effect]:
+    def handle(self, event: CoreEvent, now: float) -> list[Effect]:
         """Take in one event; the caller carries out the effects, in order.
 
         Parameters
@@ -228,7 +194,7 @@ class Coordinator:
     def _look_at_clock(self, now: float) -> None:
         if self._now is None:
             after_restore.after_restart(self.state, now)
-            self.state.gathers_until = now + presence.GATHERING_S
+            self.state.presence.gathers_until = now + presence.GATHERING_S
         elif now < self._now:
             after_restore.set_back(self.state, now, self._now - now)
         self._now = now
@@ -240,11 +206,11 @@ class Coordinator:
 
     def _reconfigure(self, settings: Config) -> None:
         self.state.settings = settings
-        self.state.tree = tree_of(settings)
+        self.state.sharing.tree = tree_of(settings)
         self.state.rounds.triggers = settings.rounds.trigger
         self.state.rounds.min_interval_s = settings.rounds.min_interval_s
         self.state.rounds.rearm()
-        self.state.aside.clear()
+        self.state.findings.aside.clear()
         self._take_clusters(settings)
 
     def _take_clusters(self, settings: Config) -> None:
@@ -259,17 +225,17 @@ class Coordinator:
             if cluster is None:
                 cluster = ClusterState(settings=ClusterConfig(name=name))
                 # An executor that was here before goes on counting where it stood.
-                cluster.next_seq, cluster.acked_seq = state.numbers.pop(name, (1, 0))
-                cluster.identity = state.identities.pop(name, "")
+                cluster.next_seq, cluster.acked_seq = state.presence.numbers.pop(name, (1, 0))
+                cluster.identity = state.presence.identities.pop(name, "")
             cluster.settings = sites.get(name, cluster.settings)
             cluster.verdicts.clear()
             cluster.configured = name in sites
-            cluster.drained = name in state.drained or not cluster.configured
+            cluster.drained = name in state.maintenance.drained or not cluster.configured
             state.clusters[name] = cluster
         for name, cluster in old.items():
-            state.numbers[name] = (cluster.next_seq, cluster.acked_seq)
-            state.identities[name] = cluster.identity
-        state.unknown_clusters.clear()
+            state.presence.numbers[name] = (cluster.next_seq, cluster.acked_seq)
+            state.presence.identities[name] = cluster.identity
+        state.presence.unknown.clear()
         state.suitable.clear()
 
     def _requested(self, event: Requested, now: float) -> None:
@@ -302,7 +268,7 @@ class Coordinator:
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""
-        if self.state.plan_order is not None:
+        if self.state.schedule.order is not None:
             self.state.rounds.outdated()
 
     def _ticked(self, now: float) -> None:
@@ -312,14 +278,14 @@ class Coordinator:
         dispatch.return_due(state, now)
         ready = [
             record.not_before
-            for record in (state.jobs[job] for job in state.backing_off)
+            for record in (state.jobs[job] for job in state.marked.backing_off)
             if record.state is JobState.PENDING
         ]
         if any(at <= now for at in ready):
             state.rounds.want("backed_off")
-        state.backing_off = {
+        state.marked.backing_off = {
             job
-            for job in state.backing_off
+            for job in state.marked.backing_off
             if state.jobs[job].is_waiting and state.jobs[job].not_before > now
         }
         following = [at for at in ready if at > now]

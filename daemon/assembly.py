@@ -14,7 +14,7 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.effects import Effect
-from coalloc.core.base.events import Event
+from coalloc.core.base.events import CoreEvent
 from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
@@ -83,7 +83,7 @@ def assembled(
     metrics, notifier = Metrics(), Notifier(config.notify, log)
 
     # What calls back is made before what it calls.
-    def turn(batch: list[Event]) -> None:
+    def turn(batch: list[CoreEvent]) -> None:
         service.turn(batch)
 
     def requested(origin: Origin, body: Mapping[str, Any]) -> None:

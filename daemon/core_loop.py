@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from coalloc.core.base.events import Event
+from coalloc.core.base.events import CoreEvent
 
 
 class CoreLoop:
@@ -20,9 +20,9 @@ class CoreLoop:
         Takes the events of a turn.
     """
 
-    def __init__(self, on_batch: Callable[[list[Event]], None]) -> None:
+    def __init__(self, on_batch: Callable[[list[CoreEvent]], None]) -> None:
         self._on_batch = on_batch
-        self._inbox: list[Event] = []
+        self._inbox: list[CoreEvent] = []
         self._is_scheduled = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timers: set[asyncio.TimerHandle] = set()
@@ -40,7 +40,7 @@ class CoreLoop:
         for handle in self._timers:
             handle.cancel()
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: CoreEvent) -> None:
         """Put an event before the core, with everything else that arrives in this turn."""
         self._inbox.append(event)
         if self._loop is not None:

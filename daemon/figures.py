@@ -103,10 +103,10 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
 
 def waiting_by_reason(state: State) -> dict[str, int]:
     """Waiting jobs by the reason that the latest round gave for each."""
-    reasons: Counter[str] = Counter(outlook.reason for outlook in state.outlook.values())
+    reasons: Counter[str] = Counter(outlook.reason for outlook in state.findings.outlook.values())
     running = sum(not state.jobs[job].is_waiting for job in state.composites)
-    reasons["held"] += max(0, len(state.waiting) - running - state.pending_jobs)
-    reasons["next_round"] += max(0, state.pending_jobs - len(state.outlook))
+    reasons["held"] += max(0, len(state.waiting) - running - state.pending.jobs)
+    reasons["next_round"] += max(0, state.pending.jobs - len(state.findings.outlook))
     return dict(reasons)
 
 

@@ -17,7 +17,7 @@ import prometheus_client as prometheus
 
 import coalloc
 from coalloc.core.base.effects import AppendEvent, Effect, RoundFinished, Solve
-from coalloc.core.base.events import Event, Solved, SolveFailed
+from coalloc.core.base.events import CoreEvent, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.learning.accuracy import ALL
@@ -93,7 +93,7 @@ class Metrics:
                 self.jobs.slowdown.observe(max(1.0, (record.ended - record.submitted) / run_s))
 
     def handled(
-        self, event: Event, effects: Sequence[Effect], spent_s: float, *, failed: bool
+        self, event: CoreEvent, effects: Sequence[Effect], spent_s: float, *, failed: bool
     ) -> None:
         """Count what one event meant for a round.
 

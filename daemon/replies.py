@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from coalloc.core.base.requests import Answer, Done, Refused
+from coalloc.core.base.requests import CommandAnswer, Done, Refused
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.queries.caller import Caller
 from coalloc.wire.answers import Refusal
@@ -30,7 +30,7 @@ class Replies:
         """The authenticated sender of a request."""
         return self._owner if self._access is None else self._access.caller(origin.key)
 
-    def send(self, origin: Any, answer: Answer) -> None:
+    def send(self, origin: Any, answer: CommandAnswer) -> None:
         """Send an answer of the core to the client that asked; to nobody, where none did."""
         if not isinstance(origin, Origin):
             return

@@ -20,7 +20,7 @@ from structlog.stdlib import BoundLogger
 
 import coalloc
 from coalloc.core.base.effects import Effect, Reply
-from coalloc.core.base.events import Event, Reconfigured, Requested, Ticked
+from coalloc.core.base.events import CoreEvent, Reconfigured, Requested, Ticked
 from coalloc.core.base.requests import Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
@@ -102,7 +102,7 @@ class Service:
             self.access.configure(config.access)
         self.loop.offer(Reconfigured(settings=config))
 
-    def turn(self, batch: list[Event]) -> None:
+    def turn(self, batch: list[CoreEvent]) -> None:
         """Hand a batch to the core, and have its effects written and then carried out."""
         now = self.clock()
         effects: list[Effect] = []

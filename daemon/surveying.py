@@ -46,5 +46,5 @@ def survey(service: Service) -> Survey:
         store_bytes=store_bytes(path),
         disk=disk_of(path.parent),
         notifications=dict(service.notifier.counts),
-        starts=start_accuracy(state.calibration.newest()),
+        starts=start_accuracy(state.learning.calibration.newest()),
     )

@@ -17,8 +17,9 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+
+from msgspec import Struct
 
 from coalloc.dashboard.settings import Settings
 
@@ -26,37 +27,24 @@ COOKIE = "coalloc_dashboard"
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Viewer:
-    """A user who may look.
-
-    Attributes
-    ----------
-    user : str
-        As the reverse proxy says; empty: not known.
-    sees_all : bool
-        Every job's details.
-    """
+class Viewer(Struct, frozen=True, kw_only=True):
+    """A user who may look."""
 
     user: str = ""
+    """As the reverse proxy says; empty: not known."""
     sees_all: bool = False
+    """Every job's details."""
 
     def sees(self, owner: str) -> bool:
         """Whether the details of a user's jobs are shown."""
         return self.sees_all or bool(self.user and self.user == owner)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Denied:
-    """A request that is not answered.
-
-    Attributes
-    ----------
-    status : int
-        401 or 403.
-    """
+class Denied(Struct, frozen=True, kw_only=True):
+    """A request that is not answered."""
 
     status: int
+    """401 or 403."""
     message: str
 
 

@@ -22,74 +22,49 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 class SiteStatus(Struct, frozen=True, kw_only=True):
-    """State of the site as last heard, and whether the daemon answers.
-
-    Attributes
-    ----------
-    instance : str
-        Of this run of the dashboard: revisions of another one mean nothing here.
-    revision : int
-        Rises with every job that ends.
-    reachable : bool
-        The daemon answers. Where it does not, all else is as it was at `heard`.
-    heard : float or None
-        When the daemon last answered; None: never.
-    fault : str
-        Why it does not answer.
-    loaded : bool
-        Jobs have been read once.
-    daemon : ServiceStatus or None
-        Its own words.
-    states : mapping of state to count
-        Jobs that are known here.
-    reasons : mapping of reason to count
-        Why waiting jobs wait.
-    viewer : str
-        The user who asks, as the proxy says; empty: not known.
-    sees_all : bool
-        Every job's details are shown.
-    time : float
-        The dashboard's clock.
-    """
+    """State of the site as last heard, and whether the daemon answers."""
 
     instance: str
+    """Of this run of the dashboard: revisions of another one mean nothing here."""
     revision: int
+    """Rises with every job that ends."""
     reachable: bool
+    """The daemon answers. Where it does not, all else is as it was at `heard`."""
     heard: float | None
+    """When the daemon last answered; None: never."""
     fault: str
+    """Why it does not answer."""
     loaded: bool
+    """Jobs have been read once."""
     daemon: ServiceStatus | None
+    """Its own words."""
     states: dict[str, int]
+    """Jobs that are known here, by state."""
     reasons: dict[str, int]
+    """Waiting jobs by their reason."""
     viewer: str
+    """The user who asks, as the proxy says; empty: not known."""
     sees_all: bool
+    """Every job's details are shown."""
     time: float
+    """The dashboard's clock."""
 
 
 class ClusterSummary(Struct, frozen=True, kw_only=True):
-    """One cluster in figures.
-
-    Attributes
-    ----------
-    row : ClusterRow
-        As the daemon says, without the nodes.
-    nodes, nodes_up : int
-    slots, free : int
-        Free are those that could take a process now.
-    power : float
-        Sum over the slots of nodes that are up, in slots of full speed.
-    waiting, running : int
-        Jobs of ours that are planned there or run there.
-    """
+    """One cluster in figures."""
 
     row: ClusterRow
+    """As the daemon says, without the nodes."""
     nodes: int
     nodes_up: int
     slots: int
     free: int
+    """Free are those that could take a process now."""
     power: float
+    """Sum over the slots of nodes that are up, in slots of full speed."""
     waiting: int
     running: int
+    """Jobs of ours that are planned there or run there."""
 
 
 class Clusters(Struct, frozen=True, kw_only=True):
@@ -115,44 +90,29 @@ class Nodes(Struct, frozen=True, kw_only=True):
 
 
 class Jobs(Struct, frozen=True, kw_only=True):
-    """A page of jobs, the newest first.
-
-    Attributes
-    ----------
-    total : int
-        Jobs that match, on all pages.
-    more : bool
-        There are others behind them: ask again with a larger `offset`.
-    """
+    """A page of jobs, the newest first."""
 
     jobs: tuple[QueueRow, ...]
     total: int
+    """Jobs that match, on all pages."""
     more: bool
+    """There are others behind them: ask again with a larger `offset`."""
     time: float
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """One job.
-
-    Attributes
-    ----------
-    row : QueueRow or None
-        As in the queue; None: only the daemon's store knows it.
-    details : JobDetails or None
-        What the daemon shows to its owner and to operators.
-    withheld : str
-        Why there are no details.
-    output : str
-        Path of the output file; empty where it is not known or withheld.
-    events : tuple of Event
-        Its history.
-    """
+    """One job."""
 
     row: QueueRow | None
+    """As in the queue; None: only the daemon's store knows it."""
     details: JobDetails | None
+    """What the daemon shows to its owner and to operators."""
     withheld: str
+    """Why there are no details."""
     output: str
+    """Path of the output file; empty where it is not known or withheld."""
     events: tuple[Event, ...]
+    """Its history."""
     time: float
 
 
@@ -164,25 +124,18 @@ class JobWhy(Struct, frozen=True, kw_only=True):
 
 
 class Bar(Struct, frozen=True, kw_only=True):
-    """Work on nodes.
-
-    Attributes
-    ----------
-    kind : str
-        ``running``, ``planned``, or ``local``: a batch system's own job.
-    clusters : tuple of str
-        More than one: it is co-allocated.
-    link_gbps : mapping of cluster to Gbit/s
-        Load on the clusters' links.
-    """
+    """Work on nodes."""
 
     job: str
     kind: str
+    """``running``, ``planned``, or ``local``: a batch system's own job."""
     start: float
     end: float
     nodes: dict[str, int]
     clusters: tuple[str, ...]
+    """More than one: it is co-allocated."""
     link_gbps: dict[str, float] = field(default_factory=dict)
+    """Load on the link of each cluster."""
     task: str | None = None
     name: str = ""
     user: str = ""
@@ -201,35 +154,26 @@ class SitePlan(Struct, frozen=True, kw_only=True):
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """One round that ended with a plan.
-
-    Attributes
-    ----------
-    heard : float
-        When this was heard.
-    gap : float or None
-        (value - bound) / bound; None without a bound.
-    placed : int or None
-        Placements; None where the plan was replaced before it was read.
-    deferred : mapping of reason to count
-    phases_s : mapping of name to seconds
-        Times among the figures of the search.
-    rule_costs : mapping of rule to its cost, or None
-        None: not computed for this round.
-    """
+    """One round that ended with a plan."""
 
     round: int
     heard: float
+    """When this was heard."""
     policy: str
     status: str
     objective: str
     value: float
     bound: float | None = None
     gap: float | None = None
+    """(value - bound) / bound; None without a bound."""
     placed: int | None = None
+    """Placements; None where the plan was replaced before it was read."""
     deferred: dict[str, int] = field(default_factory=dict)
+    """Jobs without a placement, by reason."""
     phases_s: dict[str, float] = field(default_factory=dict)
+    """Times among the figures of the search, by name."""
     rule_costs: dict[str, RuleCostRow] | None = None
+    """By rule; None: not computed for this round."""
 
 
 class Rounds(Struct, frozen=True, kw_only=True):
@@ -240,14 +184,7 @@ class Rounds(Struct, frozen=True, kw_only=True):
 
 
 class WaitGroup(Struct, frozen=True, kw_only=True):
-    """Waits of the jobs of one group.
-
-    Attributes
-    ----------
-    counts : tuple of int
-        For each bound, jobs that waited at most so long and longer than the one before; last,
-        those beyond the last bound.
-    """
+    """Waits of the jobs of one group."""
 
     name: str
     jobs: int
@@ -255,6 +192,8 @@ class WaitGroup(Struct, frozen=True, kw_only=True):
     median_s: float
     p95_s: float
     counts: tuple[int, ...]
+    """For each bound, jobs that waited at most so long and longer than the one before; last, those
+    beyond the last bound."""
 
 
 class Waits(Struct, frozen=True, kw_only=True):
@@ -267,49 +206,33 @@ class Waits(Struct, frozen=True, kw_only=True):
 
 
 class Timeline(Struct, frozen=True, kw_only=True):
-    """Rows of the Gantt chart, made short for the way.
-
-    Attributes
-    ----------
-    lanes : list of (cluster, node, slots)
-        A row's lanes are indices into this list, which only grows.
-    clusters : list of (cluster, capacity of its link or None)
-        A row's loads are indices into this list.
-    ended : list
-        Jobs that have ended, by rising revision: id, name, user, state, start, end,
-        [lane, slots, …], [cluster, Gbit/s, …].
-    live : list
-        The same of what runs and is planned; None: ask once more with ``live=1``.
-    revision : int
-        Of the last row of `ended`.
-    more : bool
-        There are others behind them.
-    """
+    """Rows of the Gantt chart, made short for the way."""
 
     instance: str
     revision: int
+    """Of the last row of `ended`."""
     more: bool
+    """There are others behind them."""
     lanes: list[tuple[str, str, int]]
+    """Cluster, node, slots; a row's lanes are indices into this list, which only grows."""
     clusters: list[tuple[str, float | None]]
+    """Name, and capacity of its link; a row's loads are indices into this list."""
     ended: list[list[Any]]
+    """Jobs that have ended, by rising revision: id, name, user, state, start, end, [lane, slots,
+    …], [cluster, Gbit/s, …]."""
     live: list[list[Any]] | None
+    """The same of what runs and is planned; None: ask once more with ``live=1``."""
     reachable: bool
     time: float
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """Sent to watchers when something is to be fetched anew.
-
-    Attributes
-    ----------
-    revision : int
-        As in the status.
-    live : int
-        Rises with each change of what runs, waits or is planned.
-    """
+    """Sent to watchers when something is to be fetched anew."""
 
     revision: int
+    """As in the status."""
     live: int
+    """Rises with each change of what runs, waits or is planned."""
     reachable: bool
     heard: float | None
     fault: str

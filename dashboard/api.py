@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache as once
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
@@ -54,8 +54,7 @@ Answering = Callable[["Site", Any, Viewer], Awaitable[Any]]
 """Site, parameters, viewer -> one of `coalloc.dashboard.answers`, or a response."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(Struct, frozen=True, kw_only=True):
     """Sources from which the routes answer."""
 
     known: Known
@@ -233,12 +232,12 @@ async def _job(site: Site, asked: JobAsked, viewer: Viewer) -> Job:
 
 
 async def _why(site: Site, asked: JobAsked, viewer: Viewer) -> JobWhy:
-    """Why a job waits; may take some seconds."""
+    """The reason why a job waits; may take some seconds."""
     return JobWhy(why=await site.questions.why(asked.job), time=site.known.heard or 0.0)
 
 
 async def _plan(site: Site, asked: Nothing, viewer: Viewer) -> SitePlan:
-    """What runs, and what is planned."""
+    """Work that runs, and the newest plan."""
     return views.plan(site.known)
 
 

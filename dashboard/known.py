@@ -65,6 +65,7 @@ class Known:
         self.plan: PlanAnswer | None = None
         self.rows: dict[str, QueueRow] = {}
         self.ended: dict[str, QueueRow] = {}
+        self._forgotten_until = 0.0
         self.rounds: deque[Round] = deque(maxlen=ROUNDS_KEPT)
         self.bars: tuple[Bar, ...] = ()
         self.lanes: list[tuple[str, str, int]] = []
@@ -113,13 +114,14 @@ class Known:
         """Take jobs in that have ended, by their end; those that are known already are left out."""
         for account in accounts:
             old = self.ended.get(account.id)
-            if old is None or old.ended != account.ended:
+            is_new = old is None or old.ended != account.ended
+            if is_new and account.ended > self._forgotten_until:
                 self.ended.pop(account.id, None)
                 self.ended[account.id] = _ended(account)
                 self.revision += 1
         while len(self.ended) > self.keep_jobs:
             oldest = next(iter(self.ended))
-            del self.ended[oldest]
+            self._forgotten_until = self.ended.pop(oldest).ended or 0.0
             self._loads.pop(oldest, None)
 
     def take_nodes(self, answer: NodesAnswer) -> None:

@@ -31,7 +31,7 @@ class Asking(Protocol):
         """The reason why it waits."""
 
     def events(self, *, job: str) -> Iterator[Event]:
-        """What has happened to it."""
+        """Its history."""
 
     def close(self) -> None:
         """Close the connection; a later request opens a new one."""
@@ -74,7 +74,7 @@ class Questions:
         return why
 
     async def events(self, job: str) -> tuple[Event, ...]:
-        """What has happened to a job."""
+        """The history of a job."""
         events: tuple[Event, ...] = await self._answer("events", job)
         return events
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import DashboardConfig
@@ -18,31 +19,21 @@ HEADER = re.compile(r"[A-Za-z0-9-]+")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Address at which the dashboard listens, and the users that it lets in.
-
-    Attributes
-    ----------
-    token : str
-        Whoever shows it sees all that the dashboard sees; empty: there is none.
-    user_header : str
-        Set by a reverse proxy to the name of the user, in lower case; empty: none is read.
-    proxies : tuple of networks
-        Only from these addresses is the header believed.
-    operators : frozenset of str
-        Users who see every job's details, as named by the proxy.
-    keep_jobs : int
-        Ended jobs held for the pictures.
-    """
+class Settings(Struct, frozen=True, kw_only=True):
+    """Address at which the dashboard listens, and the users that it lets in."""
 
     host: str
     port: int
     token: str = ""
+    """Whoever shows it sees all that the dashboard sees; empty: there is none."""
     user_header: str = ""
+    """Set by a reverse proxy to the name of the user, in lower case; empty: none is read."""
     proxies: tuple[Network, ...] = ()
+    """Only from these addresses is the header believed."""
     operators: frozenset[str] = frozenset()
+    """Users who see every job's details, as named by the proxy."""
     keep_jobs: int = 100_000
+    """Ended jobs held for the pictures."""
 
     @property
     def is_open(self) -> bool:

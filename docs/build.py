@@ -9,38 +9,55 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from msgspec import NODEFAULT, Struct, inspect
+from msgspec.structs import FieldInfo, fields
 
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.model import tables
-from coalloc.model.fields import Field, Table
-from coalloc.model.schema import plan_schema, snapshot_schema
+from coalloc.model import schema
+from coalloc.model.job_json import Times
+from coalloc.model.jobs import (
+    DivisibleJob,
+    Edge,
+    JobFields,
+    MoldableJob,
+    RigidJob,
+    Started,
+    Task,
+    WorkflowJob,
+)
+from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan
+from coalloc.model.platform import Cluster, Node
+from coalloc.model.ranges import LARGEST
+from coalloc.model.snapshot import Reservation, Running, SnapshotFields
 from coalloc.model.structs import keys
+from coalloc.model.words import field_words
 from coalloc.simulation.reproduce.pages import with_results
 
 DOCS = Path(__file__).resolve().parent
-TABLES: Mapping[str, Table] = {
-    "snapshot": tables.SNAPSHOT,
-    "cluster": tables.CLUSTER,
-    "node": tables.NODE,
-    "job": tables.JOB,
-    "rigid": tables.RIGID,
-    "moldable": tables.MOLDABLE,
-    "workflow": tables.WORKFLOW,
-    "divisible": tables.DIVISIBLE,
-    "task": tables.TASK,
-    "edge": tables.EDGE,
-    "started": tables.STARTED,
-    "running": tables.RUNNING,
-    "reservation": tables.RESERVATION,
-    "plan": tables.PLAN,
-    "objective": tables.OBJECTIVE,
-    "placement": tables.PLACEMENT,
-    "deferred": tables.DEFERRED,
-    "front": tables.FRONT_POINT,
+TABLES: Mapping[str, type[Struct]] = {
+    "snapshot": SnapshotFields,
+    "cluster": Cluster,
+    "node": Node,
+    "job": JobFields,
+    "rigid": RigidJob,
+    "moldable": MoldableJob,
+    "workflow": WorkflowJob,
+    "divisible": DivisibleJob,
+    "task": Task,
+    "edge": Edge,
+    "started": Started,
+    "running": Running,
+    "reservation": Reservation,
+    "plan": Plan,
+    "objective": Objective,
+    "placement": Placement,
+    "deferred": Deferred,
+    "front": FrontPoint,
 }
 SETTINGS: Mapping[str, type[BatchSettings]] = {
     "slurm": SlurmSettings,
@@ -48,17 +65,9 @@ SETTINGS: Mapping[str, type[BatchSettings]] = {
 }
 # The kinds of jobs show only what they add to the keys of every job.
 KINDS = ("rigid", "moldable", "workflow", "divisible")
-TYPES = {
-    "number": "number",
-    "integer": "whole number",
-    "text": "text",
-    "flag": "true or false",
-    "texts": "list of texts",
-    "numbers": "list of numbers",
-    "integers": "list of whole numbers",
-    "counts": "object of whole numbers",
-    "loads": "object of numbers",
-    "any": "see below",
+TAGS = {
+    "format": "Name and version.",
+    "kind": "Which of the kinds of job below.",
 }
 # Defaults that stand for what the meaning says of them.
 EMPTY: tuple[object, ...] = ("", (), {})
@@ -70,8 +79,8 @@ def generated() -> dict[Path, str]:
     """Every generated file and its text."""
     formats, figures = DOCS / "FORMATS.md", DOCS / "REPRODUCTION.md"
     return {
-        DOCS / "schema" / "snapshot.schema.json": _json(snapshot_schema()),
-        DOCS / "schema" / "plan.schema.json": _json(plan_schema()),
+        DOCS / "schema" / "snapshot.schema.json": _json(schema.snapshot_schema()),
+        DOCS / "schema" / "plan.schema.json": _json(schema.plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
         figures: with_results(figures.read_text(encoding="utf-8"), DOCS / "reproduction"),
         **{
@@ -85,11 +94,8 @@ def with_tables(text: str) -> str:
     """Fill in the tables of keys between their marks."""
 
     def fill(found: re.Match[str]) -> str:
-        name = found[2]
-        known = tables.JOB if name in KINDS else {}
-        rows = [_row(key, field) for key, field in TABLES[name].items() if key not in known]
         head = ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
-        return "\n".join([found[1], *head, *rows, "", found[3]])
+        return "\n".join([found[1], *head, *_rows(found[2]), "", found[3]])
 
     return MARKED.sub(fill, text)
 
@@ -103,26 +109,76 @@ def _settings(found: re.Match[str]) -> str:
     return "\n".join([found[1], *head, *rows, "", found[3]])
 
 
-def _row(key: str, field: Field) -> str:
-    if field.needed:
-        default = "required"
-    elif field.default is None:
-        default = "null" if field.nullable else ""
-    else:
-        default = f"`{json.dumps(field.default)}`"
-    return f"| `{key}` | {_value(field)} | {default} | {field.doc} |"
+def _rows(name: str) -> Iterator[str]:
+    """Rows of the table of one kind of object."""
+    form = TABLES[name]
+    config, words = form.__struct_config__, field_words(form)
+    known = {field.name for field in fields(JobFields)} if name in KINDS else set()
+    if config.tag_field in TAGS and name not in KINDS:
+        tags = KINDS if name == "job" else (config.tag,)
+        values = ", ".join(f"`{tag}`" for tag in tags)
+        yield f"| `{config.tag_field}` | {values} | required | {TAGS[config.tag_field]} |"
+    if form is MoldableJob:
+        kind = inspect.type_info(Times)
+        yield f"| `times` | {_value(kind)} |  | {(kind.extra_json_schema or {})['description']} |"
+    for field in fields(form):
+        if field.name not in known:
+            value = _value(inspect.type_info(field.type))
+            is_unlimited = field.name in schema.UNLIMITED.get(form, ())
+            value += " or null" if is_unlimited else ""
+            default = "null" if is_unlimited else _default(form, field)
+            yield f"| `{field.encode_name}` | {value} | {default} | {words[field.name]} |"
 
 
-def _value(field: Field) -> str:
-    if field.choices:
-        return ", ".join(f"`{choice}`" for choice in field.choices)
-    text = TYPES[field.kind]
-    if field.low > float("-inf"):
-        sign = ">" if field.above else "≥"
-        text += f" 0 or {sign} {field.low:g}" if field.zero else f" {sign} {field.low:g}"
-    if field.high < float("inf"):
-        text += f", ≤ {field.high:g}" if field.low > float("-inf") else f" ≤ {field.high:g}"
-    return text + (" or null" if field.nullable else "")
+def _default(form: type[Struct], field: FieldInfo) -> str:
+    """The default of a key, if it does not depend on other keys."""
+    if field.name in schema.NEEDED.get(form, ()):
+        return "required"
+    if field.name in schema.given_by_others(form):
+        return ""
+    if field.default_factory is not NODEFAULT:
+        return f"`{json.dumps(field.default_factory())}`"
+    if field.default is NODEFAULT:
+        return "required"
+    return "null" if field.default is None else f"`{json.dumps(field.default)}`"
+
+
+def _value(kind: inspect.Type) -> str:
+    """Words for the values of a type."""
+    match kind:
+        case inspect.Metadata(type=inspect.FloatType() as number, extra={"least": least}):
+            return f"number 0 or ≥ {least:g}, ≤ {number.le:g}"
+        case inspect.Metadata(type=inner):
+            return _value(inner)
+        case inspect.FloatType():
+            return f"number{_bounds(kind)}"
+        case inspect.IntType():
+            return f"whole number{_bounds(kind)}"
+        case inspect.StrType():
+            return "text"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.LiteralType(values=choices):
+            return ", ".join(f"`{choice}`" for choice in choices)
+        case inspect.EnumType(cls=choices):
+            return ", ".join(f"`{choice.value}`" for choice in choices)
+        case inspect.UnionType(types=types) if any(isinstance(t, inspect.NoneType) for t in types):
+            return f"{_value(types[0])} or null"
+        case inspect.VarTupleType(item_type=inner) if _many(inner):
+            return f"list of {_many(inner)}"
+        case inspect.DictType(value_type=inner) if _many(inner):
+            return f"object of {_many(inner)}"
+    return "see below"
+
+
+def _many(kind: inspect.Type) -> str:
+    """Words for several values of a type; none for objects."""
+    words = _value(kind)
+    return "" if words == "see below" else re.sub(r"^(text|whole number|number)", r"\1s", words)
+
+
+def _bounds(kind: inspect.FloatType | inspect.IntType) -> str:
+    return f" ≥ {kind.ge:g}" + (f", ≤ {kind.le:g}" if kind.le != LARGEST else "")
 
 
 def _json(schema: dict[str, object]) -> str:

@@ -8,21 +8,14 @@ from msgspec import Struct, field
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """Ratios of real to planned run time of finished jobs.
-
-    Attributes
-    ----------
-    pool : tuple of float
-        Of all kinds of jobs.
-    samples : tuple of tuple of float
-        Each of one class: the jobs of a user that run one command.
-    of : mapping of job to int
-        The class of a waiting or running job, an index into `samples`; others are not in it.
-    """
+    """Ratios of real to planned run time of finished jobs."""
 
     pool: tuple[float, ...] = ()
+    """Of all kinds of jobs."""
     samples: tuple[tuple[float, ...], ...] = ()
+    """Each of one class: the jobs of a user that run one command."""
     of: Mapping[str, int] = field(default_factory=dict)
+    """The class of a waiting or running job, an index into `samples`; others are not in it."""
 
 
 NO_HISTORY = History()

@@ -163,6 +163,11 @@ class DivisibleJob(JobFields, frozen=True, kw_only=True, tag="divisible"):
         return max(ceil(whole - CHUNK_SHARE * max(whole, 1.0)), 1)
 
 
+def span(first: int, chunks: int) -> str:
+    """Chunks in a row, as people read them."""
+    return str(first) if chunks == 1 else f"{first}-{first + chunks - 1}"
+
+
 CHUNK_SHARE = 1e-12
 """A last chunk of this share of the work is rounding."""
 MOST_CHUNKS = 1_000_000_000

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
+
+from coalloc.model.ranges import Count, Derived, Name, Procs, Slots, Slowdown
+
+PLAN_FORMAT = "coalloc-plan/1"
+ObjectiveName = Literal["makespan", "weighted_completion", "total_execution"]
 
 NOTES = "notes"
 """Key of a plan's stats: an object that the same policy is handed again in the next round."""
@@ -47,87 +52,109 @@ class Reason(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Placement(Struct, frozen=True, kw_only=True):
-    """The nodes, start and end of a job, of a workflow's task, or of a piece of a divisible job.
+class Placement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The nodes, start and end of a job, of a workflow's task, or of a piece of a divisible job."""
 
-    Attributes
-    ----------
-    nodes : mapping of node name to number of processes
-        In rank order.
-    sc : float
-        Static communication slowdown accepted for this placement, at least 1.
-    chunks : int or None
-        Of a piece: how many chunks its processes share.
-    """
-
-    job: str
-    start: float
-    end: float
-    nodes: Mapping[str, int]
+    job: Name
+    """Job id."""
     task: str | None = None
-    sc: float = 1.0
-    chunks: int | None = None
+    """Task id, in a workflow."""
+    start: Derived
+    """Start, s."""
+    end: Derived
+    """Planned end, s."""
+    nodes: Mapping[str, Slots]
+    """Processes on each node, in rank order."""
+    sc: Slowdown = 1.0
+    """Accepted static communication slowdown."""
+    chunks: Procs | None = None
+    """Chunks of this piece of a divisible job, which its processes share."""
 
 
-class Deferred(Struct, frozen=True, kw_only=True):
+class Deferred(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job without a start in this plan, with one reason."""
 
-    job: str
-    reason: Reason
-    detail: str = ""
+    job: Name
+    """Job id."""
     task: str | None = None
+    """Task id, in a workflow."""
+    reason: Reason
+    """Why it has no start."""
+    detail: str = ""
+    """The reason in words."""
 
 
-class Objective(Struct, frozen=True, kw_only=True):
-    """The objective: its name, the value reached, and the bound proved.
+class Objective(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The objective: its name, the value reached, and the bound proved."""
 
-    Attributes
-    ----------
-    name : str
-        ``makespan``, ``weighted_completion`` or ``total_execution``.
-    bound : float or None
-        A lower bound; None where none was sought.
-    deferred : int
-        Jobs without a start; values compare only where the same jobs are deferred.
-    """
-
-    name: str
-    value: float
-    bound: float | None = None
-    deferred: int = 0
+    name: ObjectiveName
+    """Objective."""
+    value: Derived
+    """Reached."""
+    bound: Derived | None = None
+    """Lower bound; null where none was sought."""
+    deferred: Count = 0
+    """Jobs without a start; values compare only where the same jobs are deferred."""
 
     @property
     def gap(self) -> float | None:
         """(value - bound) / bound, or None without a bound."""
-        if self.bound is None:
-            return None
-        if self.value <= self.bound:
-            return 0.0
-        return (self.value - self.bound) / self.bound if self.bound > 0.0 else None
+        return None if self.bound is None else gap_of(self.value, self.bound)
 
 
-class FrontPoint(Struct, frozen=True, kw_only=True):
+def gap_of(value: float, bound: float) -> float | None:
+    """(value - bound) / bound, or None where the bound proves nothing."""
+    if value <= bound:
+        return 0.0
+    return (value - bound) / bound if bound > 0.0 else None
+
+
+class FrontPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One schedule of a bi-criteria front."""
 
-    cmax: float
-    weighted_completion: float
-    cmax_bound: float | None
-    weighted_completion_bound: float | None
-    pareto_gap: float | None
+    cmax: Derived
+    """Makespan, s."""
+    weighted_completion: Derived
+    """Sum of weight times completion."""
+    cmax_bound: Derived | None = None
+    """Lower bound."""
+    weighted_completion_bound: Derived | None = None
+    """Lower bound."""
+    pareto_gap: Derived | None = None
+    """Certified gap."""
     placements: tuple[Placement, ...]
+    """Placements."""
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="format",
+    tag=PLAN_FORMAT,
+    forbid_unknown_fields=True,
+):
     """The decision of one policy on one snapshot."""
 
-    policy: str
-    status: Status
-    objective: Objective
-    placements: tuple[Placement, ...] = ()
-    deferred: tuple[Deferred, ...] = ()
+    policy: Name
+    """Registry name."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """The policy's options."""
+    status: Status
+    """How the search ended."""
+    objective: Objective
+    """Objective."""
+    placements: tuple[Placement, ...] = ()
+    """Jobs with a start."""
+    deferred: tuple[Deferred, ...] = ()
+    """Jobs without one."""
     stats: Mapping[str, Any] = field(default_factory=dict)
+    """Work, seed, times."""
     front: tuple[FrontPoint, ...] = ()
-    chosen: int | None = None
-    pareto_gap: float | None = None
+    """Non-dominated schedules."""
+    chosen: Count | None = None
+    """Index into front."""
+    pareto_gap: Derived | None = None
+    """Smallest gap of the front."""
     certificates: tuple[Mapping[str, Any], ...] = ()
+    """Proofs of the bounds."""

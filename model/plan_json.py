@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite
 from typing import Any
 
-from coalloc.model import tables
-from coalloc.model.decoded import array, mapping, plain
+from msgspec import to_builtins
+
+from coalloc.model.decoded import mapping, plain
 from coalloc.model.errors import InputError
-from coalloc.model.fields import read_fields
 from coalloc.model.nodeset import expand_counts
-from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
+from coalloc.model.plan import PLAN_FORMAT, FrontPoint, Placement, Plan
+from coalloc.model.structs import read_json
+from coalloc.model.values import replace
+from coalloc.model.written import written
 
 
 def read_plan(value: Any) -> Plan:
@@ -20,77 +24,50 @@ def read_plan(value: Any) -> Plan:
     ------
     InputError
     """
-    top = read_fields(value, tables.PLAN, "")
-    del top["format"]
-    top["status"] = Status(top["status"])
-    top["objective"] = Objective(**read_fields(top["objective"], tables.OBJECTIVE, "objective"))
-    top["placements"] = _placements(top["placements"], "placements")
-    top["deferred"] = tuple(
-        _deferred(item, f"deferred[{i}]")
-        for i, item in enumerate(array(top.get("deferred", ()), "deferred"))
+    top = mapping(value, "")
+    for key in ("format", "placements"):
+        if key not in top:
+            raise InputError(key, "is missing")
+    for key in ("options", "stats", "certificates"):
+        plain(top.get(key), key)
+    plan: Plan = read_json(top, Plan)
+    if plan.chosen is not None and plan.chosen >= len(plan.front):
+        raise InputError("chosen", f"{plan.chosen} is not an index into front")
+    front = tuple(
+        replace(point, placements=_expanded(point.placements, f"front[{i}].placements"))
+        for i, point in enumerate(plan.front)
     )
-    top["front"] = tuple(
-        _point(item, f"front[{i}]") for i, item in enumerate(array(top.get("front", ()), "front"))
-    )
-    for key in ("options", "stats"):
-        top[key] = dict(mapping(plain(top.get(key, {}), key), key))
-    top["certificates"] = tuple(
-        mapping(plain(item, f"certificates[{i}]"), f"certificates[{i}]")
-        for i, item in enumerate(array(top.get("certificates", ()), "certificates"))
-    )
-    if top.get("chosen") is not None and top["chosen"] >= len(top["front"]):
-        raise InputError("chosen", f"{top['chosen']} is not an index into front")
-    return Plan(**top)
+    return replace(plan, placements=_expanded(plan.placements, "placements"), front=front)
 
 
-def _placements(value: Any, where: str) -> tuple[Placement, ...]:
-    return tuple(_placement(item, f"{where}[{i}]") for i, item in enumerate(array(value, where)))
+def _expanded(placements: Iterable[Placement], where: str) -> tuple[Placement, ...]:
+    return tuple(_expanded_one(one, f"{where}[{i}]") for i, one in enumerate(placements))
 
 
-def _placement(value: Any, where: str) -> Placement:
-    fields = read_fields(value, tables.PLACEMENT, where)
+def _expanded_one(placement: Placement, where: str) -> Placement:
     # Plans are written expanded; one written by hand may fold its nodes.
-    if any("[" in name or "," in name for name in fields["nodes"]):
-        fields["nodes"] = expand_counts(fields["nodes"], f"{where}.nodes")
-    return Placement(**fields)
-
-
-def _deferred(value: Any, where: str) -> Deferred:
-    fields = read_fields(value, tables.DEFERRED, where)
-    return Deferred(**{**fields, "reason": Reason(fields["reason"])})
-
-
-def _point(value: Any, where: str) -> FrontPoint:
-    fields = read_fields(value, tables.FRONT_POINT, where)
-    for key in ("cmax_bound", "weighted_completion_bound", "pareto_gap"):
-        fields.setdefault(key, None)
-    return FrontPoint(
-        **{**fields, "placements": _placements(fields["placements"], f"{where}.placements")}
-    )
+    if not any("[" in name or "," in name for name in placement.nodes):
+        return placement
+    return replace(placement, nodes=expand_counts(placement.nodes, f"{where}.nodes"))
 
 
 def write_plan(plan: Plan) -> dict[str, Any]:
     """The plan as a JSON object that reads back equal."""
-    objective = plan.objective
+    objective = written(plan.objective, "bound", "deferred")
+    if objective["bound"] is not None and not isfinite(objective["bound"]):
+        objective["bound"] = None
     out: dict[str, Any] = {
-        "format": tables.PLAN_FORMAT,
+        "format": PLAN_FORMAT,
         "policy": plan.policy,
         "options": dict(plan.options),
         "status": str(plan.status),
-        "objective": {
-            "name": objective.name,
-            "value": objective.value,
-            "bound": objective.bound
-            if objective.bound is None or isfinite(objective.bound)
-            else None,
-            "deferred": objective.deferred,
-        },
-        "placements": [_write_placement(p) for p in plan.placements],
-        "deferred": [_write_deferred(d) for d in plan.deferred],
+        "objective": objective,
+        "placements": _placements(plan.placements),
+        "deferred": [written(one, "detail") for one in plan.deferred],
         "stats": dict(plan.stats),
     }
     if plan.front:
-        out["front"] = [_write_point(point) for point in plan.front]
+        out["front"] = [_point(point) for point in plan.front]
         out["chosen"] = plan.chosen
         out["pareto_gap"] = plan.pareto_gap
     if plan.certificates:
@@ -98,31 +75,17 @@ def write_plan(plan: Plan) -> dict[str, Any]:
     return out
 
 
-def _write_placement(placement: Placement) -> dict[str, Any]:
-    out: dict[str, Any] = {"job": placement.job}
-    if placement.task is not None:
-        out["task"] = placement.task
-    out |= {"start": placement.start, "end": placement.end, "nodes": dict(placement.nodes)}
-    if placement.sc != 1.0:
-        out["sc"] = placement.sc
-    if placement.chunks is not None:
-        out["chunks"] = placement.chunks
+def _placements(placements: tuple[Placement, ...]) -> list[dict[str, Any]]:
+    """As `written` does, for all at once."""
+    out: list[dict[str, Any]] = list(to_builtins(placements))
+    for one in out:
+        if one.get("sc") == 1.0:
+            del one["sc"]
     return out
 
 
-def _write_deferred(deferred: Deferred) -> dict[str, Any]:
-    out: dict[str, Any] = {"job": deferred.job}
-    if deferred.task is not None:
-        out["task"] = deferred.task
-    return out | {"reason": str(deferred.reason), "detail": deferred.detail}
-
-
-def _write_point(point: FrontPoint) -> dict[str, Any]:
-    return {
-        "cmax": point.cmax,
-        "weighted_completion": point.weighted_completion,
-        "cmax_bound": point.cmax_bound,
-        "weighted_completion_bound": point.weighted_completion_bound,
-        "pareto_gap": point.pareto_gap,
-        "placements": [_write_placement(p) for p in point.placements],
-    }
+def _point(point: FrontPoint) -> dict[str, Any]:
+    bounds = written(
+        replace(point, placements=()), "cmax_bound", "weighted_completion_bound", "pareto_gap"
+    )
+    return bounds | {"placements": _placements(point.placements)}

@@ -7,6 +7,8 @@ from math import inf
 
 from msgspec import Struct
 
+from coalloc.model.ranges import EventTime, Gbps, InsideGbps, Latency, MemoryMb, Name, Power, Slots
+
 
 class NodeState(StrEnum):
     """State of a node; only ``up`` nodes get new work."""
@@ -16,58 +18,43 @@ class NodeState(StrEnum):
     DOWN = "down"
 
 
-class Node(Struct, frozen=True, kw_only=True):
-    """One machine of a cluster.
+class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One machine of a cluster; in a file also a set of equal ones."""
 
-    Attributes
-    ----------
-    name : str
-        Unique in a snapshot.
-    power : float
-        Effective power, in (0, 1]: relative speed times the share that is really free.
-    slots : int
-        Processes that may run at the same time.
-    features : tuple of str
-        Names a job may ask for.
-    memory_mb : int or None
-        Memory in MiB; None is unlimited.
-    free_at : float
-        No slot is usable before this time, seconds on the snapshot's axis.
-    state : NodeState
-    """
-
-    name: str
-    power: float = 1.0
-    slots: int = 1
+    name: Name
+    """Unique name; a node set such as a[1-4] stands for equal nodes."""
+    power: Power = 1.0
+    """Effective power: relative speed times the share that is really free."""
+    slots: Slots = 1
+    """Processes at the same time."""
     features: tuple[str, ...] = ()
-    memory_mb: int | None = None
-    free_at: float = -inf
+    """Features a job may ask for."""
+    memory_mb: MemoryMb | None = None
+    """Memory, MiB; null is unlimited."""
+    free_at: EventTime = -inf
+    """No slot is usable before, s; default the snapshot's time."""
     state: NodeState = NodeState.UP
+    """Only up nodes get new work."""
 
 
-class Cluster(Struct, frozen=True, kw_only=True):
-    """Nodes behind one link to the central switch.
+class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nodes behind one link to the central switch; a bandwidth without limit is infinite."""
 
-    Attributes
-    ----------
-    link_gbps : float
-        Capacity of the link to the central switch, Gbit/s each way (MBW_k in the OAS
-        papers, ABW_l in the MBPC paper); infinite when not limited.
-    intra_gbps : float
-        Bandwidth inside the cluster, Gbit/s.
-    link_latency_s, intra_latency_s : float
-        Seconds.
-    stale : bool
-        The last reading failed: nothing new is planned here, and nothing is assumed idle.
-    """
-
-    name: str
-    nodes: tuple[Node, ...] = ()
-    link_gbps: float = inf
-    intra_gbps: float = inf
-    link_latency_s: float = 0.0
-    intra_latency_s: float = 0.0
+    name: Name
+    """Unique name."""
+    link_gbps: Gbps = inf
+    """Capacity to the switch, Gbit/s each way (MBW_k in the OAS papers, ABW_l in the MBPC paper);
+    null unlimited."""
+    intra_gbps: InsideGbps = inf
+    """Inside, Gbit/s; null unlimited."""
+    link_latency_s: Latency = 0.0
+    """Latency of the link, s."""
+    intra_latency_s: Latency = 0.0
+    """Latency inside, s."""
     stale: bool = False
+    """The last reading failed; gets no new work, and nothing on it is taken for idle."""
+    nodes: tuple[Node, ...] = ()
+    """Nodes."""
 
     @property
     def slots(self) -> int:

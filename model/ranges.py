@@ -45,6 +45,8 @@ class Range(Struct, frozen=True, kw_only=True):
         return Meta(ge=0, le=self.high, extra={"least": self.low}, extra_json_schema=gap)
 
 
+LARGEST = 10**18
+"""No number without a range of its own is larger; errors and documents name no bound like this."""
 INSTANT = Range(low=-1e10, high=1e10)
 """Now, submit times, begin times, s: up to the year 2286."""
 EVENT = Range(low=-1e15, high=1e15)
@@ -110,5 +112,5 @@ Procs = Annotated[int, Meta(ge=1, le=10**9)]
 """Processes of a job, chunks of a piece."""
 Slots = Annotated[int, Meta(ge=1, le=1_000_000)]
 """Slots of a node, and processes on it."""
-Count = Annotated[int, Meta(ge=0, le=10**18)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Name = Annotated[str, Meta(min_length=1)]

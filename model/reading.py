@@ -12,38 +12,27 @@ from coalloc.model.snapshot import Reservation, Running
 
 
 class NodeReading(Struct, frozen=True, kw_only=True):
-    """A node as its adapter read it.
-
-    Attributes
-    ----------
-    power : float
-        Raw effective power, before smoothing and steps, in (0, 1].
-    load : float
-        Share of the node taken by work that is not ours, 0..1.
-    address : str
-        Where processes on other nodes reach it; empty: under its name.
-    load_age_s : float
-        How long ago `load` was measured, as far as is known, seconds.
-    reason : str
-        Why it takes no new work, in the batch system's words.
-    partitions : tuple of str
-        That it is in.
-    gres : mapping of name to count
-        Generic resources, with and without their type: ``gpu``, ``gpu:a100``.
-    """
+    """A node as its adapter read it."""
 
     name: str
     power: float = 1.0
+    """Raw effective power, before smoothing and steps, in (0, 1]."""
     slots: int = 1
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
     state: NodeState = NodeState.UP
     load: float = 0.0
+    """Share of the node taken by work that is not ours, 0..1."""
     address: str = ""
+    """Where processes on other nodes reach it; empty: under its name."""
     load_age_s: float = 0.0
+    """How long ago `load` was measured, as far as is known, seconds."""
     reason: str = ""
+    """Why it takes no new work, in the batch system's words."""
     partitions: tuple[str, ...] = ()
+    """Partitions that it is in."""
     gres: Mapping[str, int] = field(default_factory=dict)
+    """Counts of generic resources, with and without their type: ``gpu``, ``gpu:a100``."""
 
     @classmethod
     def of(cls, node: Node) -> NodeReading:
@@ -59,41 +48,27 @@ class NodeReading(Struct, frozen=True, kw_only=True):
 
 
 class NativeJob(Struct, frozen=True, kw_only=True):
-    """A job that its user submitted to the batch system, and that waits there for our order.
-
-    Attributes
-    ----------
-    id : str
-        The batch system's.
-    submitted : float
-        There, seconds; a number that is used again later is another job.
-    name, user : str
-    uid, gid : int
-    procs : int
-        Slots it needs.
-    time_limit : float or None
-        Of the batch system, seconds.
-    features : tuple of str
-        Every node must have them all.
-    memory_mb_per_proc : int
-    waits : str
-        Why it must not be planned yet, in the batch system's words; empty: it may be.
-    claimed : bool
-        One of our parts has it; what that part reports is newer than this.
-    """
+    """A job that its user submitted to the batch system, and that waits there for our order."""
 
     id: str
+    """The batch system's."""
     submitted: float
+    """There, seconds; a number that is used again later is another job."""
     name: str = ""
     user: str = ""
     uid: int = -1
     gid: int = -1
     procs: int = 1
+    """Slots it needs."""
     time_limit: float | None = None
+    """Of the batch system, seconds."""
     features: tuple[str, ...] = ()
+    """Every node must have them all."""
     memory_mb_per_proc: int = 0
     waits: str = ""
+    """Why it must not be planned yet, in the batch system's words; empty: it may be."""
     claimed: bool = False
+    """One of our parts has it; what that part reports is newer than this."""
 
 
 class ShareUse(Struct, frozen=True, kw_only=True):
@@ -110,70 +85,46 @@ class ShareUse(Struct, frozen=True, kw_only=True):
 
 
 class MarkedClaim(Struct, frozen=True, kw_only=True):
-    """A claim in the batch system's queue that bears a mark of coalloc's.
-
-    Attributes
-    ----------
-    job, attempt, claim : str, int, str
-        As the mark has them; another service counts its jobs by itself.
-    submitted : float
-        Seconds since the epoch, by the batch system's clock.
-    holds : bool
-        It has nodes; else it waits.
-    ours : bool
-        A part of this service has it.
-    """
+    """A claim in the batch system's queue that bears a mark of coalloc's."""
 
     job: str
     attempt: int
     claim: str
+    """As the mark has them; another service counts its jobs by itself."""
     submitted: float
+    """Seconds since the epoch, by the batch system's clock."""
     holds: bool
+    """It has nodes; else it waits."""
     ours: bool
+    """A part of this service has it."""
 
 
 class ClusterReading(Struct, frozen=True, kw_only=True):
-    """One successful reading of one cluster.
-
-    Attributes
-    ----------
-    running : tuple of Running
-        Work that is not ours.
-    waiting : int
-        Jobs in the batch system's own queue.
-    waited : tuple of (seconds, nodes)
-        How long the newest of the local jobs that run had waited in it, and how wide they are.
-    claims : tuple of MarkedClaim
-        Where another service has claims in it: those, and ours.
-    queues : bool
-        Claims of ours may wait in it too.
-    reservations : tuple of Reservation
-        Nodes that the batch system keeps from us.
-    handed : tuple of NativeJob
-        All that were handed over to us and have not begun.
-    unknown : mapping of words to count
-        What the batch system said and the adapter does not know.
-    notices : tuple of str
-        What an operator should know of the cluster, each in one line.
-    way : str
-        How our parts get in beside local jobs, in words; empty: at once or not at all.
-    share : ShareUse or None
-        None: we go before no waiting job.
-    rules : SiteRules or None
-        What its batch system lets jobs do; None: not known.
-    """
+    """One successful reading of one cluster."""
 
     cluster: str
     nodes: tuple[NodeReading, ...]
     running: tuple[Running, ...] = ()
+    """Work that is not ours."""
     waiting: int = 0
+    """Jobs in the batch system's own queue."""
     waited: tuple[tuple[float, int], ...] = ()
+    """How many seconds the newest of the local jobs that run had waited in it, and their nodes."""
     claims: tuple[MarkedClaim, ...] = ()
+    """Where another service has claims in it: those, and ours."""
     queues: bool = False
+    """Claims of ours may wait in it too."""
     reservations: tuple[Reservation, ...] = ()
+    """Nodes that the batch system keeps from us."""
     handed: tuple[NativeJob, ...] = ()
+    """All that were handed over to us and have not begun."""
     unknown: Mapping[str, int] = field(default_factory=dict)
+    """Counts of what the batch system said and the adapter does not know."""
     notices: tuple[str, ...] = ()
+    """What an operator should know of the cluster, each in one line."""
     way: str = ""
+    """How our parts get in beside local jobs, in words; empty: at once or not at all."""
     share: ShareUse | None = None
+    """None: we go before no waiting job."""
     rules: SiteRules | None = None
+    """What its batch system lets jobs do; None: not known."""

@@ -1,4 +1,4 @@
-"""JSON Schemas (2020-12) of both formats, from the tables that the readers use.
+"""JSON Schemas (2020-12) of both formats, from the structs that the readers use.
 
 A schema says what one value alone decides: keys, types, bounds, choices. What relates
 values (ids that are unique, nodes that exist, edges without a cycle, an end after its
@@ -7,119 +7,114 @@ start) is the reader's, and stands in docs/FORMATS.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coalloc.model import tables
-from coalloc.model.fields import Table, object_schema
+import msgspec
+from msgspec import inspect
+
+from coalloc.model.job_json import Times
+from coalloc.model.jobs import JobFields, MoldableJob, RigidJob, Task
+from coalloc.model.plan import PLAN_FORMAT, Plan
+from coalloc.model.platform import Cluster, Node
+from coalloc.model.snapshot import SNAPSHOT_FORMAT, SnapshotFields
+from coalloc.model.words import field_words
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-JOBS: dict[str, Table] = {
-    "rigid": tables.RIGID,
-    "moldable": tables.MOLDABLE,
-    "workflow": tables.WORKFLOW,
-    "divisible": tables.DIVISIBLE,
+GIVEN_BY_OTHERS: Mapping[type, tuple[str, ...]] = {
+    JobFields: ("submitted", "earliest"),
+    RigidJob: ("base_time",),
+    MoldableJob: ("speedup", "min_procs", "max_procs"),
+    Task: ("max_procs",),
+    Node: ("free_at",),
 }
+"""Keys that a file may leave out; what they are then depends on others."""
+NEEDED: Mapping[type, tuple[str, ...]] = {
+    SnapshotFields: ("clusters",),
+    Cluster: ("nodes",),
+    Plan: ("placements",),
+}
+"""Keys that a file has although the field has a default."""
+UNLIMITED: Mapping[type, tuple[str, ...]] = {Cluster: ("link_gbps", "intra_gbps")}
+"""Keys that may be null, and are so by default."""
 
 
 def snapshot_schema() -> dict[str, Any]:
     """The schema of ``coalloc-snapshot/1``."""
-    jobs = {kind: _object(table, kind=kind) for kind, table in JOBS.items()}
-    speedups = {name: _object(table, model=name) for name, table in tables.SPEEDUPS.items()}
-    for key in ("procs", "times"):
-        speedups["table"]["properties"][key]["minItems"] = 1
-    _complete(jobs)
-    top = _object(tables.SNAPSHOT)
-    _items(top, "clusters", "cluster")
-    _items(top, "running", "running")
-    _items(top, "reservations", "reservation")
-    top["properties"]["queue"] |= {"type": "array", "items": _one_of(JOBS)}
-    cluster = _object(tables.CLUSTER)
-    _items(cluster, "nodes", "node")
-    return _document(
-        tables.SNAPSHOT_FORMAT,
-        "Clusters, queue, running work and reservations at one instant.",
-        top,
-        {
-            "cluster": cluster,
-            "node": _object(tables.NODE),
-            **jobs,
-            "speedup": _one_of(speedups),
-            **speedups,
-            "task": _object(tables.TASK),
-            "edge": _object(tables.EDGE),
-            "started": _started(),
-            "running": _object(tables.RUNNING),
-            "reservation": _object(tables.RESERVATION),
-        },
-    )
+    text = "Clusters, queue, running work and reservations at one instant."
+    return _document(SNAPSHOT_FORMAT, text, SnapshotFields)
 
 
 def plan_schema() -> dict[str, Any]:
     """The schema of ``coalloc-plan/1``."""
-    top = _object(tables.PLAN)
-    for key in ("options", "stats"):
-        top["properties"][key]["type"] = "object"
-    top["properties"]["objective"] |= _ref("objective")
-    _items(top, "placements", "placement")
-    _items(top, "deferred", "deferred")
-    _items(top, "front", "front_point")
-    top["properties"]["certificates"] |= {"type": "array", "items": {"type": "object"}}
-    point = _object(tables.FRONT_POINT)
-    _items(point, "placements", "placement")
     return _document(
-        tables.PLAN_FORMAT,
-        "Which jobs start when, on which nodes, and how good that is.",
-        top,
-        {
-            "objective": _object(tables.OBJECTIVE),
-            "placement": _object(tables.PLACEMENT),
-            "deferred": _object(tables.DEFERRED),
-            "front_point": point,
-        },
+        PLAN_FORMAT, "Which jobs start when, on which nodes, and how good that is.", Plan
     )
 
 
-def _complete(jobs: dict[str, dict[str, Any]]) -> None:
-    """Add what a table of fields cannot say: keys that need or exclude each other."""
-    limit = {"required": ["time_limit"], "properties": {"time_limit": {"type": "number"}}}
-    jobs["rigid"]["anyOf"] = [{"required": ["base_time"]}, limit]
-    moldable = jobs["moldable"]
-    moldable["oneOf"] = [{"required": ["times"]}, {"required": ["speedup"]}]
-    moldable["properties"]["times"]["minItems"] = 1
-    moldable["properties"]["speedup"] |= _ref("speedup")
-    closed = {"properties": {"model": {"enum": ["amdahl", "downey"]}}}
-    moldable["if"] = {"required": ["speedup"], "properties": {"speedup": closed}}
-    moldable["then"] = {"required": ["max_procs"]}
-    _items(jobs["workflow"], "tasks", "task")
-    jobs["workflow"]["properties"]["tasks"]["minItems"] = 1
-    _items(jobs["workflow"], "edges", "edge")
-    _items(jobs["workflow"], "started", "started")
+def _document(name: str, text: str, form: type) -> dict[str, Any]:
+    _, parts = msgspec.json.schema_components((form,), ref_template="#/$defs/{name}")
+    for one in structs_of(inspect.type_info(form)):
+        describe(parts[one.__name__], one)
+        _complete(parts[one.__name__], one)
+    top = {key: item for key, item in parts.pop(form.__name__).items() if key != "title"}
+    return {"$schema": DIALECT, "title": name, **top, "description": text, "$defs": parts}
 
 
-def _started() -> dict[str, Any]:
-    schema = _object(tables.STARTED)
-    schema["properties"]["clusters"]["minItems"] = 1
-    return schema
+def structs_of(kind: inspect.Type) -> Iterator[type[msgspec.Struct]]:
+    """Every struct of a type, each before those in its fields."""
+    found: dict[type[msgspec.Struct], None] = {}
+    rest = [kind]
+    while rest:
+        match rest.pop():
+            case inspect.StructType(cls=form, fields=fields) if form not in found:
+                found[form] = None
+                rest += [field.type for field in fields]
+            case inspect.Metadata(type=inner) | inspect.VarTupleType(item_type=inner):
+                rest.append(inner)
+            case inspect.DictType(value_type=inner):
+                rest.append(inner)
+            case inspect.UnionType(types=types):
+                rest += types
+    yield from found
 
 
-def _document(name: str, text: str, top: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    return {"$schema": DIALECT, "title": name, "description": text, **top, "$defs": parts}
+def describe(schema: dict[str, Any], form: type[msgspec.Struct]) -> None:
+    """Add the words beside the fields to the schema that msgspec made of a struct."""
+    words = field_words(form)
+    for field in msgspec.structs.fields(form):
+        if field.name in words:
+            schema["properties"][field.encode_name]["description"] = words[field.name]
 
 
-def _object(table: Table, **constants: str) -> dict[str, Any]:
-    schema = object_schema(table)
-    for key, value in constants.items():
-        schema["properties"][key] = {"const": value}
-    return schema
+def given_by_others(form: type) -> tuple[str, ...]:
+    """Keys that a file may leave out, those of base classes too."""
+    return tuple(key for one in form.__mro__ for key in GIVEN_BY_OTHERS.get(one, ()))
 
 
-def _items(schema: dict[str, Any], key: str, part: str) -> None:
-    schema["properties"][key] |= {"type": "array", "items": _ref(part)}
-
-
-def _one_of(names: dict[str, Any]) -> dict[str, Any]:
-    return {"oneOf": [_ref(name) for name in names]}
-
-
-def _ref(part: str) -> dict[str, str]:
-    return {"$ref": f"#/$defs/{part}"}
+def _complete(schema: dict[str, Any], form: type[msgspec.Struct]) -> None:
+    """Add in what a file differs from the value that is read from it."""
+    keys = schema["properties"]
+    required = {*schema.get("required", ()), *NEEDED.get(form, ())}
+    tag = form.__struct_config__.tag_field
+    if tag is not None:
+        required.add(tag)
+    for key in given_by_others(form):
+        required.discard(key)
+        keys[key].pop("default", None)
+    for key in NEEDED.get(form, ()):
+        keys[key].pop("default", None)
+    for key in UNLIMITED.get(form, ()):
+        words, within = keys[key].pop("description"), keys[key]
+        del within["default"]
+        keys[key] = {"anyOf": [within, {"type": "null"}], "default": None, "description": words}
+    schema["required"] = [key for key in keys if key in required]
+    if form is RigidJob:
+        limit = {"required": ["time_limit"], "properties": {"time_limit": {"type": "number"}}}
+        schema["anyOf"] = [{"required": ["base_time"]}, limit]
+    elif form is MoldableJob:
+        keys["times"] = msgspec.json.schema(Times)
+        schema["oneOf"] = [{"required": ["times"]}, {"required": ["speedup"]}]
+        closed = {"properties": {"model": {"enum": ["amdahl", "downey"]}}}
+        schema["if"] = {"required": ["speedup"], "properties": {"speedup": closed}}
+        schema["then"] = {"required": ["max_procs"]}

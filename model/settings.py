@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field, structs
 
-from coalloc.model.ranges import INSIDE_GBPS, LATENCY, OVERRUN, SPAN, WEIGHT
+from coalloc.model import ranges
+from coalloc.model.ranges import SPAN, WEIGHT, Gbps, InsideGbps, Latency, Overrun, Range, Span
 
 Text = Annotated[str, Meta(min_length=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -22,9 +23,6 @@ Patience = Annotated[float, Meta(ge=0.1, le=86_400)]
 """For an answer of another process or another host, seconds."""
 Pause = Annotated[float, Meta(ge=0, le=86_400)]
 """Seconds."""
-RunTime = Annotated[float, Meta(ge=SPAN.low, le=SPAN.high)]
-"""Of a job, seconds."""
-Latency = Annotated[float, Meta(ge=LATENCY.low, le=LATENCY.high)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -111,7 +109,7 @@ class RoundsConfig(Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = field(default_factory=dict)
     task_tolerance: Annotated[float, Meta(ge=0, le=1e6)] = 0.2
     task_tolerance_s: Annotated[float, Meta(ge=0, le=SPAN.high)] = 1.0
-    piece_s: RunTime = 600.0
+    piece_s: Span = 600.0
     trigger: tuple[TriggerConfig, ...] = (
         TriggerConfig(kind="timer"),
         TriggerConfig(kind="queue_length"),
@@ -131,7 +129,7 @@ class SolverConfig(Struct, frozen=True, kw_only=True):
 class PowerConfig(Struct, frozen=True, kw_only=True):
     """``[power]``: from measured power to the power that planning sees."""
 
-    step: Fraction = 0.05
+    step: Annotated[float, Range(low=1e-3, high=1.0, zero=True).meta] = 0.05
     hysteresis: Fraction = 0.5
     smoothing: Share = 0.3
 
@@ -155,16 +153,16 @@ class StartConfig(Struct, frozen=True, kw_only=True):
     max_idle_node_s: Annotated[float, Meta(ge=1, le=1e9)] = 600.0
     backoff_first_s: Period = 1.0
     backoff_max_s: Period = 300.0
-    overrun_s: Annotated[float, Meta(ge=OVERRUN.low, le=OVERRUN.high)] = 60.0
+    overrun_s: Overrun = 60.0
 
 
 class JobDefaultsConfig(Struct, frozen=True, kw_only=True):
     """``[jobs.defaults]``: for what users leave out."""
 
-    base_time_s: RunTime | None = None
-    sigma: Fraction | None = None
-    proc_gbps: NotNegative | None = None
-    time_limit_s: RunTime | None = None
+    base_time_s: Span | None = None
+    sigma: ranges.Share | None = None
+    proc_gbps: Gbps | None = None
+    time_limit_s: Span | None = None
     speedup: str | None = None
 
 
@@ -178,7 +176,7 @@ class JobMatchConfig(JobDefaultsConfig, frozen=True, kw_only=True):
 class JobsConfig(Struct, frozen=True, kw_only=True):
     """``[jobs]``."""
 
-    fallback_base_time_s: RunTime = 3600.0
+    fallback_base_time_s: Span = 3600.0
     defaults: JobDefaultsConfig = JobDefaultsConfig()
     match: tuple[JobMatchConfig, ...] = ()
 
@@ -253,8 +251,8 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
 
     name: Text
     adapter: Literal["local", "trace", "slurm", "gridengine"] = "local"
-    link_gbps: NotNegative | None = None
-    intra_gbps: Annotated[float, Meta(ge=INSIDE_GBPS.low, le=INSIDE_GBPS.high)] | None = None
+    link_gbps: Gbps | None = None
+    intra_gbps: InsideGbps | None = None
     link_latency_s: Latency = 0.0
     intra_latency_s: Latency = 0.0
     accounts: dict[str, Any] = field(default_factory=dict)

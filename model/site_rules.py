@@ -18,20 +18,13 @@ UP = "UP"
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Bounds on one job of ours; None: there is none, or it is not known.
-
-    Attributes
-    ----------
-    time_s : float or None
-        Longest time limit, seconds.
-    nodes, procs : int or None
-        The most at once.
-    least_nodes : int
-    """
+    """Bounds on one job of ours; None: there is none, or it is not known."""
 
     time_s: float | None = None
+    """Longest time limit, seconds."""
     nodes: int | None = None
     procs: int | None = None
+    """The most at once."""
     least_nodes: int = 0
 
     def and_those(self, other: Limits) -> Limits:
@@ -52,36 +45,26 @@ NO_LIMITS = Limits()
 
 
 class PartitionRules(Struct, frozen=True, kw_only=True):
-    """One partition, or queue.
-
-    Attributes
-    ----------
-    state : str
-        ``UP`` where it starts jobs.
-    default_time_s : float or None
-        Of a job that names no time limit, seconds.
-    qos : str
-        Whose limits hold for all of its jobs; empty: none.
-    accounts, allowed_qos : tuple of str or None
-        Those that may use it; None: all.
-    denied_accounts, denied_qos : tuple of str
-    gids : tuple of int or None
-        Groups whose users may use it; None: all users may.
-    members : tuple of str
-        Users of those groups, as far as they are listed there.
-    """
+    """One partition, or queue."""
 
     name: str
     state: str = UP
+    """``UP`` where it starts jobs."""
     limits: Limits = NO_LIMITS
     default_time_s: float | None = None
+    """Of a job that names no time limit, seconds."""
     qos: str = ""
+    """Whose limits hold for all of its jobs; empty: none."""
     accounts: tuple[str, ...] | None = None
+    """Those that may use it; None: all."""
     denied_accounts: tuple[str, ...] = ()
     allowed_qos: tuple[str, ...] | None = None
+    """Those that may use it; None: all."""
     denied_qos: tuple[str, ...] = ()
     gids: tuple[int, ...] | None = None
+    """Groups whose users may use it; None: all users may."""
     members: tuple[str, ...] = ()
+    """Users of those groups, as far as they are listed there."""
 
 
 class Association(Struct, frozen=True, kw_only=True):
@@ -94,79 +77,50 @@ class Association(Struct, frozen=True, kw_only=True):
 
 
 class SiteRules(Struct, frozen=True, kw_only=True):
-    """Rules of a batch system for its jobs.
-
-    Attributes
-    ----------
-    honoured : tuple of str
-        Options of jobs that it is told (`BatchOptions`).
-    usual : BatchOptions
-        What jobs are submitted with that do not say otherwise.
-    partitions : tuple of PartitionRules
-        Empty: not known.
-    qos : mapping of name to Limits
-    associations : tuple of Association or None
-        None: none is needed, or they are not known.
-    added_s : float
-        By so much at the most a part's time limit there is longer than its job's, seconds.
-    reservations : tuple of str
-        Ids of those, among the reading's, that no job may run into.
-    """
+    """Rules of a batch system for its jobs."""
 
     honoured: tuple[str, ...] = ("account",)
+    """Options of jobs that it is told (`BatchOptions`)."""
     usual: BatchOptions = PLAIN
+    """What jobs are submitted with that do not say otherwise."""
     partitions: tuple[PartitionRules, ...] = ()
+    """Empty: not known."""
     qos: Mapping[str, Limits] = field(default_factory=dict)
     associations: tuple[Association, ...] | None = None
+    """None: none is needed, or they are not known."""
     added_s: float = 0.0
+    """By so much at the most a part's time limit there is longer than its job's, seconds."""
     reservations: tuple[str, ...] = ()
+    """Ids of those, among the reading's, that no job may run into."""
 
 
 class Asking(Struct, frozen=True, kw_only=True):
-    """Whoever asks for nodes of a cluster, and what the batch system would be told of it.
-
-    Attributes
-    ----------
-    user : str
-    uid, gid : int
-        -1: not known.
-    batch : BatchOptions
-        With the account that this cluster knows.
-    time_limit_s : float or None
-    procs : int
-        At the most in one part.
-    """
+    """Whoever asks for nodes of a cluster, and what the batch system would be told of it."""
 
     user: str
     uid: int = -1
     gid: int = -1
+    """-1: not known."""
     batch: BatchOptions = PLAIN
+    """With the account that this cluster knows."""
     time_limit_s: float | None = None
     procs: int = 1
+    """At the most in one part."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """Verdict of a batch system on a job.
-
-    Attributes
-    ----------
-    never : str
-        Why it would never take it; empty: it would, as far as is known.
-    closed : str
-        Why it takes nothing of its kind now.
-    partitions : tuple of str or None
-        Those that would; None: any, or they are not known.
-    limits : Limits
-        Of each of its parts, the widest among those partitions.
-    default_time_s : float or None
-        Its time limit, where it has none of its own, seconds.
-    """
+    """Verdict of a batch system on a job."""
 
     never: str = ""
+    """Why it would never take it; empty: it would, as far as is known."""
     closed: str = ""
+    """Why it takes nothing of its kind now."""
     partitions: tuple[str, ...] | None = None
+    """Those that would; None: any, or they are not known."""
     limits: Limits = NO_LIMITS
+    """Of each of its parts, the widest among those partitions."""
     default_time_s: float | None = None
+    """Its time limit, where it has none of its own, seconds."""
 
 
 ANY = Verdict()

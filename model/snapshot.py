@@ -8,65 +8,79 @@ from msgspec import Struct, field
 
 from coalloc.model.jobs import Job
 from coalloc.model.platform import Cluster, Node
+from coalloc.model.ranges import EventTime, Instant, LoadGbps, Name, Overrun, Slots
+
+SNAPSHOT_FORMAT = "coalloc-snapshot/1"
 
 OVERRUN_S = 60.0
 """A running job past its end is expected to go on for this long, seconds."""
 
 
-class Running(Struct, frozen=True, kw_only=True):
-    """Work that occupies slots now.
+class Running(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Work that occupies slots now."""
 
-    Attributes
-    ----------
-    nodes : mapping of node name to slots
-    start, end : float
-        Seconds; `end` is the expected end.
-    link_gbps : mapping of cluster name to Gbit/s
-        Load on each cluster's link until the end.
-    ours : bool
-        False for the batch system's own jobs.
-    """
-
-    id: str
-    nodes: Mapping[str, int]
-    start: float
-    end: float
-    link_gbps: Mapping[str, float] = field(default_factory=dict)
+    id: Name
+    """Id of the job."""
+    nodes: Mapping[str, Slots]
+    """Slots taken on each node."""
+    start: EventTime
+    """Start, s."""
+    end: EventTime
+    """Expected end, s."""
+    link_gbps: Mapping[str, LoadGbps] = field(default_factory=dict)
+    """Load on the link of each cluster until the end, Gbit/s."""
     ours: bool = True
+    """False for the batch system's own jobs."""
 
     def busy_until(self, time: float, overrun_s: float = OVERRUN_S) -> float:
         """Time at which its slots are taken to be free, seconds."""
         return max(self.end, time + overrun_s)
 
 
-class Reservation(Struct, frozen=True, kw_only=True):
+class Reservation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Nodes kept for the named jobs in [start, end)."""
 
-    id: str
-    nodes: tuple[str, ...]
-    start: float
-    end: float
+    id: Name
+    """Id."""
+    nodes: tuple[Name, ...]
+    """Node names or node sets."""
+    start: EventTime
+    """Start, s."""
+    end: EventTime
+    """End, s."""
     jobs: tuple[str, ...] = ()
+    """Jobs that may use it."""
 
 
-class Snapshot(Struct, frozen=True, kw_only=True):
-    """Clusters, queue, running work and reservations at one instant.
+class SnapshotFields(
+    Struct,
+    frozen=True,
+    kw_only=True,
+    tag_field="format",
+    tag=SNAPSHOT_FORMAT,
+    forbid_unknown_fields=True,
+):
+    """Fields of a snapshot that its file has too."""
 
-    Attributes
-    ----------
-    time : float
-        Now; every other time lies on the same axis, seconds.
-    warnings : tuple of str
-        What was repaired while reading; each names the job.
-    """
-
-    time: float = 0.0
+    time: Instant = 0.0
+    """Now, s; every other time lies on the same axis."""
+    overrun_s: Overrun = OVERRUN_S
+    """A job past its end is expected to go on, s."""
     clusters: tuple[Cluster, ...] = ()
+    """Clusters."""
     queue: tuple[Job, ...] = ()
+    """Waiting jobs in arrival order."""
     running: tuple[Running, ...] = ()
+    """Work that occupies slots."""
     reservations: tuple[Reservation, ...] = ()
-    overrun_s: float = OVERRUN_S
+    """Reserved nodes."""
+
+
+class Snapshot(SnapshotFields, frozen=True, kw_only=True):
+    """Clusters, queue, running work and reservations at one instant."""
+
     warnings: tuple[str, ...] = ()
+    """What was repaired while reading; each names the job."""
 
     def nodes(self) -> Iterator[tuple[Cluster, Node]]:
         """Every node with its cluster, in snapshot order."""

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from math import inf
 from typing import Any
 
-from coalloc.model import tables
-from coalloc.model.decoded import array, shown
+from msgspec import Struct
+
+from coalloc.model.decoded import mapping, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import read_fields
-from coalloc.model.job_json import read_job, write_job
+from coalloc.model.job_json import amounts, checked, completed, write_job
 from coalloc.model.jobs import Job, WorkflowJob
 from coalloc.model.nodeset import expand, expand_counts
-from coalloc.model.platform import Cluster, Node, NodeState
-from coalloc.model.snapshot import OVERRUN_S, Reservation, Running, Snapshot
+from coalloc.model.platform import Cluster, Node
+from coalloc.model.snapshot import (
+    OVERRUN_S,
+    SNAPSHOT_FORMAT,
+    Reservation,
+    Running,
+    Snapshot,
+    SnapshotFields,
+)
+from coalloc.model.structs import read_json
+from coalloc.model.values import replace
+from coalloc.model.written import written
 
 
 def read_snapshot(value: Any) -> Snapshot:
@@ -24,75 +36,118 @@ def read_snapshot(value: Any) -> Snapshot:
     InputError
         With the path and the reason of the first thing that is wrong.
     """
-    top = read_fields(value, tables.SNAPSHOT, "")
-    time = top.get("time", 0.0)
-    clusters = read_clusters(top["clusters"], "clusters")
+    given = mapping(value, "")
+    for key in ("format", "clusters"):
+        if key not in given:
+            raise InputError(key, "is missing")
+    time = given.get("time", 0.0)
+    # A time that is wrong is told before the times of jobs that stem from it.
+    top = {"time": time, **given}
+    if isinstance(top.get("queue"), list | tuple):
+        top["queue"] = [completed(job, f"queue[{i}]", time) for i, job in enumerate(top["queue"])]
+    top["clusters"] = _limited(top["clusters"], "clusters")
+    read = read_json(top, SnapshotFields, "", _amounts)
+    clusters = _expanded(read.clusters, "clusters")
     slots = {node.name: node.slots for cluster in clusters for node in cluster.nodes}
     names = {cluster.name for cluster in clusters}
-    queue, warnings = [], []
-    seen: set[str] = set()
-    for i, item in enumerate(array(top.get("queue", ()), "queue")):
-        job, repairs = read_job(item, f"queue[{i}]", time)
-        if job.id in seen:
-            raise InputError(f"queue[{i}].id", f"{shown(job.id)} is used twice")
-        seen.add(job.id)
-        _known_clusters(job, f"queue[{i}]", names)
-        queue.append(job)
-        warnings += repairs
-    running = [
-        _running(item, f"running[{i}]", slots, names)
-        for i, item in enumerate(array(top.get("running", ()), "running"))
-    ]
-    reservations = [
-        _reservation(item, f"reservations[{i}]", slots)
-        for i, item in enumerate(array(top.get("reservations", ()), "reservations"))
-    ]
-    _no_doubles([job.id for job in running], "running")
-    _no_doubles([r.id for r in reservations], "reservations")
+    queue, warnings = _queue(read.queue, names)
+    running = tuple(
+        _running(job, f"running[{i}]", slots, names) for i, job in enumerate(read.running)
+    )
+    reservations = tuple(
+        _reservation(one, f"reservations[{i}]", slots) for i, one in enumerate(read.reservations)
+    )
+    _no_doubles((job.id for job in running), "running")
+    _no_doubles((one.id for one in reservations), "reservations")
     return Snapshot(
-        time=time,
+        time=read.time,
         clusters=clusters,
-        queue=tuple(queue),
-        running=tuple(running),
-        reservations=tuple(reservations),
-        overrun_s=top.get("overrun_s", OVERRUN_S),
-        warnings=tuple(warnings),
+        queue=queue,
+        running=running,
+        reservations=reservations,
+        overrun_s=read.overrun_s,
+        warnings=warnings,
     )
 
 
 def read_clusters(value: Any, where: str) -> tuple[Cluster, ...]:
-    """Read cluster objects, of a snapshot or of a platform file; node sets are expanded."""
-    clusters = []
-    node_names: set[str] = set()
-    for i, item in enumerate(array(value, where)):
-        place = f"{where}[{i}]"
-        fields = read_fields(item, tables.CLUSTER, place)
+    """Read cluster objects, of a snapshot or of a platform file; node sets are expanded.
+
+    Raises
+    ------
+    InputError
+    """
+    clusters: tuple[Cluster, ...] = read_json(
+        _limited(value, where), tuple[Cluster, ...], where, lambda read: read
+    )
+    return _expanded(clusters, where)
+
+
+def _amounts(read: SnapshotFields) -> Iterator[Struct]:
+    yield from read.clusters
+    yield from chain.from_iterable(map(amounts, read.queue))
+
+
+def _limited(clusters: Any, where: str) -> Any:
+    """Clusters without the bandwidths that are null: unlimited, as by default.
+
+    Raises
+    ------
+    InputError
+        For a cluster without the key of its nodes.
+    """
+    if not isinstance(clusters, list | tuple):
+        return clusters
+    out = []
+    for i, cluster in enumerate(clusters):
+        if isinstance(cluster, dict):
+            cluster = {
+                key: item
+                for key, item in cluster.items()
+                if item is not None or key not in ("link_gbps", "intra_gbps")
+            }
+            if "nodes" not in cluster:
+                raise InputError(f"{where}[{i}].nodes", "is missing")
+        out.append(cluster)
+    return out
+
+
+def _expanded(clusters: Iterable[Cluster], where: str) -> tuple[Cluster, ...]:
+    """The clusters with a node for each name of their node sets."""
+    out = []
+    taken: set[str] = set()
+    for i, cluster in enumerate(clusters):
         nodes: list[Node] = []
-        for k, node in enumerate(array(fields["nodes"], f"{place}.nodes")):
-            nodes += _nodes(node, f"{place}.nodes[{k}]", node_names)
-        fields["nodes"] = tuple(nodes)
-        for key in ("link_gbps", "intra_gbps"):
-            if fields.get(key) is None:
-                fields[key] = inf
-        clusters.append(Cluster(**fields))
-    _no_doubles([cluster.name for cluster in clusters], where)
-    return tuple(clusters)
+        for k, node in enumerate(cluster.nodes):
+            place = f"{where}[{i}].nodes[{k}].name"
+            for name in expand(node.name, place):
+                if name in taken:
+                    raise InputError(place, f"node {shown(name)} is named twice")
+                taken.add(name)
+                nodes.append(node if name == node.name else replace(node, name=name))
+        out.append(replace(cluster, nodes=tuple(nodes)))
+    _no_doubles((cluster.name for cluster in out), where)
+    return tuple(out)
 
 
-def _nodes(value: Any, where: str, taken: set[str]) -> list[Node]:
-    fields = read_fields(value, tables.NODE, where)
-    fields["state"] = NodeState(fields.get("state", NodeState.UP))
-    nodes = []
-    for name in expand(fields.pop("name"), f"{where}.name"):
-        if name in taken:
-            raise InputError(f"{where}.name", f"node {shown(name)} is named twice")
-        taken.add(name)
-        nodes.append(Node(name=name, **fields))
-    return nodes
+def _queue(jobs: Iterable[Job], clusters: set[str]) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """The jobs, each checked, and what was repaired."""
+    queue: list[Job] = []
+    warnings: list[str] = []
+    seen: set[str] = set()
+    for i, read in enumerate(jobs):
+        job, repairs = checked(read, f"queue[{i}]")
+        if job.id in seen:
+            raise InputError(f"queue[{i}].id", f"{shown(job.id)} is used twice")
+        seen.add(job.id)
+        _known_clusters(job, f"queue[{i}]", clusters)
+        queue.append(job)
+        warnings += repairs
+    return tuple(queue), tuple(warnings)
 
 
 def _known_clusters(job: Job, where: str, names: set[str]) -> None:
-    listed = [(f"{where}.clusters", job.clusters or ())]
+    listed = [(f"{where}.clusters", job.clusters)] if job.clusters else []
     if isinstance(job, WorkflowJob):
         begun = enumerate(job.started)
         listed += [(f"{where}.started[{i}].clusters", one.clusters) for i, one in begun]
@@ -102,40 +157,35 @@ def _known_clusters(job: Job, where: str, names: set[str]) -> None:
                 raise InputError(f"{place}[{k}]", f"there is no cluster {shown(cluster)}")
 
 
-def _running(value: Any, where: str, slots: dict[str, int], clusters: set[str]) -> Running:
-    fields = read_fields(value, tables.RUNNING, where)
-    fields["nodes"] = expand_counts(fields["nodes"], f"{where}.nodes")
-    for name, count in fields["nodes"].items():
+def _running(job: Running, where: str, slots: dict[str, int], clusters: set[str]) -> Running:
+    nodes = expand_counts(job.nodes, f"{where}.nodes")
+    for name, count in nodes.items():
         if name not in slots:
             raise InputError(f"{where}.nodes.{name}", f"there is no node {shown(name)}")
         if count > slots[name]:
-            raise InputError(
-                f"{where}.nodes.{name}", f"{count} slots of a node that has {slots[name]}"
-            )
-    for name in fields.get("link_gbps", ()):
+            what = f"{count} slots of a node that has {slots[name]}"
+            raise InputError(f"{where}.nodes.{name}", what)
+    for name in job.link_gbps:
         if name not in clusters:
             raise InputError(f"{where}.link_gbps.{name}", f"there is no cluster {shown(name)}")
-    if fields["end"] < fields["start"]:
-        raise InputError(f"{where}.end", f"{fields['end']:g} is before start {fields['start']:g}")
-    return Running(**fields)
+    if job.end < job.start:
+        raise InputError(f"{where}.end", f"{job.end:g} is before start {job.start:g}")
+    return replace(job, nodes=nodes)
 
 
-def _reservation(value: Any, where: str, slots: dict[str, int]) -> Reservation:
-    fields = read_fields(value, tables.RESERVATION, where)
+def _reservation(one: Reservation, where: str, slots: dict[str, int]) -> Reservation:
     names: list[str] = []
-    for i, text in enumerate(fields["nodes"]):
+    for i, text in enumerate(one.nodes):
         for name in expand(text, f"{where}.nodes[{i}]"):
             if name not in slots:
                 raise InputError(f"{where}.nodes[{i}]", f"there is no node {shown(name)}")
             names.append(name)
-    if fields["end"] <= fields["start"]:
-        raise InputError(
-            f"{where}.end", f"{fields['end']:g} is not after start {fields['start']:g}"
-        )
-    return Reservation(**{**fields, "nodes": tuple(dict.fromkeys(names))})
+    if one.end <= one.start:
+        raise InputError(f"{where}.end", f"{one.end:g} is not after start {one.start:g}")
+    return replace(one, nodes=tuple(dict.fromkeys(names)))
 
 
-def _no_doubles(names: list[str], where: str) -> None:
+def _no_doubles(names: Iterable[str], where: str) -> None:
     seen: set[str] = set()
     for i, name in enumerate(names):
         if name in seen:
@@ -145,52 +195,24 @@ def _no_doubles(names: list[str], where: str) -> None:
 
 def write_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as a JSON object that reads back equal."""
-    out: dict[str, Any] = {"format": tables.SNAPSHOT_FORMAT, "time": snapshot.time}
+    out: dict[str, Any] = {"format": SNAPSHOT_FORMAT, "time": snapshot.time}
     if snapshot.overrun_s != OVERRUN_S:
         out["overrun_s"] = snapshot.overrun_s
     out["clusters"] = [write_cluster(cluster) for cluster in snapshot.clusters]
     out["queue"] = [write_job(job) for job in snapshot.queue]
-    out["running"] = [_write_running(job) for job in snapshot.running]
-    out["reservations"] = [
-        {"id": r.id, "nodes": list(r.nodes), "start": r.start, "end": r.end, "jobs": list(r.jobs)}
-        for r in snapshot.reservations
-    ]
+    out["running"] = [written(job, "ours") for job in snapshot.running]
+    out["reservations"] = [written(one, "jobs") for one in snapshot.reservations]
     return out
 
 
 def write_cluster(cluster: Cluster) -> dict[str, Any]:
     """The cluster as a JSON object; unlimited is null."""
-    return {
-        "name": cluster.name,
-        "link_gbps": None if cluster.link_gbps == inf else cluster.link_gbps,
-        "intra_gbps": None if cluster.intra_gbps == inf else cluster.intra_gbps,
-        "link_latency_s": cluster.link_latency_s,
-        "intra_latency_s": cluster.intra_latency_s,
-        "stale": cluster.stale,
-        "nodes": [_write_node(node) for node in cluster.nodes],
-    }
-
-
-def _write_node(node: Node) -> dict[str, Any]:
-    out: dict[str, Any] = {"name": node.name, "power": node.power, "slots": node.slots}
-    if node.features:
-        out["features"] = list(node.features)
-    if node.memory_mb is not None:
-        out["memory_mb"] = node.memory_mb
-    if node.free_at != -inf:
-        out["free_at"] = node.free_at
-    if node.state is not NodeState.UP:
-        out["state"] = str(node.state)
+    out = written(replace(cluster, nodes=()), *_ALWAYS)
+    for key in ("link_gbps", "intra_gbps"):
+        if out[key] == inf:
+            out[key] = None
+    out["nodes"] = [written(node, "power", "slots") for node in cluster.nodes]
     return out
 
 
-def _write_running(job: Running) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "id": job.id,
-        "nodes": dict(job.nodes),
-        "start": job.start,
-        "end": job.end,
-    }
-    if job.link_gbps:
-        out["link_gbps"] = dict(job.link_gbps)
-    return out | {"ours": job.ours}
+_ALWAYS = ("link_gbps", "intra_gbps", "link_latency_s", "intra_latency_s", "stale", "nodes")

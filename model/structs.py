@@ -1,27 +1,75 @@
-"""Structs that describe a configuration: its values checked in plain words, its keys documented.
+"""Structs as the one description of what comes from outside: read, or refused in plain words.
 
-A key's range is in its type (`msgspec.Meta`), and so is its meaning, as ``description``. A text
-with a ``pattern`` says in ``extra={"kind": ...}`` what it has to be.
+A key's range is in its type (`msgspec.Meta`). msgspec reads; where it refuses, the value is walked
+beside the type once more, key by key, for the place and the words. A text with a ``pattern`` says
+in ``extra={"kind": ...}`` what it has to be, an amount that may be 0 in ``extra={"least": ...}``
+how small it may be else (`coalloc.model.ranges`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from math import inf, isfinite
+from functools import cache
+from math import inf
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from coalloc.model.decoded import shown
+from coalloc.model.decoded import shown, shown_number
 from coalloc.model.errors import InputError
+from coalloc.model.ranges import LARGEST
 
 Path = tuple[str | int, ...]
 Fault = tuple[Path, str]
 Read = TypeVar("Read", bound=msgspec.Struct)
 NO_OTHERS: Mapping[str, Any] = {}
+TABLE, OBJECT = "table", "object"
+"""A set of keys and values, as TOML and as JSON call it."""
+_ENCODER = msgspec.json.Encoder()
+_REFUSED = (msgspec.MsgspecError, ValueError, TypeError, OverflowError)
+
+
+def read_json(
+    value: Any,
+    form: Any,
+    where: str = "",
+    amounts: Callable[[Any], Iterable[msgspec.Struct]] | None = None,
+) -> Any:
+    """Read a decoded JSON value.
+
+    Parameters
+    ----------
+    form : type
+        Of what is returned.
+    where : str
+        Path of `value`, for errors.
+    amounts : callable, optional
+        Gives the structs of what was read whose amounts may be 0, and not next to it.
+
+    Raises
+    ------
+    InputError
+        With the place of the first fault, and what it is.
+    """
+    try:
+        read = msgspec.convert(value, form)
+        _ENCODER.encode(value)  # refuses half a surrogate pair, which no text may hold
+        if amounts is None or not any(map(_is_in_gap, amounts(read))):
+            return read
+    except RecursionError:
+        raise InputError(where, "is nested too deeply") from None
+    except _REFUSED:
+        pass
+    for path, what in faults(value, type_info(form), (), OBJECT):
+        raise InputError(path_text(where, path), what)
+    try:
+        # Only whole numbers that were written as 2.0 are left.
+        return msgspec.convert(value, form, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(where, str(error)) from error
 
 
 def read_struct(
@@ -44,10 +92,10 @@ def read_struct(
     InputError
         With the place of the first fault, and what it is.
     """
-    for path, what in struct_faults(value, inspect.type_info(form), (), others):
-        raise InputError(key_text((where, *path) if where else path), what)
+    for path, what in struct_faults(value, type_info(form), (), others):
+        raise InputError(path_text(where, path), what)
     try:
-        return msgspec.convert({**value, **others}, form)
+        return msgspec.convert({**value, **others}, form, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(where, str(error)) from error
 
@@ -68,40 +116,59 @@ def keys(form: type[msgspec.Struct]) -> Iterator[tuple[str, Any, str]]:
         yield field.encode_name, field.default_factory() if is_made else field.default, doc
 
 
-def faults(value: Any, expected: inspect.Type, path: Path = ()) -> Iterator[Fault]:
+@cache
+def type_info(form: Any) -> inspect.Type:
+    """The description of a type that `faults` walks."""
+    return inspect.type_info(form)
+
+
+def faults(
+    value: Any, expected: inspect.Type, path: Path = (), holder: str = TABLE
+) -> Iterator[Fault]:
     """Yield the path and the description of everything wrong with a decoded value.
 
     Parameters
     ----------
     value : object
-        As tomli decoded it.
+        As tomli or json decoded it.
     expected : msgspec.inspect.Type
-        From ``msgspec.inspect.type_info``.
+        See `type_info`.
+    holder : str
+        `TABLE` or `OBJECT`.
     """
     match expected:
         case inspect.Metadata():
-            yield from faults(value, expected.type, path)
+            yield from faults(value, expected.type, path, holder)
             yield from _pattern_fault(value, expected, path)
+            yield from _gap_fault(value, expected, path)
         case inspect.StructType():
-            yield from struct_faults(value, expected, path)
+            yield from struct_faults(value, expected, path, holder=holder)
         case inspect.VarTupleType():
-            if not isinstance(value, list):
+            if not isinstance(value, list | tuple):
                 yield path, f"{shown(value)} is not a list"
                 return
+            if len(value) < (expected.min_length or 0):
+                yield path, "is empty"
             for index, item in enumerate(value):
-                yield from faults(item, expected.item_type, (*path, index))
+                yield from faults(item, expected.item_type, (*path, index), holder)
         case inspect.DictType():
             if not isinstance(value, dict):
-                yield path, f"{shown(value)} is not a table"
+                yield path, f"{shown(value)} is not {_a(holder)}"
                 return
             for key, item in value.items():
-                yield from faults(item, expected.value_type, (*path, key))
+                yield from _unicode_fault(key, path)
+                yield from faults(item, expected.value_type, (*path, key), holder)
         case inspect.UnionType():
-            # only "or None", which TOML cannot write
-            inner = next(t for t in expected.types if not isinstance(t, inspect.NoneType))
-            yield from faults(value, inner, path)
+            yield from _union_faults(value, expected, path, holder)
         case inspect.AnyType():
             pass
+        case inspect.StrType():
+            if not isinstance(value, str):
+                yield path, f"{shown(value)} is not a text"
+            elif expected.min_length and not value:
+                yield path, "is empty"
+            else:
+                yield from _unicode_fault(value, path)
         case _:
             what = _scalar_fault(value, expected)
             if what:
@@ -109,24 +176,55 @@ def faults(value: Any, expected: inspect.Type, path: Path = ()) -> Iterator[Faul
 
 
 def struct_faults(
-    value: Any, expected: inspect.Type, path: Path, others: Mapping[str, Any] = NO_OTHERS
+    value: Any,
+    expected: inspect.Type,
+    path: Path,
+    others: Mapping[str, Any] = NO_OTHERS,
+    holder: str = TABLE,
 ) -> Iterator[Fault]:
     """Yield what is wrong with a table; `others` are no keys of it."""
     assert isinstance(expected, inspect.StructType)
     if not isinstance(value, dict):
-        yield path, f"{shown(value)} is not a table"
+        yield path, f"{shown(value)} is not {_a(holder)}"
         return
     fields = {f.encode_name: f for f in expected.fields if f.encode_name not in others}
+    tag = expected.tag_field
+    if tag and tag in value and value[tag] != expected.tag:
+        yield (*path, tag), _choice_fault(value[tag], [str(expected.tag)])
     for key, item in value.items():
         if key in fields:
-            yield from faults(item, fields[key].type, (*path, key))
-        else:
+            yield from faults(item, fields[key].type, (*path, key), holder)
+        elif key != tag:
             near = get_close_matches(key, fields, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             yield (*path, key), f"unknown key{hint}"
     for key, field in fields.items():
         if field.required and key not in value:
             yield (*path, key), "is missing"
+    if tag and tag not in value:
+        yield (*path, tag), "is missing"
+
+
+def _union_faults(
+    value: Any, expected: inspect.UnionType, path: Path, holder: str
+) -> Iterator[Fault]:
+    """Of structs that a tag tells apart, and of anything that may be null."""
+    inner = [kind for kind in expected.types if not isinstance(kind, inspect.NoneType)]
+    if value is None and len(inner) < len(expected.types):
+        return
+    structs = {one.tag: one for one in inner if isinstance(one, inspect.StructType)}
+    if len(inner) == 1 or not structs:
+        yield from faults(value, inner[0], path, holder)
+        return
+    tag = next(iter(structs.values())).tag_field
+    if not isinstance(value, dict):
+        yield path, f"{shown(value)} is not {_a(holder)}"
+    elif tag not in value:
+        yield (*path, str(tag)), "is missing"
+    elif not isinstance(value[tag], str) or value[tag] not in structs:
+        yield (*path, str(tag)), _choice_fault(value[tag], [str(name) for name in structs])
+    else:
+        yield from struct_faults(value, structs[value[tag]], path, holder=holder)
 
 
 def _pattern_fault(value: Any, expected: inspect.Metadata, path: Path) -> Iterator[Fault]:
@@ -138,46 +236,68 @@ def _pattern_fault(value: Any, expected: inspect.Metadata, path: Path) -> Iterat
         yield path, f"{shown(value)} is not {kind}" if value else "is empty"
 
 
+def _gap_fault(value: Any, expected: inspect.Metadata, path: Path) -> Iterator[Fault]:
+    least = (expected.extra or {}).get("least")
+    number = expected.type
+    if least is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    assert isinstance(number, inspect.FloatType)
+    if 0 < value < least:
+        what = f"{shown_number(value)} is neither 0 nor in {least:g}..{number.le:g}"
+        yield path, what
+
+
+def _unicode_fault(value: Any, path: Path) -> Iterator[Fault]:
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            yield path, f"{value!a} is not valid Unicode"
+
+
+def _choice_fault(value: Any, choices: list[str]) -> str:
+    if isinstance(value, str) and value in choices:
+        return ""
+    near = get_close_matches(str(value), choices, n=1) if isinstance(value, str) else []
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{shown(value)} is not one of {', '.join(choices)}{hint}"
+
+
 def _scalar_fault(value: Any, expected: inspect.Type) -> str:
-    if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "is a number of more than 64 bits"
     match expected:
         case inspect.LiteralType():
-            if value in expected.values and isinstance(value, str):
-                return ""
-            choices = [str(choice) for choice in expected.values]
-            near = get_close_matches(str(value), choices, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            return f"{shown(value)} is not one of {', '.join(choices)}{hint}"
+            return _choice_fault(value, [str(choice) for choice in expected.values])
+        case inspect.EnumType():
+            return _choice_fault(value, [str(one.value) for one in expected.cls])
         case inspect.BoolType():
             return "" if isinstance(value, bool) else f"{shown(value)} is not true or false"
         case inspect.IntType():
-            if isinstance(value, bool) or not isinstance(value, int):
+            is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            if isinstance(value, bool) or not is_whole:
                 return f"{shown(value)} is not a whole number"
             return _range_fault(value, expected)
         case inspect.FloatType():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 return f"{shown(value)} is not a number"
-            if not isfinite(value):
+            # isfinite fails on a whole number of 400 digits, a comparison does not.
+            if not abs(value) < inf:
                 return f"{value} is not a finite number"
             return _range_fault(value, expected)
-        case inspect.StrType():
-            if not isinstance(value, str):
-                return f"{shown(value)} is not a text"
-            return "is empty" if expected.min_length and not value else ""
         case _:
-            raise TypeError(f"{expected} has no place in a configuration")
+            raise TypeError(f"{expected} is not read from outside")
 
 
 def _range_fault(value: float, expected: inspect.IntType | inspect.FloatType) -> str:
     low, high, above = _bounds(expected)
     if low <= value <= high and not (above and value == low):
-        return ""
-    if high < inf and low > -inf:
-        return f"{value:g} is outside {_range(low, high, above)}"
+        is_long = isinstance(value, int) and abs(value) >= 1 << 63
+        return "is a number of more than 64 bits" if is_long else ""
+    text = shown_number(value)
+    if high < LARGEST and low > -inf:
+        return f"{text} is outside {_range(low, high, above)}"
     if value > high:
-        return f"{value:g} is above {high:g}"
-    return f"{value:g} is {'not above' if above else 'below'} {low:g}"
+        return f"{text} is above {high:g}"
+    return f"{text} is {'not above' if above else 'below'} {low:g}"
 
 
 def _bounds(expected: inspect.IntType | inspect.FloatType) -> tuple[float, float, bool]:
@@ -191,9 +311,40 @@ def _range(low: float, high: float, above: bool) -> str:
     return f"{'above ' if above else ''}{low:g}..{high:g}"
 
 
-def key_text(path: Path) -> str:
-    """A path as one writes it: ``clusters[1].link_gbps``."""
-    text = ""
+def _is_in_gap(value: msgspec.Struct) -> bool:
+    """Whether an amount that may be 0 is next to it, and smaller than it may be."""
+    for name, least in _gaps(type(value)):
+        amount = getattr(value, name)
+        if amount and 0.0 < amount < least:
+            return True
+    return False
+
+
+@cache
+def _gaps(form: type[msgspec.Struct]) -> tuple[tuple[str, float], ...]:
+    found = []
+    info = type_info(form)
+    assert isinstance(info, inspect.StructType)
+    for field in info.fields:
+        kinds = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        for kind in kinds:
+            if isinstance(kind, inspect.Metadata) and "least" in (kind.extra or {}):
+                found.append((field.name, (kind.extra or {})["least"]))
+    return tuple(found)
+
+
+def _a(holder: str) -> str:
+    return f"an {holder}" if holder == OBJECT else f"a {holder}"
+
+
+def path_text(where: str, path: Path) -> str:
+    """A path below another one, as one writes it: ``clusters[1].link_gbps``."""
+    text = where
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def key_text(path: Path) -> str:
+    """A path as one writes it."""
+    return path_text("", path)

@@ -1,4 +1,4 @@
-"""Words about the fields of a class: the string below each field, as its source has it.
+"""Words about the fields of a class, or the members of an enumeration: the string below each.
 
 What is made from a class (JSON Schemas, tables of the documents, help texts) takes them from
 here, so that they stand once, beside the field.
@@ -47,7 +47,7 @@ def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
     for field, below in pairwise(body):
         match field, below:
             case (
-                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
                 yield name, " ".join(text.split())

@@ -1,76 +1,69 @@
-"""Tasks and edges of a workflow, read all at once.
-
-A workflow of ten thousand tasks has some thirty thousand objects, and reading each key by key is
-most of the work of its submit. Here they are read by types made from the format's own tables
-(`coalloc.model.tables`); what these do not take is left to `coalloc.model.job_json`, which reads
-key by key and says what is wrong.
-"""
+"""Tasks and edges of a workflow: whether they are a graph without cycles."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Collection, Iterable, Sequence
 
-import msgspec
-
-from coalloc.model import tables
-from coalloc.model.fields import LARGEST, Field, Table
-from coalloc.model.jobs import Edge, Task
-
-Graph = tuple[tuple[Task, ...], tuple[Edge, ...]]
-_KINDS: dict[str, type[float]] = {"number": float, "integer": int}
+from coalloc.model.decoded import shown
+from coalloc.model.errors import InputError
+from coalloc.model.jobs import Edge, Started, Task
 
 
-def read_graph(tasks: Any, edges: Any) -> Graph | None:
-    """Return tasks and edges from JSON; None where one of them is not as usual."""
-    try:
-        rows = msgspec.convert(tasks, _TASKS)
-        pairs = msgspec.convert(edges, _EDGES)
-        "".join(row.id for row in rows).encode()
-    except (msgspec.ValidationError, UnicodeEncodeError):
-        return None
-    if not rows:
-        return None
-    for row in rows:
-        if not row.max_procs:
-            row.max_procs = row.min_procs
-        elif row.max_procs < row.min_procs:
-            return None
-    return (
-        msgspec.convert(rows, tuple[Task, ...], from_attributes=True),
-        msgspec.convert(pairs, tuple[Edge, ...], from_attributes=True),
-    )
+def check_graph(
+    tasks: Sequence[Task], edges: Sequence[Edge], where: str, started: Sequence[Started] = ()
+) -> None:
+    """Refuse duplicate ids, unknown ends of an edge, and cycles, naming the task.
 
-
-def _rows(table: Table, names: Mapping[str, str]) -> Any:
-    """The type of lists of objects that a table describes.
-
-    Parameters
-    ----------
-    names : mapping of key to attribute
-        Where they differ.
+    Raises
+    ------
+    InputError
     """
-    rows: list[Any] = []
-    for key, field in table.items():
-        row: tuple[Any, ...] = (names.get(key, key), _type_of(field))
-        if not field.needed:
-            row = (*row, 0 if field.default is None else field.default)
-        rows.append(row)
-    keys = {attribute: key for key, attribute in names.items()}
-    one = msgspec.defstruct(
-        "Row", rows, rename=keys, kw_only=True, forbid_unknown_fields=True, gc=False
-    )
-    return list[one]  # type: ignore[valid-type]
+    if not started and _are_in_order(tasks, edges):
+        return
+    names: set[str] = set()
+    for i, task in enumerate(tasks):
+        if task.id in names:
+            raise InputError(f"{where}.tasks[{i}].id", f"{shown(task.id)} is used twice")
+        names.add(task.id)
+    begun: set[str] = set()
+    for i, one in enumerate(started):
+        if one.task in names:
+            raise InputError(f"{where}.started[{i}].task", f"{shown(one.task)} is among the tasks")
+        if one.task in begun:
+            raise InputError(f"{where}.started[{i}].task", f"{shown(one.task)} is named twice")
+        begun.add(one.task)
+    waits = dict.fromkeys(names, 0)
+    children: dict[str, list[str]] = {name: [] for name in names}
+    for i, edge in enumerate(edges):
+        if edge.child in begun:
+            raise InputError(f"{where}.edges[{i}].to", f"task {shown(edge.child)} has started")
+        for end, name in (("from", edge.parent), ("to", edge.child)):
+            if name not in names and not (end == "from" and name in begun):
+                raise InputError(f"{where}.edges[{i}].{end}", f"there is no task {shown(name)}")
+        if edge.parent in begun:
+            continue
+        waits[edge.child] += 1
+        children[edge.parent].append(edge.child)
+    ready = [task.id for task in tasks if not waits[task.id]]
+    done = 0
+    while ready:
+        done += 1
+        for child in children[ready.pop()]:
+            waits[child] -= 1
+            if not waits[child]:
+                ready.append(child)
+    if done < len(tasks):
+        stuck = next(task.id for task in tasks if waits[task.id])
+        raise InputError(f"{where}.edges", f"task {shown(stuck)} lies on or behind a cycle")
 
 
-def _type_of(field: Field) -> Any:
-    if field.kind == "text":
-        return Annotated[str, msgspec.Meta(min_length=1)]
-    low = max(field.low, -LARGEST)
-    high = min(field.high, LARGEST)
-    kind = _KINDS[field.kind]
-    return Annotated[kind, msgspec.Meta(ge=kind(low), le=kind(high))]
+def _are_in_order(tasks: Collection[Task], edges: Iterable[Edge]) -> bool:
+    """Every task comes once, and after its parents: so there is no cycle, and no end is missing.
 
-
-_TASKS = _rows(tables.TASK, {})
-_EDGES = _rows(tables.EDGE, {"from": "parent", "to": "child"})
+    True of most files; where it is not, `check_graph` says what there is.
+    """
+    place = {task.id: n for n, task in enumerate(tasks)}
+    if len(place) < len(tasks):
+        return False
+    missing = len(place)
+    return all(place.get(e.parent, missing) < place.get(e.child, -1) for e in edges)

@@ -7,12 +7,11 @@ colour of their own. Below both stands the number of waiting jobs.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from coalloc.adapters.formats.gantt_svg import Area, Bar, Chart, Lane, draw
+from coalloc.simulation.gantt_svg import COLUMNS, Area, Bar, Chart, Lane, draw
 from coalloc.simulation.metrics import load_profile
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats, Ints
@@ -48,16 +47,7 @@ def draw_gantt(trace: Trace, until: float | None = None) -> str:
     end = max(last if until is None else until, begin + 1e-9)
     bars = len(trace.low) <= MOST_BARS
     kind = "jobs" if bars else "busy slots, mean per pixel"
-    empty = Chart(
-        title=f"{trace.policy} on {trace.slot_map.platform.name}: {trace.workload.name}, "
-        f"{len(trace.start)} jobs ({kind})",
-        lanes=(),
-        begin=begin,
-        end=end,
-        zero=begin,
-        legend=((LOCAL, "on one cluster"), (SPLIT, "split over clusters")),
-    )
-    edges = np.linspace(begin, end, empty.columns + 1)
+    edges = np.linspace(begin, end, COLUMNS + 1)
     split = _split_jobs(trace)
     lanes = [
         Lane(
@@ -70,7 +60,17 @@ def draw_gantt(trace: Trace, until: float | None = None) -> str:
         )
         for k, height in enumerate(_heights(np.diff(trace.slot_map.cluster_first)))
     ]
-    return draw(replace(empty, lanes=(*lanes, _queue(trace, edges))))
+    return draw(
+        Chart(
+            title=f"{trace.policy} on {trace.slot_map.platform.name}: {trace.workload.name}, "
+            f"{len(trace.start)} jobs ({kind})",
+            lanes=(*lanes, _queue(trace, edges)),
+            begin=begin,
+            end=end,
+            zero=begin,
+            legend=((LOCAL, "on one cluster"), (SPLIT, "split over clusters")),
+        )
+    )
 
 
 def _heights(slots: Ints) -> list[int]:

@@ -30,7 +30,7 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.core.base.composites import flow_of
 from coalloc.core.base.effects import Reply, SaveStartError, SendOrder, Solve, Wake
 from coalloc.core.base.events import (
-    Event,
+    CoreEvent,
     Requested,
     SingleEvent,
     Solved,
@@ -42,8 +42,9 @@ from coalloc.core.base.events import (
 from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Start
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.base.start_intervals import StartError
+from coalloc.core.base.state_tables import Learning
 from coalloc.core.coordinator import Coordinator, StoredState
-from coalloc.core.learning.estimates import history_keys, remembered
+from coalloc.core.learning.estimates import UserProgram, remembered
 from coalloc.model.cost import run_time
 from coalloc.model.job_json import write_job
 from coalloc.model.parts import Launch, PartReport, PartState
@@ -168,7 +169,9 @@ class _Replay:
         self.on_progress = on_progress
         nodes = [node for cluster in slot_map.platform.clusters for node in cluster.nodes]
         self.power = {node.name: node.power for node in nodes}
-        self.core = Coordinator(settings, StoredState(ratios=known_ratios(workload.earlier)))
+        self.core = Coordinator(
+            settings, StoredState(learning=Learning(ratios=known_ratios(workload.earlier)))
+        )
         self.index: dict[str, int] = {}
         self.parts: dict[str, list[tuple[str, Prepare]]] = {}
         self.ends: list[tuple[float, str]] = []
@@ -268,7 +271,7 @@ class _Replay:
         acked = self.core.state.clusters[cluster].next_seq - 1
         return StatementReceived(statement=Report(cluster=cluster, last_seq=acked, parts=(part,)))
 
-    def _handle(self, event: Event, now: float) -> None:
+    def _handle(self, event: CoreEvent, now: float) -> None:
         """Hand in an event and carry out its effects; plans are made after everything else."""
         effects = deque(self.core.handle(event, now))
         while effects:
@@ -346,7 +349,7 @@ class _Replay:
     def _explain_waiting(self) -> None:
         """Tell what is left in the queue, which nothing can ever change."""
         for job in self.core.state.waiting:
-            number, outlook = self.index[job], self.core.state.outlook.get(job)
+            number, outlook = self.index[job], self.core.state.findings.outlook.get(job)
             reason = outlook.reason if outlook else ""
             detail = (outlook.detail if outlook else "") or reason or "no round placed it"
             never = reason == Reason.INFEASIBLE
@@ -365,7 +368,8 @@ def known_ratios(ended: Iterable[LoggedJob]) -> dict[str, tuple[float, ...]]:
     """History of these jobs as a daemon would have it, by rising end: real by planned run times."""
     out: dict[str, tuple[float, ...]] = {}
     for logged in ended:
-        for key in history_keys(*_whose(logged), ""):
+        user, command = _whose(logged)
+        for key in UserProgram(user=user, command=command).history_keys:
             # Taken out and put back: the newest is last.
             out[key] = remembered(out.pop(key, ()), logged.run_s / logged.job.base_time)
     return out

@@ -9,7 +9,6 @@ import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -64,8 +63,7 @@ class _Head(msgspec.Struct, frozen=True):
 _head_decoder = msgspec.json.Decoder(_Head)
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerFrame:
+class AnswerFrame(msgspec.Struct, frozen=True):
     """An answer as it came, of which only the head is read."""
 
     id: str

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import zmq
+from msgspec import Struct
+from msgspec.structs import replace
 
 from coalloc.core.base.messages import Numbered, Ping, Statement, TurnedAway, Welcome
 from coalloc.core.base.requests import Refused
@@ -46,8 +47,7 @@ SHORT_BYTES = 1 << 16
 """A longer frame that is refused unread is not even searched for its id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """Address of an answer: a client's connection and its request's id."""
 
     peer: bytes
@@ -90,8 +90,7 @@ class Guard(Protocol):
         """A key that may not has spoken for a cluster."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoints:
+class Endpoints(Struct, frozen=True, kw_only=True):
     """Addresses of the three sockets."""
 
     clients: str

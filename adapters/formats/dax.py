@@ -20,9 +20,8 @@ from collections.abc import Mapping
 
 from coalloc.adapters.formats.safe_xml import parse_xml
 from coalloc.adapters.formats.task_graph import (
-    COUNT,
-    SECONDS,
     Draft,
+    Seconds,
     TaskGraph,
     WorkflowFile,
     number,
@@ -30,6 +29,7 @@ from coalloc.adapters.formats.task_graph import (
 )
 from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
+from coalloc.model.ranges import Procs
 
 
 def parse_dax(raw: bytes, name: str) -> WorkflowFile:
@@ -146,9 +146,9 @@ class _Reader:
     def _measure(draft: Draft, key: str, text: str) -> None:
         where = f"{draft.where}: {key}"
         if key == "runtime":
-            draft.runtime_s = number(text, SECONDS, where)
+            draft.runtime_s = number(text, Seconds, where)
         else:
-            draft.measured_on = number(text, COUNT, where)
+            draft.measured_on = number(text, Procs, where)
 
     def _uses(self, draft: Draft, row: Mapping[str, str]) -> None:
         file, link = row.get("file") or row.get("name", ""), row.get("link", "").lower()

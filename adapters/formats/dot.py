@@ -20,13 +20,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from coalloc.adapters.formats.task_graph import (
-    BYTES,
     BYTES_PER_GB,
     EXTENSION,
     LARGEST_ALLOTMENT,
-    SECONDS,
-    SHARE,
+    Bytes,
     Draft,
+    Fraction,
+    Seconds,
     TaskGraph,
     WorkflowFile,
     number,
@@ -154,7 +154,7 @@ class _Reader:
             self.graph.link(before.value, after.value)
             if "size" in attributes:
                 where = f"task {shown(after.value)}: size of its edge from {shown(before.value)}"
-                size = number(attributes["size"], BYTES, where)
+                size = number(attributes["size"], Bytes, where)
                 self.graph.edges[before.value, after.value] = size / BYTES_PER_GB
 
     def _node(self, token: _Token) -> dict[str, str]:
@@ -213,13 +213,15 @@ class _Reader:
 def _describe(draft: Draft, attributes: Mapping[str, str]) -> None:
     """Read the attributes of a node."""
     if "runtime" in attributes:
-        draft.runtime_s = number(attributes["runtime"], SECONDS, f"{draft.where}: runtime")
+        draft.runtime_s = number(attributes["runtime"], Seconds, f"{draft.where}: runtime")
     elif "size" in attributes:
-        size = number(attributes["size"], BYTES, f"{draft.where}: size")
+        size = number(attributes["size"], Bytes, f"{draft.where}: size")
         draft.runtime_s = size / REFERENCE_FLOPS
     more = {key: value for key, value in attributes.items() if key in EXTENSION}
     if "alpha" in attributes:
-        draft.parallel_fraction = 1.0 - number(attributes["alpha"], SHARE, f"{draft.where}: alpha")
+        draft.parallel_fraction = 1.0 - number(
+            attributes["alpha"], Fraction, f"{draft.where}: alpha"
+        )
         if draft.parallel_fraction > 0.0 and "max_procs" not in more:
             draft.extend({"max_procs": LARGEST_ALLOTMENT})
     draft.extend(read_extension(more, draft.where))

@@ -19,10 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from coalloc.adapters.formats.task_graph import (
-    COUNT,
-    SECONDS,
-    TEXT,
     Draft,
+    Seconds,
     TaskGraph,
     WorkflowFile,
     number,
@@ -30,6 +28,8 @@ from coalloc.adapters.formats.task_graph import (
 )
 from coalloc.model.decoded import array, mapping, shown
 from coalloc.model.errors import InputError
+from coalloc.model.ranges import Procs
+from coalloc.model.structs import read_json
 
 
 def read_pegasus(top: Mapping[str, Any], name: str) -> WorkflowFile:
@@ -54,10 +54,10 @@ def read_pegasus(top: Mapping[str, Any], name: str) -> WorkflowFile:
     for i, value in enumerate(array(top.get("jobDependencies") or [], "jobDependencies")):
         where = f"jobDependencies[{i}]"
         entry = mapping(value, where)
-        parent = TEXT.read(entry.get("id"), f"{where}.id")
+        parent = read_json(entry.get("id"), str, f"{where}.id")
         children = array(entry.get("children") or [], f"{where}.children")
         for k, child in enumerate(children):
-            graph.link(parent, TEXT.read(child, f"{where}.children[{k}]"))
+            graph.link(parent, read_json(child, str, f"{where}.children[{k}]"))
     title = top.get("name")
     return graph.finish(title if isinstance(title, str) and title else name)
 
@@ -72,14 +72,14 @@ def _job(entry: Mapping[str, Any], where: str, graph: TaskGraph, paths: Mapping[
     profiles = mapping(entry.get("profiles") or {}, f"{draft.where}: profiles")
     ours = mapping(profiles.get("pegasus") or {}, f"{draft.where}: profiles.pegasus")
     if ours.get("runtime") is not None:
-        draft.runtime_s = number(ours["runtime"], SECONDS, f"{draft.where}: runtime")
+        draft.runtime_s = number(ours["runtime"], Seconds, f"{draft.where}: runtime")
     if ours.get("cores") is not None:
-        draft.measured_on = number(ours["cores"], COUNT, f"{draft.where}: cores")
+        draft.measured_on = number(ours["cores"], Procs, f"{draft.where}: cores")
     more = mapping(profiles.get("coalloc") or {}, f"{draft.where}: profiles.coalloc")
     draft.extend(read_extension(more, f"{draft.where}: profiles.coalloc"))
     if entry.get("arguments") is not None:
         words = array(entry["arguments"], f"{draft.where}: arguments")
-        program = TEXT.read(entry.get("name"), f"{draft.where}: name")
+        program = read_json(entry.get("name"), str, f"{draft.where}: name")
         draft.command = (paths.get(program, program), *(_word(w, draft) for w in words))
 
 
@@ -112,7 +112,7 @@ def _word(value: Any, draft: Draft) -> str:
         return str(value["lfn"])
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
-    return str(TEXT.read(value, f"{draft.where}: arguments"))
+    return str(read_json(value, str, f"{draft.where}: arguments"))
 
 
 def _programs(top: Mapping[str, Any]) -> dict[str, str]:

@@ -18,13 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field
-from coalloc.model.job_json import check_graph
 from coalloc.model.jobs import Edge, Task, WorkflowJob
+from coalloc.model.ranges import LARGEST, Name, Procs
+from coalloc.model.structs import read_json
+from coalloc.model.workflow_graph import check_graph
 
 BYTES_PER_GB = 1e9
 ASSUMED_RUNTIME_S = 60.0
@@ -32,12 +35,10 @@ ASSUMED_RUNTIME_S = 60.0
 LARGEST_ALLOTMENT = 10_000
 """Processes of a task that may use any number."""
 
-ID = Field(kind="text", needed=True, doc="Id of a task.")
-TEXT = Field(kind="text", doc="Any text.")
-SECONDS = Field(kind="number", low=0, doc="Run time, s.")
-BYTES = Field(kind="number", low=0, doc="Bytes.")
-COUNT = Field(kind="integer", low=1, high=10**9, doc="Processes.")
-SHARE = Field(kind="number", low=0, high=1, doc="Share of the work that scales.")
+Seconds = Annotated[float, Meta(ge=0, le=LARGEST)]
+Bytes = Annotated[float, Meta(ge=0, le=LARGEST)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+"""Share of the work that scales."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,7 @@ class TaskGraph:
 
     def add(self, name: Any, where: str) -> Draft:
         """Begin a task; its id may not be known yet."""
-        text = ID.read(name, where)
+        text = read_json(name, Name, where)
         if text in self.drafts:
             raise InputError(named(text), "is there twice")
         draft = self.drafts[text] = Draft(id=text)
@@ -135,7 +136,7 @@ class TaskGraph:
 
     def size(self, file: str, size: Any, where: str) -> None:
         """Note the bytes of a file."""
-        self.sizes[file] = number(size, BYTES, where) / BYTES_PER_GB
+        self.sizes[file] = number(size, Bytes, where) / BYTES_PER_GB
 
     def finish(self, name: str) -> WorkflowFile:
         """Check everything and make the job.
@@ -192,22 +193,23 @@ def named(task: str) -> str:
     return f"task {shown(task)}"
 
 
-def number(value: Any, kind: Field, where: str) -> Any:
+def number(value: Any, kind: Any, where: str) -> Any:
     """Read a number, or a text that is one, as an attribute of XML or a plain word of YAML is."""
     if isinstance(value, str):
         try:
-            value = int(value) if kind.kind == "integer" else float(value)
+            value = int(value) if kind is Procs else float(value)
         except ValueError:
             raise InputError(where, f"{shown(value)} is not a number") from None
-    return kind.read(value, where)
+    return read_json(value, kind, where)
 
 
-EXTENSION: Mapping[str, Field] = {
-    "parallel_fraction": SHARE,
-    "min_procs": COUNT,
-    "max_procs": COUNT,
-    "comm_gb": Field(kind="number", low=0, doc="All-to-all volume, GB."),
+EXTENSION: Mapping[str, Any] = {
+    "parallel_fraction": Fraction,
+    "min_procs": Procs,
+    "max_procs": Procs,
+    "comm_gb": Annotated[float, Meta(ge=0, le=LARGEST)],
 }
+"""Keys of ours in files of other systems, and what their values are."""
 
 
 def read_extension(fields: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -24,34 +24,42 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from coalloc.adapters.formats.task_graph import (
-    BYTES,
     BYTES_PER_GB,
-    COUNT,
-    SECONDS,
-    SHARE,
-    TEXT,
+    Bytes,
     Draft,
+    Fraction,
+    Seconds,
     TaskGraph,
     WorkflowFile,
     named,
 )
 from coalloc.model.decoded import array, mapping, shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, read_fields
+from coalloc.model.ranges import Procs
+from coalloc.model.structs import read_json
 
 VERSIONS = ("1.5", "1.6")
-EXTENSION: Mapping[str, Field] = {
-    "parallelFraction": SHARE,
-    "minCores": COUNT,
-    "maxCores": COUNT,
-    "commInBytes": BYTES,
-}
-MACHINE: Mapping[str, Field] = {
-    "power": Field(kind="number", low=0, high=1, above=True, needed=True, doc="Speed, relative."),
-}
+
+
+class Extension(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Keys of ours in a task."""
+
+    parallel_fraction: Fraction = 0.0
+    min_cores: Procs | None = None
+    max_cores: Procs | None = None
+    comm_in_bytes: Bytes = 0.0
+
+
+class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys of ours in a machine."""
+
+    power: Annotated[float, Meta(gt=0, le=1)]
+    """Speed, relative."""
 
 
 def read_wfformat(top: Mapping[str, Any], name: str) -> WorkflowFile:
@@ -77,7 +85,7 @@ def read_wfformat(top: Mapping[str, Any], name: str) -> WorkflowFile:
     graph = TaskGraph()
     for i, value in enumerate(array(specification.get("files") or [], f"{place}.files")):
         entry = mapping(value, f"{place}.files[{i}]")
-        file = TEXT.read(entry.get("id"), f"{place}.files[{i}].id")
+        file = read_json(entry.get("id"), str, f"{place}.files[{i}].id")
         graph.size(file, entry.get("sizeInBytes"), f"{place}.files[{i}].sizeInBytes")
     extensions: list[tuple[Draft, Mapping[str, Any]]] = []
     for i, value in enumerate(array(specification.get("tasks"), f"{place}.tasks")):
@@ -104,19 +112,19 @@ def _specified(entry: Mapping[str, Any], where: str, graph: TaskGraph) -> Draft:
 
 def _texts(entry: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     values = array(entry.get(key) or (), f"{where}: {key}")
-    return tuple(TEXT.read(value, f"{where}: {key}") for value in values)
+    return tuple(read_json(value, str, f"{where}: {key}") for value in values)
 
 
 def _extend(draft: Draft, entry: Mapping[str, Any]) -> None:
     if entry.get("coalloc") is None:
         return
-    fields = read_fields(entry["coalloc"], EXTENSION, f"{draft.where}: coalloc")
+    more: Extension = read_json(entry["coalloc"], Extension, f"{draft.where}: coalloc")
     draft.extend(
         {
-            "parallel_fraction": fields.get("parallelFraction", 0.0),
-            "comm_gb": fields.get("commInBytes", 0.0) / BYTES_PER_GB,
-            "min_procs": fields.get("minCores"),
-            "max_procs": fields.get("maxCores"),
+            "parallel_fraction": more.parallel_fraction,
+            "comm_gb": more.comm_in_bytes / BYTES_PER_GB,
+            "min_procs": more.min_cores,
+            "max_procs": more.max_cores,
         }
     )
 
@@ -129,7 +137,7 @@ def _execution(workflow: Mapping[str, Any], graph: TaskGraph) -> None:
     seen: set[str] = set()
     for i, value in enumerate(array(execution.get("tasks") or [], f"{place}.tasks")):
         entry = mapping(value, f"{place}.tasks[{i}]")
-        name = TEXT.read(entry.get("id"), f"{place}.tasks[{i}].id")
+        name = read_json(entry.get("id"), str, f"{place}.tasks[{i}].id")
         draft = graph.drafts.get(name)
         if draft is None:
             raise InputError(named(name), "was executed, but is not in the specification")
@@ -141,9 +149,9 @@ def _execution(workflow: Mapping[str, Any], graph: TaskGraph) -> None:
 
 def _measured(draft: Draft, entry: Mapping[str, Any], powers: Mapping[str, float]) -> None:
     if entry.get("coreCount") is not None:
-        draft.measured_on = COUNT.read(entry["coreCount"], f"{draft.where}: coreCount")
+        draft.measured_on = read_json(entry["coreCount"], Procs, f"{draft.where}: coreCount")
     if entry.get("runtimeInSeconds") is not None:
-        seconds = SECONDS.read(entry["runtimeInSeconds"], f"{draft.where}: runtimeInSeconds")
+        seconds = read_json(entry["runtimeInSeconds"], Seconds, f"{draft.where}: runtimeInSeconds")
         used = [powers.get(machine, 1.0) for machine in _texts(entry, "machines", draft.where)]
         draft.runtime_s = seconds * min(used, default=1.0)
     if entry.get("command") is not None:
@@ -155,7 +163,7 @@ def _command(entry: Mapping[str, Any], draft: Draft) -> tuple[str, ...]:
     if program is None:
         return ()
     words = (
-        TEXT.read(program, f"{draft.where}: program"),
+        read_json(program, str, f"{draft.where}: program"),
         *_texts(entry, "arguments", draft.where),
     )
     if all(word == shlex.quote(word) for word in words):
@@ -171,8 +179,8 @@ def _powers(execution: Mapping[str, Any], graph: TaskGraph) -> dict[str, float]:
     for i, value in enumerate(array(execution.get("machines") or [], place)):
         entry = mapping(value, f"{place}[{i}]")
         if entry.get("coalloc") is not None:
-            fields = read_fields(entry["coalloc"], MACHINE, f"{place}[{i}].coalloc")
-            powers[TEXT.read(entry.get("nodeName"), f"{place}[{i}].nodeName")] = fields["power"]
+            ours: Machine = read_json(entry["coalloc"], Machine, f"{place}[{i}].coalloc")
+            powers[read_json(entry.get("nodeName"), str, f"{place}[{i}].nodeName")] = ours.power
         cpu = entry.get("cpu")
         clock = cpu.get("speedInMHz") if isinstance(cpu, dict) else None
         if isinstance(clock, int | float):

@@ -19,15 +19,15 @@ from coalloc.adapters.formats.dax import parse_dax
 from coalloc.adapters.formats.dot import is_dot, parse_dot
 from coalloc.adapters.formats.files import read_bytes
 from coalloc.adapters.formats.pegasus import read_pegasus
-from coalloc.adapters.formats.task_graph import ID, TEXT, WorkflowFile, named
+from coalloc.adapters.formats.task_graph import WorkflowFile, named
 from coalloc.adapters.formats.wfformat import read_wfformat
 from coalloc.adapters.formats.yaml_events import decode_yaml
 from coalloc.model.decoded import array, mapping
 from coalloc.model.errors import InputError
-from coalloc.model.fields import read_fields
 from coalloc.model.job_json import read_job
-from coalloc.model.jobs import WorkflowJob
-from coalloc.model.tables import TASK
+from coalloc.model.jobs import Task, WorkflowJob
+from coalloc.model.ranges import Name
+from coalloc.model.structs import read_json
 from coalloc.model.text import decode_json
 
 __all__ = ["WorkflowFile", "is_workflow", "parse_workflow", "read_workflow"]
@@ -115,7 +115,7 @@ def _from_json(top: Mapping[str, Any], name: str) -> WorkflowFile:
 
 
 def _own(top: dict[str, Any], name: str) -> WorkflowFile:
-    title = TEXT.read(top.pop("name", name), "name")
+    title = read_json(top.pop("name", name), str, "name")
     if top.get("kind", "workflow") != "workflow":
         raise InputError("kind", "is not workflow")
     if top.get("started"):
@@ -124,8 +124,8 @@ def _own(top: dict[str, Any], name: str) -> WorkflowFile:
     for i, value in enumerate(array(top.get("tasks"), "tasks")):
         task = dict(mapping(value, f"tasks[{i}]"))
         command = task.pop("command", None)
-        known = ID.read(task.get("id"), f"tasks[{i}].id")
-        read_fields(task, TASK, named(known))
+        known = read_json(task.get("id"), Name, f"tasks[{i}].id")
+        read_json(task, Task, named(known))
         if command is not None:
             commands[known] = _command(command, f"{named(known)}: command")
         tasks.append(task)
@@ -141,8 +141,8 @@ def _own(top: dict[str, Any], name: str) -> WorkflowFile:
 
 def _command(value: Any, where: str) -> tuple[str, ...]:
     if isinstance(value, str) and value:
-        return "/bin/sh", "-c", TEXT.read(value, where)
-    words = tuple(TEXT.read(word, f"{where}[{i}]") for i, word in enumerate(array(value, where)))
+        return "/bin/sh", "-c", read_json(value, str, where)
+    words: tuple[str, ...] = read_json(value, tuple[str, ...], where)
     if not words or not words[0]:
         raise InputError(where, "names no program")
     return words

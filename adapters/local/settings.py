@@ -15,95 +15,78 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from coalloc.model.decoded import array, shown
+from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.fields import Field, Table, read_fields
 from coalloc.model.nodeset import expand
+from coalloc.model.ranges import MemoryMb, Name, Slots
+from coalloc.model.structs import read_struct
 from coalloc.model.values import replace
 
 MOST_NODES = 100_000
+Address = Annotated[str, Meta(pattern=r"^[!-~]+\Z", extra={"kind": "a host name or an address"})]
 
-_NODE: Table = {
-    "slots": Field(
-        kind="integer",
-        low=1,
-        high=1_000_000,
-        doc="Processes at the same time; default the node's CPUs, or its share of the machine's.",
-    ),
-    "power": Field(
-        kind="number", low=0, above=True, high=1, default=1.0, doc="Speed relative to the fastest."
-    ),
-    "features": Field(kind="texts", default=[], doc="Features a job may ask for."),
-    "memory_mb": Field(
-        kind="integer",
-        low=0,
-        nullable=True,
-        doc="Memory, MiB; default the machine's; null is unlimited.",
-    ),
-}
-NODE_SET: Table = {
-    "name": Field(kind="text", needed=True, doc="Name or node set."),
-    **_NODE,
-    "cpus": Field(
-        kind="texts",
-        doc='Per node of the set the CPUs its processes are pinned to, such as "0-3,8".',
-    ),
-}
-SETTINGS: Table = {
-    "nodes": Field(
-        kind="any", default=1, doc="Number of nodes, or list of node sets and of their tables."
-    ),
-    **_NODE,
-    "qualified": Field(
-        kind="flag",
-        default=False,
-        doc="Publish cluster/node, where another cluster has nodes of the same names.",
-    ),
-    "address": Field(
-        kind="text",
-        default="127.0.0.1",
-        doc="Where ranks on other clusters reach this machine; its own clusters need none.",
-    ),
-    "read_limit_s": Field(
-        kind="number", low=0, above=True, default=5.0, doc="Time limit of one reading, s."
-    ),
-}
+
+class NodeTable(Struct, frozen=True, kw_only=True):
+    """Keys that a node set has of its own or from its cluster."""
+
+    slots: Slots | None = None
+    """Processes at the same time; default the node's CPUs, or its share of the machine's."""
+    power: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Speed relative to the fastest."""
+    features: tuple[str, ...] = ()
+    """Features a job may ask for."""
+    memory_mb: MemoryMb | None = None
+    """Memory, MiB; default the machine's; null is unlimited."""
+
+
+class NodeSet(NodeTable, frozen=True, kw_only=True):
+    """Equal nodes."""
+
+    name: Name
+    """Name or node set."""
+    cpus: tuple[str, ...] = ()
+    """Per node of the set the CPUs its processes are pinned to, such as "0-3,8"."""
+
+
+class LocalTable(NodeTable, frozen=True, kw_only=True):
+    """Settings of a cluster, as they stand in the configuration."""
+
+    nodes: Any = 1
+    """Number of nodes, or list of node sets and of their tables."""
+    qualified: bool = False
+    """Publish cluster/node, where another cluster has nodes of the same names."""
+    address: Address = "127.0.0.1"
+    """Where ranks on other clusters reach this machine; its own clusters need none."""
+    read_limit_s: Annotated[float, Meta(gt=0, le=1e9)] = 5.0
+    """Time limit of one reading, s."""
 
 
 class LocalNode(Struct, frozen=True, kw_only=True):
-    """A share of this machine.
-
-    Attributes
-    ----------
-    name : str
-        As published.
-    power : float
-        Relative speed, (0, 1].
-    memory_mb : int or None
-        MiB; None is unlimited.
-    cpus : tuple of int or None
-        What its processes are pinned to; None is anything.
-    """
+    """A share of this machine."""
 
     name: str
+    """As published."""
     slots: int = 1
     power: float = 1.0
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
+    """None is unlimited."""
     cpus: tuple[int, ...] | None = None
+    """CPUs to which its processes are pinned; None is anything."""
 
 
 class LocalSettings(Struct, frozen=True, kw_only=True):
-    """One cluster on this machine; `wants_memory`: its nodes have the machine's, as measured."""
+    """One cluster on this machine."""
 
     cluster: str
     nodes: tuple[LocalNode, ...]
     wants_memory: bool = False
+    """Its nodes have the machine's memory, as measured."""
     read_limit_s: float = 5.0
     address: str = "127.0.0.1"
 
@@ -127,35 +110,32 @@ def read_settings(
     ------
     InputError
     """
-    fields = read_fields(value, SETTINGS, where)
-    prefix = f"{where}." if where else ""
-    sets = _node_sets(fields.pop("nodes", 1), cluster, f"{prefix}nodes")
-    count = sum(len(names) for names, _, _ in sets)
+    table = read_struct(value, LocalTable, where)
+    place = f"{where}.nodes" if where else "nodes"
+    shared = {key: value[key] for key in NodeTable.__struct_fields__ if key in value}
+    sets = _node_sets(table.nodes, shared, cluster, place)
+    count = sum(len(names) for _, names, _ in sets)
     if count > MOST_NODES:
-        raise InputError(f"{prefix}nodes", f"{count} nodes are more than {MOST_NODES}")
-    is_qualified = fields.pop("qualified", False)
-    read_limit_s = fields.pop("read_limit_s", 5.0)
-    address = fields.pop("address", "127.0.0.1")
-    if not address or not address.isascii() or not address.isprintable() or " " in address:
-        raise InputError(f"{prefix}address", f"{shown(address)} is no host name and no address")
-    fields.setdefault("slots", None)
+        raise InputError(place, f"{count} nodes are more than {MOST_NODES}")
     share = max(1, (cpu_count or os.cpu_count() or 1) // count)
     nodes = [
-        _node(name, fields | own, cpus, share)
-        for names, own, pinning in sets
-        for name, cpus in zip(names, pinning or [None] * len(names), strict=True)
+        _node(name, one, cpus, share)
+        for one, names, pinning in sets
+        for name, cpus in zip(names, pinning, strict=True)
     ]
     if len({node.name for node in nodes}) < count:
         twice = next(node.name for i, node in enumerate(nodes) if node.name in _names(nodes[:i]))
-        raise InputError(f"{prefix}nodes", f"{twice} is named twice")
-    if is_qualified:
+        raise InputError(place, f"{twice} is named twice")
+    if table.qualified:
         nodes = [replace(node, name=f"{cluster}/{node.name}") for node in nodes]
+    own = [] if isinstance(table.nodes, int) else table.nodes
+    given = [shared, *(item for item in own if isinstance(item, dict))]
     return LocalSettings(
         cluster=cluster,
         nodes=tuple(nodes),
-        wants_memory=not any("memory_mb" in own for own in (fields, *(own for _, own, _ in sets))),
-        read_limit_s=read_limit_s,
-        address=address,
+        wants_memory=not any("memory_mb" in one for one in given),
+        read_limit_s=table.read_limit_s,
+        address=table.address,
     )
 
 
@@ -190,43 +170,52 @@ def read_cpus(text: str, where: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-_NodeSet = tuple[tuple[str, ...], dict[str, Any], list[tuple[int, ...] | None]]
-"""Names, what is said of them, and the CPUs of each, if they are pinned."""
+_Pinning = Sequence[tuple[int, ...] | None]
+"""CPUs of each node of a set, if they are pinned."""
+_NamedSet = tuple[NodeSet, tuple[str, ...], _Pinning]
 
 
-def _node_sets(value: Any, cluster: str, where: str) -> list[_NodeSet]:
+def _node_sets(value: Any, shared: Mapping[str, Any], cluster: str, where: str) -> list[_NamedSet]:
+    """The node sets with what their cluster says of them, their names and pinning."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= MOST_NODES:
             raise InputError(where, f"{value} is outside 1..{MOST_NODES}")
-        return [(tuple(f"{cluster}{i}" for i in range(1, value + 1)), {}, [])]
+        names = tuple(f"{cluster}{i}" for i in range(1, value + 1))
+        return [(_read_set({"name": cluster}, shared, where), names, [None] * value)]
     if not isinstance(value, list | tuple):
         raise InputError(where, f"{shown(value)} is neither a number nor a list")
     if not value:
         raise InputError(where, "is empty")
-    return [_node_set(item, f"{where}[{i}]") for i, item in enumerate(array(value, where))]
+    return [_node_set(item, shared, f"{where}[{i}]") for i, item in enumerate(value)]
 
 
-def _node_set(value: Any, where: str) -> _NodeSet:
+def _node_set(value: Any, shared: Mapping[str, Any], where: str) -> _NamedSet:
     if isinstance(value, str):
         if not value:
             raise InputError(where, "is empty")
-        return expand(value, where), {}, []
-    fields = read_fields(value, NODE_SET, where)
-    names = expand(fields.pop("name"), f"{where}.name")
-    pinning: list[tuple[int, ...] | None] = [
-        read_cpus(text, f"{where}.cpus[{i}]") for i, text in enumerate(fields.pop("cpus", ()))
-    ]
+        names = expand(value, where)
+        return _read_set({"name": value}, shared, where), names, [None] * len(names)
+    one = _read_set(value, shared, where)
+    names = expand(one.name, f"{where}.name")
+    pinning = [read_cpus(text, f"{where}.cpus[{i}]") for i, text in enumerate(one.cpus)]
     if pinning and len(pinning) != len(names):
         raise InputError(f"{where}.cpus", f"has {len(pinning)} entries for {len(names)} nodes")
-    return names, fields, pinning
+    return one, names, pinning or [None] * len(names)
 
 
-def _node(
-    name: str, fields: Mapping[str, Any], cpus: tuple[int, ...] | None, share: int
-) -> LocalNode:
-    slots = fields["slots"] or (len(cpus) if cpus is not None else share)
-    rest = {key: value for key, value in fields.items() if key != "slots"}
-    return LocalNode(name=name, slots=slots, cpus=cpus, **rest)
+def _read_set(value: Any, shared: Mapping[str, Any], where: str) -> NodeSet:
+    return read_struct({**shared, **value} if isinstance(value, dict) else value, NodeSet, where)
+
+
+def _node(name: str, one: NodeSet, cpus: tuple[int, ...] | None, share: int) -> LocalNode:
+    return LocalNode(
+        name=name,
+        slots=one.slots or (len(cpus) if cpus is not None else share),
+        power=one.power,
+        features=one.features,
+        memory_mb=one.memory_mb,
+        cpus=cpus,
+    )
 
 
 def _names(nodes: list[LocalNode]) -> set[str]:

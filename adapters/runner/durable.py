@@ -49,7 +49,7 @@ def put(written: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
 
 
 def make_folder(path: str | os.PathLike[str], mode: int = 0o700) -> None:
-    """Make a folder, and those above it, where they are not there yet.
+    """Make a folder, and those above it as the umask has it, where they are not there yet.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def make_folder(path: str | os.PathLike[str], mode: int = 0o700) -> None:
     if os.path.isdir(path):
         return
     parent = os.path.dirname(os.path.abspath(path))
-    make_folder(parent, mode)
+    make_folder(parent, 0o777)  # the jobs of other users pass through a folder of parts
     try:
         os.mkdir(path, mode)
     except FileExistsError:

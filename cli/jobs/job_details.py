@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
-from coalloc.core.base.composites import span
 from coalloc.core.base.records import PartRecord
-from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob, span
 from coalloc.model.output_names import DEFAULT_OUTPUT
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup, TableSpeedup
 from coalloc.runtime.texts import between, instant, length

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from coalloc.cli.command import FAILED, note
 from coalloc.client.client import Client
-from coalloc.wire.answers import EndedJob
+
+if TYPE_CHECKING:
+    from coalloc.wire.answers import EndedJob
 
 
 def exit_code_of(jobs: Iterable[EndedJob]) -> int:

@@ -1,4 +1,4 @@
-"""A plan as a picture: text for a terminal, SVG for everything else.
+"""A plan as a picture of text, for a terminal.
 
 Every slot of a node is a lane; a placement takes as many lanes of a node as it has processes
 there. Lanes that look the same are drawn once, with the names of their nodes folded.
@@ -6,14 +6,12 @@ there. Lanes that look the same are drawn once, with the names of their nodes fo
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from coalloc.adapters.formats.gantt_svg import Bar, Chart, Lane, Tie, draw
 from coalloc.cli.output import WALL_CLOCK_S
-from coalloc.cli.pictures.picture import Picture, headline
+from coalloc.cli.pictures.picture import Picture
 from coalloc.model.nodeset import fold
 from coalloc.model.plan import Placement, Plan
 from coalloc.runtime.texts import clock, length
@@ -26,7 +24,7 @@ NOW = "|"
 PAST = 0.1
 """Share of the whole that is shown of the time before now."""
 MOST_ROWS = 400
-"""Rows of a text; lanes of an SVG before they get too thin are not limited."""
+"""Before the rest is only counted."""
 
 Span = tuple[float, float, int]
 """Start, end, index of the placement."""
@@ -213,58 +211,6 @@ def _legend(
     return lines
 
 
-LEFT = 220
-"""Room for the names of nodes, pixels."""
-
-
-def svg_gantt(
-    picture: Picture,
-    node_clusters: Mapping[str, str],
-    *,
-    critical: Collection[int] = (),
-) -> str:
-    """The plan as SVG; pointing at a bar shows the job, a frame marks the critical ones.
-
-    A line ties the parts of a job that runs on several clusters.
-    """
-    rows = rows_of(picture.plan, node_clusters)
-    low, high = extent(picture)
-    zero = low if picture.now is None else picture.now
-    lanes, of = [], defaultdict(list)
-    for number, row in enumerate(rows):
-        label = _label(row)
-        for _, _, index in row.spans:
-            of[index].append(number)
-        lanes.append(
-            Lane(
-                label=label if len(label) <= 34 else label[:33] + "…",
-                height=min(60, 6 + 6 * len(row.nodes)) - 1,
-                gap=7 if number and row.cluster != rows[number - 1].cluster else 1,
-                bars=[
-                    _bar(picture, index, zero, is_critical=index in critical)
-                    for _, _, index in row.spans
-                ],
-            )
-        )
-    ties = [
-        Tie(time=place.start, lanes=tuple(of[index]), title=f"{name_of(place)} on {on}")
-        for index, place in enumerate(picture.plan.placements)
-        if (on := _clusters(place, node_clusters))
-    ]
-    chart = Chart(
-        title=headline(picture.plan),
-        lanes=lanes,
-        begin=low,
-        end=high,
-        zero=zero,
-        is_clock=low > WALL_CLOCK_S,
-        now=picture.now,
-        left=LEFT,
-        ties=ties,
-    )
-    return draw(chart)
-
-
 def _label(row: Row) -> str:
     return f"{row.cluster}:{row.label}" if row.cluster else row.label
 
@@ -273,25 +219,3 @@ def _clusters(place: Placement, node_clusters: Mapping[str, str]) -> str:
     """The clusters of a placement on several; empty for one, or where they are not known."""
     names = dict.fromkeys(node_clusters.get(node, "") for node in place.nodes)
     return "+".join(names) if len(names) > 1 else ""
-
-
-def _bar(picture: Picture, index: int, zero: float, *, is_critical: bool) -> Bar:
-    place = picture.plan.placements[index]
-    when = "runs" if picture.is_running(index) else _offset(place.start - zero)
-    words = f"{length(place.end - place.start)} on {len(place.nodes)} nodes, " + (
-        f"{sum(place.nodes.values())} processes"
-    )
-    return Bar(
-        start=place.start,
-        end=place.end,
-        # 137.5 degrees apart, so that neighbours in the order differ
-        fill=f"hsl({index * 137.5 % 360:.0f} 55% 72%)",
-        title=f"{name_of(place)}: {when}, {words}",
-        name=name_of(place),
-        is_framed=is_critical,
-    )
-
-
-def _offset(seconds: float) -> str:
-    """A time counted from now."""
-    return f"-{length(-seconds)}" if seconds < -0.5 else f"+{length(seconds)}"

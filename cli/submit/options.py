@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, CommandError, connect, note
@@ -14,7 +14,9 @@ from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.submission import CommonOptions, portable
 from coalloc.runtime import texts
-from coalloc.wire.answers import Estimate, Submitted
+
+if TYPE_CHECKING:
+    from coalloc.wire.answers import Estimate, Submitted
 
 
 def add_order(group: Any) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.model.jobs import DivisibleJob, Edge, Job, Task, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Edge, Job, Task, WorkflowJob, span
 from coalloc.model.plan import Placement
 
 ALMOST = 1.0 + 1e-9
@@ -30,40 +30,30 @@ REST = ""
 
 @dataclass(slots=True)
 class WorkflowState:
-    """The tasks of one workflow.
-
-    Attributes
-    ----------
-    numbers : dict of task to int
-        Its place in the workflow, from 1 on; with the workflow's id, the id of its record.
-    parents, children : dict of task to tuple of Edge
-    unmet : dict of task to int
-        Parents that have not completed.
-    open : dict of task to None
-        Those that wait for their parents, for nodes, or to be tried again.
-    placed : dict of task to None
-        Those that occupy nodes.
-    completed : dict of task to None
-    failed : dict of task to None
-        Those that ended otherwise, in that order, and will not be tried again.
-    dropped : set of task
-        Those that will never run, because they stand behind one that failed.
-    resting : dict of task to float
-        Of those that are tried again: not before this time, seconds.
-    """
+    """The tasks of one workflow."""
 
     id: str
     tasks: dict[str, Task]
     numbers: dict[str, int]
+    """By task: its place in the workflow, from 1 on; with the workflow's id, the id of its
+    record."""
     parents: dict[str, tuple[Edge, ...]]
+    """By task: the edges to it."""
     children: dict[str, tuple[Edge, ...]]
+    """By task: the edges from it."""
     unmet: dict[str, int]
+    """By task: parents that have not completed."""
     open: dict[str, None]
+    """Those that wait for their parents, for nodes, or to be tried again."""
     placed: dict[str, None] = field(default_factory=dict)
+    """Those that occupy nodes."""
     completed: dict[str, None] = field(default_factory=dict)
     failed: dict[str, None] = field(default_factory=dict)
+    """Those that ended otherwise, in that order, and will not be tried again."""
     dropped: set[str] = field(default_factory=set)
+    """Those that will never run, because they stand behind one that failed."""
     resting: dict[str, float] = field(default_factory=dict)
+    """By task that is tried again: not before this time, seconds."""
 
     @classmethod
     def of(cls, id: str, job: WorkflowJob) -> WorkflowState:
@@ -173,42 +163,28 @@ def named(job: Job, text: str) -> tuple[int, str] | None:
 
 @dataclass(slots=True)
 class ChunkPool:
-    """The chunks of one divisible job.
-
-    Attributes
-    ----------
-    total : int
-        Chunks of the job.
-    given : int
-        Those below this one are in pieces.
-    last : int
-        Number of the newest piece.
-    done : int
-        Chunks of completed pieces.
-    chunks : dict of piece to (first, count)
-        Pieces are named by their numbers.
-    open : dict of piece to None
-        Those that wait to be tried again; `REST` while there are chunks in none.
-    placed : dict of piece to None
-        Those that occupy nodes.
-    completed : dict of piece to None
-    failed : dict of piece to None
-        Those that ended otherwise, in that order, and will not be tried again.
-    resting : dict of piece to float
-        Of those that are tried again: not before this time, seconds.
-    """
+    """The chunks of one divisible job."""
 
     id: str
     total: int
+    """Chunks of the job."""
     given: int = 0
+    """Those below this one are in pieces."""
     last: int = 0
+    """Number of the newest piece."""
     done: int = 0
+    """Chunks of completed pieces."""
     chunks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By piece, named by its number: its first chunk, and how many it has."""
     open: dict[str, None] = field(default_factory=lambda: {REST: None})
+    """Those that wait to be tried again; `REST` while there are chunks in none."""
     placed: dict[str, None] = field(default_factory=dict)
+    """Those that occupy nodes."""
     completed: dict[str, None] = field(default_factory=dict)
     failed: dict[str, None] = field(default_factory=dict)
+    """Those that ended otherwise, in that order, and will not be tried again."""
     resting: dict[str, float] = field(default_factory=dict)
+    """By piece that is tried again: not before this time, seconds."""
 
     @classmethod
     def of(cls, id: str, job: DivisibleJob) -> ChunkPool:
@@ -271,29 +247,24 @@ class ChunkPool:
         return sum(self.chunks[piece][1] for piece in self.failed)
 
 
-class Share(Struct, frozen=True, kw_only=True):
-    """One piece's share of a placement.
-
-    Attributes
-    ----------
-    piece : str
-        The one that is tried again; `REST`: a new one.
-    first, chunks : int
-    nodes : dict of node name to processes
-    seconds : float
-        Planned run time.
-    """
+class PieceShare(Struct, frozen=True, kw_only=True):
+    """One piece's share of a placement."""
 
     piece: str
+    """The one that is tried again; `REST`: a new one."""
     first: int
+    """Its first chunk."""
     chunks: int
+    """How many it has."""
     nodes: dict[str, int]
+    """By node name: processes."""
     seconds: float
+    """Planned run time."""
 
 
 def shares(
     pool: ChunkPool, placement: Placement, longest_s: float, followers: Iterable[float], now: float
-) -> list[Share]:
+) -> list[PieceShare]:
     """Deal free chunks to the processes of a placement, the lowest first.
 
     Parameters
@@ -326,7 +297,7 @@ def shares(
         mine, nodes = nodes[:used], nodes[used:]
         left -= taken
         out.append(
-            Share(
+            PieceShare(
                 piece=piece,
                 first=first,
                 chunks=taken,
@@ -335,11 +306,6 @@ def shares(
             )
         )
     return out
-
-
-def span(first: int, chunks: int) -> str:
-    """Chunks in a row, as people read them."""
-    return str(first) if chunks == 1 else f"{first}-{first + chunks - 1}"
 
 
 def spans(pool: ChunkPool, pieces: Iterable[str]) -> str:

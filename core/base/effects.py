@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import Answer
-from coalloc.core.base.speedup_fit import Run
+from coalloc.core.base.requests import CommandAnswer
+from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.history import NO_HISTORY, History
@@ -52,22 +52,15 @@ class SaveMeta(Struct, frozen=True, kw_only=True):
 
 
 class SaveHistory(Struct, frozen=True, kw_only=True):
-    """Write the run-time history of a user's command.
-
-    Attributes
-    ----------
-    values : tuple of float
-        Base times, seconds.
-    ratios : tuple of float
-        Real by planned times.
-    runs : tuple of Run
-        Base times by size.
-    """
+    """Write the run-time history of a user's command."""
 
     key: str
     values: tuple[float, ...]
+    """Base times, seconds."""
     ratios: tuple[float, ...] = ()
-    runs: tuple[Run, ...] = ()
+    """Real by planned times."""
+    runs: tuple[SizedRun, ...] = ()
+    """Base times by size."""
 
 
 class DropHistory(Struct, frozen=True, kw_only=True):
@@ -111,17 +104,7 @@ class SaveUsage(Struct, frozen=True, kw_only=True):
 
 
 class AddUsage(Struct, frozen=True, kw_only=True):
-    """Add to what a user in a project has used of a cluster on one day of UTC.
-
-    Attributes
-    ----------
-    coallocated_proc_s : float
-        Of it, by jobs on several clusters.
-    jobs : int
-        That ended, each on the day of its end and at its first cluster.
-    wait_s : float
-        Of these.
-    """
+    """Add to what a user in a project has used of a cluster on one day of UTC."""
 
     day: int
     project: str
@@ -129,24 +112,21 @@ class AddUsage(Struct, frozen=True, kw_only=True):
     cluster: str
     proc_s: float
     coallocated_proc_s: float = 0.0
+    """Of it, by jobs on several clusters."""
     jobs: int = 0
+    """That ended, each on the day of its end and at its first cluster."""
     wait_s: float = 0.0
+    """Of these."""
 
 
 class SaveAccount(Struct, frozen=True, kw_only=True):
-    """Write the account of a job that has ended.
-
-    Attributes
-    ----------
-    project : str
-        To which it is charged.
-    proc_s : float
-        Of its last attempt.
-    """
+    """Write the account of a job that has ended."""
 
     record: JobRecord
     project: str
+    """To which it is charged."""
     proc_s: float
+    """Of its last attempt."""
 
 
 class SavePlan(Struct, frozen=True, kw_only=True):
@@ -222,7 +202,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     """Answer a client, after the commit."""
 
     origin: Hashable
-    answer: Answer
+    answer: CommandAnswer
 
 
 class Publish(Struct, frozen=True, kw_only=True):
@@ -233,45 +213,31 @@ class Publish(Struct, frozen=True, kw_only=True):
 
 
 class Solve(Struct, frozen=True, kw_only=True):
-    """Plan this snapshot.
-
-    Attributes
-    ----------
-    history : History
-        There where the policy's options ask for it.
-    notes : mapping
-        What the policy noted for itself in an earlier round.
-    lifted : mapping of rule to snapshot
-        Of the same instant without that rule, in rounds whose rules' costs are wanted; these are
-        planned after the round.
-    """
+    """Plan this snapshot."""
 
     round: int
     snapshot: Snapshot
     policy: str
     history: History = NO_HISTORY
+    """There where the policy's options ask for it."""
     notes: Mapping[str, Any] = field(default_factory=dict)
+    """What the policy noted for itself in an earlier round."""
     lifted: Mapping[str, Snapshot] = field(default_factory=dict)
+    """By rule: the snapshot of the same instant without that rule, in rounds whose rules' costs are
+    wanted; these are planned after the round."""
 
 
 class RoundFinished(Struct, frozen=True, kw_only=True):
-    """Count a round that ended with a plan.
-
-    Attributes
-    ----------
-    status : str
-        The plan's.
-    gap : float or None
-        (objective - bound) / bound; None without a bound.
-    stale : int
-        Clusters that were not planned on.
-    """
+    """Count a round that ended with a plan."""
 
     policy: str
     status: str
+    """The plan's."""
     solve_s: float
     gap: float | None
+    """(objective - bound) / bound; None without a bound."""
     stale: int
+    """Clusters that were not planned on."""
 
 
 class Wake(Struct, frozen=True, kw_only=True):

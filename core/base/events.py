@@ -13,37 +13,24 @@ from coalloc.model.settings import Config
 
 
 class Requested(Struct, frozen=True, kw_only=True):
-    """A client asks for a change.
-
-    Attributes
-    ----------
-    origin : hashable
-        Handed back with the answer; means nothing to the core.
-    user : str
-    uid, gid : int
-    operator : bool
-        May act on other people's jobs and on the service.
-    """
+    """A client asks for a change."""
 
     origin: Hashable
+    """Handed back with the answer; means nothing to the core."""
     user: str
     uid: int
     gid: int
     operator: bool
+    """May act on other people's jobs and on the service."""
     command: Command
 
 
 class StatementReceived(Struct, frozen=True, kw_only=True):
-    """An executor says something.
-
-    Attributes
-    ----------
-    peer : hashable
-        The connection that it came from; means nothing to the core but that equal ones are one.
-    """
+    """An executor says something."""
 
     statement: Statement
     peer: Hashable = None
+    """The connection that it came from; means nothing to the core but that equal ones are one."""
 
 
 class Disconnected(Struct, frozen=True, kw_only=True):
@@ -78,31 +65,21 @@ class Solved(Struct, frozen=True, kw_only=True):
 
 
 class SolveFailed(Struct, frozen=True, kw_only=True):
-    """The solve of a round ended without a usable plan.
-
-    Attributes
-    ----------
-    jobs : tuple of str
-        Those that the plan is wrong about; empty where there is none.
-    """
+    """The solve of a round ended without a usable plan."""
 
     round: int
     policy: str
     why: str
     solve_s: float
     jobs: tuple[str, ...] = ()
+    """Those that the plan is wrong about; empty where there is none."""
 
 
 class StorageLost(Struct, frozen=True, kw_only=True):
-    """Nothing can be written: no round, until `StorageReturned`.
-
-    Attributes
-    ----------
-    jobs : tuple of str
-        New ones that could not be written; they were not acknowledged.
-    """
+    """Nothing can be written: no round, until `StorageReturned`."""
 
     jobs: tuple[str, ...] = ()
+    """New ones that could not be written; they were not acknowledged."""
 
 
 class StorageReturned(Struct, frozen=True, kw_only=True):
@@ -155,4 +132,4 @@ class Together(Struct, frozen=True, kw_only=True):
     events: tuple[SingleEvent, ...]
 
 
-Event = SingleEvent | Together
+CoreEvent = SingleEvent | Together

@@ -107,19 +107,13 @@ class Welcome(Struct, frozen=True, kw_only=True):
 
 
 class Ping(Struct, frozen=True, kw_only=True):
-    """The daemon is there; renews every lease.
-
-    Attributes
-    ----------
-    known : bool
-        False to an executor that counts as disconnected: it says hello, and is back.
-    wanted : int
-        Slots of the cluster that waiting jobs could fill.
-    """
+    """The daemon is there; renews every lease."""
 
     epoch: int
     known: bool = True
+    """False to an executor that counts as disconnected: it says hello, and is back."""
     wanted: int = 0
+    """Slots of the cluster that waiting jobs could fill."""
 
 
 class TurnedAway(Struct, frozen=True, kw_only=True):
@@ -137,25 +131,18 @@ class Numbered(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """An executor begins or resumes; `last_seq` is the last order it has carried out.
-
-    Attributes
-    ----------
-    identity : str
-        Of its state: made with it, and the same for as long as it is kept; empty: not said.
-    version : str
-        Of the executor; empty: not said.
-    abilities : tuple of str
-        What it can do that earlier ones could not: ``once``, ``withdraw``.
-    """
+    """An executor begins or resumes; `last_seq` is the last order it has carried out."""
 
     cluster: str
     identity: str = ""
+    """Of its state: made with it, and the same for as long as it is kept; empty: not said."""
     store: str = ""
     last_seq: int = 0
     parts: tuple[PartReport, ...] = ()
     version: str = ""
+    """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
+    """What it can do that earlier ones could not: ``once``, ``withdraw``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -167,30 +154,22 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Read(Struct, frozen=True, kw_only=True):
-    """A reading of the cluster, or why there is none.
-
-    Attributes
-    ----------
-    at : float
-        When the executor began to read, by its own clock, which does not step back while it
-        runs; 0: not said. A reading that is older than the one before, or the same, is dropped.
-    run : str
-        Which run of the executor that clock belongs to; empty: not said. Another run's clock
-        may be behind.
-    epoch : int
-        Of the daemon that the executor followed then; 0: not said. What it read before it
-        followed this daemon may be older than what the daemon knows.
-    sent : float
-        The executor's wall clock when this was sent, seconds; 0: not said.
-    """
+    """A reading of the cluster, or why there is none."""
 
     cluster: str
     reading: ClusterReading | None = None
     error: str = ""
     at: float = 0.0
+    """When the executor began to read, by its own clock, which does not step back while it runs; 0:
+    not said. A reading that is older than the one before, or the same, is dropped."""
     run: str = ""
+    """Which run of the executor that clock belongs to; empty: not said. Another run's clock may be
+    behind."""
     epoch: int = 0
+    """Of the daemon that the executor followed then; 0: not said. What it read before it followed
+    this daemon may be older than what the daemon knows."""
     sent: float = 0.0
+    """The executor's wall clock when this was sent, seconds; 0: not said."""
 
 
 class Goodbye(Struct, frozen=True, kw_only=True):

@@ -25,25 +25,18 @@ Entry = tuple[str, str]
 
 @dataclass(slots=True)
 class PlanOrder:
-    """The newest plan's order of work on every slot.
-
-    Attributes
-    ----------
-    placements : dict of Entry to Placement
-        What has not been started.
-    policy, round : str, int
-        Of the plan.
-    is_fresh : bool
-        Nothing has been started along it yet.
-    is_whole : bool
-        It has every task that waits.
-    """
+    """The newest plan's order of work on every slot."""
 
     policy: str = ""
+    """Of the plan."""
     round: int = 0
+    """Of the plan."""
     is_fresh: bool = False
+    """Nothing has been started along it yet."""
     is_whole: bool = True
+    """It has every task that waits."""
     placements: dict[Entry, Placement] = field(default_factory=dict)
+    """By Entry: what has not been started."""
     _queues: dict[str, list[deque[Entry]]] = field(default_factory=dict)
     _of: dict[Entry, list[deque[Entry]]] = field(default_factory=dict)
 

@@ -21,20 +21,15 @@ ITS_ARRAY = "its array"
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """Jobs that one set of limits holds for.
-
-    Attributes
-    ----------
-    project, user : str or None
-        None: of all of them. A project stands for those below it too.
-    array : str
-        Number of the job array whose throttle it is; empty: none.
-    """
+    """Jobs that one set of limits holds for."""
 
     project: str | None
+    """None: of all of them. A project stands for those below it too."""
     user: str | None
+    """None: of all of them."""
     limits: LimitsConfig
     array: str = ""
+    """Number of the job array whose throttle it is; empty: none."""
 
     def __str__(self) -> str:
         if self.array:

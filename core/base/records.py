@@ -295,7 +295,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return now if job.earliest <= job.submitted > now else job.earliest
 
 
-class Wait(NamedTuple):
+class ClaimWait(NamedTuple):
     """Wait of a claim for its turn."""
 
     seconds: float

@@ -38,16 +38,11 @@ class SubmitWorkflow(Submit, frozen=True, kw_only=True):
 
 
 class Cancel(Struct, frozen=True, kw_only=True):
-    """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``.
-
-    Attributes
-    ----------
-    reason : str
-        For the record; empty: none was given.
-    """
+    """End a job, waiting or running; also a task of a workflow or a piece, ``17.3``."""
 
     job: str
     reason: str = ""
+    """For the record; empty: none was given."""
 
 
 class Hold(Struct, frozen=True, kw_only=True):
@@ -63,30 +58,20 @@ class Release(Struct, frozen=True, kw_only=True):
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """Change a waiting job, or the waiting members of an array.
-
-    Attributes
-    ----------
-    fields : mapping
-        Fields of the job as `Submit` has them; None takes one away.
-    name : str, optional
-    needs : tuple of (kind, id), optional
-        Instead of its dependencies.
-    batch : mapping of option to text
-        Of `BatchOptions`, those that change; an empty text takes one away.
-    throttle : int, optional
-        Of a whole array, as of `Submit`.
-    finish_by : float, optional
-        As of `Submit`; 0 takes it away.
-    """
+    """Change a waiting job, or the waiting members of an array."""
 
     job: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the job as `Submit` has them; None takes one away."""
     name: str | None = None
     needs: tuple[tuple[str, str], ...] | None = None
+    """Instead of its dependencies: kind and id."""
     batch: Mapping[str, str] = field(default_factory=dict)
+    """Options of `BatchOptions` that change; an empty text takes one away."""
     throttle: int | None = None
+    """Of a whole array, as of `Submit`."""
     finish_by: float | None = None
+    """As of `Submit`; 0 takes it away."""
 
 
 class SetPriority(Struct, frozen=True, kw_only=True):
@@ -110,24 +95,16 @@ class Resume(Struct, frozen=True, kw_only=True):
 
 
 class Reserve(Struct, frozen=True, kw_only=True):
-    """Keep nodes for the jobs of some users, or for nobody.
-
-    Attributes
-    ----------
-    targets : tuple of str
-        Nodes, and clusters for all of theirs.
-    count : int, optional
-        So many of them, those that are free the soonest; otherwise all.
-    start : float, optional
-        Seconds since the epoch; otherwise now.
-    duration_s : float, optional
-        Otherwise until it is taken back.
-    """
+    """Keep nodes for the jobs of some users, or for nobody."""
 
     targets: tuple[str, ...]
+    """Nodes, and clusters for all of theirs."""
     count: int | None = None
+    """So many of them, those that are free the soonest; otherwise all."""
     start: float | None = None
+    """Seconds since the epoch; otherwise now."""
     duration_s: float | None = None
+    """Otherwise until it is taken back."""
     users: tuple[str, ...] = ()
     name: str = ""
     reason: str = ""
@@ -176,17 +153,12 @@ class Done(Struct, frozen=True, kw_only=True):
 
 
 class Refused(Struct, frozen=True, kw_only=True):
-    """The request was not carried out.
-
-    Attributes
-    ----------
-    code : str
-        ``bad_request``, ``not_found``, ``not_allowed``, ``infeasible``, ``too_many``,
-        ``wrong_state``, ``storage`` or ``busy``.
-    """
+    """The request was not carried out."""
 
     code: str
+    """``bad_request``, ``not_found``, ``not_allowed``, ``infeasible``, ``too_many``,
+    ``wrong_state``, ``storage`` or ``busy``."""
     message: str
 
 
-Answer = Done | Refused
+CommandAnswer = Done | Refused

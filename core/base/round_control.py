@@ -128,31 +128,22 @@ class Aside(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Isolation:
-    """The search for the jobs with which one policy fails in one round.
-
-    Attributes
-    ----------
-    queue : list of str
-        The jobs of the round, in arrival order.
-    why : str
-        How the policy failed first.
-    causes : dict
-        What is taken for a cause so far.
-    attempt : str
-        Under way: all jobs ``without`` the causes, a ``beginning`` of them, or all ``again``.
-    low, high : int
-        Of the jobs that are no causes: lengths of beginnings that are planned, and that are not.
-    confirmed : bool
-        A beginning of `high` jobs has failed in an attempt of its own.
-    """
+    """The search for the jobs with which one policy fails in one round."""
 
     queue: list[str]
+    """The jobs of the round, in arrival order."""
     why: str
+    """How the policy failed first."""
     causes: dict[str, None] = field(default_factory=dict)
+    """What is taken for a cause so far."""
     attempt: Attempt = "without"
+    """Under way: all jobs ``without`` the causes, a ``beginning`` of them, or all ``again``."""
     low: int = 0
+    """Of the jobs that are no causes: the length of a beginning that is planned."""
     high: int = 0
+    """Of the same: the length of a beginning that is not."""
     confirmed: bool = False
+    """A beginning of `high` jobs has failed in an attempt of its own."""
     attempts: int = 0
 
     @property

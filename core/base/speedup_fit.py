@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
 
-Run = tuple[int, float]
+SizedRun = tuple[int, float]
 """Processes, and seconds on dedicated full-speed nodes."""
 
 KEPT_OF_A_SIZE = 8
@@ -43,22 +43,17 @@ AMDAHL_GRID = (0.0, *(10.0 ** (step / 4.0) for step in range(-24, 1)))
 VARIANCES = (0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 16.0)
 
 
-class Fit(Struct, frozen=True, kw_only=True):
-    """A fitted model.
-
-    Attributes
-    ----------
-    error : float
-        Root mean square of the relative deviations.
-    """
+class SpeedupFit(Struct, frozen=True, kw_only=True):
+    """A fitted model."""
 
     speedup: Speedup
     runs: int
     sizes: int
     error: float
+    """Root mean square of the relative deviations."""
 
 
-def remembered_runs(runs: Sequence[Run], procs: int, base_time: float) -> tuple[Run, ...]:
+def remembered_runs(runs: Sequence[SizedRun], procs: int, base_time: float) -> tuple[SizedRun, ...]:
     """The runs with one more: the newest of each size, of the sizes last seen."""
     same = [run for run in runs if run[0] == procs]
     if len(same) >= KEPT_OF_A_SIZE:
@@ -70,7 +65,7 @@ def remembered_runs(runs: Sequence[Run], procs: int, base_time: float) -> tuple[
 
 
 @lru_cache(maxsize=256)
-def fitted(runs: tuple[Run, ...]) -> Fit | None:
+def fitted(runs: tuple[SizedRun, ...]) -> SpeedupFit | None:
     """The model that explains these runs best; None for fewer than two sizes."""
     groups = _grouped(runs)
     if len(groups) < LEAST_SIZES:
@@ -85,14 +80,14 @@ def fitted(runs: tuple[Run, ...]) -> Fit | None:
         error = sqrt((loss + within) / len(runs))
         scored.append((_criterion(error, len(runs), parameters), parameters, error, model))
     _, _, error, model = min(scored, key=lambda row: row[:2])
-    return Fit(speedup=model, runs=len(runs), sizes=len(groups), error=expm1(error))
+    return SpeedupFit(speedup=model, runs=len(runs), sizes=len(groups), error=expm1(error))
 
 
 Groups = Mapping[int, tuple[int, float]]
 """Size to the number of runs and their mean log time."""
 
 
-def _grouped(runs: Sequence[Run]) -> Groups:
+def _grouped(runs: Sequence[SizedRun]) -> Groups:
     logs: dict[int, list[float]] = {}
     for size, time in runs:
         logs.setdefault(size, []).append(log(time))

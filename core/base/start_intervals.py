@@ -63,54 +63,37 @@ class Interval(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """An expected start that a waiting job was given.
-
-    Attributes
-    ----------
-    made, expected : float
-        When, and for when; seconds since the epoch.
-    lead_s : float
-        See the module's summary.
-    kind : str
-        ``first`` or ``later``.
-    early, late : float or None
-        The interval; None: too little was known.
-    """
+    """An expected start that a waiting job was given."""
 
     made: float
+    """When it was given, seconds since the epoch."""
     expected: float
+    """The start that was expected, seconds since the epoch."""
     lead_s: float
+    """See the module's summary."""
     kind: str
+    """``first`` or ``later``."""
     early: float | None = None
+    """Where the interval begins; None: too little was known."""
     late: float | None = None
+    """Where it ends."""
 
 
 class StartError(NamedTuple):
-    """Error of a promise whose job has started.
-
-    Attributes
-    ----------
-    number : int
-        Counted from 1, over all.
-    kind : str
-    lead_s : float
-    late_s : float
-        The start less the expected one; below 0: it was earlier.
-    width_s : float or None
-        Of its interval.
-    held : bool or None
-        The start was in its interval; None: it had none.
-    alpha : float
-        Of its kind, after it.
-    """
+    """Error of a promise whose job has started."""
 
     number: int
+    """Counted from 1, over all."""
     kind: str
     lead_s: float
     late_s: float
+    """The start less the expected one; below 0: it was earlier."""
     width_s: float | None
+    """Of its interval."""
     held: bool | None
+    """The start was in its interval; None: it had none."""
     alpha: float
+    """Of its kind, after it."""
 
     @property
     def relative(self) -> float:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from coalloc.core.base.projects import DAY_S
 from coalloc.core.base.records import JobRecord, PartRecord
 
-Owner = tuple[str, str]
+ProjectUser = tuple[str, str]
 """Project and user."""
 
 

@@ -71,9 +71,9 @@ def taken_in(
             _queue(state, name, entry, now)
         elif not entry.claimed and (record := state.jobs.get(job)) is not None:
             _follow(state, record, entry, now)
-    if not is_of_now or name in state.unreconciled:
+    if not is_of_now or name in state.presence.unreconciled:
         return
-    known = state.native_jobs.get(name, {})
+    known = state.native.jobs.get(name, {})
     absent = frozenset(
         there
         for there, job in known.items()
@@ -94,7 +94,7 @@ def _known_as(state: State, name: str, entry: NativeJob) -> str | None:
 
     A batch system may put a job back into its queue while we end it.
     """
-    living = state.native_jobs.get(name, {}).get(entry.id)
+    living = state.native.jobs.get(name, {}).get(entry.id)
     if living is not None:
         return living
     records = (state.jobs[job] for job in reversed(state.ended))
@@ -137,8 +137,8 @@ def _queue(state: State, name: str, entry: NativeJob, now: float) -> None:
     try:
         job, sources = _planned(state, name, entry, now)
     except InputError as error:
-        if (name, entry.id) not in state.refused_there:
-            state.refused_there.add((name, entry.id))
+        if (name, entry.id) not in state.native.refused:
+            state.native.refused.add((name, entry.id))
             state.log(
                 "handed_job_refused",
                 level="warning",
@@ -147,8 +147,8 @@ def _queue(state: State, name: str, entry: NativeJob, now: float) -> None:
                 why=str(error),
             )
         return
-    state.last_job += 1
-    number = str(state.last_job)
+    state.last.job += 1
+    number = str(state.last.job)
     token = token_of(name, entry)
     state.out.append(SaveMeta(key="last_job", value=number))
     state.out.append(SaveToken(user=NOBODY, token=token, job=number))
@@ -174,7 +174,7 @@ def _queue(state: State, name: str, entry: NativeJob, now: float) -> None:
     )
     state.log("job_handed_over", job=number, user=entry.user, cluster=name, job_there=entry.id)
     if record.state is JobState.PENDING:
-        state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+        state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
 
 
 def _held_or_not(state: State, record: JobRecord, entry: NativeJob) -> JobRecord:
@@ -209,7 +209,7 @@ def _follow(state: State, record: JobRecord, entry: NativeJob, now: float) -> No
         state.put(changed)
         if changed.state is JobState.PENDING and record.state is JobState.HELD:
             state.emit(now, EventKind.JOB_RELEASED, record.id, user=record.user)
-            state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+            state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
 
 
 def _differs(record: JobRecord, entry: NativeJob) -> bool:

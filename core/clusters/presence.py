@@ -56,10 +56,10 @@ def stated(state: State, event: StatementReceived, now: float) -> None:
     cluster = state.clusters.get(name)
     if cluster is None:
         if (
-            name not in state.unknown_clusters
-            and len(state.unknown_clusters) < UNKNOWN_CLUSTERS_NAMED
+            name not in state.presence.unknown
+            and len(state.presence.unknown) < UNKNOWN_CLUSTERS_NAMED
         ):
-            state.unknown_clusters.add(name)
+            state.presence.unknown.add(name)
             state.log("unknown_cluster_spoke", level="warning", cluster=name)
         return
     if isinstance(statement, Hello):
@@ -81,7 +81,7 @@ def is_gathering(state: State, now: float) -> bool:
 
     Whoever connects first would get all the jobs.
     """
-    return now < state.gathers_until and any(
+    return now < state.presence.gathers_until and any(
         cluster.configured and cluster.identity and not cluster.drained and cluster.reading is None
         for cluster in state.clusters.values()
     )
@@ -125,7 +125,7 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
         if hello.last_seq >= cluster.next_seq:
             starting.skip_numbers(state, hello.cluster, hello.last_seq)
         _acked(state, cluster, hello.cluster, hello.last_seq)
-    if hello.cluster in state.unreconciled:
+    if hello.cluster in state.presence.unreconciled:
         missing = after_restore.reconcile(state, hello)
     base = cluster.acked_seq + 1
     state.out.append(SendWelcome(cluster=hello.cluster, base_seq=base))
@@ -141,7 +141,9 @@ def lost(state: State, name: str, now: float, why: str) -> None:
         return
     cluster.connected, cluster.peer = False, None
     cluster.error = why
-    if state.plan_order is not None and state.plan_order.on_cluster(state.node_cluster(), name):
+    if state.schedule.order is not None and state.schedule.order.on_cluster(
+        state.node_cluster(), name
+    ):
         state.rounds.want("cluster_lost")
     state.emit(now, EventKind.EXECUTOR_DISCONNECTED, cluster=name, why=why)
     state.log("executor_disconnected", level="warning", cluster=name, why=why)
@@ -168,7 +170,7 @@ def _behind(state: State, cluster: ClusterState, report: Report, now: float) -> 
 def _is_admitted(state: State, cluster: ClusterState, hello: Hello, now: float) -> bool:
     """Whether this executor may speak for its cluster now; else it says hello again."""
     known = cluster.identity
-    if hello.identity == known or not known or hello.cluster in state.unreconciled:
+    if hello.identity == known or not known or hello.cluster in state.presence.unreconciled:
         return True
     if cluster.heard_at is None:
         cluster.heard_at = now
@@ -191,7 +193,7 @@ def taken_over(state: State, cluster: ClusterState, hello: Hello) -> tuple[PartR
         return ()
     cluster.identity, cluster.rival = hello.identity, ""
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=hello.identity))
-    if not known or hello.cluster in state.unreconciled:
+    if not known or hello.cluster in state.presence.unreconciled:
         return ()
     forget_orders(state, hello.cluster)
     lost = after_restore.missing_parts(state, hello, DETAIL)

@@ -44,7 +44,7 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
     if before is not None and _queue_moved(before, reading):
         _try_those_behind(state, read.cluster, now)
     is_crowded = reading.queues and reading.waiting > 0
-    if is_crowded and state.pending_jobs and not (before and before.waiting):
+    if is_crowded and state.pending.jobs and not (before and before.waiting):
         state.rounds.want("queue_moved")
     is_of_now = read.epoch in {0, state.epoch}
     native_jobs.taken_in(state, cluster, reading, now, is_of_now=is_of_now)
@@ -96,7 +96,7 @@ def _use(
         )
         for node in reading.nodes
     }
-    cluster.drained_nodes = {n.name for n in reading.nodes if n.name in state.drained}
+    cluster.drained_nodes = {n.name for n in reading.nodes if n.name in state.maintenance.drained}
 
 
 def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading) -> None:
@@ -122,7 +122,7 @@ def _try_those_behind(state: State, name: str, now: float) -> None:
     """Let the jobs be tried again that this cluster refused because others went first."""
     behind = [
         record
-        for record in (state.jobs[job] for job in state.backing_off)
+        for record in (state.jobs[job] for job in state.marked.backing_off)
         if record.behind == name and record.not_before > now
     ]
     for record in behind:

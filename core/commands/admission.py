@@ -20,7 +20,7 @@ from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.eligibility import (
     MOST_KEPT,
     UNKNOWN_OWNER,
-    Owner,
+    JobOwner,
     bound_text,
     nodes_text,
     offered,
@@ -77,12 +77,7 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
 
 
 def _check_retries(command: Submit, job: Job) -> None:
-    """Refuse tries of what has no parts to be tried again.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse tries of what has no parts to be tried again."""
     if command.retries < 0:
         raise InputError("retries", f"{command.retries} is below 0")
     if not isinstance(job, WorkflowJob | DivisibleJob) and (command.retries or command.keep_going):
@@ -91,12 +86,7 @@ def _check_retries(command: Submit, job: Job) -> None:
 
 
 def _check_divisible(command: Submit, job: DivisibleJob) -> None:
-    """Refuse a divisible job whose pieces cannot be run.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a divisible job whose pieces cannot be run."""
     if command.array:
         raise InputError("array", "a divisible job cannot be an array")
     if job.time_limit is not None and job.time_limit < job.chunk_s:
@@ -105,12 +95,7 @@ def _check_divisible(command: Submit, job: DivisibleJob) -> None:
 
 
 def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
-    """Refuse a workflow whose tasks cannot all be run.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a workflow whose tasks cannot all be run."""
     if not isinstance(command, SubmitWorkflow):
         raise InputError("job.kind", "a workflow is submitted with submit_workflow")
     if job.started:
@@ -130,12 +115,12 @@ def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
             raise InputError(f"commands.{missing}", "is missing: nothing says what this task runs")
 
 
-def never_fits(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> str:
+def never_fits(state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER) -> str:
     """Reason why the job cannot run on all that exists, whatever its state; empty if it can.
 
     Parameters
     ----------
-    owner : Owner, optional
+    owner : JobOwner, optional
         By whom the rules of batch systems judge it; absent: they have done so.
     """
     slots = suitable_slots(state, job, owner)
@@ -149,7 +134,7 @@ def never_fits(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> str:
     return f"{lacking} ({rules})" if any(slots.values()) else rules
 
 
-def _rules_against(state: State, job: Job, owner: Owner) -> str:
+def _rules_against(state: State, job: Job, owner: JobOwner) -> str:
     """Objections of the clusters' batch systems to a job, cluster by cluster."""
     told = []
     for name, cluster in state.clusters.items():
@@ -224,7 +209,9 @@ def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, in
     )
 
 
-def suitable_slots(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> dict[str, int] | None:
+def suitable_slots(
+    state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER
+) -> dict[str, int] | None:
     """Slots with the features and memory a job asks for, by cluster; None if one is unread.
 
     Kept until a cluster is read again: a stream of submits asks for the same few kinds.
@@ -238,7 +225,7 @@ def suitable_slots(state: State, job: Job, owner: Owner = UNKNOWN_OWNER) -> dict
     return state.suitable[key]
 
 
-def _counted(state: State, job: Job, owner: Owner) -> dict[str, int] | None:
+def _counted(state: State, job: Job, owner: JobOwner) -> dict[str, int] | None:
     slots: dict[str, int] = {}
     wanted = set(job.features)
     for name, cluster in state.clusters.items():
@@ -284,7 +271,7 @@ def bar(
         state.put(replace(record, reason="backing_off", detail=detail))
         state.emit(now, EventKind.JOB_REQUEUED, record.id, detail=detail, pause_s=0.0)
         state.log("cluster_barred", level="warning", job=record.id, cluster=cluster, why=detail)
-        state.backing_off.add(record.id)
+        state.marked.backing_off.add(record.id)
         state.out.append(Wake(at=now))
         return True
     why = f"{told}; without {', '.join(barred)} it {lacking}" if lacking else told

@@ -76,10 +76,10 @@ def _switch(state: State, target: str, reason: str, *, drain: bool) -> bool:
         cluster.drained = drain or not cluster.configured
     elif target in state.node_cluster():
         pass
-    elif drain or target not in state.drained:
+    elif drain or target not in state.maintenance.drained:
         return False
     if drain:
-        state.drained[target] = reason
+        state.maintenance.drained[target] = reason
     else:
-        state.drained.pop(target, None)
+        state.maintenance.drained.pop(target, None)
     return True

@@ -10,8 +10,8 @@ from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import Cancellation, JobRecord, JobState, SubmitOptions
 from coalloc.core.base.requests import (
-    Answer,
     Cancel,
+    CommandAnswer,
     Done,
     Hold,
     Refused,
@@ -25,7 +25,7 @@ from coalloc.core.commands import admission
 from coalloc.core.jobs import deadlines, dependencies, workflows
 from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting
-from coalloc.core.learning.estimates import best_known, completed, history_keys
+from coalloc.core.learning.estimates import UserProgram, best_known, completed
 from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import check_options
@@ -40,11 +40,16 @@ MOST_PRIORITY = 30.0
 """Doublings of a weight that an operator may give or take."""
 LONGEST_REASON = 500
 """Of a cancellation, characters."""
+SWITCHES = {
+    JobState.HELD: (JobState.PENDING, EventKind.JOB_HELD),
+    JobState.PENDING: (JobState.HELD, EventKind.JOB_RELEASED),
+}
+"""By the new state: the one before, and the event."""
 REPAIRED = "repaired"
 """Among the sources: what was repaired of the speed-up a user gave."""
 
 
-def answered(state: State, event: Requested, answer: Answer) -> None:
+def answered(state: State, event: Requested, answer: CommandAnswer) -> None:
     """Reply to the client, after the commit."""
     state.out.append(Reply(origin=event.origin, answer=answer))
 
@@ -59,7 +64,7 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> None:
     answered(state, event, _too_many(state, event, command) or _queued(state, event, command, now))
 
 
-def _queued(state: State, event: Requested, command: Submit, now: float) -> Answer:
+def _queued(state: State, event: Requested, command: Submit, now: float) -> CommandAnswer:
     """Queue a job, or every member of an array, under the next number; or why not."""
     name = command.name or _program(command)
     needs = dependencies.resolved(
@@ -70,8 +75,8 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Answ
     base = _admitted(state, event, command, name, now)
     if isinstance(base, Refused):
         return base
-    state.last_job += 1
-    number = str(state.last_job)
+    state.last.job += 1
+    number = str(state.last.job)
     ids = [f"{number}_{i}" for i in command.array] or [number]
     state.out.append(SaveMeta(key="last_job", value=number))
     state.out.append(SaveToken(user=event.user, token=command.token, job=number))
@@ -90,7 +95,7 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Answ
         state.put(record)
         state.emit(now, EventKind.JOB_SUBMITTED, job_id, user=event.user, name=record.name)
         if record.state is JobState.PENDING:
-            state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+            state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
     body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
     return Done(body=body)
@@ -104,7 +109,7 @@ def _admitted(
     now: float,
 ) -> JobRecord | Refused:
     """The record of a job that may be queued, of an array the first member's; or why not."""
-    if why := state.tree.refusal(command.batch.account, event.user):
+    if why := state.sharing.tree.refusal(command.batch.account, event.user):
         return Refused(code="not_allowed", message=f"account: {why}")
     try:
         job, sources = submitted_job(state, event.user, command, now)
@@ -122,7 +127,7 @@ def _admitted(
         sources=sources,
         state=JobState.HELD if command.hold else JobState.PENDING,
     )
-    project = state.tree.project(command.batch.account, event.user)
+    project = state.sharing.tree.project(command.batch.account, event.user)
     lacking = admission.never_fits(state, job, owner_of(record)) or limits.never_fits(
         state, project, event.user, job
     )
@@ -157,17 +162,14 @@ def submitted_job(
     ------
     InputError
     """
-    program = _program(command)
-    launcher = command.launch.argv[0].rpartition("/")[2] if command.launch.argv else ""
-    job, sources = planned_job(
-        state,
-        user,
-        command.job,
-        now,
-        program=program,
-        name=command.name or program,
-        launcher=launcher,
+    name = _program(command)
+    program = UserProgram(
+        user=user,
+        command=name,
+        name=command.name or name,
+        launcher=command.launch.argv[0].rpartition("/")[2] if command.launch.argv else "",
     )
+    job, sources = planned_job(state, command.job, program, now)
     admission.check(command, job, state.settings.daemon.max_tasks)
     if command.once and isinstance(job, RigidJob | MoldableJob):
         job = replace(job, one_cluster=True)
@@ -176,14 +178,7 @@ def submitted_job(
 
 
 def planned_job(
-    state: State,
-    user: str,
-    asked: Mapping[str, Any],
-    now: float,
-    *,
-    program: str,
-    name: str,
-    launcher: str = "",
+    state: State, asked: Mapping[str, Any], program: UserProgram, now: float
 ) -> tuple[Job, Mapping[str, str]]:
     """A job with what its user left out, and where its figures came from.
 
@@ -194,16 +189,13 @@ def planned_job(
     for key in ("id", "submitted", "passed_over", "held", "after", "priority"):
         if key in asked:
             raise InputError(f"job.{key}", "is set by the daemon")
-    keys = history_keys(user, program, name)
+    keys = program.history_keys
     fields, sources = completed(
         asked,
-        user=user,
-        command=program,
-        defaults=state.settings.jobs.in_order,
-        launcher=launcher,
-        history=best_known(state.history, keys),
-        runs=best_known(state.runs, keys),
-        fallback_base_time=state.settings.jobs.fallback_base_time_s,
+        program,
+        state.settings.jobs,
+        history=best_known(state.learning.history, keys),
+        runs=best_known(state.learning.runs, keys),
     )
     body: dict[str, Any] = {**fields, "id": "new"}
     for cluster in body.get("clusters") or ():
@@ -234,7 +226,7 @@ def _too_many(state: State, event: Requested, command: Submit) -> Refused | None
             return Refused(
                 code="too_many", message=f"{event.user} has {mine} waiting jobs, at most {limit}"
             )
-    project = state.tree.project(command.batch.account, event.user)
+    project = state.sharing.tree.project(command.batch.account, event.user)
     more = max(1, len(command.array))
     if why := limits.waiting_refusal(state, project, event.user, more):
         return Refused(code="too_many", message=why)
@@ -312,13 +304,13 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
 
 def hold(state: State, event: Requested, command: Hold, now: float) -> None:
     """Keep waiting jobs from being planned."""
-    _switch(state, event, command.job, now, JobState.PENDING, JobState.HELD, EventKind.JOB_HELD)
+    _switch(state, event, command.job, now, JobState.HELD)
 
 
 def release(state: State, event: Requested, command: Release, now: float) -> None:
     """Let held jobs be planned."""
-    _switch(state, event, command.job, now, JobState.HELD, JobState.PENDING, EventKind.JOB_RELEASED)
-    state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    _switch(state, event, command.job, now, JobState.PENDING)
+    state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     if command.job in state.composites:
         state.rounds.want("released")
 
@@ -347,15 +339,9 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
     answered(state, event, Done(body={"jobs": [record.id for record in waiting]}))
 
 
-def _switch(
-    state: State,
-    event: Requested,
-    job: str,
-    now: float,
-    old: JobState,
-    new: JobState,
-    kind: EventKind,
-) -> None:
+def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> None:
+    """Hold a job, or release it."""
+    old, kind = SWITCHES[new]
     chosen = chosen_jobs(state, event, job)
     if isinstance(chosen, Refused):
         answered(state, event, chosen)

@@ -32,7 +32,7 @@ def reserve(state: State, event: Requested, command: Reserve, now: float) -> Non
     if isinstance(made, Refused):
         answered(state, event, made)
         return
-    state.reserved[made.name] = made
+    state.maintenance.reserved[made.name] = made
     _save(state)
     _wake(state)
     if state.round is not None:  # its plan does not know of this
@@ -53,7 +53,7 @@ def reserve(state: State, event: Requested, command: Reserve, now: float) -> Non
 
 def unreserve(state: State, event: Requested, command: Unreserve, now: float) -> None:
     """Take a reservation back."""
-    if command.name not in state.reserved:
+    if command.name not in state.maintenance.reserved:
         message = f"there is no reservation {command.name}"
         answered(state, event, Refused(code="not_found", message=message))
         return
@@ -63,21 +63,21 @@ def unreserve(state: State, event: Requested, command: Unreserve, now: float) ->
 
 def end_due(state: State, now: float) -> None:
     """Forget the reservations whose time is over."""
-    for name in [name for name, kept in state.reserved.items() if kept.end <= now]:
+    for name in [name for name, kept in state.maintenance.reserved.items() if kept.end <= now]:
         _end(state, name, now, "")
     _wake(state)
 
 
 def views(state: State, known: Collection[str]) -> list[Reservation]:
     """The reservations as planning sees them, those of known nodes."""
-    if not state.reserved:
+    if not state.maintenance.reserved:
         return []
     of: dict[str, list[str]] = defaultdict(list)
-    if any(kept.users for kept in state.reserved.values()):
+    if any(kept.users for kept in state.maintenance.reserved.values()):
         for record in (*state.waiting_records(), *state.placed_records()):
             of[record.user].append(record.id)
     found = []
-    for kept in state.reserved.values():
+    for kept in state.maintenance.reserved.values():
         nodes = tuple(node for node in kept.nodes if node in known)
         jobs = tuple(job for user in kept.users for job in of[user])
         if nodes:
@@ -94,7 +94,7 @@ def is_kept_from(state: State, user: str, nodes: Collection[str], start: float, 
         and kept.end > start
         and user not in kept.users
         and any(node in nodes for node in kept.nodes)
-        for kept in state.reserved.values()
+        for kept in state.maintenance.reserved.values()
     )
 
 
@@ -108,19 +108,19 @@ def read_reserved(text: str) -> dict[str, Reserved]:
 
 def _wake(state: State) -> None:
     """Be called when the next of them ends."""
-    due = min((kept.end for kept in state.reserved.values()), default=EVENT.high)
-    if due != state.reserved_due and due < EVENT.high:
+    due = min((kept.end for kept in state.maintenance.reserved.values()), default=EVENT.high)
+    if due != state.maintenance.reserved_due and due < EVENT.high:
         state.out.append(Wake(at=due))
-    state.reserved_due = due
+    state.maintenance.reserved_due = due
 
 
 def _save(state: State) -> None:
-    rows = [to_builtins(kept) for kept in state.reserved.values()]
+    rows = [to_builtins(kept) for kept in state.maintenance.reserved.values()]
     state.out.append(SaveMeta(key=META, value=json.dumps(rows, separators=(",", ":"))))
 
 
 def _end(state: State, name: str, now: float, user: str) -> None:
-    del state.reserved[name]
+    del state.maintenance.reserved[name]
     _save(state)
     state.emit(now, EventKind.UNRESERVED, name=name, user=user)
     state.log("unreserved", name=name, user=user)
@@ -130,9 +130,9 @@ def _end(state: State, name: str, now: float, user: str) -> None:
 def _made(state: State, event: Requested, command: Reserve, now: float) -> Reserved | Refused:
     """The reservation that is asked for; nothing is kept yet."""
     name = command.name or _free_name(state)
-    if name in state.reserved:
+    if name in state.maintenance.reserved:
         return Refused(code="wrong_state", message=f"there is a reservation {name} already")
-    if len(state.reserved) >= MOST:
+    if len(state.maintenance.reserved) >= MOST:
         return Refused(code="too_many", message=f"there are {MOST} reservations already")
     start = now if command.start is None else command.start
     end = EVENT.high if command.duration_s is None else start + command.duration_s
@@ -141,7 +141,7 @@ def _made(state: State, event: Requested, command: Reserve, now: float) -> Reser
     nodes = _nodes(state, command, start, end)
     if isinstance(nodes, Refused):
         return nodes
-    for kept in state.reserved.values():
+    for kept in state.maintenance.reserved.values():
         both = sorted(set(kept.nodes) & set(nodes))
         if both and kept.start < end and kept.end > start:
             message = f"{both[0]} is in reservation {kept.name} then"
@@ -159,7 +159,7 @@ def _made(state: State, event: Requested, command: Reserve, now: float) -> Reser
 
 def _free_name(state: State) -> str:
     number = 1
-    while f"r{number}" in state.reserved:
+    while f"r{number}" in state.maintenance.reserved:
         number += 1
     return f"r{number}"
 
@@ -204,7 +204,7 @@ def _freest(
     }
     taken = {
         node
-        for kept in state.reserved.values()
+        for kept in state.maintenance.reserved.values()
         if kept.start < end and kept.end > start
         for node in kept.nodes
     }

@@ -15,6 +15,7 @@ from coalloc.core.jobs import deadlines, dependencies
 from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.learning import promises
+from coalloc.core.learning.estimates import UserProgram
 from coalloc.core.sharing import limits
 from coalloc.model.batch_options import NAMES, BatchOptions, check_options
 from coalloc.model.errors import InputError
@@ -61,14 +62,14 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
                 state.put(replace(record, throttle=command.throttle))
     for record in changed:
         state.put(record)
-        state.limited.pop(record.id, None)
-        state.outlook.pop(record.id, None)
+        state.findings.limited.pop(record.id, None)
+        state.findings.outlook.pop(record.id, None)
         promises.withdraw(state, record.id)
         if state.round is not None:
             state.round.changed.add(record.id)
         state.emit(now, EventKind.JOB_UPDATED, record.id, user=event.user, changes=changes)
         state.log("job_updated", job=record.id, user=event.user, changes=changes)
-    state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+    state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     answered(state, event, Done(body={"jobs": [record.id for record in changed]}))
 
 
@@ -103,8 +104,8 @@ def _changed(
         deadlines.check(command.finish_by or None)
     except InputError as error:
         return Refused(code="bad_request", message=str(error))
-    project = state.tree.project(batch.account, record.user)
-    if why := state.tree.refusal(batch.account, record.user):
+    project = state.sharing.tree.project(batch.account, record.user)
+    if why := state.sharing.tree.refusal(batch.account, record.user):
         return Refused(code="not_allowed", message=f"account: {why}")
     owner = owner_of(replace(record, batch=batch))
     lacking = admission.never_fits(state, job, owner) or limits.never_fits(
@@ -178,12 +179,7 @@ def _circle(state: State, command: Update, changed: list[JobRecord]) -> Refused 
 def _planned(
     state: State, record: JobRecord, changes: Mapping[str, Any], now: float
 ) -> tuple[Job, Mapping[str, str]]:
-    """The job with its changes, estimated again where the user named no run time.
-
-    Raises
-    ------
-    InputError
-    """
+    """The job with its changes, estimated again where the user named no run time."""
     for key in changes:
         if key in FIXED:
             raise InputError(f"job.{key}", "cannot be changed; submit another job")
@@ -199,20 +195,13 @@ def _planned(
             fields.pop(other, None)
         fields[key] = value
     fields = {key: value for key, value in fields.items() if value is not None}
-    job, sources = planned_job(
-        state, record.user, fields, now, program=record.command, name=record.name
-    )
+    job, sources = planned_job(state, fields, UserProgram.of(record), now)
     earliest = job.earliest if "earliest" in changes else record.job.earliest
     return replace(job, id=record.id, submitted=record.job.submitted, earliest=earliest), sources
 
 
 def _with_options(old: BatchOptions, changes: Mapping[str, str]) -> BatchOptions:
-    """Options for the batch systems, with its changes.
-
-    Raises
-    ------
-    InputError
-    """
+    """Options for the batch systems, with its changes."""
     for name in changes:
         if name not in NAMES:
             raise InputError(f"batch.{name}", f"is not one of {', '.join(NAMES)}")

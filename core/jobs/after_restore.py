@@ -152,8 +152,8 @@ def is_cancelled(state: State, report: PartReport) -> bool:
 def reserve_attempt(state: State, report: PartReport) -> None:
     """A number that an executor knows is not given to a new job."""
     text = report.job.partition("_")[0].partition(".")[0]
-    if text.isdigit() and int(text) > state.last_job:
-        state.last_job = int(text)
+    if text.isdigit() and int(text) > state.last.job:
+        state.last.job = int(text)
         state.out.append(SaveMeta(key="last_job", value=text))
 
 
@@ -162,7 +162,7 @@ def reconcile(state: State, hello: Hello) -> tuple[PartReport, ...]:
 
     Every other start is told again. From now on the cluster counts as known.
     """
-    state.unreconciled.discard(hello.cluster)
+    state.presence.unreconciled.discard(hello.cluster)
     state.out.append(SaveMeta(key=f"{MARK}{hello.cluster}", value=""))
     lost = missing_parts(state, hello, "its executor does not know it; the store is an older copy")
     repeat_starts(state, hello.cluster)
@@ -240,11 +240,13 @@ def set_back(state: State, now: float, seconds: float) -> None:
             cluster.behind_since = (seq, since - seconds)
     if state.round is not None:
         state.round.started -= seconds
-    state.plan_time -= seconds
-    state.reserved_due = state.deadline_due = None  # their alarms come that much too early
-    state.later = {entry: at - seconds for entry, at in state.later.items()}
+    state.schedule.time -= seconds
+    state.maintenance.reserved_due = state.deadlines.due = (
+        None  # their alarms come that much too early
+    )
+    state.schedule.later = {entry: at - seconds for entry, at in state.schedule.later.items()}
     for record in _timed(state, now):
-        put_off = record.id in state.backing_off
+        put_off = record.id in state.marked.backing_off
         state.put(
             replace(
                 record,

@@ -16,7 +16,6 @@ What has started goes on to its end or its time limit, also beyond the deadline.
 
 from __future__ import annotations
 
-from heapq import heappop
 from math import inf
 
 from coalloc.core.base.effects import Wake
@@ -96,12 +95,12 @@ def withhold(
 ) -> None:
     """Say of a job why it does not start now, where the plan has it."""
     detail = f"{why} after its deadline"
-    state.outlook[job] = Outlook(round=round, reason=DEADLINE, detail=detail)
+    state.findings.outlook[job] = Outlook(round=round, reason=DEADLINE, detail=detail)
 
 
 def in_time(state: State, plan: Plan, now: float) -> Plan:
     """The plan without workflows and divisible jobs that would start by it and end too late."""
-    timed = {job for job in state.latest_starts if job in state.composites}
+    timed = {job for job in state.deadlines.latest_starts if job in state.composites}
     if not timed or state.round is None:
         return plan
     ends = dict.fromkeys((deferred.job for deferred in plan.deferred), inf)
@@ -116,25 +115,17 @@ def in_time(state: State, plan: Plan, now: float) -> Plan:
 
 def end_due(state: State, now: float) -> None:
     """End the jobs that cannot be kept to their deadlines any more, and be called for the next."""
-    queue = state.deadline_queue
-    while queue and not state.unreconciled:  # It may run, and the store not know of it yet.
-        latest, job = queue[0]
-        if state.latest_starts.get(job) != latest:
-            heappop(queue)  # It has another by now, or none.
-            continue
-        if latest >= now - TOLERANCE_S:
-            break
-        heappop(queue)
-        del state.latest_starts[job]
-        _end(state, state.jobs[job], now)
+    if not state.presence.unreconciled:  # They may run, and the store not know of it yet.
+        for job in state.deadlines.take(now - TOLERANCE_S):
+            _end(state, state.jobs[job], now)
     _wake(state, now)
 
 
 def _wake(state: State, now: float) -> None:
-    due = state.deadline_queue[0][0] if state.deadline_queue else None
-    if due is not None and (due != state.deadline_due or due < now):
+    due = state.deadlines.queue[0][0] if state.deadlines.queue else None
+    if due is not None and (due != state.deadlines.due or due < now):
         state.out.append(Wake(at=due + WAKE_S))
-    state.deadline_due = due
+    state.deadlines.due = due
 
 
 def _end(state: State, record: JobRecord, now: float) -> None:

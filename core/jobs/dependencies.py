@@ -35,7 +35,7 @@ def has_started(state: State, record: JobRecord) -> None:
     """Have those that wait for the start of this job planned as if they had just arrived."""
     waiting = state.dependents.get(record.id, ())
     if any(("after", record.id) in state.jobs[job].needs for job in waiting):
-        state.rounds.job_arrived(state.pending_jobs, state.pending_procs)
+        state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
 
 
 def open_needs(state: State, record: JobRecord) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
 
-class Owner(Struct, frozen=True, kw_only=True):
+class JobOwner(Struct, frozen=True, kw_only=True):
     """Whose job it is, and what batch systems are told of it."""
 
     user: str = ""
@@ -41,19 +41,19 @@ class Owner(Struct, frozen=True, kw_only=True):
     batch: BatchOptions = PLAIN
 
 
-UNKNOWN_OWNER = Owner()
+UNKNOWN_OWNER = JobOwner()
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
 
-def owner_of(record: JobRecord) -> Owner:
+def owner_of(record: JobRecord) -> JobOwner:
     """The owner of a job; of one that was handed over, the batch system has judged it before."""
     if record.foreign:
         return UNKNOWN_OWNER
-    return Owner(user=record.user, uid=record.uid, gid=record.gid, batch=record.batch)
+    return JobOwner(user=record.user, uid=record.uid, gid=record.gid, batch=record.batch)
 
 
-def verdict_of(cluster: ClusterState, job: Job, owner: Owner) -> Verdict:
+def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
     """Verdict of a cluster's batch system on a job; kept until its rules change."""
     rules = None if cluster.reading is None else cluster.reading.rules
     if rules is None or owner is UNKNOWN_OWNER:
@@ -147,7 +147,7 @@ def is_capped(verdict: Verdict, job: Job) -> bool:
 def offered(
     cluster: ClusterState,
     job: Job,
-    owner: Owner,
+    owner: JobOwner,
     verdict: Verdict,
     busy: Mapping[str, int],
 ) -> tuple[NodeReading, ...]:
@@ -265,6 +265,6 @@ def run_into_reserved(
 def _reserved_ahead(
     state: State, record: JobRecord, now: float, length_s: float
 ) -> Iterator[Reserved]:
-    for kept in state.reserved.values():
+    for kept in state.maintenance.reserved.values():
         if now < kept.start < now + length_s and record.user not in kept.users:
             yield kept

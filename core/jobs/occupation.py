@@ -20,19 +20,14 @@ PORTS = range(20_000, 30_000)
 
 @dataclass(slots=True)
 class Occupation:
-    """Slots and link capacity that are free at this instant.
-
-    Attributes
-    ----------
-    free : dict of node name to slots
-        Only nodes that may get new work.
-    cluster_of : dict of node name to cluster name
-    link_free : dict of cluster name to Gbit/s
-    """
+    """Slots and link capacity that are free at this instant."""
 
     free: dict[str, int] = field(default_factory=dict)
+    """By node name: free slots, of nodes only that may get new work."""
     cluster_of: dict[str, str] = field(default_factory=dict)
+    """By node name: the name of its cluster."""
     link_free: dict[str, float] = field(default_factory=dict)
+    """By cluster name: Gbit/s."""
 
     def take(self, nodes: Mapping[str, int], loads: Mapping[str, float]) -> None:
         """Book slots and link load."""

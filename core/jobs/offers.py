@@ -16,7 +16,7 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.avoided_nodes import avoided, shape_of
 from coalloc.core.jobs.eligibility import (
-    Owner,
+    JobOwner,
     is_capped,
     narrowest,
     offered,
@@ -40,15 +40,10 @@ TOLERANCE = 1e-9
 
 @dataclass(slots=True)
 class Marks:
-    """Features by which a snapshot says which nodes a job may have.
-
-    Attributes
-    ----------
-    of_nodes : dict of node name to list of str
-        To be added to their own.
-    """
+    """Features by which a snapshot says which nodes a job may have."""
 
     of_nodes: dict[str, list[str]] = field(default_factory=dict)
+    """By node name: features to be added to its own."""
     _names: dict[Hashable, str] = field(default_factory=dict)
     _used: Counter[str] = field(default_factory=Counter)
 
@@ -64,21 +59,14 @@ class Marks:
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """Offer of the clusters to a job.
-
-    Attributes
-    ----------
-    refusing : mapping of cluster to reason
-        Those that do not take it now, or never.
-    mark : str
-        Feature of the nodes that it may have; empty: all.
-    earliest : float
-        Before this it would be refused, seconds.
-    """
+    """Offer of the clusters to a job."""
 
     refusing: Mapping[str, str]
+    """By cluster: why it does not take it now, or never."""
     mark: str = ""
+    """Feature of the nodes that it may have; empty: all."""
     earliest: float = -inf
+    """Before this it would be refused, seconds."""
 
 
 NO_OFFER = Offer(refusing={})
@@ -86,20 +74,13 @@ NO_OFFER = Offer(refusing={})
 
 @dataclass(slots=True, kw_only=True)
 class Offers:
-    """Offers to the jobs of one snapshot; jobs of one kind get the same.
-
-    Attributes
-    ----------
-    now : float
-        Seconds.
-    busy : mapping of node name to slots
-        Taken now.
-    marks : Marks
-    """
+    """Offers to the jobs of one snapshot; jobs of one kind get the same."""
 
     state: State
     now: float
+    """Seconds."""
     busy: Mapping[str, int]
+    """By node name: slots that are taken now."""
     marks: Marks = field(default_factory=Marks)
     _kept: dict[Hashable, Offer] = field(default_factory=dict)
     _are_needed: bool | None = None
@@ -107,7 +88,7 @@ class Offers:
     def of(self, record: JobRecord) -> Offer:
         """Offer of the clusters to a waiting job."""
         if self._are_needed is None:
-            self._are_needed = bool(self.state.reserved) or any(
+            self._are_needed = bool(self.state.maintenance.reserved) or any(
                 cluster.refused or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
             )
@@ -221,7 +202,7 @@ def _least_power(record: JobRecord, now: float) -> float:
     return job.sigma * shortest / left_s * (1.0 - TOLERANCE) if left_s > 0.0 else inf
 
 
-def _label(owner: Owner, ahead: Mapping[str, float], least: float) -> str:
+def _label(owner: JobOwner, ahead: Mapping[str, float], least: float) -> str:
     asked = [f"{k}={v}" for k, v in owner.batch.given() if k in OF_NODES]
     if least:
         asked.append("fast enough for its deadline")

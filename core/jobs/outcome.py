@@ -6,7 +6,7 @@ from coalloc.core.base.effects import DropHistory, SaveHistory
 from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
 from coalloc.core.base.speedup_fit import remembered_runs
 from coalloc.core.base.state import State
-from coalloc.core.learning.estimates import MOST_KEYS, history_keys, remembered
+from coalloc.core.learning.estimates import MOST_KEYS, UserProgram, remembered
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.parts import PartState
 
@@ -55,22 +55,24 @@ def remember(state: State, record: JobRecord) -> None:
             return
     slowdown = record.planned / expected if expected > 0.0 else 1.0
     base = max(record.ended - record.started, 1e-3) / max(slowdown, 1e-9)
-    for key in history_keys(record.user, record.command, record.name):
+    for key in UserProgram.of(record).history_keys:
         if isinstance(job, RigidJob):
-            state.history[key] = remembered(state.history.get(key, ()), base)
-        state.ratios[key] = remembered(state.ratios.pop(key, ()), base / max(expected, 1e-3))
+            state.learning.history[key] = remembered(state.learning.history.get(key, ()), base)
+        state.learning.ratios[key] = remembered(
+            state.learning.ratios.pop(key, ()), base / max(expected, 1e-3)
+        )
         if not record.flow:
-            state.runs[key] = remembered_runs(state.runs.get(key, ()), size, base)
+            state.learning.runs[key] = remembered_runs(state.learning.runs.get(key, ()), size, base)
         state.out.append(
             SaveHistory(
                 key=key,
-                values=state.history.get(key, ()),
-                ratios=state.ratios[key],
-                runs=state.runs.get(key, ()),
+                values=state.learning.history.get(key, ()),
+                ratios=state.learning.ratios[key],
+                runs=state.learning.runs.get(key, ()),
             )
         )
-    while len(state.ratios) > MOST_KEYS:
-        oldest = next(iter(state.ratios))
-        for table in (state.ratios, state.history, state.runs):
+    while len(state.learning.ratios) > MOST_KEYS:
+        oldest = next(iter(state.learning.ratios))
+        for table in (state.learning.ratios, state.learning.history, state.learning.runs):
             table.pop(oldest, None)
         state.out.append(DropHistory(key=oldest))

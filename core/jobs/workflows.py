@@ -121,7 +121,7 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     kind = EventKind.PIECE_TRIED_AGAIN if record.chunks else EventKind.TASK_TRIED_AGAIN
     state.emit(now, kind, record.id, **fields)
     state.log(kind, level="warning", job=record.id, **fields)
-    state.backing_off.add(record.id)
+    state.marked.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
     state.rounds.outdated()
     return True

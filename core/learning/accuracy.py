@@ -23,37 +23,25 @@ ALL = "all"
 
 
 class StartAccuracy(Struct, frozen=True, kw_only=True):
-    """Accuracy of the expected starts of one kind with one band of lead times.
-
-    Attributes
-    ----------
-    kind : str
-        ``first`` or ``later``.
-    lead : str
-        The band, or ``all``.
-    starts : int
-        Expected starts whose jobs have started.
-    intervals : int
-        Those of them that had an interval.
-    held : float or None
-        Share of the intervals that had the start in them.
-    width_s : float or None
-        Median width of the intervals, seconds.
-    error_s : float
-        Median distance of the start from the expected one, seconds.
-    error_width_s : float
-        Between the 5th and the 95th percentile of the start less the expected one, seconds: the
-        interval that one would lay around each instant afterwards, knowing all of them.
-    """
+    """Accuracy of the expected starts of one kind with one band of lead times."""
 
     kind: str
+    """``first`` or ``later``."""
     lead: str
+    """The band, or ``all``."""
     starts: int
+    """Expected starts whose jobs have started."""
     intervals: int
+    """Those of them that had an interval."""
     held: float | None
+    """Share of the intervals that had the start in them."""
     width_s: float | None
+    """Median width of the intervals, seconds."""
     error_s: float
+    """Median distance of the start from the expected one, seconds."""
     error_width_s: float
+    """Between the 5th and the 95th percentile of the start less the expected one, seconds: the
+    interval that one would lay around each instant afterwards, knowing all of them."""
 
 
 def start_accuracy(errors: Sequence[StartError]) -> tuple[StartAccuracy, ...]:
@@ -72,22 +60,17 @@ def start_accuracy(errors: Sequence[StartError]) -> tuple[StartAccuracy, ...]:
 
 
 class RunTimeAccuracy(Struct, frozen=True, kw_only=True):
-    """Accuracy of planned run times.
-
-    Attributes
-    ----------
-    runs : int
-    error : float
-        Median distance of real by planned run times from 1.
-    low, median, high : float
-        5th, 50th and 95th percentile of real by planned run times.
-    """
+    """Accuracy of planned run times."""
 
     runs: int
     error: float
+    """Median distance of real by planned run times from 1."""
     low: float
+    """5th percentile of real by planned run times."""
     median: float
+    """50th percentile of the same."""
     high: float
+    """95th percentile of the same."""
 
 
 def run_time_accuracy(ratios: Iterable[float]) -> RunTimeAccuracy | None:

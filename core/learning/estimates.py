@@ -14,16 +14,19 @@ user runtime estimates", IEEE TPDS 18(6), 2007: the mean of the last two runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from coalloc.core.base.speedup_fit import Run, fitted
+from msgspec import Struct
+
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.speedup_fit import SizedRun, fitted
 from coalloc.model.errors import InputError
 from coalloc.model.history import History
 from coalloc.model.job_json import read_speedup, write_speedup
 from coalloc.model.ranges import SPAN
-from coalloc.model.settings import JobMatchConfig
+from coalloc.model.settings import JobMatchConfig, JobsConfig
 from coalloc.model.speedup import Speedup
 from coalloc.model.speedup_text import shape_of
 
@@ -43,15 +46,32 @@ def history_key(user: str, program: str) -> str:
     return f"{user}\n{program}"
 
 
-def history_keys(user: str, program: str, name: str) -> tuple[str, ...]:
-    """Names under which a run is remembered: the job's name among the program's, then all of it.
+class UserProgram(Struct, frozen=True, kw_only=True):
+    """A user's program, by which its earlier runs and a site's defaults are found."""
 
-    Numbers in a job's name do not count: ``run-7`` is like ``run-8``.
-    """
-    general = history_key(user, program)
-    if name in {"", program}:
-        return (general,)
-    return (f"{general}\n{_NUMBER.sub('#', name)}", general)
+    user: str
+    command: str
+    """The program; defaults may name what launches it, too."""
+    name: str = ""
+    """Of the job."""
+    launcher: str = ""
+    """The first word of the command line; empty: the program."""
+
+    @classmethod
+    def of(cls, record: JobRecord) -> UserProgram:
+        """The program of a job."""
+        return cls(user=record.user, command=record.command, name=record.name)
+
+    @property
+    def history_keys(self) -> tuple[str, ...]:
+        """Names under which a run is remembered: the job's among the program's, then all of it.
+
+        Numbers in a job's name do not count: ``run-7`` is like ``run-8``.
+        """
+        general = history_key(self.user, self.command)
+        if self.name in {"", self.command}:
+            return (general,)
+        return (f"{general}\n{_NUMBER.sub('#', self.name)}", general)
 
 
 def best_known(table: Mapping[str, tuple[T, ...]], keys: Sequence[str]) -> tuple[T, ...]:
@@ -102,14 +122,11 @@ def planned(seconds: float) -> float:
 
 def completed(
     fields: Mapping[str, Any],
+    program: UserProgram,
+    settings: JobsConfig,
     *,
-    user: str,
-    command: str,
-    defaults: Sequence[JobMatchConfig],
-    history: Sequence[float],
-    fallback_base_time: float,
-    runs: tuple[Run, ...] = (),
-    launcher: str = "",
+    history: Sequence[float] = (),
+    runs: tuple[SizedRun, ...] = (),
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Fill in what a submitted job leaves out.
 
@@ -117,15 +134,11 @@ def completed(
     ----------
     fields : mapping
         The job as submitted, in the snapshot format's keys.
-    command : str
-        The program; defaults may name what launches it, too.
-    launcher : str
-        The first word of its command line.
-    defaults : sequence of JobMatchConfig
-        In order; the first one that matches and has a value gives it.
+    settings : JobsConfig
+        Of its defaults, the first one that matches and has a value gives it.
     history : sequence of float
         Base times of earlier runs, seconds.
-    runs : tuple of Run
+    runs : tuple of SizedRun
         Earlier runs by size.
 
     Returns
@@ -142,25 +155,26 @@ def completed(
         Nothing says how a moldable job's run time falls with its processes.
     """
     out = dict(fields)
-    matching = _matching(defaults, user, {command, launcher or command})
+    matching = _matching(settings.in_order, program)
     sources = _fill_from(out, matching)
+    unknown_s = settings.fallback_base_time_s
     if out.get("kind", "rigid") == "rigid":
-        _fill_base_time(out, sources, matching, history, fallback_base_time)
+        _fill_base_time(out, sources, matching, history, unknown_s)
         sources.setdefault("sigma", "built-in")
         sources.setdefault("proc_gbps", "built-in")
     elif out.get("kind") == "moldable":
-        _fill_speedup(out, sources, matching, runs, command, fallback_base_time)
+        _fill_speedup(out, sources, matching, runs, program.command, unknown_s)
     return out, sources
 
 
-def _matching(
-    defaults: Sequence[JobMatchConfig], user: str, commands: Collection[str]
-) -> list[JobMatchConfig]:
-    """Those for this user and for any of these names of the program."""
+def _matching(defaults: Sequence[JobMatchConfig], program: UserProgram) -> list[JobMatchConfig]:
+    """Those for this user and for any of the names of the program."""
+    commands = {program.command, program.launcher or program.command}
     return [
         d
         for d in defaults
-        if fnmatchcase(user, d.user) and any(fnmatchcase(name, d.command) for name in commands)
+        if fnmatchcase(program.user, d.user)
+        and any(fnmatchcase(name, d.command) for name in commands)
     ]
 
 
@@ -210,7 +224,7 @@ def _fill_speedup(
     out: dict[str, Any],
     sources: dict[str, str],
     matching: Sequence[JobMatchConfig],
-    runs: tuple[Run, ...],
+    runs: tuple[SizedRun, ...],
     command: str,
     fallback: float,
 ) -> None:
@@ -239,7 +253,7 @@ def _fill_speedup(
             "(--times 1:100,2:55)",
         )
     model = shape_of(text)
-    shape, *_ = read_speedup({**model, "time": 1.0}, "speedup")
+    shape = read_speedup({**model, "time": 1.0}, "speedup")
     time_1, sources["base_time"] = _time_1(out, base_time, shape, matching, runs, fallback)
     out["speedup"], sources["speedup"] = {**model, "time": time_1}, "defaults"
 
@@ -249,7 +263,7 @@ def _time_1(
     base_time: float | None,
     shape: Speedup,
     matching: Sequence[JobMatchConfig],
-    runs: Sequence[Run],
+    runs: Sequence[SizedRun],
     fallback: float,
 ) -> tuple[float, str]:
     """Run time on one process, seconds, and where it comes from."""

@@ -33,13 +33,13 @@ def keep(state: State, starts: Mapping[str, float], now: float) -> None:
         if job in state.composites:
             continue
         begin = max(now, state.jobs[job].job.earliest)
-        kept = state.promises.get(job, ())
+        kept = state.learning.promises.get(job, ())
         if kept and lead_class(expected - begin) >= lead_class(kept[-1].lead_s):
             continue
         kind = LATER if kept else FIRST
-        made = state.calibration.promise(expected, now, kind, begin)
-        state.promises[job] = (*kept, made)
-        state.out.append(SavePromises(job=job, promises=state.promises[job]))
+        made = state.learning.calibration.promise(expected, now, kind, begin)
+        state.learning.promises[job] = (*kept, made)
+        state.out.append(SavePromises(job=job, promises=state.learning.promises[job]))
 
 
 def settle(state: State) -> None:
@@ -47,7 +47,7 @@ def settle(state: State) -> None:
     records = [
         effect.record
         for effect in state.out
-        if isinstance(effect, SaveJob) and effect.record.id in state.promises
+        if isinstance(effect, SaveJob) and effect.record.id in state.learning.promises
     ]
     for record in records:
         if record.is_ended or record.started is not None:
@@ -55,7 +55,7 @@ def settle(state: State) -> None:
             if record.started is None:
                 continue
             for promise in promised:
-                learnt, forgotten = state.calibration.learn(promise, record.started)
+                learnt, forgotten = state.learning.calibration.learn(promise, record.started)
                 state.out.append(SaveStartError(error=learnt))
                 if forgotten is not None:
                     state.out.append(DropStartError(number=forgotten.number))
@@ -65,7 +65,7 @@ def settle(state: State) -> None:
 
 def withdraw(state: State, job: str) -> tuple[Promise, ...]:
     """Forget what a job was promised: it has started or ended, or its user has changed it."""
-    kept = state.promises.pop(job, ())
+    kept = state.learning.promises.pop(job, ())
     if kept:
         state.out.append(DropPromises(job=job))
     return kept
@@ -73,11 +73,11 @@ def withdraw(state: State, job: str) -> tuple[Promise, ...]:
 
 def interval(state: State, record: JobRecord, start: float | None, now: float) -> Interval | None:
     """Interval of the real start of a job with this expected one; None: not known."""
-    outlook = state.outlook.get(record.id)
+    outlook = state.findings.outlook.get(record.id)
     is_planned = outlook is not None and outlook.start is not None
     if start is None or not is_planned or not record.is_waiting or record.id in state.composites:
         return None
-    kept = state.promises.get(record.id, ())
-    is_new = not kept or (len(kept) == 1 and kept[0].made >= state.plan_time)
+    kept = state.learning.promises.get(record.id, ())
+    is_new = not kept or (len(kept) == 1 and kept[0].made >= state.schedule.time)
     kind = FIRST if is_new else LATER
-    return state.calibration.interval(start, now, kind, record.job.earliest)
+    return state.learning.calibration.interval(start, now, kind, record.job.earliest)

@@ -14,7 +14,7 @@ from coalloc.core.jobs.occupation import Occupation, misfit, occupation
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.starts import queued_claims as queueing
-from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
+from coalloc.core.starts.placements import NOW_S, Commitment, divisible, place_pieces, startable
 from coalloc.core.starts.waits import waiting_claims
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
@@ -27,6 +27,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
         return
     time = current.snapshot.time
     view = occupation(state, now)
+    by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
     book = LimitBook(state, now) if limits.are_on(state) else None
     started: list[str] = []
@@ -51,9 +52,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
         queued = queueing.may_wait(state, record, placement, view, claims)
         if not queued and not record.foreign and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
-        queueing.commit(
-            state, current, record, placement, view, claims, now, policy=plan.policy, queued=queued
-        )
+        queueing.commit(by, current, claims, record, placement, queued=queued)
         if book is not None:
             book.take(record, *limits.start_of(record, placement))
         started.append(record.id)
@@ -84,7 +83,7 @@ def queue_up(state: State, plan: Plan, now: float) -> None:
 
 def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
     outlook = Outlook(round=current.number, reason=Reason.SUPERSEDED, detail=why)
-    state.outlook[job] = outlook
+    state.findings.outlook[job] = outlook
     state.log("start_superseded", job=job, why=why)
     state.rounds.want("superseded")
 
@@ -102,6 +101,7 @@ def fill(state: State, plan: Plan, now: float) -> None:
     if not pieces:
         return
     view, starts = occupation(state, now), _starts(current.snapshot, plan)
+    by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
     for planned in pieces:
         pool = divisible(state, planned, now)
@@ -119,12 +119,7 @@ def fill(state: State, plan: Plan, now: float) -> None:
         if not queued and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
         later = [start for node in placement.nodes for start in starts.get(node, ())]
-        placed = place_pieces(
-            *(state, pool, placement, view, later, now),
-            policy=plan.policy,
-            round=current.number,
-            queued=queued,
-        )
+        placed = place_pieces(by, pool, placement, later, queued=queued)
         queueing.count_claims(state, claims, placed)
         current.committed.update(placed)
 
@@ -156,13 +151,13 @@ def _count_passed_over(state: State, started: list[str], now: float) -> None:
         not_before = bisect_right(levels, first.get(job, 0.0))
         is_over = not_before > 0 and arrival(job) < latest[not_before - 1]
         if is_over and _is_eligible(state, state.jobs[job], now):
-            state.passed_over[job] = state.passed_over.get(job, 0) + 1
+            state.findings.passed_over[job] = state.findings.passed_over.get(job, 0) + 1
 
 
 def _is_eligible(state: State, record: JobRecord, now: float) -> bool:
     """Whether a waiting job may start now, if there is room."""
     if record.state is not JobState.PENDING or record.opens(now) > now:
         return False
-    if record.throttle and record.id in state.limited:
+    if record.throttle and record.id in state.findings.limited:
         return False
     return not open_needs(state, record)

@@ -19,7 +19,7 @@ from coalloc.core.commands.reservations import is_kept_from
 from coalloc.core.jobs.occupation import Occupation, misfit, occupation
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.sharing.limits import holds, start_of
-from coalloc.core.starts.placements import place, startable
+from coalloc.core.starts.placements import Commitment, place, startable
 from coalloc.core.starts.queued_claims import may_wait, must_wait
 from coalloc.core.starts.waits import is_crowded, waiting_claims
 from coalloc.model.cost import edge_delay
@@ -30,15 +30,15 @@ from coalloc.model.platform import Cluster
 def adopt(state: State, plan: Plan, round: int) -> None:
     """Follow a new plan from now on; one without tasks leaves nothing to follow."""
     if not any(placement.task is not None for placement in plan.placements):
-        state.plan_order = None
+        state.schedule.order = None
         return
-    state.plan_order = PlanOrder.of(plan, round, lambda entry: _waits(state, entry))
-    state.plan_order.is_fresh = True
-    planned = state.plan_order.placements
-    state.plan_order.is_whole = all(
+    state.schedule.order = PlanOrder.of(plan, round, lambda entry: _waits(state, entry))
+    state.schedule.order.is_fresh = True
+    planned = state.schedule.order.placements
+    state.schedule.order.is_whole = all(
         (flow.id, task) in planned for flow in state.composites.values() for task in flow.open
     )
-    state.freed.update(state.plan_order.nodes())
+    state.schedule.freed.update(state.schedule.order.nodes())
 
 
 def _waits(state: State, entry: Entry) -> bool:
@@ -53,11 +53,11 @@ def _waits(state: State, entry: Entry) -> bool:
 
 def carry_on(state: State, now: float) -> None:
     """Start what the plan has next, after whatever has just happened."""
-    plan_order = state.plan_order
-    if not state.freed and not state.ripe:
+    plan_order = state.schedule.order
+    if not state.schedule.freed and not state.schedule.ripe:
         return
-    freed, state.freed = state.freed, set()
-    ripe, state.ripe = state.ripe, {}
+    freed, state.schedule.freed = state.schedule.freed, set()
+    ripe, state.schedule.ripe = state.schedule.ripe, {}
     if state.rounds.paused or state.rounds.blocked:
         return
     if plan_order is None:
@@ -67,7 +67,7 @@ def carry_on(state: State, now: float) -> None:
     if ripe and any(is_crowded(state, name) for name in state.clusters):
         state.rounds.happened("job_finished")  # What has no node yet takes its turn there.
     is_news, plan_order.is_fresh = not plan_order.is_fresh, False
-    more = state.pending_jobs > 0 or not plan_order.is_whole
+    more = state.pending.jobs > 0 or not plan_order.is_whole
     todo: list[tuple[float, Entry]] = []
     for node in freed:
         fronts = _fronts(state, plan_order, node)
@@ -99,7 +99,7 @@ def _start_all(
     state: State, plan_order: PlanOrder, todo: list[tuple[float, Entry]], now: float
 ) -> None:
     view: Occupation | None = None
-    book = LimitBook(state, now) if state.tree.has_limits else None
+    book = LimitBook(state, now) if state.sharing.tree.has_limits else None
     seen: set[Entry] = set()
     while todo:
         _, entry = heapq.heappop(todo)
@@ -117,7 +117,7 @@ def _start_all(
         arrives = _arrival(state, placement, view, now)
         if arrives > now:
             if isfinite(arrives):
-                state.later[entry] = arrives
+                state.schedule.later[entry] = arrives
                 state.out.append(Wake(at=arrives))
             continue
         if book is not None and holds(state, book, record, placement):
@@ -126,12 +126,10 @@ def _start_all(
         if not queued and must_wait(state, placement, view):
             continue
         behind = list(plan_order.behind(entry))
-        place(
-            *(state, record, placement, view, now),
-            policy=plan_order.policy,
-            round=plan_order.round,
-            queued=queued,
+        by = Commitment(
+            state=state, view=view, now=now, policy=plan_order.policy, round=plan_order.round
         )
+        place(by, record, placement, queued=queued)
         if book is not None:
             book.take(record, *start_of(record, placement))
         for other in behind:
@@ -183,7 +181,7 @@ def _link(state: State, name: str) -> Cluster:
 
 def return_due(state: State, now: float) -> None:
     """Look again at the tasks whose data have arrived by now."""
-    due = [entry for entry, at in state.later.items() if at <= now]
+    due = [entry for entry, at in state.schedule.later.items() if at <= now]
     for entry in due:
-        del state.later[entry]
-        state.ripe[entry] = None
+        del state.schedule.later[entry]
+        state.schedule.ripe[entry] = None

@@ -50,7 +50,9 @@ def set_aside(state: State, current: RoundState, search: Isolation, now: float) 
         if job not in state.waiting:
             continue
         detail = f"left out of planning, since with it {current.policy} fails: {search.why}"
-        state.aside[job] = Aside(reason=SET_ASIDE, detail=detail, seen=_seen(state, job, now))
+        state.findings.aside[job] = Aside(
+            reason=SET_ASIDE, detail=detail, seen=_seen(state, job, now)
+        )
         state.emit(now, EventKind.JOB_SET_ASIDE, job, policy=current.policy, why=search.why)
         state.log(
             "job_set_aside",
@@ -66,13 +68,13 @@ def set_aside(state: State, current: RoundState, search: Isolation, now: float) 
 
 def still_aside(state: State, now: float) -> set[str]:
     """The jobs to leave out of a round; those of which something has changed are tried again."""
-    for job, aside in list(state.aside.items()):
+    for job, aside in list(state.findings.aside.items()):
         if job not in state.waiting:
-            del state.aside[job]
+            del state.findings.aside[job]
         elif aside.seen != _seen(state, job, now):
-            del state.aside[job]
+            del state.findings.aside[job]
             state.log("job_tried_again", job=job)
-    return set(state.aside)
+    return set(state.findings.aside)
 
 
 def _seen(state: State, job: str, now: float) -> Sequence[object]:

@@ -20,7 +20,7 @@ from coalloc.core.clusters import presence
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.eligibility import refused_by_all, reserved_text
 from coalloc.core.learning import promises
-from coalloc.core.learning.estimates import history_for, history_keys
+from coalloc.core.learning.estimates import UserProgram, history_for
 from coalloc.core.rounds import commitment as committing
 from coalloc.core.rounds import dispatch, rules, snapshots
 from coalloc.core.rounds import isolation as isolating
@@ -41,23 +41,25 @@ def begin_if_due(state: State, now: float) -> None:
     if due is None:
         return
     if state.rounds.wanted != OPERATOR and presence.is_gathering(state, now):
-        due = state.gathers_until
+        due = state.presence.gathers_until
     if due > now:
         state.out.append(Wake(at=due))
         return
     trigger, policy = state.rounds.take(now)
     aside = isolating.still_aside(state, now)
     limits.hold_back(state, now)
-    snapshot = snapshots.snapshot(state, now, held=False, without=aside.union(state.limited))
+    snapshot = snapshots.snapshot(
+        state, now, held=False, without=aside.union(state.findings.limited)
+    )
     wanted = policy or state.settings.rounds.policy
     chain = [wanted, *(name for name in state.settings.rounds.fallbacks if name != wanted)]
     if not snapshot.queue:
         chain = ["plain"]  # Nothing to decide: no need to wake the solver.
         if aside:
-            snapshot = snapshots.snapshot(state, now, held=False, without=state.limited)
-    state.last_round += 1
+            snapshot = snapshots.snapshot(state, now, held=False, without=state.findings.limited)
+    state.last.round += 1
     state.round = RoundState(
-        number=state.last_round,
+        number=state.last.round,
         trigger=trigger,
         policy=chain[0],
         started=now,
@@ -78,18 +80,18 @@ def _solve(
 ) -> Solve:
     """Ask for a plan, with how long jobs like those at hand ran."""
     history = NO_HISTORY
-    if state.ratios:
+    if state.learning.ratios:
         views = (snapshot, *lifted.values())
         names = dict.fromkeys(job.id for view in views for job in (*view.queue, *view.running))
         records = [state.jobs[name] for name in names if name in state.jobs]
-        keys = {r.id: history_keys(r.user, r.command, r.name) for r in records}
-        history = history_for(state.ratios, keys)
+        keys = {r.id: UserProgram.of(r).history_keys for r in records}
+        history = history_for(state.learning.ratios, keys)
     return Solve(
-        round=state.last_round,
+        round=state.last.round,
         snapshot=snapshot,
         policy=policy,
         history=history,
-        notes=state.notes.get(policy, {}),
+        notes=state.learning.notes.get(policy, {}),
         lifted=lifted,
     )
 
@@ -123,7 +125,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     _look_ahead(state, plan)
     dispatch.adopt(state, plan, current.number)
     body = write_plan(event.plan)
-    state.plan, state.plan_time = event.plan, current.started
+    state.schedule.plan, state.schedule.time = event.plan, current.started
     state.out.append(SavePlan(round=current.number, time=now, body=body))
     _keep_notes(state, event.plan)
     summary = {key: body[key] for key in ("policy", "status", "objective")}
@@ -134,8 +136,8 @@ def solved(state: State, event: Solved, now: float) -> None:
 def _keep_notes(state: State, plan: Plan) -> None:
     """Remember what a policy wants to know in its next round; a plan without notes keeps them."""
     notes = plan.stats.get(NOTES)
-    if isinstance(notes, Mapping) and notes != state.notes.get(plan.policy):
-        state.notes[plan.policy] = notes
+    if isinstance(notes, Mapping) and notes != state.learning.notes.get(plan.policy):
+        state.learning.notes[plan.policy] = notes
         state.out.append(SaveNotes(policy=plan.policy, notes=notes))
 
 
@@ -160,7 +162,7 @@ def _attempt(state: State, current: RoundState, now: float) -> bool:
     search = current.search
     if search is None or not isolating.may_go_on(current, search, now):
         return False
-    without = {*search.left_out(), *state.aside, *state.limited}
+    without = {*search.left_out(), *state.findings.aside, *state.findings.limited}
     current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
     state.out.append(_solve(state, current.snapshot, current.policy))
     return True
@@ -184,14 +186,14 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     if following:
         current.policy = following
         if current.committed or searched:
-            without = {*state.aside, *state.limited}
+            without = {*state.findings.aside, *state.findings.limited}
             current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
         snapshot = current.snapshot
         state.out.append(_solve(state, snapshot, following))
         return
     state.log("round_failed", level="error", round=current.number, queued=current.queued)
     state.round = None
-    state.rounds.finished(now, placed=False, jobs=state.pending_jobs, procs=state.pending_procs)
+    state.rounds.finished(now, placed=False, jobs=state.pending.jobs, procs=state.pending.procs)
 
 
 def _look_ahead(state: State, plan: Plan) -> None:
@@ -207,14 +209,14 @@ def _look_ahead(state: State, plan: Plan) -> None:
                 refused = reserved_text(state, state.jobs[deferred.job], current.snapshot.time)
             if refused and deferred.task is None:
                 reason, detail = str(Reason.INSUFFICIENT), refused
-            state.outlook[deferred.job] = Outlook(
+            state.findings.outlook[deferred.job] = Outlook(
                 round=current.number, reason=reason, detail=detail
             )
     starts: dict[str, float] = {}
     for placement in sorted(plan.placements, key=lambda p: p.start, reverse=True):
         if placement.job in state.waiting and placement.start > current.snapshot.time + NOW_S:
             starts[placement.job] = placement.start
-            state.outlook[placement.job] = Outlook(
+            state.findings.outlook[placement.job] = Outlook(
                 round=current.number, start=placement.start, nodes=placement.nodes, reason="planned"
             )
     promises.keep(state, starts, current.snapshot.time)
@@ -254,5 +256,5 @@ def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
         total_s=round(now - current.started, 4),
     )
     state.rounds.finished(
-        now, placed=bool(current.committed), jobs=state.pending_jobs, procs=state.pending_procs
+        now, placed=bool(current.committed), jobs=state.pending.jobs, procs=state.pending.procs
     )

@@ -11,7 +11,7 @@ from coalloc.model.snapshot import Snapshot
 
 def rules_of(state: State) -> list[str]:
     """The rules that are in force."""
-    tree = state.tree
+    tree = state.sharing.tree
     is_on = {
         SHARES: bool(state.settings.priority.shares),
         LIMITS: tree.has_limits,
@@ -26,10 +26,10 @@ def without_rules(state: State, now: float, *lifted: str) -> Snapshot:
     Jobs that rounds set aside (`core.rounds.isolation`) are left out, and those that limits hold,
     see `core.sharing.limits.hold_back`.
     """
-    held = state.limited
+    held = state.findings.limited
     if LIMITS in lifted:  # The throttle of an array is its user's, not the site's.
         held = limits.held_back(state, now, of_site=False)
-    out = {*state.aside, *held}
+    out = {*state.findings.aside, *held}
     return snapshots.snapshot(state, now, held=False, without=out, lifted=lifted)
 
 

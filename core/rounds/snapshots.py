@@ -125,7 +125,7 @@ def _capped(
     state: State, views: list[tuple[JobRecord, Job]], now: float
 ) -> list[tuple[JobRecord, Job]]:
     """The waiting jobs, no wider than their limits leave room for."""
-    if not state.tree.has_limits:
+    if not state.sharing.tree.has_limits:
         return views
     book = LimitBook(state, now)
     return [(record, limits.capped(book, record, job)) for record, job in views]

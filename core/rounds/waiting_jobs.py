@@ -53,7 +53,7 @@ def waiting_view(
     earliest = max(record.not_before, record.opens(now), offer.earliest)
     if earliest != job.earliest:
         changes["earliest"] = earliest
-    if passed := state.passed_over.get(record.id, 0):
+    if passed := state.findings.passed_over.get(record.id, 0):
         changes["passed_over"] = passed
     late = tuple(name for name in record.late if is_crowded(state, name))
     named = others(state, record, late) if late else None

@@ -43,11 +43,13 @@ def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> Non
                     wait_s=waited_s(record) if is_counted else 0.0,
                 )
             )
-            days = state.days.setdefault(owner, {})
+            days = state.sharing.days.setdefault(owner, {})
             days[day] = days.get(day, 0.0) + proc_s
             first = first and not is_counted
     if total:
-        usage = state.usage[owner] = added(state.usage.get(owner), total, now, half_life_s)
+        usage = state.sharing.usage[owner] = added(
+            state.sharing.usage.get(owner), total, now, half_life_s
+        )
         saved = SaveUsage(project=project, user=user, proc_s=usage.proc_s, at=usage.at)
         state.out.append(saved)
         _forget_days(state, owner, int(now // DAY_S))
@@ -76,6 +78,6 @@ def close_accounts(state: State) -> None:
 
 
 def _forget_days(state: State, owner: tuple[str, str], today: int) -> None:
-    days = state.days[owner]
+    days = state.sharing.days[owner]
     for day in [day for day in days if day <= today - MOST_DAYS]:
         del days[day]

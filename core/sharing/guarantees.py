@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.state import State, procs_of
+from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import procs_of
 from coalloc.core.sharing.priority import project_of
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.platform import Cluster, NodeState
@@ -30,11 +31,12 @@ def reservations(
 ) -> Iterator[Reservation]:
     """Reservations for the projects that have guarantees, as long as their jobs wait."""
     of = {cluster.name: cluster for cluster in clusters}
-    for project, given in state.tree.guaranteed.items():
+    for project, given in state.sharing.tree.guaranteed.items():
         mine = [
             (record, job)
             for record, job in views
-            if project in state.tree.path(project_of(state, record)) and _may_start(job, now)
+            if project in state.sharing.tree.path(project_of(state, record))
+            and _may_start(job, now)
         ]
         for name, procs in given.guarantees.items():
             wanting = [job for _, job in mine if job.clusters is None or name in job.clusters]
@@ -73,7 +75,7 @@ def _used(state: State, project: str, cluster: str) -> int:
     return sum(
         sum(part.nodes.values())
         for record in state.placed_records()
-        if project in state.tree.path(project_of(state, record))
+        if project in state.sharing.tree.path(project_of(state, record))
         for part in record.parts
         if part.cluster == cluster
     )

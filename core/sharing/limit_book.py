@@ -26,21 +26,15 @@ Key = tuple[str | None, str | None, str]
 
 
 @dataclass(slots=True)
-class Use:
-    """Use of one scope, and what the jobs that a round plans ask for.
-
-    Attributes
-    ----------
-    proc_s : float
-        Within the window, what runs counted to its planned end.
-    days : dict of day to float
-        Processor-seconds of ended jobs within the window.
-    """
+class ScopeUse:
+    """Use of one scope, and what the jobs that a round plans ask for."""
 
     procs: int = 0
     jobs: set[str] = field(default_factory=set)
     proc_s: float = 0.0
+    """Within the window, what runs counted to its planned end."""
     days: dict[int, float] = field(default_factory=dict)
+    """By day: processor-seconds of ended jobs within the window."""
     asked_procs: int = 0
     asked_jobs: int = 0
 
@@ -56,9 +50,9 @@ class LimitBook:
 
     def __init__(self, state: State, now: float, *, of_site: bool = True) -> None:
         self._state, self._now, self._of_site = state, now, of_site
-        self._uses: dict[Key, Use] = {}
-        self._of_owner: dict[tuple[str, str, str, int], tuple[tuple[Scope, Use], ...]] = {}
-        if state.tree.window_days:
+        self._uses: dict[Key, ScopeUse] = {}
+        self._of_owner: dict[tuple[str, str, str, int], tuple[tuple[Scope, ScopeUse], ...]] = {}
+        if state.sharing.tree.window_days:
             self._count_days(int(now // DAY_S))
         for record in state.placed_records():
             self._count(record)
@@ -116,7 +110,7 @@ class LimitBook:
         """The scopes of a job that may hold it."""
         return (scope for scope, _ in self._uses_of(record))
 
-    def _uses_of(self, record: JobRecord) -> tuple[tuple[Scope, Use], ...]:
+    def _uses_of(self, record: JobRecord) -> tuple[tuple[Scope, ScopeUse], ...]:
         """The same, with the use of each; looked up once for all jobs that are charged alike."""
         throttle = record.throttle
         alike = (record.account, record.user, record.array if throttle else "", throttle)
@@ -128,15 +122,15 @@ class LimitBook:
 
     def _scopes(self, record: JobRecord) -> Iterator[Scope]:
         state = self._state
-        if self._of_site and state.tree.has_limits:
-            every = state.tree.scopes(project_of(state, record), record.user)
+        if self._of_site and state.sharing.tree.has_limits:
+            every = state.sharing.tree.scopes(project_of(state, record), record.user)
             yield from (scope for scope in every if scope.limits.holds_starts)
         if record.throttle and record.array:
             most = LimitsConfig(max_running_jobs=record.throttle)
             yield Scope(project=None, user=None, limits=most, array=record.array)
 
-    def _use(self, scope: Scope) -> Use:
-        return self._uses.setdefault((scope.project, scope.user, scope.array), Use())
+    def _use(self, scope: Scope) -> ScopeUse:
+        return self._uses.setdefault((scope.project, scope.user, scope.array), ScopeUse())
 
     def _count(self, record: JobRecord) -> None:
         procs = record.placed_procs
@@ -153,8 +147,8 @@ class LimitBook:
                 use.proc_s += sum(count * s for day, s in by_day(start, end) if day > first)
 
     def _count_days(self, today: int) -> None:
-        for (project, user), days in self._state.days.items():
-            for scope in self._state.tree.scopes(project, user):
+        for (project, user), days in self._state.sharing.days.items():
+            for scope in self._state.sharing.tree.scopes(project, user):
                 if scope.limits.max_proc_hours is None:
                     continue
                 use = self._use(scope)
@@ -169,7 +163,7 @@ def whole(record: JobRecord) -> str:
     return record.flow or record.id
 
 
-def _why_not(scope: Scope, use: Use, job: str, procs: int, proc_s: float) -> str:
+def _why_not(scope: Scope, use: ScopeUse, job: str, procs: int, proc_s: float) -> str:
     limits = scope.limits
     most = limits.max_procs
     if most is not None and use.procs + procs > most:
@@ -189,7 +183,9 @@ def _why_not(scope: Scope, use: Use, job: str, procs: int, proc_s: float) -> str
     return ""
 
 
-def over_hours(limits: LimitsConfig, scope: Scope, use: Use, proc_s: float, hours: float) -> str:
+def over_hours(
+    limits: LimitsConfig, scope: Scope, use: ScopeUse, proc_s: float, hours: float
+) -> str:
     """The words for processor-hours that so much more would pass."""
     wanted = f"needs {proc_s / HOUR_S:.4g} processor-hours"
     if proc_s > hours * HOUR_S + TOLERANCE_S:

@@ -22,7 +22,7 @@ from coalloc.core.base.projects import ITS_ARRAY, Scope
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.sharing.limit_book import HOUR_S, TOLERANCE_S, LimitBook, Use, over_hours
+from coalloc.core.sharing.limit_book import HOUR_S, TOLERANCE_S, LimitBook, ScopeUse, over_hours
 from coalloc.core.sharing.priority import factors, is_on, project_of
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
@@ -40,12 +40,12 @@ MANY = 1e9
 def never_fits(state: State, project: str, user: str, job: Job) -> str:
     """The limit that no start of this job can keep, in words; empty if there is none."""
     procs, seconds = least_of(job)
-    for scope in state.tree.scopes(project, user):
+    for scope in state.sharing.tree.scopes(project, user):
         most, hours = scope.limits.max_procs, scope.limits.max_proc_hours
         if most is not None and procs > most:
             return f"needs {procs} processes, and {scope} may run {most}"
         if hours is not None and procs * seconds > hours * HOUR_S + TOLERANCE_S:
-            return over_hours(scope.limits, scope, Use(), procs * seconds, hours)
+            return over_hours(scope.limits, scope, ScopeUse(), procs * seconds, hours)
     return ""
 
 
@@ -64,7 +64,7 @@ def least_of(job: Job) -> tuple[int, float]:
 
 def are_on(state: State) -> bool:
     """Whether a waiting job has any limit that may hold it."""
-    return state.tree.has_limits or bool(state.throttled)
+    return state.sharing.tree.has_limits or bool(state.marked.throttled)
 
 
 def reason_of(why: str) -> str:
@@ -74,7 +74,7 @@ def reason_of(why: str) -> str:
 
 def hold_back(state: State, now: float) -> None:
     """Note the waiting jobs that limits hold now; the greatest weights ask for room first."""
-    state.limited = held_back(state, now)
+    state.findings.limited = held_back(state, now)
 
 
 def held_back(state: State, now: float, *, of_site: bool = True) -> dict[str, str]:
@@ -86,8 +86,8 @@ def held_back(state: State, now: float, *, of_site: bool = True) -> dict[str, st
         With the limits of users and projects, not only the throttles of arrays.
     """
     held: dict[str, str] = {}
-    of_site = of_site and state.tree.has_limits
-    if not of_site and not state.throttled:
+    of_site = of_site and state.sharing.tree.has_limits
+    if not of_site and not state.marked.throttled:
         return held
     book = LimitBook(state, now, of_site=of_site)
     for record in _in_turn(state, now):
@@ -104,7 +104,7 @@ def held_back(state: State, now: float, *, of_site: bool = True) -> dict[str, st
 
 def _may_start(state: State, record: JobRecord, now: float) -> bool:
     """Test if only room keeps a job waiting; others ask for none that it could have."""
-    if record.not_before > now or record.opens(now) > now or record.id in state.aside:
+    if record.not_before > now or record.opens(now) > now or record.id in state.findings.aside:
         return False
     return not open_needs(state, record)
 
@@ -174,14 +174,14 @@ def holds(state: State, book: LimitBook, record: JobRecord, placement: Placement
     """Whether a limit keeps a placement from starting now; then a job has to be planned again."""
     why = book.why_not(record, *start_of(record, placement))
     if why and not record.flow:
-        state.limited[record.id] = why
+        state.findings.limited[record.id] = why
         state.rounds.want(LIMIT)
     return bool(why)
 
 
 def trimmed(state: State, record: JobRecord, placement: Placement, now: float) -> Placement | None:
     """A placement of pieces on no more processes than the limits leave; None if they leave none."""
-    if not state.tree.has_limits:
+    if not state.sharing.tree.has_limits:
         return placement
     book = LimitBook(state, now)
     seconds = placement.end - placement.start
@@ -203,7 +203,7 @@ def trimmed(state: State, record: JobRecord, placement: Placement, now: float) -
 
 def waiting_refusal(state: State, project: str, user: str, more: int) -> str:
     """The limit of waiting jobs that a submit of so many would break; empty if none."""
-    scopes = state.tree.scopes(project, user)
+    scopes = state.sharing.tree.scopes(project, user)
     for scope in scopes:
         most = scope.limits.max_waiting_jobs
         if most is None:
@@ -217,4 +217,6 @@ def waiting_refusal(state: State, project: str, user: str, more: int) -> str:
 def _is_in(state: State, record: JobRecord, scope: Scope) -> bool:
     if not record.is_waiting or (scope.user is not None and record.user != scope.user):
         return False
-    return scope.project is None or scope.project in state.tree.path(project_of(state, record))
+    return scope.project is None or scope.project in state.sharing.tree.path(
+        project_of(state, record)
+    )

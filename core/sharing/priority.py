@@ -36,8 +36,9 @@ from msgspec import Struct
 
 from coalloc.core.base.projects import OTHERS, ProjectTree
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.state import State, procs_of
-from coalloc.core.base.usage import Owner, decayed_proc_s, spans
+from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import procs_of
+from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.ranges import WEIGHT
@@ -50,52 +51,35 @@ LEAST = 1e-9
 
 
 class Lead(Struct, frozen=True, kw_only=True):
-    """Lead of one level of a job's path over its siblings.
-
-    Attributes
-    ----------
-    name : str
-        Of the project; of the last level, of the user.
-    share : float
-        Of everything, 0..1.
-    usage_proc_s : float
-        Decayed, with what running jobs are charged ahead.
-    seconds : float
-        Of its entitlement, ahead of the sibling that is furthest behind.
-    """
+    """Lead of one level of a job's path over its siblings."""
 
     name: str
+    """Of the project; of the last level, of the user."""
     share: float
+    """Of everything, 0..1."""
     usage_proc_s: float
+    """Decayed, with what running jobs are charged ahead."""
     seconds: float
+    """Of its entitlement, ahead of the sibling that is furthest behind."""
 
 
 class Factors(NamedTuple):
-    """The terms of one job's effective weight; all but the weights in doublings.
-
-    Attributes
-    ----------
-    submitted : float
-        Its weight as it was submitted.
-    allowed : float
-        As much of it as its limits admit.
-    shares : float
-        Not above 0.
-    weight : float
-        The effective one.
-    ahead_s : float
-        Entitlement of its project that the project's earlier jobs take, seconds.
-    """
+    """The terms of one job's effective weight; all but the weights in doublings."""
 
     submitted: float
+    """Its weight as it was submitted."""
     allowed: float
+    """As much of it as its limits admit."""
     operator: float
     age: float
     size: float
     shares: float
+    """Not above 0."""
     weight: float
+    """The effective one."""
     leads: tuple[Lead, ...] = ()
     ahead_s: float = 0.0
+    """Entitlement of its project that the project's earlier jobs take, seconds."""
 
     @property
     def unshared(self) -> float:
@@ -110,36 +94,30 @@ class Factors(NamedTuple):
 
 @dataclass(slots=True)
 class Standing:
-    """Usage and entitlement of every project and user at one instant.
-
-    Attributes
-    ----------
-    capacity : int
-        Slots of all clusters.
-    leads : dict of (project, user) to tuple of Lead
-        Of those that have jobs waiting.
-    """
+    """Usage and entitlement of every project and user at one instant."""
 
     capacity: int
-    leads: dict[Owner, tuple[Lead, ...]] = field(default_factory=dict)
-    seconds: dict[Owner, float] = field(default_factory=dict)
+    """Slots of all clusters."""
+    leads: dict[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
+    """By project and user, those that have jobs waiting."""
+    seconds: dict[ProjectUser, float] = field(default_factory=dict)
     """Sums of the leads."""
 
 
 def is_on(state: State) -> bool:
     """Whether anything but the submitted weight may count."""
     rule = state.settings.priority
-    return rule.has_factors or state.tree.has_weights or bool(state.prioritised)
+    return rule.has_factors or state.sharing.tree.has_weights or bool(state.marked.prioritised)
 
 
 def project_of(state: State, record: JobRecord) -> str:
     """The project that a job is charged to."""
-    return state.tree.project(record.account, record.user)
+    return state.sharing.tree.project(record.account, record.user)
 
 
-def owner_of(state: State, record: JobRecord) -> Owner:
+def owner_of(state: State, record: JobRecord) -> ProjectUser:
     """Whose share a job counts against."""
-    return state.tree.owner(project_of(state, record), record.user)
+    return state.sharing.tree.owner(project_of(state, record), record.user)
 
 
 def capacity(state: State) -> int:
@@ -152,12 +130,12 @@ def capacity(state: State) -> int:
     )
 
 
-def charged_proc_s(state: State, now: float) -> dict[Owner, float]:
+def charged_proc_s(state: State, now: float) -> dict[ProjectUser, float]:
     """Decayed usage of every user in every project, with what runs charged ahead."""
     rule = state.settings.priority
-    out: dict[Owner, float] = {}
-    for charged, usage in state.usage.items():
-        owner = state.tree.owner(*charged)
+    out: dict[ProjectUser, float] = {}
+    for charged, usage in state.sharing.usage.items():
+        owner = state.sharing.tree.owner(*charged)
         out[owner] = out.get(owner, 0.0) + usage.now(now, rule.half_life_s)
     for record in state.placed_records():
         owner = owner_of(state, record)
@@ -178,21 +156,21 @@ Level = tuple[tuple[str, ...], Lead]
 class _Charges(Struct, frozen=True, kw_only=True):
     """Usage of users and of projects with those below them, and the users of each project."""
 
-    of_owner: Mapping[Owner, float]
+    of_owner: Mapping[ProjectUser, float]
     of_project: Mapping[str, float]
     members: Mapping[str, int]
 
     @classmethod
-    def of(cls, state: State, waiting: Collection[Owner], now: float) -> _Charges:
+    def of(cls, state: State, waiting: Collection[ProjectUser], now: float) -> _Charges:
         of_owner = charged_proc_s(state, now)
         of_project: dict[str, float] = {}
         for (project, _), proc_s in of_owner.items():
-            for name in state.tree.path(project):
+            for name in state.sharing.tree.path(project):
                 of_project[name] = of_project.get(name, 0.0) + proc_s
         members = Counter(project for project, _ in of_owner.keys() | set(waiting))
         return cls(of_owner=of_owner, of_project=of_project, members=members)
 
-    def levels(self, tree: ProjectTree, owner: Owner, slots: int) -> Iterator[Level]:
+    def levels(self, tree: ProjectTree, owner: ProjectUser, slots: int) -> Iterator[Level]:
         """Usage by share at each level, from the highest project to the user."""
         project, user = owner
         path = tree.path(project)
@@ -213,13 +191,15 @@ def share_of(tree: ProjectTree, project: str) -> float:
     return tree.shares.get(project, tree.shares[OTHERS])
 
 
-def standing(state: State, waiting: Collection[Owner], now: float) -> Standing:
+def standing(state: State, waiting: Collection[ProjectUser], now: float) -> Standing:
     """Entitlement and leads of owners who have jobs waiting."""
     out = Standing(capacity=capacity(state))
     if not out.capacity or not state.settings.priority.shares:
         return out
     charges = _Charges.of(state, waiting, now)
-    levels = {owner: [*charges.levels(state.tree, owner, out.capacity)] for owner in waiting}
+    levels = {
+        owner: [*charges.levels(state.sharing.tree, owner, out.capacity)] for owner in waiting
+    }
     least: dict[tuple[str, ...], float] = {}
     for rows in levels.values():
         for above, lead in rows:
@@ -236,7 +216,7 @@ def factors(
 ) -> Iterator[tuple[JobRecord, Factors]]:
     """The factors of waiting jobs, which are given in arrival order."""
     chosen = list(records)
-    rule, tree = state.settings.priority, state.tree
+    rule, tree = state.settings.priority, state.sharing.tree
     owners = [owner_of(state, record) for record in chosen]
     current = standing(state, set(owners), now)
     slots = {project: _entitled(tree, project, current.capacity) for project, _ in owners}

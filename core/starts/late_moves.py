@@ -60,17 +60,13 @@ MOST_JOBS = 100
 MOST_DOUBLINGS = 40
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """Nodes for a job elsewhere; a queue there if there are none.
-
-    Attributes
-    ----------
-    start, end : float
-        Seconds.
-    """
+class OtherPlace(Struct, frozen=True, kw_only=True):
+    """Nodes for a job elsewhere; a queue there if there are none."""
 
     start: float
+    """Seconds."""
     end: float
+    """Seconds."""
     nodes: Mapping[str, int]
     cluster: str
 
@@ -158,7 +154,7 @@ def best_place(
     now: float,
     *,
     before: float,
-) -> Place | None:
+) -> OtherPlace | None:
     """The place on other clusters where a job ends first.
 
     Parameters
@@ -168,7 +164,7 @@ def best_place(
 
     Returns
     -------
-    Place or None
+    OtherPlace or None
         None if there is no such place.
     """
     here = {part.cluster for part in record.parts}
@@ -193,7 +189,7 @@ def _free_places(
     rooms: Mapping[str, list[NodeReading]],
     now: float,
     before: float,
-) -> Iterator[Place]:
+) -> Iterator[OtherPlace]:
     """The first place on free nodes, if there is one."""
     if not any(rooms.values()):
         return
@@ -215,7 +211,7 @@ def _at(
     rooms: Mapping[str, list[NodeReading]],
     start: float,
     seconds: float,
-) -> Place | None:
+) -> OtherPlace | None:
     """The job on nodes that are free then for so long, on as few clusters as can hold it."""
     procs = sum(count for part in record.parts for count in part.nodes.values())
     found: dict[str, dict[str, int]] = {}
@@ -239,7 +235,7 @@ def _at(
     used = [node for nodes in rooms.values() for node in nodes if node.name in chosen]
     first = next(name for name, share in zip(found, shares, strict=True) if share)
     end = start + _seconds(record, state, used, rooms)
-    return Place(start=start, end=end, nodes=chosen, cluster=first)
+    return OtherPlace(start=start, end=end, nodes=chosen, cluster=first)
 
 
 def _filled(counts: Mapping[str, int], share: int) -> dict[str, int]:
@@ -274,7 +270,7 @@ def _turns(
     claims: Claims,
     rooms: Mapping[str, list[NodeReading]],
     now: float,
-) -> Iterator[Place]:
+) -> Iterator[OtherPlace]:
     """Turns in the queues of clusters that can hold the job, where waits are known."""
     procs = sum(count for part in record.parts for count in part.nodes.values())
     for name, nodes in rooms.items():
@@ -292,4 +288,4 @@ def _turns(
             start = now + max(wait, behind_ours(state, name, now))
             used = [node for node in nodes if node.name in chosen]
             end = start + _seconds(record, state, used, rooms)
-            yield Place(start=start, end=end, nodes={}, cluster=name)
+            yield OtherPlace(start=start, end=end, nodes={}, cluster=name)

@@ -18,7 +18,8 @@ from collections.abc import Collection, Mapping
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
-from coalloc.core.base.state import State, arrival, procs_of
+from coalloc.core.base.state import State, arrival
+from coalloc.core.base.state_tables import procs_of
 from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.starts.waits import (
     behind_ours,
@@ -154,7 +155,7 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         waited = max(0.0, now - part.asked)
         remember(state, before, waited)
         if before.is_waiting:
-            if state.pending_jobs:
+            if state.pending.jobs:
                 state.rounds.want("claim_granted")
             state.emit(
                 now,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coalloc.core.base.composites import REST, ChunkPool, Share, WorkflowState, is_stopping, shares
+from msgspec import Struct
+
+from coalloc.core.base.composites import (
+    REST,
+    ChunkPool,
+    PieceShare,
+    WorkflowState,
+    is_stopping,
+    shares,
+)
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import open_needs
@@ -19,6 +28,19 @@ from coalloc.model.values import replace
 
 NOW_S = 1e-6
 """A placement that starts within this of the snapshot's time starts now."""
+
+
+class Commitment(Struct, frozen=True, kw_only=True):
+    """A plan whose placements are committed now, and what is free for them."""
+
+    state: State
+    view: Occupation
+    """What is free; every placement takes its share of it."""
+    now: float
+    policy: str
+    """Of the plan."""
+    round: int
+    """Of the plan."""
 
 
 def startable(state: State, placement: Placement, now: float) -> JobRecord | None:
@@ -42,15 +64,7 @@ def startable(state: State, placement: Placement, now: float) -> JobRecord | Non
 
 
 def place(
-    state: State,
-    record: JobRecord,
-    placement: Placement,
-    view: Occupation,
-    now: float,
-    *,
-    policy: str,
-    round: int,
-    queued: bool = False,
+    by: Commitment, record: JobRecord, placement: Placement, *, queued: bool = False
 ) -> JobRecord:
     """Commit a placement that fits what is free; returns the record without its new state.
 
@@ -59,6 +73,7 @@ def place(
     queued : bool
         Its claims may wait in their clusters' queues; where it starts later, they are to.
     """
+    state, view, now = by.state, by.view, by.now
     parts = parts_of(placement, view)
     later = placement.start if queued and placement.start > now + NOW_S else None
     loads = loads_of(placement, record, view)
@@ -74,8 +89,8 @@ def place(
         rendezvous=meeting_place(state, record, parts),
         planned=placement.end - placement.start,
         link_gbps=loads,
-        round=round,
-        policy=policy,
+        round=by.round,
+        policy=by.policy,
         queued=queued,
         arranged=False,
         late=(),
@@ -88,8 +103,8 @@ def place(
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)
     view.take({} if later is not None else placement.nodes, loads)
-    if state.plan_order is not None:
-        state.plan_order.drop((placement.job, placement.task or ""))
+    if state.schedule.order is not None:
+        state.schedule.order.drop((placement.job, placement.task or ""))
     return chosen
 
 
@@ -113,15 +128,11 @@ def divisible(state: State, placement: Placement, now: float) -> ChunkPool | Non
 
 
 def place_pieces(
-    state: State,
+    by: Commitment,
     pool: ChunkPool,
     placement: Placement,
-    view: Occupation,
-    followers: Iterable[float],
-    now: float,
+    followers: Iterable[float] = (),
     *,
-    policy: str,
-    round: int,
     queued: bool = False,
 ) -> list[str]:
     """Commit a placement of a divisible job that fits what is free; the ids of its pieces.
@@ -129,6 +140,7 @@ def place_pieces(
     One piece takes all its chunks where as many are free in a row. None runs for longer than
     `Config.piece_s`, or the job's time limit, unless one chunk does.
     """
+    state = by.state
     limit = state.jobs[pool.id].job.time_limit
     longest = (
         state.settings.rounds.piece_s
@@ -136,15 +148,15 @@ def place_pieces(
         else min(limit, state.settings.rounds.piece_s)
     )
     placed = []
-    for share in shares(pool, placement, longest, followers, now):
+    for share in shares(pool, placement, longest, followers, by.now):
         record = _piece(state, pool, share)
         mine = replace(placement, nodes=share.nodes, end=placement.start + share.seconds)
-        place(state, record, mine, view, now, policy=policy, round=round, queued=queued)
+        place(by, record, mine, queued=queued)
         placed.append(record.id)
     return placed
 
 
-def _piece(state: State, pool: ChunkPool, share: Share) -> JobRecord:
+def _piece(state: State, pool: ChunkPool, share: PieceShare) -> JobRecord:
     """The record of a piece; what one that is tried again gets no room for goes to a new one."""
     if share.piece == REST:
         record = part_record(state.jobs[pool.id], pool.last + 1)

@@ -25,7 +25,14 @@ from coalloc.core.jobs.occupation import LINK_TOLERANCE, Occupation, loads_of, m
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.sharing.limits import are_on, holds, start_of, trimmed
 from coalloc.core.starts.negotiation import may_queue, others, suits
-from coalloc.core.starts.placements import NOW_S, divisible, place, place_pieces, startable
+from coalloc.core.starts.placements import (
+    NOW_S,
+    Commitment,
+    divisible,
+    place,
+    place_pieces,
+    startable,
+)
 from coalloc.core.starts.waits import (
     Claims,
     expected_wait,
@@ -89,21 +96,16 @@ def must_wait(state: State, placement: Placement, view: Occupation) -> bool:
 
 
 def commit(
-    state: State,
+    by: Commitment,
     current: RoundState,
+    claims: Claims,
     record: JobRecord,
     placement: Placement,
-    view: Occupation,
-    claims: Claims,
-    now: float,
     *,
-    policy: str,
     queued: bool,
 ) -> None:
     """Place a job in this round, and count it and its claims that may wait."""
-    chosen = place(
-        state, record, placement, view, now, policy=policy, round=current.number, queued=queued
-    )
+    chosen = place(by, record, placement, queued=queued)
     if chosen.queued:
         claims.update((part.cluster, chosen.user) for part in chosen.parts)
     current.coallocated += len(chosen.parts) > 1
@@ -114,6 +116,7 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, no
     """Send what the plan has later on crowded clusters into their queues."""
     if not any(is_crowded(state, name) for name in state.clusters):
         return
+    by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
     book = LimitBook(state, now) if are_on(state) else None
     for placement in _later(state, current, plan, view, now):
@@ -133,28 +136,19 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, no
             continue
         if book is not None and holds(state, book, record, placement):
             continue
-        commit(
-            state, current, record, placement, view, claims, now, policy=plan.policy, queued=True
-        )
+        commit(by, current, claims, record, placement, queued=True)
         if book is not None:
             book.take(record, *start_of(record, placement))
     for pool in [flow for flow in state.composites.values() if isinstance(flow, ChunkPool)]:
-        _send_pieces(state, current, pool, plan.policy, view, claims, now)
+        _send_pieces(by, current, claims, pool)
 
 
-def _send_pieces(
-    state: State,
-    current: RoundState,
-    pool: ChunkPool,
-    policy: str,
-    view: Occupation,
-    claims: Claims,
-    now: float,
-) -> None:
+def _send_pieces(by: Commitment, current: RoundState, claims: Claims, pool: ChunkPool) -> None:
     """Send pieces of a divisible job into the queues, each for as many chunks as a piece may run.
 
     No more than half of the claims that may wait: other jobs of its user come before.
     """
+    state, now = by.state, by.now
     record = state.jobs[pool.id]
     most = max(1, state.settings.start.max_waiting // 2)
     rooms = _rooms(state, record, now)
@@ -166,12 +160,7 @@ def _send_pieces(
             placement = trimmed(state, record, planned, now)
             if placement is None:
                 return
-            placed = place_pieces(
-                *(state, pool, placement, view, (), now),
-                policy=policy,
-                round=current.number,
-                queued=True,
-            )
+            placed = place_pieces(by, pool, placement, queued=True)
             count_claims(state, claims, placed)
             current.committed.update(placed)
 

@@ -79,7 +79,7 @@ def give_back(
         fields["idle_node_s"] = round(idle, 3)
     state.emit(now, EventKind.JOB_REQUEUED, record.id, **fields)
     state.log("job_requeued", level="warning", job=record.id, **fields)
-    state.backing_off.add(record.id)
+    state.marked.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
     if record.flow in state.composites:
         settle(state, state.composites[record.flow], now)

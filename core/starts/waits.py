@@ -13,7 +13,7 @@ from statistics import median
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveMeta
-from coalloc.core.base.records import JobRecord, PartRecord, Wait
+from coalloc.core.base.records import ClaimWait, JobRecord, PartRecord
 from coalloc.core.base.state import State
 
 Claims = Counter[tuple[str, str]]
@@ -59,14 +59,14 @@ def expected_wait(state: State, cluster: str, ahead: int, *, width: float | None
     width : float or None
         Nodes that it asks for; None: any.
     """
-    own = [wait for wait in state.waits.get(cluster, ()) if not wait.was_put_off]
+    own = [wait for wait in state.learning.waits.get(cluster, ()) if not wait.was_put_off]
     if own:
         each = [wait._replace(seconds=wait.seconds / (1 + wait.ahead)) for wait in own]
         return _median(each, width) * (1 + ahead)
     reading = state.clusters[cluster].reading
     if reading is None or not reading.waiting:
         return 0.0
-    return _median([Wait(seconds=each, width=nodes) for each, nodes in reading.waited], width)
+    return _median([ClaimWait(seconds=each, width=nodes) for each, nodes in reading.waited], width)
 
 
 def behind_ours(state: State, cluster: str, now: float) -> float:
@@ -91,11 +91,11 @@ def put_off_wait(state: State, cluster: str, width: float) -> float:
 
     Where the queue keeps places, they have come to its head by then.
     """
-    waits = [wait for wait in state.waits.get(cluster, ()) if wait.was_put_off]
+    waits = [wait for wait in state.learning.waits.get(cluster, ()) if wait.was_put_off]
     return _median(waits, width)
 
 
-def _median(waits: list[Wait], width: float | None) -> float:
+def _median(waits: list[ClaimWait], width: float | None) -> float:
     """Median wait of claims about as wide, where there are enough of them; 0 where there is none.
 
     Else of all, in proportion to their width: a wide one waits until that many nodes are free.
@@ -111,14 +111,14 @@ def _median(waits: list[Wait], width: float | None) -> float:
 
 def remember(state: State, part: PartRecord, waited_s: float) -> None:
     """Keep how long a claim has waited, for the next negotiations, also of a later daemon."""
-    wait = Wait(
+    wait = ClaimWait(
         seconds=waited_s,
         ahead=part.ahead,
         was_put_off=part.was_put_off,
         width=width_of(state, part),
     )
-    waits = (*state.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
-    state.waits[part.cluster] = waits
+    waits = (*state.learning.waits.get(part.cluster, ()), wait)[-REMEMBERED_WAITS:]
+    state.learning.waits[part.cluster] = waits
     state.out.append(SaveMeta(key=f"{WAITS_KEY}{part.cluster}", value=json.dumps(waits)))
 
 
@@ -129,9 +129,9 @@ def remember_late(state: State, record: JobRecord, now: float) -> None:
             remember(state, part, now - part.asked)
 
 
-def kept_waits(text: str) -> tuple[Wait, ...]:
+def kept_waits(text: str) -> tuple[ClaimWait, ...]:
     """The waits of one cluster, as the store has them."""
-    return tuple(Wait(*fields) for fields in json.loads(text))
+    return tuple(ClaimWait(*fields) for fields in json.loads(text))
 
 
 def width_of(state: State, part: PartRecord) -> float:

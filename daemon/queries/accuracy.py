@@ -12,11 +12,12 @@ from coalloc.wire.estimate_answers import AccuracyAnswer, RunTimeRow, StartAccur
 
 def accuracy(state: State, now: float) -> AccuracyAnswer:
     """Of the newest starts and runs that are remembered."""
-    runs = run_time_accuracy(value for values in state.ratios.values() for value in values)
+    runs = run_time_accuracy(value for values in state.learning.ratios.values() for value in values)
     return AccuracyAnswer(
         wanted=1.0 - MISSES,
         starts=tuple(
-            StartAccuracyRow(**asdict(row)) for row in start_accuracy(state.calibration.newest())
+            StartAccuracyRow(**asdict(row))
+            for row in start_accuracy(state.learning.calibration.newest())
         ),
         run_times=None if runs is None else RunTimeRow(**asdict(runs)),
         time=now,

@@ -205,7 +205,9 @@ def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
     return PlanAnswer(
         plan=job_views.newest_plan(state) or _stored_plan(sources.store),
         node_clusters=dict(state.node_cluster()),
-        edges={} if state.plan is None else workflow_views.edges_of(state.plan, state),
+        edges={}
+        if state.schedule.plan is None
+        else workflow_views.edges_of(state.schedule.plan, state),
         running=job_views.running_rows(state, now),
         proc_gbps=job_views.proc_gbps(state),
         rules=tuple(rules.rules_of(state)),
@@ -228,7 +230,7 @@ def _events(sources: Sources, asked: EventsQuestion, now: float) -> EventsAnswer
         Event(seq=e.seq, time=e.time, kind=e.kind, job=e.job, fields=read_object(e.body))
         for e in rows
     )
-    return EventsAnswer(events=events, last=sources.state.last_event, time=now)
+    return EventsAnswer(events=events, last=sources.state.last.event, time=now)
 
 
 def _snapshot(sources: Sources, asked: Plain, now: float) -> SnapshotAnswer:
@@ -253,7 +255,7 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
         protocol=PROTOCOL,
         user=sources.caller.user,
         epoch=state.epoch,
-        rounds=state.last_round,
+        rounds=state.last.round,
         paused=state.rounds.paused,
         waiting=flows + len(state.waiting) - len(state.composites),
         placed=len(state.placed),
@@ -265,7 +267,7 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
         version=health.version,
         began=health.began,
         policy=health.policy,
-        last_round=None if state.plan is None else _last_round(state, state.plan),
+        last_round=None if state.schedule.plan is None else _last_round(state, state.schedule.plan),
         read_age_s={
             name: now - c.read_at for name, c in state.clusters.items() if c.reading is not None
         },
@@ -276,8 +278,8 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
 def _last_round(state: State, plan: Plan) -> LastRound:
     elapsed_s = plan.stats.get("elapsed_s")
     return LastRound(
-        round=state.last_round,
-        time=state.plan_time,
+        round=state.last.round,
+        time=state.schedule.time,
         policy=plan.policy,
         status=str(plan.status),
         objective=plan.objective.name,

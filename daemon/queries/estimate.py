@@ -40,10 +40,10 @@ async def estimated(
     """
     snapshot, record = what_if(sources, body, now)
     try:
-        plan = await planner.estimate(snapshot, policy, sources.state.notes.get(policy))
+        plan = await planner.estimate(snapshot, policy, sources.state.learning.notes.get(policy))
     except Exception as error:
         raise QueryRefusedError("busy", f"no estimate: {error}") from error
-    estimate = estimate_of(plan, record.id, now, sources.state.calibration, snapshot)
+    estimate = estimate_of(plan, record.id, now, sources.state.learning.calibration, snapshot)
     return _within_deadline(estimate, record)
 
 
@@ -86,7 +86,7 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
         finish_by=command.finish_by,
     )
     state = sources.state
-    project = state.tree.project(command.batch.account, caller.user)
+    project = state.sharing.tree.project(command.batch.account, caller.user)
     lacking = never_fits(state, job, owner_of(record)) or limits.never_fits(
         state, project, caller.user, job
     )
@@ -94,7 +94,7 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
         raise QueryRefusedError("infeasible", lacking)
     if late := impossible(state, record, now):
         raise QueryRefusedError("bad_request", late)
-    without = {*state.aside, *state.limited}
+    without = {*state.findings.aside, *state.findings.limited}
     return snapshots.snapshot(state, now, without=without, also=record), record
 
 

@@ -9,7 +9,8 @@ from itertools import islice
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState, JobSummary
-from coalloc.core.base.state import State, arrival, procs_of
+from coalloc.core.base.state import State, arrival
+from coalloc.core.base.state_tables import procs_of
 from coalloc.core.jobs.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.jobs.dependencies import is_open
 from coalloc.core.jobs.occupation import occupation
@@ -120,10 +121,10 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
     if record.state is JobState.HELD:
         return None, record.reason or "held", record.detail or "held until released"
     unmet = needs_text(record, state)
-    outlook = state.outlook.get(record.id)
+    outlook = state.findings.outlook.get(record.id)
     start = None if outlook is None else outlook.start
-    if record.id in state.aside:
-        aside = state.aside[record.id]
+    if record.id in state.findings.aside:
+        aside = state.findings.aside[record.id]
         return None, aside.reason, aside.detail
     if unmet:
         return start, "dependency", f"waits for {unmet}"
@@ -134,8 +135,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
     if record.job.earliest > now:
         what = f"may not start before {instant(record.job.earliest)}"
         return max(record.job.earliest, start or 0.0), str(Reason.BEGIN_TIME), what
-    if record.id in state.limited:
-        why = state.limited[record.id]
+    if record.id in state.findings.limited:
+        why = state.findings.limited[record.id]
         return None, limits.reason_of(why), why
     if state.rounds.paused:
         return None, "rounds_paused", "an operator has paused the rounds"
@@ -213,7 +214,7 @@ def _cluster_row(
         stale=cluster.is_stale(now, state.settings.readings.max_age_s),
         connected=cluster.connected,
         drained=cluster.drained,
-        drain_reason=state.drained.get(name, "") if cluster.drained else "",
+        drain_reason=state.maintenance.drained.get(name, "") if cluster.drained else "",
         error=cluster.error or ("" if cluster.configured else "no longer configured"),
         age_s=None if reading is None else now - cluster.read_at,
         link_gbps=capacity,
@@ -233,7 +234,7 @@ def _cluster_row(
 def _node_row(
     node: Node, raw: NodeReading, cluster: ClusterState, free: int, state: State, now: float
 ) -> NodeRow:
-    drained = state.drained.get(node.name)
+    drained = state.maintenance.drained.get(node.name)
     return NodeRow(
         name=node.name,
         state=str(node.state),
@@ -274,7 +275,7 @@ def why(record: JobRecord, state: State, now: float) -> Why:
             for other in state.waiting
             if arrival(other) < arrival(record.id) and other != record.id
         )
-        passed = state.passed_over.get(record.id, 0)
+        passed = state.findings.passed_over.get(record.id, 0)
         facts.append(f"{ahead} waiting jobs arrived before it; passed over {passed} times")
     stale = [
         n for n, c in state.clusters.items() if c.is_stale(now, state.settings.readings.max_age_s)
@@ -285,7 +286,9 @@ def why(record: JobRecord, state: State, now: float) -> Why:
     for cluster in state.clusters.values():
         drained += [] if cluster.drained else sorted(cluster.drained_nodes)
     if drained and record.is_waiting:
-        facts.append(f"not counted, because drained: {_drained(drained, state.drained)}")
+        facts.append(
+            f"not counted, because drained: {_drained(drained, state.maintenance.drained)}"
+        )
     return Why(
         job=record.id,
         state=str(record.state),
@@ -327,7 +330,11 @@ def running_rows(state: State, now: float) -> tuple[RunningRow, ...]:
 
 def proc_gbps(state: State) -> dict[str, float]:
     """Bandwidth that one process needs, of jobs in the plan or running that need any."""
-    planned = () if state.plan is None else (place.job for place in state.plan.placements)
+    planned = (
+        ()
+        if state.schedule.plan is None
+        else (place.job for place in state.schedule.plan.placements)
+    )
     found = ((name, state.jobs.get(name)) for name in dict.fromkeys([*planned, *state.placed]))
     return {
         name: record.job.proc_gbps
@@ -340,6 +347,8 @@ def proc_gbps(state: State) -> dict[str, float]:
 
 def newest_plan(state: State) -> NewestPlan | None:
     """The newest plan of this run of the daemon."""
-    if state.plan is None:
+    if state.schedule.plan is None:
         return None
-    return NewestPlan(round=state.last_round, time=state.plan_time, plan=write_plan(state.plan))
+    return NewestPlan(
+        round=state.last.round, time=state.schedule.time, plan=write_plan(state.schedule.plan)
+    )

@@ -19,7 +19,7 @@ def reservation_rows(state: State) -> tuple[ReservationRow, ...]:
             by=kept.by,
             reason=kept.reason,
         )
-        for kept in state.reserved.values()
+        for kept in state.maintenance.reserved.values()
     ]
     rows += [
         ReservationRow(

@@ -55,7 +55,7 @@ class Explainer:
         answer = job_views.why(record, state, now)
         if record.id not in state.waiting or isinstance(record.job, DivisibleJob):
             return answer
-        if record.id in state.aside or record.id in state.limited:
+        if record.id in state.findings.aside or record.id in state.findings.limited:
             return answer
         why_not = "" if self._solver.is_warm else COLD
         if not why_not:
@@ -79,8 +79,10 @@ class Explainer:
     ) -> Why:
         if record.id not in state.waiting:
             return replace(answer, unexplained="it has left the queue meanwhile")
-        snapshot = snapshots.snapshot(state, now, without={*state.aside, *state.limited})
-        plan, asked = state.plan, self._rule(state.plan, policy, record.id)
+        snapshot = snapshots.snapshot(
+            state, now, without={*state.findings.aside, *state.findings.limited}
+        )
+        plan, asked = state.schedule.plan, self._rule(state.schedule.plan, policy, record.id)
         # Of a long queue both texts take a while to write, and the loop has other things to do.
         body, rule = await asyncio.to_thread(_texts, snapshot, plan, asked)
         outcome = await self._solver.explain(

@@ -122,7 +122,7 @@ def occupied(
 
 def expectation(record: JobRecord, state: State) -> tuple[float | None, str, str]:
     """Of what has tasks or pieces: what went wrong, or why nothing of it runs at the moment."""
-    outlook = state.outlook.get(record.id)
+    outlook = state.findings.outlook.get(record.id)
     flow = state.composites[record.id]
     if record.reason or flow.placed or outlook is None:
         return None, record.reason, record.detail
@@ -188,8 +188,8 @@ def task_expectation(
         return None, record.reason, record.detail
     planned = (
         None
-        if state.plan_order is None
-        else state.plan_order.placements.get((flow.id, record.task))
+        if state.schedule.order is None
+        else state.schedule.order.placements.get((flow.id, record.task))
     )
     start = None if planned is None else planned.start
     if flow.unmet[record.task]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coalloc.core.base.effects import Solve
-from coalloc.core.base.events import Event, IncumbentFound, Solved, SolveFailed
+from coalloc.core.base.events import CoreEvent, IncumbentFound, Solved, SolveFailed
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.solver.rule_costs import RuleCosts
@@ -42,7 +42,7 @@ class RoundPlanner:
         Takes events for the core.
     """
 
-    def __init__(self, solver: SolverPool, offer: Callable[[Event], None]) -> None:
+    def __init__(self, solver: SolverPool, offer: Callable[[CoreEvent], None]) -> None:
         self._solver, self._offer = solver, offer
         self._tasks: set[asyncio.Task[None]] = set()
         self.rounds = RoundsConfig()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coalloc.core.base.effects import Solve
-from coalloc.core.base.events import CostsWanted, Event
+from coalloc.core.base.events import CoreEvent, CostsWanted
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
@@ -55,7 +55,7 @@ class RuleCosts:
         Takes each of these.
     """
 
-    def __init__(self, solver: SolverPool, offer: Callable[[Event], None]) -> None:
+    def __init__(self, solver: SolverPool, offer: Callable[[CoreEvent], None]) -> None:
         self._solver, self._offer = solver, offer
         self.newest: RuleCostsRow | None = None
         self.on_found: Callable[[RuleCostsRow], None] = lambda found: None

@@ -11,8 +11,10 @@ from msgspec import Struct
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord
+from coalloc.core.base.start_intervals import Calibration
 from coalloc.core.base.state import NOBODY
-from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.base.state_tables import LastNumbers, Learning, Maintenance, Presence, Sharing
+from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.core.clusters.presence import MARK as EXECUTOR
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
@@ -62,36 +64,51 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
     epoch = int(meta.get("epoch", "0")) + 1
     name = meta.get("store") or uuid.uuid4().hex
     store.commit([SaveMeta(key="epoch", value=str(epoch)), SaveMeta(key="store", value=name)])
-    history = {key: read_object(body) for key, body in loaded.history.items()}
     remembered = StoredState(
         jobs=jobs,
         tokens=loaded.tokens,
         seqs={key: int(value) for key, value in _under("seq.", meta).items()},
         unacked={cluster: min(orders) for cluster, orders in outbox.items() if orders},
+        paused=bool(meta.get("paused")),
+        epoch=epoch,
+        store=name,
+        last=LastNumbers(
+            job=int(meta.get("last_job", "0")),
+            event=loaded.last_event,
+            round=0 if loaded.plan is None else loaded.plan.round,
+        ),
+        maintenance=Maintenance(
+            drained=drained_of(meta.get("drained", "")),
+            reserved=read_reserved(meta.get(RESERVED, "")),
+        ),
+        presence=Presence(
+            unreconciled={key for key, value in _under(MARK, meta).items() if value},
+            identities=_under(EXECUTOR, meta),
+        ),
+        learning=_learning(loaded),
+        sharing=Sharing(
+            usage={(project, user): Usage(used, at) for project, user, used, at in loaded.usage},
+            days=_days(loaded.days),
+        ),
+    )
+    return RecalledStore(remembered=remembered, outbox=outbox)
+
+
+def _learning(loaded: Loaded) -> Learning:
+    """Figures of jobs that have ended or started."""
+    history = {key: read_object(body) for key, body in loaded.history.items()}
+    return Learning(
         history={key: tuple(body["base_times"]) for key, body in history.items()},
         ratios={key: tuple(body["ratios"]) for key, body in history.items()},
         runs={
             key: tuple((int(size), float(time)) for size, time in body["runs"])
             for key, body in history.items()
         },
-        notes={key: read_object(value) for key, value in _under("notes.", meta).items()},
-        waits={key: kept_waits(value) for key, value in _under(WAITS_KEY, meta).items()},
-        drained=drained_of(meta.get("drained", "")),
-        reserved=read_reserved(meta.get(RESERVED, "")),
-        paused=bool(meta.get("paused")),
-        unreconciled=frozenset(key for key, value in _under(MARK, meta).items() if value),
-        identities=_under(EXECUTOR, meta),
-        usage={(project, user): Usage(proc_s, at) for project, user, proc_s, at in loaded.usage},
-        days=_days(loaded.days),
+        waits={key: kept_waits(text) for key, text in _under(WAITS_KEY, loaded.meta).items()},
         promises={job: read_promises(body) for job, body in loaded.promises.items()},
-        start_errors=[read_start_error(body) for body in loaded.start_errors],
-        epoch=epoch,
-        store=name,
-        last_job=int(meta.get("last_job", "0")),
-        last_event=loaded.last_event,
-        last_round=0 if loaded.plan is None else loaded.plan.round,
+        calibration=Calibration.of(read_start_error(body) for body in loaded.start_errors),
+        notes={key: read_object(value) for key, value in _under("notes.", loaded.meta).items()},
     )
-    return RecalledStore(remembered=remembered, outbox=outbox)
 
 
 def _jobs(store: Store, loaded: Loaded, keep_ended: int) -> list[JobRecord]:
@@ -109,9 +126,9 @@ def _under(prefix: str, meta: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix(prefix): v for key, v in meta.items() if key.startswith(prefix)}
 
 
-def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[Owner, dict[int, float]]:
+def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[ProjectUser, dict[int, float]]:
     """Processor seconds of each day, by who used them."""
-    days: dict[Owner, dict[int, float]] = {}
+    days: dict[ProjectUser, dict[int, float]] = {}
     for project, user, day, proc_s in rows:
         days.setdefault((project, user), {})[day] = proc_s
     return days

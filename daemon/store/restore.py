@@ -51,22 +51,14 @@ EVENT = "event"
 
 
 class Restored(Struct, frozen=True, kw_only=True):
-    """Figures of a restored store.
-
-    Attributes
-    ----------
-    kept : Path or None
-        Where the former store lies now.
-    active : int
-        Jobs that have not ended.
-    unprepared : int
-        Jobs that were being prepared, and wait again.
-    epoch : int
-    """
+    """Figures of a restored store."""
 
     kept: Path | None
+    """Where the former store lies now."""
     active: int
+    """Jobs that have not ended."""
     unprepared: int
+    """Jobs that were being prepared, and wait again."""
     epoch: int
 
 
@@ -252,20 +244,14 @@ def _discard_wal(store: Path) -> None:
 
 
 class Renumbering(Struct, frozen=True, kw_only=True):
-    """Values that are written over a copy.
-
-    Attributes
-    ----------
-    meta : mapping of key to value
-    event : int
-        Number of the event that tells of the restoration.
-    epoch : int
-        The one before that of the next start.
-    """
+    """Values that are written over a copy."""
 
     meta: Mapping[str, str]
+    """By key."""
     event: int
+    """Number of the event that tells of the restoration."""
     epoch: int
+    """The one before that of the next start."""
 
 
 def highest(meta: Mapping[str, str], event: int) -> dict[str, int]:

@@ -91,7 +91,7 @@ CREATE_MIGRATIONS = (
     " (version INTEGER PRIMARY KEY, applied REAL NOT NULL, by TEXT NOT NULL)"
 )
 
-Statement = tuple[str, Callable[[Any], tuple[Any, ...]]]
+SqlStatement = tuple[str, Callable[[Any], tuple[Any, ...]]]
 
 
 def _job_row(record: JobRecord) -> tuple[Any, ...]:
@@ -105,7 +105,7 @@ _PUT_META = (
     " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
 
-STATEMENTS: dict[type, Statement] = {
+STATEMENTS: dict[type, SqlStatement] = {
     SaveJob: (
         # The first row of a job fixes its place in the queue.
         "INSERT INTO jobs (id, state, user, ended, body, flow) VALUES (?, ?, ?, ?, ?, ?)"

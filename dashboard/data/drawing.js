@@ -14,7 +14,7 @@ export function drawGrid(chart) {
   context.lineWidth = 1;
   context.strokeStyle = chart.colours.line;
   const now = chart.x(chart.now());
-  for (const [at, label] of ticks(chart.view[0], chart.view[1], Math.max(2, (chart.width - chart.left) / 90), chart.zero)) {
+  for (const [at, label] of ticks(chart.view[0], chart.view[1], Math.max(2, (chart.width - chart.left) / 90))) {
     const x = Math.round(chart.x(at)) + 0.5;
     if (x < chart.left) continue;
     context.globalAlpha = 0.55;

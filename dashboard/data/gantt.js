@@ -14,10 +14,8 @@ const HEADER = 20, LINK = 30, GAP = 10, MOST_LANE = 24;
 const MIN_SPAN_S = 10, MAX_SPAN_S = 3 * 366 * 86400;
 
 export class Gantt {
-  // zero: from where the axis counts; null: it is the wall clock. hasPages: jobs have pages to go to.
-  constructor(now, { zero = null, hasPages = true } = {}) {
-    Object.assign(this, { now, zero, hasPages });
-    this.when = zero === null ? clock : (time) => `${time < zero ? "−" : "+"}${span(Math.abs(time - zero))}`;
+  constructor(now) {
+    this.now = now;
     this.reset();
     this.canvas = el("canvas", {
       id: "gantt", tabindex: "0", role: "application", "aria-roledescription": "Gantt chart",
@@ -263,7 +261,7 @@ export class Gantt {
   }
 
   open() {
-    if (this.hasPages && this.selected && this.selected.state !== "local") location.hash = `#/job/${encodeURIComponent(this.selected.id)}`;
+    if (this.selected && this.selected.state !== "local") location.hash = `#/job/${encodeURIComponent(this.selected.id)}`;
   }
 
   describe(bar, isShort = false) {
@@ -279,9 +277,9 @@ export class Gantt {
     const isLocal = bar.state === "local";
     const title = isLocal ? `${bar.id}: the batch system's own job` : `${bar.id} ${bar.name}`.trim();
     const words = [bar.user, bar.state, [...clusters].join(" + "), `${slots} on ${folded(nodes)}`,
-      `${this.when(bar.start)} → ${this.when(bar.end)} (${span(bar.end - bar.start)})`].filter(Boolean);
+      `${clock(bar.start)} → ${clock(bar.end)} (${span(bar.end - bar.start)})`].filter(Boolean);
     if (isShort) return [el("b", {}, title), ...words.map((word) => el("span", {}, word))];
-    const open = isLocal || !this.hasPages ? [] : [" ", el("a", { href: `#/job/${encodeURIComponent(bar.id)}` }, "Open job")];
+    const open = isLocal ? [] : [" ", el("a", { href: `#/job/${encodeURIComponent(bar.id)}` }, "Open job")];
     return [el("b", {}, title), ` · ${words.join(" · ")}`, ...open];
   }
 }

@@ -1,20 +1,10 @@
 // Ticks of a time axis: whole seconds, minutes, hours and days of local time.
 
-import { span } from "./dom.js";
-
 const STEPS_S = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
 
-// zero: from where times count; null: they are the wall clock.
-export function ticks(begin, end, most, zero = null) {
+export function ticks(begin, end, most) {
   const width = end - begin;
   const step = STEPS_S.find((s) => width / s <= most) ?? Math.ceil(width / most / 2592000) * 2592000;
-  if (zero !== null) {
-    const out = [];
-    for (let at = Math.ceil((begin - zero) / step) * step; at <= end - zero; at += step) {
-      out.push([zero + at, `${at < 0 ? "−" : ""}${span(Math.abs(at))}`]);
-    }
-    return out;
-  }
   const zone = -new Date(begin * 1000).getTimezoneOffset() * 60;
   const out = [];
   for (let at = Math.ceil((begin + zone) / step) * step - zone; at <= end; at += step) out.push([at, label(at, step)]);

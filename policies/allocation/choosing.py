@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from coalloc.model.split import low_side, split
 from coalloc.policies.allocation.placing import Allocation, Uses, is_allowed, link_totals
 from coalloc.policies.allocation.scene import CandidateJob, Scene
-from coalloc.policies.kernel.split import low_side, split
 
 Chooser = Callable[["Rest", CandidateJob], Uses | None]
 """Gives a job processes per class of what is left, or None where it finds no way."""
@@ -44,7 +44,7 @@ class Rest:
         return out
 
     def low_sides(self, job: CandidateJob) -> list[int]:
-        """See `coalloc.policies.kernel.split`: w of each cluster's link."""
+        """See `coalloc.model.split`: w of each cluster's link."""
         if not job.splits:
             return [0] * len(self.links)
         return [low_side(job.procs, float(job.gbps), left) for left in self.links]

@@ -22,12 +22,12 @@ from typing import Any
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Deferred, Plan, Reason
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.split import TOLERANCE
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
-from coalloc.policies.kernel.split import TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ Notes
 ``WHOLE``: the job is on one cluster and loads no link. ``SPLIT``: it is on several; these columns
 differ by how large the largest part is. A column's *core* is the least that this part may be, and
 no cluster takes more than the most. By equation (4) a link admits 0..w or n - w..n of n processes
-(see `coalloc.policies.kernel.split`), so counts between are left out. A large core leaves little
+(see `coalloc.model.split`), so counts between are left out. A large core leaves little
 room beside it on its cluster, a small one loads the links: that is what the shapes are for.
 
 Moldable items with many allotments have them joined into runs of similar counts: processes of the

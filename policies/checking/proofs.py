@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coalloc.model.jobs import MoldableJob, WorkflowJob
-from coalloc.model.plan import Objective, Plan
+from coalloc.model.plan import Plan, gap_of
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import never
@@ -69,6 +69,6 @@ def proofs_of(
         if pieces.makespan > 0.0:
             added = bound.value + pieces.weighted_completion
             bound = bound.beside({"divisible": pieces.makespan if name == "makespan" else added})
-        gap = Objective(name=name, value=values[name], bound=bound.value).gap
+        gap = gap_of(values[name], bound.value)
         out.append(Proof(name=name, value=values[name], bound=bound, gap=gap))
     return tuple(out)

@@ -34,7 +34,7 @@ class SlotHold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkHold:
+class LinkUse:
     """A load of a link, and its end."""
 
     who: str
@@ -65,7 +65,7 @@ class Room:
             if not cluster.stale and node.state is NodeState.UP and self._suits(node):
                 self.nodes[node.name] = node
         self.uses: dict[str, list[SlotHold]] = {name: [] for name in self.nodes}
-        self.loads: dict[str, list[LinkHold]] = {c.name: [] for c in snapshot.clusters}
+        self.loads: dict[str, list[LinkUse]] = {c.name: [] for c in snapshot.clusters}
         closed = [kept for kept in snapshot.reservations if job.id not in kept.jobs]
         self._closed: dict[str, list[Reservation]] = {
             name: [closed[r] for r in numbers] for name, numbers in reserved(closed).items()
@@ -98,7 +98,7 @@ class Room:
                 )
                 self.uses[hold.node].append(use)
         for link in held.links:
-            load = LinkHold(who=link.work, start=-inf, end=link.until, gbps=link.gbps)
+            load = LinkUse(who=link.work, start=-inf, end=link.until, gbps=link.gbps)
             self.loads[link.cluster].append(load)
 
     def _take_planned(self, placement: Placement, job: Job) -> None:
@@ -118,7 +118,7 @@ class Room:
                 self.uses[name].append(use)
         gbps = job.proc_gbps or 0.0 if isinstance(job, RigidJob | MoldableJob) else 0.0
         for cluster, value in link_loads(gbps, inside).items():
-            load = LinkHold(who=job.id, start=placement.start, end=placement.end, gbps=value)
+            load = LinkUse(who=job.id, start=placement.start, end=placement.end, gbps=value)
             self.loads[cluster].append(load)
 
     def scope(self, power: float, clusters: Iterable[str] | None = None) -> list[str]:

@@ -3,8 +3,7 @@
 `instance` turns a snapshot into arrays and schedules into plans. `profiles`, `search` and `pool`
 are the schedule builders, by what they keep of the free slots. What all of them share is here:
 `state` (the decoders' arrays), `record`, `loads`, `annealing_loop`, `moves`, `xorshift`. The
-compiler is `jit`, `linking` (once, as a whole), `inference` (types) and `lowering` on `parts`
-(LLVM's code).
+compiler is numba's, through `jit` and `linking` (once, as a whole) on `libraries`.
 
 ================================  ========================  ======================================
 Schedule builder                  Modules                   Serves
@@ -51,6 +50,10 @@ placement is put on it, and the number of free slots at that instant is what the
 class are no longer interchangeable; there every node is a class of its own, counted in units of
 which a slot has `class_grain` (`intake`).
 
+Classes are numbered by falling power over all clusters. A decoder that tries the strongest classes
+first so reads neighbours: in a group that may use every class it is vector instructions. The serial
+builder goes by cluster, and has classes numbered so (`workflow.arrays`).
+
 Notes
 -----
 *Profile.* Rows are stretches of constant free slots and link load; a row's data lie in a pool, and
@@ -64,7 +67,7 @@ capacity: they add up without drift.
 *Fit.* `window` tries one start: levels of power from the strongest on, each with its own run time
 A / power + B, its own window, and the minimum of free slots over it; the first level that fits ends
 first. `seek` tries the starts from the earliest on, until none can end sooner. A split is found as
-`split` describes (equation (4) is concave in t).
+`coalloc.model.split` describes (equation (4) is concave in t).
 
 *Memory.* While a profile only fills, a job finds no start before that of an earlier one which asked
 for no more processes and no more time on any power; `recall` begins there.

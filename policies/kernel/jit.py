@@ -24,12 +24,7 @@ from zlib import crc32
 
 from numba import njit
 
-from coalloc.policies.kernel.linking import (
-    HelperCompiler,
-    KernelCompiler,
-    LeanCompiler,
-    for_any_value,
-)
+from coalloc.policies.kernel.linking import HelperCompiler, KernelCompiler, for_any_value
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -122,7 +117,7 @@ def _exists(name: str) -> bool:
     """Whether this is a module; else it is something in one."""
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # what should hold it is no folder
+    except ImportError:  # what should hold it is no folder, or cannot be imported
         return False
 
 
@@ -142,8 +137,9 @@ def _loader(module: str) -> tuple[_Loader, str]:
 
 def _compiled(function: Function, **flags: Any) -> Function:
     function.__qualname__ += f"_{stamp(function.__module__)}"
-    pipeline = KernelCompiler if flags["_nrt"] else LeanCompiler
-    flags = FLAGS | {"pipeline_class": pipeline, **flags}
+    flags = FLAGS | flags
+    if not flags["_nrt"]:
+        flags["pipeline_class"] = KernelCompiler
     try:
         return cast(Function, njit(cache=True, **flags)(function))
     except RuntimeError:  # numba raises at import where nothing is writable for its cache

@@ -25,7 +25,7 @@ def load_units(gbps: float, procs: int, inside: int, capacity: float) -> int:
 
 @helper(inline=True)
 def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
-    """The count w of `split`: the link admits 0..w and procs - w..procs; procs if all."""
+    """As `coalloc.model.split` has it: the link admits 0..w and procs - w..procs; procs if all."""
     if gbps <= 0.0 or procs <= 1 or capacity == inf:
         return procs
     if residual < 0:
@@ -90,7 +90,7 @@ def shut(problem: Problem, group: int, c: int, t: float) -> bool:
 def divide(
     procs: int, avail: Ints, low: Ints, upper: Ints, rank: Ints, take: Ints, best: Ints
 ) -> int:
-    """Split over clusters: fewest, then least load (see `split`); how many, 0 if it cannot be.
+    """Split over clusters: fewest, then least load (see `low_side`); how many, 0 if it cannot be.
 
     Parameters
     ----------

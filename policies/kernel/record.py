@@ -6,7 +6,8 @@ moves about at each call and each use of a field. A *record* is passed as the ad
 on the stack of the call from Python. It holds of each array where the items are, and the shape.
 
 Fields are arrays without gaps, and plain numbers. A kernel reads them and passes records on, no
-more; so LLVM is told that a field never changes.
+more; so LLVM is told that a field never changes. References to the arrays are not counted, so a
+kernel that makes arrays takes no records.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ from zlib import crc32
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.imputils import lower_getattr_generic
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.core.typing.typeof import typeof
-from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numba import typeof, types
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
@@ -31,11 +39,6 @@ Bools = NDArray[np.bool_]
 
 Class = TypeVar("Class", bound=type)
 WORD = ir.IntType(64)
-ITEMS_AT, SHAPE_AT = 16, 32
-"""Bytes from the begin of an array object to the addresses of its items and of its shape.
-
-Part of NumPy's binary interface: ``PyArrayObject_fields`` in ``numpy/ndarraytypes.h``.
-"""
 
 
 class RecordType(types.Type):
@@ -71,8 +74,8 @@ def record(cls: Class) -> Class:
     names = cls._fields  # type: ignore[attr-defined]
 
     @typeof_impl.register(cls)
-    def _(value: Any, context: Any) -> RecordType:
-        kinds = [typeof(entry, context.purpose) for entry in value]
+    def _(value: Any, _: Any) -> RecordType:
+        kinds = [typeof(entry) for entry in value]
         for name, kind in zip(names, kinds, strict=True):
             if isinstance(kind, types.Array) and kind.layout != "C":
                 raise ValueError(f"{cls.__qualname__}.{name} is no array without gaps")
@@ -118,19 +121,12 @@ def _unbox(kind: RecordType, value: Any, c: Any) -> NativeValue:
 def _parts_of_object(c: Any, kind: types.Array, entry: Any) -> list[Any]:
     """The address of the items of a NumPy array, and its shape.
 
-    Numba has a function for that, which also counts references and may fail: with an error to be
-    looked for at each of eighty fields, that were a tenth of a kernel's code. That this is an array
-    of this kind is known before a call, from `typeof_impl`.
+    `c.unbox` would also look for an error at each of eighty fields, a tenth of a kernel's code.
+    That this is an array of this kind is known before a call, from `typeof_impl`.
     """
-    builder = c.builder
-
-    def entry_at(offset: int, kind: ir.Type) -> Any:
-        return builder.load(builder.bitcast(builder.gep(entry, [WORD(offset)]), kind.as_pointer()))
-
-    item = c.context.get_data_type(kind.dtype)
-    shape = entry_at(SHAPE_AT, WORD.as_pointer())
-    lengths = [builder.load(builder.gep(shape, [WORD(axis)])) for axis in range(kind.ndim)]
-    return [entry_at(ITEMS_AT, item.as_pointer()), *lengths]
+    array = cgutils.create_struct_proxy(kind)(c.context, c.builder)
+    c.pyapi.numba_array_adaptor(entry, c.builder.bitcast(array._getpointer(), c.pyapi.voidptr))
+    return [array.data, *cgutils.unpack_tuple(c.builder, array.shape, kind.ndim)]
 
 
 @infer_getattr
@@ -147,30 +143,34 @@ def _field(context: Any, builder: Any, kind: RecordType, value: Any, name: str) 
     place = kind.place[name]
     field = kind.fields[place][1]
     if not isinstance(field, types.Array):
-        loaded = part_of(builder, value, place)
+        loaded = _part(builder, value, place)
         return context.data_model_manager[field].from_data(builder, loaded)
-    data, *shape = (part_of(builder, value, place, x) for x in range(1 + field.ndim))
-    return array_of(context, builder, field, data, shape)
+    data, *shape = (_part(builder, value, place, x) for x in range(1 + field.ndim))
+    return _array(context, builder, field, data, shape)
 
 
-def array_of(context: Any, builder: Any, kind: types.Array, data: Any, shape: list[Any]) -> Any:
+def _array(context: Any, builder: Any, kind: types.Array, data: Any, shape: list[Any]) -> Any:
     """Make an array, as numba knows it, of items in C order; no references are counted."""
     item_bytes = WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
     strides, size = [item_bytes], shape[-1]
     for length in shape[-2::-1]:
         strides.insert(0, builder.mul(strides[0], shape[len(shape) - len(strides)]))
         size = builder.mul(size, length)
-    struct = context.get_value_type(kind)
-    whole = ir.Constant(struct, None)
-    for place, part in ((2, size), (3, item_bytes), (4, data)):
-        whole = builder.insert_value(whole, part, place)
-    for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
-        whole = builder.insert_value(whole, length, (5, axis))
-        whole = builder.insert_value(whole, stride, (6, axis))
+    model = context.data_model_manager[kind]
+    whole = ir.Constant(model.get_value_type(), None)
+    parts = {
+        "nitems": size,
+        "itemsize": item_bytes,
+        "data": data,
+        "shape": cgutils.pack_array(builder, shape),
+        "strides": cgutils.pack_array(builder, strides),
+    }
+    for name, part in parts.items():
+        whole = model.set(builder, whole, part, name)
     return whole
 
 
-def part_of(builder: Any, pointer: Any, *places: int) -> Any:
+def _part(builder: Any, pointer: Any, *places: int) -> Any:
     """Load a field of a record, or of an array in it the address of the items or a length."""
     loaded = builder.load(cgutils.gep_inbounds(builder, pointer, 0, *places))
     loaded.set_metadata("invariant.load", builder.module.add_metadata([]))

@@ -108,15 +108,15 @@ class Scratch(NamedTuple):
 
     least: Counts  # C, minimum over the window
     until: Floats  # C, when a reservation closes the class
-    procs: Ints  # C
-    avail: Ints  # K
-    loaded: Ints  # K
-    low: Ints  # K
-    take: Ints  # K
-    best_take: Ints  # K
-    left: Ints  # K
-    cost: Floats  # K
-    rank: Ints  # K
+    procs: Ints  # C, processes that fit, by the order of the group's classes
+    avail: Ints  # K, processes that fit
+    loaded: Ints  # K, the largest load of the link over the window
+    low: Ints  # K, see `loads.low_side`
+    take: Ints  # K, a split that is tried
+    best_take: Ints  # K, the split that is chosen
+    left: Ints  # K, of a split what has no class yet
+    cost: Floats  # K, power of the classes that a cluster would give
+    rank: Ints  # K, clusters by what they offer
     pick_class: Ints  # C
     pick_procs: Ints  # C
     best_class: Ints  # C
@@ -124,7 +124,7 @@ class Scratch(NamedTuple):
     stamp: Ints  # G
     sums: Ints  # G x 4: total now, peak now, total beside the head, peak beside the head
     reach: Ints  # G x C, running sum of what is free now, by falling power
-    shared: Ints  # K
+    shared: Ints  # K, whole slots, or processes: sums of one row
     counters: Ints  # 4: WINDOWS, STAMP, USES, REMEMBERED
     memory: Floats  # MEMORY x 6: group, whole, processes, shortest and longest run, first start
     position: Ints  # N

@@ -49,7 +49,7 @@ from coalloc.policies.kernel.annealing_loop import (
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.search.annealing import LAST, Choosing, try_move, undo_move
 from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
-from coalloc.policies.kernel.search.listing_state import Genes
+from coalloc.policies.kernel.search.listing_state import ListingGenes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import THEN, begin, objective_of, try_orders
 from coalloc.policies.oas.scenarios import RunTimeScenario, lay_out
@@ -98,12 +98,12 @@ class Judge:
         self.work = 0
         self._worst = scenarios[0]
 
-    def values(self, genes: Genes) -> list[float]:
+    def values(self, genes: ListingGenes) -> list[float]:
         """The objective in each scenario, s."""
         self.work += sum(scenario.size for scenario in self.scenarios)
         return [scenario.value(genes, self.goal) for scenario in self.scenarios]
 
-    def rank(self, genes: Genes, limit: float = inf) -> Rank | None:
+    def rank(self, genes: ListingGenes, limit: float = inf) -> Rank | None:
         """Smaller is better; None where the first passes a limit.
 
         The second is the weighted completion, measured alike, where that is an objective too.
@@ -180,7 +180,7 @@ class _ScenarioSearch:
         self.threshold = self.options["saturation_threshold"]
         self.was_proved = incumbent.proved
         self.judge: Judge | None = None
-        self.best: Genes | None = None
+        self.best: ListingGenes | None = None
         self.rank: Rank = (inf, inf)
         self.moves = 0
         self.stats: dict[str, Any] = {"scenarios": 0}
@@ -244,14 +244,14 @@ class _ScenarioSearch:
             self.incumbent.work += self.judge.work
             self.judge.work = 0
 
-    def _own(self, search: OasSearch) -> Genes:
+    def _own(self, search: OasSearch) -> ListingGenes:
         """The order of the deterministic best."""
         walk = search.walk
         if walk is not None and search.incumbent.origin == "annealing":
             return copy_of(walk.top)
         return self._followed(self.estimated, blocking=True)
 
-    def _followed(self, schedule: Schedule, *, blocking: bool) -> Genes:
+    def _followed(self, schedule: Schedule, *, blocking: bool) -> ListingGenes:
         """The order of starts of a schedule, with its allotments."""
         start = schedule.outcome.start
         genes = self.lister.genes(sorted(self.inside, key=lambda n: float(start[n])))
@@ -259,7 +259,7 @@ class _ScenarioSearch:
         genes.mode[:] = np.where(np.isnan(start), 0, schedule.outcome.mode)
         return genes
 
-    def _known(self) -> Iterator[tuple[str, Genes]]:
+    def _known(self) -> Iterator[tuple[str, ListingGenes]]:
         """Orders that need no search."""
         planner = self.planner
         for name, decoder in (("easy", "easy"), ("conservative", "insert")):
@@ -277,7 +277,7 @@ class _ScenarioSearch:
             genes.block[:] = 1
             yield name, genes
 
-    def _take(self, genes: Genes, origin: str) -> Rank | None:
+    def _take(self, genes: ListingGenes, origin: str) -> Rank | None:
         """Keep choices if they are the best so far; what they are worth."""
         assert self.judge is not None
         rank = self.judge.rank(genes, self.rank[0])
@@ -285,7 +285,7 @@ class _ScenarioSearch:
             self._keep(genes, rank, origin)
         return rank
 
-    def _keep(self, genes: Genes, rank: Rank, origin: str) -> None:
+    def _keep(self, genes: ListingGenes, rank: Rank, origin: str) -> None:
         """Make choices the best, unless they leave something without a place on the estimates."""
         schedule = self._on_estimates(genes)
         if schedule is None or schedule.unplaced:
@@ -301,7 +301,7 @@ class _ScenarioSearch:
         least = incumbent.value(self.estimated) * (1.0 + PROVED)
         incumbent.proved = self.was_proved and incumbent.value(incumbent.best) <= least
 
-    def _on_estimates(self, genes: Genes) -> Schedule | None:
+    def _on_estimates(self, genes: ListingGenes) -> Schedule | None:
         """Value of the choices if everything goes as planned."""
         listed = copy_of(genes)
         if self.lister.evaluate(listed, MAKESPAN) == inf:

@@ -36,7 +36,7 @@ from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.arrays import Floats
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.lister import Lister
-from coalloc.policies.kernel.search.listing_state import BLEND, MADE, Genes
+from coalloc.policies.kernel.search.listing_state import BLEND, MADE, ListingGenes
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas.scenario_times import RatioDistribution, read_run_times, sampled
 
@@ -187,12 +187,12 @@ class RunTimeScenario:
         self.least = float(rows.area[self.lister.items].sum()) / power
         """No makespan is shorter, s."""
 
-    def value(self, genes: Genes, objective: int, cutoff: float = inf) -> float:
+    def value(self, genes: ListingGenes, objective: int, cutoff: float = inf) -> float:
         """The objective of an order in this sample; inf if it passes a limit.
 
         Parameters
         ----------
-        genes : Genes
+        genes : ListingGenes
             Of the planner's items; they stay as they are.
         objective : int
             `MAKESPAN` or `WEIGHTED`, s.

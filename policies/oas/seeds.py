@@ -15,7 +15,7 @@ from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.search.annealing import Domains
 from coalloc.policies.kernel.search.lister import Lister
-from coalloc.policies.kernel.search.listing_state import Genes
+from coalloc.policies.kernel.search.listing_state import ListingGenes
 from coalloc.policies.orders.simple import sort_items
 
 
@@ -54,7 +54,7 @@ def as_before(planner: Planner, items: Sequence[int], previous: Sequence[str]) -
     return sorted(items, key=lambda n: place.get(planner.items[n].job.id, len(place)))
 
 
-def balanced(lister: Lister, domains: Domains) -> Genes:
+def balanced(lister: Lister, domains: Domains) -> ListingGenes:
     """Heavy items on powerful nodes, light ones on weak nodes.
 
     The items, heaviest first, share out the levels of power so that each level and the stronger

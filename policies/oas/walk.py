@@ -15,7 +15,7 @@ from coalloc.policies.kernel.annealing_loop import BEST, CURRENT, IMPROVED, TRIA
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.search.annealing import LAST, LATEST
 from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
-from coalloc.policies.kernel.search.listing_state import MADE, Genes
+from coalloc.policies.kernel.search.listing_state import MADE, ListingGenes
 from coalloc.policies.kernel.state import MAKESPAN, TOL, WEIGHING
 from coalloc.policies.oas.orders import THEN, objective_of
 from coalloc.policies.oas.seeds import RULES, as_before, balanced, by_rule
@@ -102,7 +102,7 @@ class Walk:
             self.state.value[BEST] = value
             self.state.count[IMPROVED] = self.state.count[TRIALS]
 
-    def _measured(self, genes: Genes) -> float:
+    def _measured(self, genes: ListingGenes) -> float:
         """The value of choices in the present phase."""
         latest = float(self.state.value[LATEST])
         self.energy = self.lister.evaluate(genes, self.phase, inf, latest)
@@ -110,7 +110,7 @@ class Walk:
             return float(self.lister.desk.measure[MADE])
         return self.energy
 
-    def _seeds(self) -> list[Genes]:
+    def _seeds(self) -> list[ListingGenes]:
         planner, lister = self.planner, self.lister
         seeds = []
         previous = self.incumbent.budget.previous
@@ -127,7 +127,7 @@ class Walk:
                 genes.sc[:] = np.where(self.domains.loads > 0, self.threshold, 1.0)
         return seeds
 
-    def _like_best(self) -> Genes:
+    def _like_best(self) -> ListingGenes:
         """The order of starts of the best plan, in which everything blocks."""
         best = self.incumbent.best
         assert best is not None

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from coalloc.model.cost import link_loads
+from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupied
 from coalloc.policies.kernel.instance.intake import Intake
 from coalloc.policies.kernel.instance.modes import Item, Mode
-from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 
 SHORTEST_S = 5e-7
 """A run takes at least so long: a moment is none."""

@@ -9,12 +9,12 @@ from math import ceil, floor, fsum
 
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Placement, Plan
+from coalloc.model.split import TOLERANCE
 from coalloc.model.values import replace
 from coalloc.policies.allocation.scene import exact
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
-from coalloc.policies.kernel.split import TOLERANCE
 from coalloc.policies.kernel.state import SHORTEST
 
 NEAR = 1e-9

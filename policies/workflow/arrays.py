@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coalloc.model.jobs import Started, WorkflowJob
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.search.serial_state import Desk, Items, Out, Site
+from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
 from coalloc.policies.workflow.forms import Form
 from coalloc.policies.workflow.graph import Graph, compressed
@@ -174,10 +174,10 @@ def items_of(
     )
 
 
-def desk_of(problem: Problem, site: Site, begun: StartedTasks, jobs: int) -> Desk:
+def desk_of(problem: Problem, site: Site, begun: StartedTasks, jobs: int) -> SerialDesk:
     """Working memory for a problem's items; nothing is listed on it."""
     clusters, size = problem.link_gbps.size, problem.item_group.size
-    return Desk(
+    return SerialDesk(
         rows=np.array(site.rows),
         time=np.array(site.time),
         free=np.array(site.free),

@@ -14,11 +14,11 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.earliest_finish import map_items
 from coalloc.policies.kernel.search.serial_state import Choices
-from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 from coalloc.policies.workflow.arrays import (
     begun_of,
     desk_of,

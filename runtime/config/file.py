@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from coalloc.model.decoded import shown
 from coalloc.model.errors import ConfigError, InputError
-from coalloc.model.ranges import GBPS, SHARE, Range
-from coalloc.model.settings import Config, JobDefaultsConfig
+from coalloc.model.settings import Config
 from coalloc.model.structs import Fault, faults, key_text
 from coalloc.model.structs import Path as KeyPath
 
@@ -25,8 +24,6 @@ USER_PATH = Path("coalloc/coallocd.toml")
 MAX_IPC_BYTES = 107
 """``sun_path`` of unix(7), less the terminating zero."""
 
-STEP = Range(low=1e-3, high=1.0, zero=True)
-"""Of effective power; 0: none."""
 CONFIG_TYPE = inspect.type_info(Config)
 MIN_MEMORY_MB = 1024
 """Below, compiled code itself runs out of address space, MiB."""
@@ -131,7 +128,8 @@ def parse(
     if found:
         raise _refused(name, found[0])
     try:
-        config = msgspec.convert(value, Config)
+        # lax only for what `faults` lets pass: whole numbers that were written as 2.0
+        config = msgspec.convert(value, Config, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{name}: {error}") from error
     return _completed(config, name, folders, check)
@@ -201,7 +199,6 @@ def _contradictions(config: Config) -> Iterator[Fault]:
     if start.lease_s < start.prepare_timeout_s:
         what = f"{start.lease_s:g} is below prepare_timeout_s {start.prepare_timeout_s:g}"
         yield ("start", "lease_s"), f"{what}: claims would go while parts are awaited"
-    yield from _outside(config)
     for i, policy in enumerate(config.rounds.fallbacks):
         if policy in config.rounds.fallbacks[:i]:
             yield ("rounds", "fallbacks", i), f"{shown(policy)} is named twice"
@@ -232,23 +229,6 @@ def _project_faults(config: Config) -> Iterator[Fault]:
         for cluster in project.guarantees:
             if cluster not in clusters:
                 yield ("projects", name, "guarantees", cluster), "there is no such cluster"
-
-
-def _outside(config: Config) -> Iterator[Fault]:
-    """Amounts that may be 0, and are too near to it or too large."""
-    given: list[tuple[KeyPath, float | None, Range]] = [
-        (("power", "step"), config.power.step, STEP)
-    ]
-    for i, cluster in enumerate(config.clusters):
-        given.append((("clusters", i, "link_gbps"), cluster.link_gbps, GBPS))
-    tables: list[tuple[KeyPath, JobDefaultsConfig]] = [(("jobs", "defaults"), config.jobs.defaults)]
-    tables += [(("jobs", "match", i), match) for i, match in enumerate(config.jobs.match)]
-    for path, table in tables:
-        given.append(((*path, "sigma"), table.sigma, SHARE))
-        given.append(((*path, "proc_gbps"), table.proc_gbps, GBPS))
-    for path, value, within in given:
-        if value is not None and not within.holds(value):
-            yield path, f"{value:g} is neither 0 nor in {within.low:g}..{within.high:g}"
 
 
 def _unsendable(config: Config) -> Iterator[Fault]:

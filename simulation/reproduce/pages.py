@@ -15,8 +15,8 @@ from pathlib import Path
 
 from coalloc.simulation.reproduce import plots, words
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
-from coalloc.simulation.reproduce.rows import from_csv, table, to_csv
-from coalloc.simulation.reproduce.study import Experiment, Rows, Run
+from coalloc.simulation.reproduce.rows import Rows, from_csv, table, to_csv
+from coalloc.simulation.reproduce.study import Experiment, Run
 from coalloc.simulation.reproduce.words import Story, Template, fill, verdicts
 
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -9,8 +9,8 @@ from math import isnan
 from statistics import fmean, median
 from typing import Any
 
-from coalloc.simulation.reproduce.study import Row, Rows
-
+Row = Mapping[str, Any]
+"""One line of a CSV: text, numbers, and None where a cell is empty."""
 DIGITS = 9
 """Significant digits of a number in a CSV."""
 
@@ -34,12 +34,12 @@ def to_csv(columns: Mapping[str, str], rows: Iterable[Row]) -> str:
     return out.getvalue()
 
 
-def from_csv(text: str) -> list[dict[str, Any]]:
+def from_csv(text: str) -> Rows:
     """Read what `to_csv` wrote: numbers where a cell is one, None where it is empty."""
-    return [
+    return Rows(
         {name: _value(cell) for name, cell in row.items()}
         for row in csv.DictReader(io.StringIO(text))
-    ]
+    )
 
 
 def _cell(value: Any) -> str:
@@ -61,59 +61,59 @@ def _value(cell: str) -> Any:
     return cell
 
 
-def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """The rows with these values."""
-    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+class Rows(list[Row]):
+    """Rows in an order, and the little statistics that texts and pictures need of them."""
 
+    def only(self, kept: Callable[[Row], bool]) -> Rows:
+        """Those for which something holds."""
+        return Rows(row for row in self if kept(row))
 
-def column(rows: Iterable[Row], name: str) -> list[Any]:
-    """The values of a column that are there."""
-    return [row[name] for row in rows if row[name] is not None]
+    def where(self, **wanted: Any) -> Rows:
+        """Those with these values."""
+        return self.only(lambda row: all(row[name] == value for name, value in wanted.items()))
 
+    def column(self, name: str) -> list[Any]:
+        """The values of a column that are there."""
+        return [row[name] for row in self if row[name] is not None]
 
-def mean(rows: Iterable[Row], name: str) -> float:
-    """The mean of a column."""
-    return fmean(column(rows, name))
+    def mean(self, name: str) -> float:
+        """The mean of a column."""
+        return fmean(self.column(name))
 
+    def median(self, name: str) -> float:
+        """The median of a column."""
+        return float(median(self.column(name)))
 
-def middle(rows: Iterable[Row], name: str) -> float:
-    """The median of a column."""
-    return float(median(column(rows, name)))
+    def distinct(self, name: str) -> list[Any]:
+        """The different values of a column, in the order in which they come."""
+        return list(dict.fromkeys(self.column(name)))
 
+    def grouped(self, *names: str) -> dict[tuple[Any, ...], Rows]:
+        """Groups by the values of some columns."""
+        out: dict[tuple[Any, ...], Rows] = {}
+        for row in self:
+            out.setdefault(tuple(row[name] for name in names), Rows()).append(row)
+        return out
 
-def distinct(rows: Iterable[Row], name: str) -> list[Any]:
-    """The different values of a column, in the order in which they come."""
-    return list(dict.fromkeys(column(rows, name)))
+    def by_code(self, name: str) -> dict[str, Rows]:
+        """Lines of `tabulate`, one for each value of a column, which is shown as code."""
+        return {f"`{value}`": group for (value,), group in self.grouped(name).items()}
 
+    def by_value(
+        self, name: str, cell: Callable[[Rows], str], head: str = "{}"
+    ) -> dict[str, Callable[[Rows], str]]:
+        """Columns of `tabulate`, one for each value of a column."""
 
-def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows by the values of some columns."""
-    out: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        out.setdefault(tuple(row[name] for name in names), []).append(row)
-    return out
+        def only(value: Any) -> Callable[[Rows], str]:
+            return lambda group: cell(group.where(**{name: value}))
+
+        return {head.format(value): only(value) for value in self.distinct(name)}
 
 
 def spread(values: Sequence[float], show: Callable[[float], str] = "{:.3g}".format) -> str:
     """``low to high``, or one value where both look the same."""
     low, high = show(min(values)), show(max(values))
     return low if low == high else f"{low} to {high}"
-
-
-def by_value(
-    rows: Iterable[Row], name: str, cell: Callable[[Rows], str], head: str = "{}"
-) -> dict[str, Callable[[Rows], str]]:
-    """Columns of `tabulate`, one for each value of a column of the rows."""
-
-    def only(value: Any) -> Callable[[Rows], str]:
-        return lambda group: cell(where(group, **{name: value}))
-
-    return {head.format(value): only(value) for value in distinct(rows, name)}
-
-
-def by_code(rows: Iterable[Row], name: str) -> dict[str, Rows]:
-    """Lines of `tabulate`, one for each value of a column, which is shown as code."""
-    return {f"`{value}`": group for (value,), group in grouped(rows, name).items()}
 
 
 def tabulate(

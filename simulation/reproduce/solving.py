@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from coalloc.model.cost import link_loads
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
@@ -100,3 +101,16 @@ def checked(snapshot: Snapshot, plan: Plan) -> Mapping[str, float | None]:
 def rigid_jobs(snapshot: Snapshot) -> list[RigidJob]:
     """The rigid jobs of the queue; the papers know no others."""
     return [job for job in snapshot.queue if isinstance(job, RigidJob)]
+
+
+def loads_of(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, float]]:
+    """Load of each rigid job of a plan on each link that it loads, Gbit/s."""
+    home = {node.name: cluster.name for cluster, node in snapshot.nodes()}
+    gbps = {job.id: job.proc_gbps for job in rigid_jobs(snapshot)}
+    out = {}
+    for placement in plan.placements:
+        inside: dict[str, int] = {}
+        for node, count in placement.nodes.items():
+            inside[home[node]] = inside.get(home[node], 0) + count
+        out[placement.job] = link_loads(gbps[placement.job], inside)
+    return out

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coalloc.simulation.progress import Report, silent
+from coalloc.simulation.reproduce.rows import Row, Rows
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
 
-Row = Mapping[str, Any]
-"""One line of a CSV: text, numbers, and None where a cell is empty."""
-Rows = Sequence[Row]
 Facts = Mapping[str, Any]
 """Values of a template's placeholders, by name."""
 
@@ -72,7 +70,7 @@ class Study:
 
     def rows(self, run: Run) -> Rows:
         """All rows."""
-        return run.share(self.name, lambda: list(self.measure(run)))
+        return run.share(self.name, lambda: Rows(self.measure(run)))
 
 
 def _every(row: Row) -> bool:
@@ -102,4 +100,4 @@ class Experiment:
 
     def measure(self, run: Run) -> Rows:
         """The rows of the figure."""
-        return [row for row in self.study.rows(run) if self.keep(row)]
+        return self.study.rows(run).only(self.keep)

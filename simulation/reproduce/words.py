@@ -19,19 +19,15 @@ from statistics import fmean, geometric_mean, median
 from string import Formatter
 from typing import Any
 
-from coalloc.simulation.reproduce.rows import column, spread
+from coalloc.simulation.reproduce.rows import Rows, spread
 from coalloc.simulation.reproduce.study import Facts
 
 HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, COLUMNS = SECTIONS = (
     *("Headline", "The paper", "Here", "Claims"),
     *("Measured", "Why they differ", "Reduced", "Columns"),
 )
-
-
 CLOSE = 0.05
 """Share by which a value may be off and still be close to what a paper's text says."""
-
-
 NOTHING, ABSENT = "–", "\0"
 """An empty list; and what leaves a paragraph out."""
 STATISTICS: Mapping[str, Callable[[list[Any]], float]] = {
@@ -208,7 +204,7 @@ def _sample(values: list[Any], spec: str) -> str:
         return Held.YES if all(values) else Held.PARTLY if any(values) else Held.NO
     name, *names, look = spec.split(" ") if " " in spec else ("range", spec)
     if names:
-        values = column(values, names[0])
+        values = Rows(values).column(names[0])
     if name == "range":
         return spread(values, lambda number: shown(number, look))
     return shown(STATISTICS[name](values), look)

@@ -14,10 +14,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.cli.pictures.gantt_page import html_gantt
-from coalloc.cli.pictures.picture import Picture
 from coalloc.dashboard.known import Known
-from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.wire.answers import QueueAnswer
 from coalloc.wire.job_rows import QueueRow
 from tests.browser.conftest import AXE
@@ -276,22 +273,3 @@ def test_a_search_dims_and_finds(chromium: Any, site: Served) -> None:
     )
     until(lambda: "1 job," in text(chromium, "caption"), "not found")
     assert "wide" in text(chromium, "tbody")
-
-
-def test_the_page_of_a_plan_draws_its_chart(chromium: Any, tmp_path: Path) -> None:
-    places = tuple(
-        Placement(job=str(i), start=60.0 * i, end=60.0 * i + 90.0, nodes={f"a{i}": 1, f"b{i}": 1})
-        for i in range(4)
-    )
-    objective = Objective(name="makespan", value=270.0)
-    plan = Plan(policy="easy", status=Status.HEURISTIC, objective=objective, placements=places)
-    clusters = {f"{cluster}{i}": cluster for cluster in "ab" for i in range(4)}
-    page = tmp_path / "plan.html"
-    page.write_text(html_gantt(Picture(plan=plan), clusters), encoding="utf-8")
-    chromium.get(page.as_uri())
-    drawn = "return document.querySelector('#gantt')?.drawn?.live"
-    until(lambda: chromium.execute_script(drawn) == len(places), "nothing is drawn")
-    before = chromium.execute_script("return document.querySelector('#gantt').drawn.view")
-    chromium.execute_script("document.getElementById('in').click()")
-    view = "return document.querySelector('#gantt').drawn.view"
-    until(lambda: chromium.execute_script(view) != before, "it is not zoomed")

@@ -17,7 +17,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from coalloc.cli.main import main
 from tests.support.live_site import Running
 
 TOKEN = "f00d" * 8
@@ -85,12 +84,6 @@ def test_a_dashboard_beside_a_daemon(tmp_path_factory: Any) -> None:
             assert job["output"] == str(site.work / f"coalloc-{wide}.out")
             assert len(job["details"]["parts"]) == 2
             assert [event["kind"] for event in job["events"]][:2] == ["job_submitted", "job_placed"]
-
-            page = root / "plan.html"
-            plan = ["plan", "--config", str(site.config), "--gantt", "html", "-o", str(page)]
-            assert main(plan) == 0
-            data = re.findall(r'id="data">(.*?)</script>', page.read_text("utf-8"))
-            assert json.loads(data[0])["clusters"] == [["alpha", 1.0], ["beta", 1.0]]
 
             site.kill("coallocd")
             site.until(lambda: not ask(f"{api}/status")["reachable"])

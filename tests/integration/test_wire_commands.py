@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from coalloc import Client
-from coalloc.client.client import RefusedError, submission
+from coalloc.client.client import RefusedError
+from coalloc.client.submission import submission
 from tests.support.live_site import Running
 
 LIMIT_S = 60.0

@@ -20,9 +20,9 @@ from coalloc.simulation.reproduce.mca import study as mca_study
 from coalloc.simulation.reproduce.mca.tables import EXPERIMENTS as TABLES
 from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
 from coalloc.simulation.reproduce.oas.workloads import PLAIN, workloads
-from coalloc.simulation.reproduce.rows import where
+from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.solving import solve
-from coalloc.simulation.reproduce.study import Rows, Run
+from coalloc.simulation.reproduce.study import Run
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 from tests.paper.test_claims import stored
 
@@ -35,7 +35,7 @@ def case(number: int, abw: float, seed: int) -> Snapshot:
 
 
 def rows_of(figure: str, **wanted: Any) -> Rows:
-    found = where(stored(figure), **wanted)
+    found = stored(figure).where(**wanted)
     assert found
     return found
 

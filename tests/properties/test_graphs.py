@@ -1,4 +1,4 @@
-"""Workflows that are read all at once: the same job, or the same error, as key by key."""
+"""Workflows of any tasks and edges: a submit is queued, or refused with what is wrong."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.core.base.events import Requested
-from coalloc.core.base.requests import Answer, Done, SubmitWorkflow
-from coalloc.model.errors import InputError
-from coalloc.model.job_json import graph_by_key, write_job
+from coalloc.core.base.requests import CommandAnswer, Done, SubmitWorkflow
+from coalloc.model.job_json import write_job
 from coalloc.model.parts import Launch
-from coalloc.model.workflow_graph import read_graph
-from coalloc.wire.frames import decode_object, encode
 from tests.support.core_site import Site
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "é", ""])
@@ -60,7 +57,7 @@ EDGES: st.SearchStrategy[Any] = (
 )
 
 
-def submitted(job: dict[str, Any]) -> tuple[Answer, dict[str, Any]]:
+def submitted(job: dict[str, Any]) -> tuple[CommandAnswer, dict[str, Any]]:
     """The answer to a submit of a job, and what was queued."""
     site = Site(solving=False)
     command = SubmitWorkflow(token="t", job=job, launch=Launch(argv=("run",)))
@@ -69,38 +66,24 @@ def submitted(job: dict[str, Any]) -> tuple[Answer, dict[str, Any]]:
     return site.answers[-1], {n: write_job(record.job) for n, record in site.state.jobs.items()}
 
 
-@given(tasks=TASKS, edges=EDGES)
-def test_read_at_once_or_key_by_key_it_is_the_same(tasks: Any, edges: Any) -> None:
-    at_once = read_graph(tasks, edges)
-    try:
-        by_key = graph_by_key(tasks, edges, "job")
-    except InputError:
-        assert at_once is None
-    else:
-        assert at_once is None or at_once == by_key
-
-
 @given(tasks=TASKS, edges=EDGES, extra=st.sampled_from([{}, {"weight": 2.0}, {"weight": -1.0}]))
 def test_a_submit_is_queued_or_refused(tasks: Any, edges: Any, extra: dict[str, Any]) -> None:
     answer, jobs = submitted({"kind": "workflow", "tasks": tasks, "edges": edges, **extra})
     assert bool(jobs) is isinstance(answer, Done)
 
 
-def test_a_workflow_in_order_is_read_at_once() -> None:
+def test_a_task_has_at_least_as_many_processes_as_its_least() -> None:
     job = {
         "kind": "workflow",
         "tasks": [{"id": "a", "work": 3, "min_procs": 2}, {"id": "b", "work": 0.5}],
         "edges": [{"from": "a", "to": "b", "gb": 1}],
     }
-    sent = decode_object(encode({"type": "submit_workflow", "job": job}))["job"]
-    graph = read_graph(sent["tasks"], sent["edges"])
-    assert graph is not None
-    assert [(task.id, task.min_procs, task.max_procs) for task in graph[0]] == [
-        ("a", 2, 2),
-        ("b", 1, 1),
-    ]
     answer, jobs = submitted(job)
     assert isinstance(answer, Done)
+    assert [(task["min_procs"], task["max_procs"]) for task in jobs["1"]["tasks"]] == [
+        (2, 2),
+        (1, 1),
+    ]
     assert jobs["1"]["edges"] == [{"from": "a", "to": "b", "gb": 1.0}]
 
 
@@ -119,7 +102,6 @@ def test_what_is_wrong_with_the_whole_is_told(tasks: str, edges: str, told: str)
         "tasks": [{"id": name, "work": 1.0} for name in tasks],
         "edges": [{"from": edge[0], "to": edge[1]} for edge in edges.split()],
     }
-    assert read_graph(job["tasks"], job["edges"]) is not None
     answer, jobs = submitted(job)
     assert isinstance(answer, Done) is (not told)
     assert told in getattr(answer, "message", "")

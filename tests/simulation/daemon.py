@@ -24,8 +24,8 @@ from coalloc.core.base.effects import (
     Wake,
 )
 from coalloc.core.base.events import (
+    CoreEvent,
     Disconnected,
-    Event,
     Requested,
     StatementReceived,
     StorageLost,
@@ -88,7 +88,7 @@ class DaemonHost:
         self.faults = 0.0
         self.answers: list[tuple[object, object]] = []
         self._on_commit = on_commit
-        self._inbox: list[Event] = []
+        self._inbox: list[CoreEvent] = []
         self._unwritten: list[Effect] = []
         self._retry_at = 0.0
         self._beat_at = 0.0
@@ -119,7 +119,7 @@ class DaemonHost:
         self.core = None
         self.network.daemon_died()
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: CoreEvent) -> None:
         """An event for the next step; a submit is refused at the door while nothing is written."""
         if self.core is None:
             return

@@ -25,8 +25,9 @@ from coalloc.core.base.effects import (
 )
 from coalloc.core.base.messages import Order
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.start_intervals import Promise, StartError
-from coalloc.core.base.usage import Owner, Usage
+from coalloc.core.base.start_intervals import Calibration, Promise, StartError
+from coalloc.core.base.state_tables import LastNumbers, Learning, Maintenance, Presence, Sharing
+from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.core.clusters.presence import MARK as EXECUTOR
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
@@ -53,8 +54,8 @@ class Disk:
     promises: dict[str, tuple[Promise, ...]] = field(default_factory=dict)
     start_errors: dict[int, StartError] = field(default_factory=dict)
     outbox: dict[str, dict[int, Order]] = field(default_factory=dict)
-    usage: dict[Owner, Usage] = field(default_factory=dict)
-    days: dict[Owner, dict[int, float]] = field(default_factory=dict)
+    usage: dict[ProjectUser, Usage] = field(default_factory=dict)
+    days: dict[ProjectUser, dict[int, float]] = field(default_factory=dict)
     charged: float = 0.0
     """Processor-seconds that the last commit has added."""
     last_event: int = 0
@@ -171,24 +172,31 @@ class Disk:
             tokens=dict(self.tokens),
             seqs={name: int(self.meta.get(f"seq.{name}", "1")) for name in clusters},
             unacked={name: min(box) for name, box in self.outbox.items() if box},
-            history=dict(self.history),
-            promises=dict(self.promises),
-            start_errors=[self.start_errors[n] for n in sorted(self.start_errors)],
-            usage=dict(self.usage),
-            days={owner: dict(days) for owner, days in self.days.items()},
-            drained=drained_of(self.meta.get("drained", "")),
-            reserved=read_reserved(self.meta.get(RESERVED, "")),
+            learning=Learning(
+                history=dict(self.history),
+                promises=dict(self.promises),
+                calibration=Calibration.of(self.start_errors[n] for n in sorted(self.start_errors)),
+            ),
+            sharing=Sharing(
+                usage=dict(self.usage),
+                days={owner: dict(days) for owner, days in self.days.items()},
+            ),
+            maintenance=Maintenance(
+                drained=drained_of(self.meta.get("drained", "")),
+                reserved=read_reserved(self.meta.get(RESERVED, "")),
+            ),
             paused=bool(self.meta.get("paused")),
-            unreconciled=self.unreconciled,
-            identities={
-                key.removeprefix(EXECUTOR): value
-                for key, value in self.meta.items()
-                if key.startswith(EXECUTOR)
-            },
+            presence=Presence(
+                unreconciled=set(self.unreconciled),
+                identities={
+                    key.removeprefix(EXECUTOR): value
+                    for key, value in self.meta.items()
+                    if key.startswith(EXECUTOR)
+                },
+            ),
             epoch=self.epoch,
             store="s",
-            last_job=int(self.meta.get("last_job", "0")),
-            last_event=self.last_event,
+            last=LastNumbers(job=int(self.meta.get("last_job", "0")), event=self.last_event),
         )
 
 

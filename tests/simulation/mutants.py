@@ -152,12 +152,12 @@ MUTANTS: dict[str, Mutant] = {
     # Expected starts
     "expected-starts-forgotten-by-a-restart": Mutant(
         of=coordinator.Coordinator.__init__,
-        old="        state.promises.update(past.promises)\n",
+        old="        state.learning.promises.update(past.promises)\n",
         new="",
     ),
     "start-errors-forgotten-by-a-restart": Mutant(
         of=coordinator.Coordinator.__init__,
-        old="state.calibration = Calibration.of(past.start_errors)",
+        old="state.learning.calibration = Calibration.of(past.start_errors)",
         new="pass",
     ),
     # Fencing

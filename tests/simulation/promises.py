@@ -53,9 +53,11 @@ def at_commit(
             )
     if daemon.core is not None:
         state = daemon.core.state
-        assert disk.promises == state.promises, "expected starts on disk are not those in memory"
+        assert disk.promises == state.learning.promises, (
+            "expected starts on disk are not those in memory"
+        )
         learnt = max(disk.start_errors, default=0)
-        assert learnt == state.calibration.last, f"{learnt} starts were learnt from"
+        assert learnt == state.learning.calibration.last, f"{learnt} starts were learnt from"
     for flow in {record.flow for _, record in disk.changed.values() if record.chunks}:
         _chunks_apart(disk.jobs, flow)
     guests: dict[tuple[str, str], str] = {}

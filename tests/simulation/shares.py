@@ -22,12 +22,12 @@ def at_commit(daemon: DaemonHost) -> None:
     _limits_kept(daemon)
     disk, core = daemon.disk, daemon.core
     assert core is not None
-    assert core.state.usage == disk.usage, "usage in memory is not what is on disk"
-    for owner, days in core.state.days.items():
+    assert core.state.sharing.usage == disk.usage, "usage in memory is not what is on disk"
+    for owner, days in core.state.sharing.days.items():
         for day, used in days.items():
             kept = disk.days.get(owner, {}).get(day, 0.0)
             assert isclose(used, kept, abs_tol=1e-6), f"{owner} has used {used}, on disk {kept}"
-    assert core.state.days.keys() == disk.days.keys(), "usage of days was forgotten"
+    assert core.state.sharing.days.keys() == disk.days.keys(), "usage of days was forgotten"
     expected = 0.0
     for before, record in disk.changed.values():
         was_placed = before is not None and before.is_placed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,8 @@ from coalloc.core.base.effects import Effect, LogLine, Reply, SaveJob, SaveMeta,
 from coalloc.core.base.events import Requested, Solved, StatementReceived, Ticked
 from coalloc.core.base.messages import Hello, Order, Read, Report
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import Answer, Command, Done, Submit, SubmitWorkflow
+from coalloc.core.base.requests import Command, CommandAnswer, Done, Submit, SubmitWorkflow
+from coalloc.core.base.state_tables import Maintenance
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import Coordinator, StoredState
@@ -187,7 +189,7 @@ class Site:
         self.solving = solving
         self.effects: list[Effect] = []
         self.orders: list[tuple[str, int, Order]] = []
-        self.answers: list[Answer] = []
+        self.answers: list[CommandAnswer] = []
         self.pending_solves: list[Solve] = []
         for name, size in self.sizes.items():
             self.do(StatementReceived(statement=Hello(cluster=name)))
@@ -223,7 +225,7 @@ class Site:
                 self.do(StatementReceived(statement=Read(cluster=name, reading=cluster.reading)))
         self.do(Ticked())
 
-    def ask(self, command: Command, *, user: str = "ann", operator: bool = False) -> Answer:
+    def ask(self, command: Command, *, user: str = "ann", operator: bool = False) -> CommandAnswer:
         """A client's request and its answer."""
         before = len(self.answers)
         self.do(
@@ -302,14 +304,12 @@ class Site:
         state = self.state
         meta = {e.key: e.value for e in self.effects if isinstance(e, SaveMeta)}
         remembered = StoredState(
-            reserved=read_reserved(meta.get(RESERVED, "")),
+            maintenance=Maintenance(reserved=read_reserved(meta.get(RESERVED, ""))),
             jobs=list(self.saved().values()),
             tokens=dict(state.tokens),
             seqs={name: c.next_seq for name, c in state.clusters.items()},
             unacked={name: c.acked_seq + 1 for name, c in state.clusters.items()},
             epoch=state.epoch + 1,
-            last_job=state.last_job,
-            last_event=state.last_event,
-            last_round=state.last_round,
+            last=dataclasses.replace(state.last),
         )
         return Site(self.sizes, remembered=remembered, **settings)

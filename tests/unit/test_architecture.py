@@ -76,7 +76,7 @@ WITHIN = {
         for folder, names in {
             "instance": (
                 *("holds", "latest", "kernel.profiles.decoders"),
-                *("kernel.jit", "kernel.record", "kernel.split", "kernel.state"),
+                *("kernel.jit", "kernel.record", "kernel.state"),
             ),
             "profiles": ("kernel.jit", "kernel.loads", "kernel.record", "kernel.state"),
             "search": (

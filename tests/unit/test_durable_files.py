@@ -162,3 +162,9 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(
 def test_status_files_have_their_size_on_disk(root: Path, disk: ForgetfulDisk) -> None:
     StatusFile(str(root)).preallocate(3)
     assert (root / "status").stat().st_size == status_size(3)
+
+
+def test_only_the_folder_itself_is_closed_to_others(tmp_path: Path) -> None:
+    durable.make_folder(tmp_path / "executors" / "alpha")
+    assert (tmp_path / "executors" / "alpha").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "executors").stat().st_mode & 0o111 == 0o111

@@ -111,9 +111,12 @@ def test_times_beyond_all_numbers_are_refused(text: str) -> None:
         ),
         (
             f"[rounds]\ntime_limit_s = 1{'0' * 400}\n",
-            "c: rounds.time_limit_s: is a number of mor",
+            "c: rounds.time_limit_s: 1000000000000000000000000000000000000... is outside",
         ),
-        (f"[daemon]\nmode = -1{'0' * 400}\n", "c: daemon.mode: is a number of more than 64 bits"),
+        (
+            f"[daemon]\nmode = -1{'0' * 400}\n",
+            "c: daemon.mode: -100000000000000000000000000000000000... is not one of multi-",
+        ),
         (f"[daemon]\nmax_array = 1{'0' * 5000}\n", "c: holds a number too long or is nested too"),
         (f"a = {'[' * 5000}", "c: holds a number too long or is nested too deeply"),
     ],

@@ -54,7 +54,7 @@ def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float =
                 kind_of.append(number)
                 powers.append(power)
             members[index].append(node)
-    # by falling power, equal ones in reverse: who fills from the back takes weak nodes first
+    # by falling power, equal ones in reverse: what fills from the back takes weak nodes first
     order = sorted(range(len(powers)), key=lambda c: (-powers[c], -c))
     return Classes(
         kind=[kind_of[c] for c in order],

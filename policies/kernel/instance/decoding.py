@@ -186,13 +186,12 @@ class Planner:
         deferred = (*self.intake.deferred, *unplaced)
         name = self.options.get("objective", "makespan")
         value = schedule.weighted_completion if name == WEIGHTED else schedule.makespan
-        name = WEIGHTED if name == WEIGHTED else "makespan"
         return Plan(
             policy=policy,
             options=dict(self.options),
             status=Status.INFEASIBLE if self.intake.nothing_can_run else status,
             objective=Objective(
-                name=name,
+                name="weighted_completion" if name == WEIGHTED else "makespan",
                 value=value,
                 bound=at_most(bound, value),
                 deferred=len({entry.job for entry in deferred}),

@@ -9,10 +9,10 @@ from typing import Any
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Reason
 from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.instance.flows import Home, arrivals, homes, streams
 from coalloc.policies.kernel.instance.kinds import Kind, Needs
 from coalloc.policies.kernel.instance.modes import Item, Mode, offered, smallest
-from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 
 Why = tuple[Reason, str]
 

@@ -12,7 +12,7 @@ from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.pool.pool_insertion import Placed, place_in_turn
 from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, Lists, decode
-from coalloc.policies.kernel.pool.pool_profile import Profile
+from coalloc.policies.kernel.pool.pool_profile import PoolProfile
 from coalloc.policies.kernel.record import Floats, record
 from coalloc.policies.kernel.xorshift import draw, pick
 
@@ -41,7 +41,7 @@ class ListSearch(NamedTuple):
     listing: Listing
     best: Listing
     lists: Lists  # working memory
-    profile: Profile  # working memory
+    profile: PoolProfile  # working memory
     out: Placed
 
 
@@ -56,7 +56,9 @@ def measure(weight: Floats, end: Floats, cap: float, late: float) -> float:
 
 
 @helper(inline=True)
-def in_turn(jobs: Jobs, there: Processors, listing: Listing, profile: Profile, out: Placed) -> None:
+def in_turn(
+    jobs: Jobs, there: Processors, listing: Listing, profile: PoolProfile, out: Placed
+) -> None:
     """Give each job in this order its place, on just what is wanted, before any later one."""
     size = there.starts.size
     for x in range(size):

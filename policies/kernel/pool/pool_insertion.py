@@ -14,7 +14,7 @@ import numpy as np
 
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.pool.pool_jobs import Jobs
-from coalloc.policies.kernel.pool.pool_profile import Profile, book, first_fit, last_fit
+from coalloc.policies.kernel.pool.pool_profile import PoolProfile, book, first_fit, last_fit
 from coalloc.policies.kernel.record import Floats, Ints, record
 
 
@@ -56,7 +56,7 @@ def cost_at(costs: Costs, w: float, k: int, p: float, s: float, share: float) ->
 
 @helper(inline=True)
 def place(
-    jobs: Jobs, costs: Costs, i: int, share: float, cap: float, profile: Profile
+    jobs: Jobs, costs: Costs, i: int, share: float, cap: float, profile: PoolProfile
 ) -> tuple[int, float]:
     """Find job i's allotment and start."""
     w, release = jobs.weight[i], jobs.release[i]
@@ -87,7 +87,7 @@ def place(
 
 
 @helper(inline=True)
-def place_soon(jobs: Jobs, i: int, profile: Profile) -> tuple[int, float]:
+def place_soon(jobs: Jobs, i: int, profile: PoolProfile) -> tuple[int, float]:
     """Job i's allotment and start where it ends first."""
     best, found, begin = np.inf, -1, 0.0
     for a in range(jobs.first[i], jobs.first[i + 1]):
@@ -100,13 +100,19 @@ def place_soon(jobs: Jobs, i: int, profile: Profile) -> tuple[int, float]:
 
 @kernel
 def insert_all(
-    jobs: Jobs, costs: Costs, order: Ints, share: float, cap: float, profile: Profile, out: Placed
+    jobs: Jobs,
+    costs: Costs,
+    order: Ints,
+    share: float,
+    cap: float,
+    profile: PoolProfile,
+    out: Placed,
 ) -> None:
     """Place all jobs in this order into a profile.
 
     Parameters
     ----------
-    jobs, costs, profile, out : Jobs, Costs, Profile and Placed
+    jobs, costs, profile, out : Jobs, Costs, PoolProfile and Placed
     share : float
         What part of the prices is paid.
     cap : float
@@ -120,7 +126,7 @@ def insert_all(
 
 
 @helper(inline=True)
-def place_in_turn(jobs: Jobs, order: Ints, profile: Profile, out: Placed) -> None:
+def place_in_turn(jobs: Jobs, order: Ints, profile: PoolProfile, out: Placed) -> None:
     """Place all jobs in this order into a profile, each on its allotment as early as it fits."""
     for x in range(order.size):
         i = order[x]
@@ -131,7 +137,7 @@ def place_in_turn(jobs: Jobs, order: Ints, profile: Profile, out: Placed) -> Non
 
 
 @kernel
-def settle(jobs: Jobs, order: Ints, profile: Profile, out: Placed) -> None:
+def settle(jobs: Jobs, order: Ints, profile: PoolProfile, out: Placed) -> None:
     """`place_in_turn`, for callers that are not compiled."""
     place_in_turn(jobs, order, profile, out)
 

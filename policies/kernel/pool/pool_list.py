@@ -112,7 +112,7 @@ def give_until(there: Processors, taken: Ints, first: int, end: float, procs: in
 def take_due(
     jobs: Jobs, listing: Listing, squeeze: float, lists: Lists, out: Placed, now: float
 ) -> int:
-    """Let in who arrives by now, and take out who ends; the processors that are free again."""
+    """Let in jobs that arrive by now, take out those that end; the processors that they free."""
     freed, due, half = 0, lists.due, lists.due.size >> 1
     while due[1] <= now:
         p = leaf_within(due, half, now)

@@ -9,8 +9,8 @@ from coalloc.policies.kernel.record import Floats, Ints, record
 
 
 @record
-class Profile(NamedTuple):
-    """Rows of free processors; the last row holds for ever."""
+class PoolProfile(NamedTuple):
+    """Rows of free processors; the last row holds without end."""
 
     edge: Floats  # s from which a row holds
     free: Ints
@@ -18,7 +18,7 @@ class Profile(NamedTuple):
 
 
 @helper(inline=True)
-def row_at(profile: Profile, t: float) -> int:
+def row_at(profile: PoolProfile, t: float) -> int:
     """The row that holds at t."""
     low, high = 0, profile.rows[0]
     while high - low > 1:
@@ -49,7 +49,7 @@ def join(edge: Floats, free: Ints, size: int, a: int) -> int:
 
 
 @helper(inline=True)
-def book(profile: Profile, s: float, e: float, k: int) -> None:
+def book(profile: PoolProfile, s: float, e: float, k: int) -> None:
     """Take k processors from s to e, or give back -k."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
     a = row_at(profile, s)
@@ -73,7 +73,7 @@ def book(profile: Profile, s: float, e: float, k: int) -> None:
 
 
 @helper(inline=True)
-def first_fit(profile: Profile, k: int, p: float, s: float, last: float) -> float:
+def first_fit(profile: PoolProfile, k: int, p: float, s: float, last: float) -> float:
     """The first start from s on of a run of p seconds; -1 where that would end after `last`."""
     edge, free, size = profile.edge, profile.free, profile.rows[0]
     y = row_at(profile, s)
@@ -92,7 +92,7 @@ def first_fit(profile: Profile, k: int, p: float, s: float, last: float) -> floa
 
 
 @helper(inline=True)
-def last_fit(profile: Profile, k: int, p: float, s: float, release: float) -> float:
+def last_fit(profile: PoolProfile, k: int, p: float, s: float, release: float) -> float:
     """The last start up to s; -1 where that is before the release."""
     edge, free = profile.edge, profile.free
     e = s + p

@@ -14,7 +14,7 @@ from coalloc.policies.kernel.annealing_loop import Annealing, annealer
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, place
 from coalloc.policies.kernel.pool.pool_jobs import Jobs
-from coalloc.policies.kernel.pool.pool_profile import Profile, book
+from coalloc.policies.kernel.pool.pool_profile import PoolProfile, book
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.xorshift import State, draw
 
@@ -58,7 +58,7 @@ class Reinsertion(NamedTuple):
     costs: Costs
     goal: Goal
     many: int  # jobs at once, at most
-    profile: Profile  # with the schedule
+    profile: PoolProfile  # with the schedule
     moved: Moved  # working memory
     now: Placed
     best: Placed
@@ -130,7 +130,7 @@ def arrange(jobs: Jobs, row: Ints, got: int, rule: float, random: State, moved: 
 
 
 @helper(inline=True)
-def take_out(procs: Ints, got: int, now: Placed, profile: Profile, job: Ints) -> None:
+def take_out(procs: Ints, got: int, now: Placed, profile: PoolProfile, job: Ints) -> None:
     """Free the processors of the chosen jobs."""
     for x in range(got):
         j = job[x]
@@ -145,7 +145,7 @@ def put_in(
     share: float,
     cap: float,
     now: Placed,
-    profile: Profile,
+    profile: PoolProfile,
     moved: Moved,
 ) -> bool:
     """Place the chosen jobs anew; returns whether all are where they were."""
@@ -161,7 +161,7 @@ def put_in(
 
 
 @helper(inline=True)
-def put_back(procs: Ints, got: int, now: Placed, profile: Profile, moved: Moved) -> None:
+def put_back(procs: Ints, got: int, now: Placed, profile: PoolProfile, moved: Moved) -> None:
     """Place the chosen jobs as they were."""
     for x in range(got):
         j = moved.job[x]

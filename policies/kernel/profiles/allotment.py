@@ -1,6 +1,6 @@
 """Choosing clusters and classes for so many processes, once it is known what is free.
 
-See `split` for the shape of the counts that a link admits.
+See `coalloc.model.split` for the shape of the counts that a link admits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Whether and how an item fits at one start.
 
-See the package for levels of power and for the rule of ties, `split` for how a job is spread.
+See the package for levels of power and for the rule of ties, `coalloc.model.split` for how a job
+is spread.
 """
 
 from __future__ import annotations

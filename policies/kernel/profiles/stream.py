@@ -6,7 +6,7 @@ and at every instant only what can have changed is looked at. It starts a job ex
 of the daemon would, because it asks the same `seek` on the same profile:
 
 STRICT
-    The first job of the queue starts if its earliest end begins now, else nobody does.
+    The first job of the queue starts if its earliest end begins now, else no job does.
 EVENT, EASY
     One pass over the queue as in `events`; the head's booking is taken back after it. Where
     nothing was given back since the last pass, only new jobs are tried: what did not fit then

@@ -229,7 +229,7 @@ def promote(order: Ints, key: Floats, first: int, item: int) -> int:
 
 @helper()
 def line_up(stream: Stream, release: Floats, wait_limit: float, t: float) -> tuple[int, int]:
-    """Take in who arrives, and put first who has waited for the limit.
+    """Take in jobs that arrive, and put first those that have waited for the limit.
 
     Returns the first places in the queue and in the order of backfilling that are new.
     """

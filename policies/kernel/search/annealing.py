@@ -16,7 +16,7 @@ from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.search.listing import listing
-from coalloc.policies.kernel.search.listing_state import MADE, Desk, Genes, Rows
+from coalloc.policies.kernel.search.listing_state import MADE, ListingDesk, ListingGenes, Rows
 from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
 from coalloc.policies.kernel.xorshift import draw, pick
 
@@ -42,9 +42,9 @@ class ListingSearch(NamedTuple):
 
     problem: Problem
     rows: Rows
-    genes: Genes
-    best: Genes
-    desk: Desk
+    genes: ListingGenes
+    best: ListingGenes
+    desk: ListingDesk
     out: Outcome
     domains: Domains
     objective: int
@@ -53,7 +53,7 @@ class ListingSearch(NamedTuple):
 class Choosing(NamedTuple):
     """Records that the moves alone read and write."""
 
-    genes: Genes
+    genes: ListingGenes
     domains: Domains
 
 
@@ -77,7 +77,7 @@ def place_of(order: Any, item: int) -> int:
 
 
 @helper(inline=True)
-def copy_genes(source: Genes, target: Genes) -> None:
+def copy_genes(source: ListingGenes, target: ListingGenes) -> None:
     """Copy all choices."""
     for x in range(source.order.size):
         target.order[x] = source.order[x]

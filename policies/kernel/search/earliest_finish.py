@@ -18,12 +18,12 @@ from typing import Any
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.search.serial_fit import meet, ready, run_time
 from coalloc.policies.kernel.search.serial_sgs import book
-from coalloc.policies.kernel.search.serial_state import Choices, Desk, Items, Out, Site
+from coalloc.policies.kernel.search.serial_state import Choices, Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import FINEST, TOL, Problem
 
 
 @helper(inline=True)
-def weaker(problem: Problem, site: Site, desk: Desk, group: int, power: float) -> float:
+def weaker(problem: Problem, site: Site, desk: SerialDesk, group: int, power: float) -> float:
     """The strongest nodes that are weaker, on the clusters that are wanted; 0 if there are none."""
     found = 0.0
     for k in range(problem.link_gbps.size):
@@ -35,7 +35,7 @@ def weaker(problem: Problem, site: Site, desk: Desk, group: int, power: float) -
 
 
 @helper(inline=True)
-def weakest(problem: Problem, site: Site, desk: Desk, group: int) -> float:
+def weakest(problem: Problem, site: Site, desk: SerialDesk, group: int) -> float:
     """The power of the weakest nodes on the clusters that are wanted; inf if there are none."""
     found = inf
     for k in range(problem.link_gbps.size):
@@ -51,7 +51,7 @@ def finish(
     problem: Problem,
     site: Site,
     items: Items,
-    desk: Desk,
+    desk: SerialDesk,
     out: Out,
     item: int,
     n: int,
@@ -85,7 +85,7 @@ def finish(
 
 
 @helper(inline=True)
-def spend_idle(problem: Problem, site: Site, desk: Desk, out: Out, item: int) -> None:
+def spend_idle(problem: Problem, site: Site, desk: SerialDesk, out: Out, item: int) -> None:
     """Take an item's nodes before its start too: their idle time is over."""
     first = out.use_first[item]
     for x in range(first, first + out.use_count[item]):
@@ -104,7 +104,7 @@ def map_items(
     problem: Problem,
     site: Site,
     items: Items,
-    desk: Desk,
+    desk: SerialDesk,
     out: Out,
     order: Any,
     choices: Choices,

@@ -11,7 +11,7 @@ from coalloc.policies.kernel.annealing_loop import BEST, LIMIT, Annealing, make_
 from coalloc.policies.kernel.instance.arrays import Floats, Ints, make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.annealing import LAST, LATEST, Domains, ListingSearch, anneal
-from coalloc.policies.kernel.search.listing_state import Desk, Genes, Rows
+from coalloc.policies.kernel.search.listing_state import ListingDesk, ListingGenes, Rows
 from coalloc.policies.kernel.state import Outcome
 
 ANY, WHOLE = -1, -2
@@ -88,14 +88,14 @@ class Lister:
             out[item] = (problem.mode_procs[a:b] * work).min()
         return out
 
-    def _desk(self) -> Desk:
+    def _desk(self) -> ListingDesk:
         n, k = self.problem.item_group.size, self.problem.link_gbps.size
         classes, listed = self.problem.class_power.size, self.items.size
 
         def ints(*shape: int) -> Ints:
             return np.zeros(shape, dtype=np.int64)
 
-        return Desk(
+        return ListingDesk(
             free=ints(classes),
             least=ints(classes),
             avail=ints(k),
@@ -126,7 +126,7 @@ class Lister:
             counters=ints(8),
         )
 
-    def genes(self, order: Sequence[int] | None = None) -> Genes:
+    def genes(self, order: Sequence[int] | None = None) -> ListingGenes:
         """Choices that leave everything to the listing, in this order of the listed items."""
         n = self.problem.item_group.size
 
@@ -134,7 +134,7 @@ class Lister:
             return np.full(n, value, dtype=np.int64)
 
         chosen = self.items if order is None else order
-        return Genes(
+        return ListingGenes(
             order=np.array(chosen, dtype=np.int64),
             mode=full(0),
             level=full(-1),
@@ -144,7 +144,7 @@ class Lister:
         )
 
     def evaluate(
-        self, genes: Genes, objective: int, cutoff: float = inf, latest: float = inf
+        self, genes: ListingGenes, objective: int, cutoff: float = inf, latest: float = inf
     ) -> float:
         """List by these choices into `out`; the objective, inf if it passes a limit."""
         still = self._still
@@ -154,8 +154,8 @@ class Lister:
 
     def anneal(
         self,
-        genes: Genes,
-        best: Genes,
+        genes: ListingGenes,
+        best: ListingGenes,
         domains: Domains,
         state: Annealing,
         objective: int,
@@ -164,7 +164,9 @@ class Lister:
         """So many moves of an annealing; the best choices are left in `best`."""
         anneal(self._search(genes, best, domains, objective), state, trials, False)
 
-    def _search(self, genes: Genes, best: Genes, domains: Domains, objective: int) -> ListingSearch:
+    def _search(
+        self, genes: ListingGenes, best: ListingGenes, domains: Domains, objective: int
+    ) -> ListingSearch:
         return ListingSearch(
             self.problem, self.rows, genes, best, self.desk, self.out, domains, objective
         )
@@ -178,9 +180,9 @@ class Lister:
         return Outcome._make(np.array(entry) for entry in self.out)
 
 
-def copy_of(genes: Genes) -> Genes:
+def copy_of(genes: ListingGenes) -> ListingGenes:
     """A copy of all choices."""
-    return Genes._make(np.array(entry) for entry in genes)
+    return ListingGenes._make(np.array(entry) for entry in genes)
 
 
 def begin_annealing(seed: int) -> Annealing:

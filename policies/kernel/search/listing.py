@@ -42,8 +42,8 @@ from coalloc.policies.kernel.search.listing_state import (
     RUNNING,
     STARTED,
     USED,
-    Desk,
-    Genes,
+    ListingDesk,
+    ListingGenes,
     Rows,
 )
 from coalloc.policies.kernel.state import FULL, MAKESPAN, MOST_LOAD, TOL, WEIGHING, Outcome, Problem
@@ -52,8 +52,8 @@ from coalloc.policies.kernel.state import FULL, MAKESPAN, MOST_LOAD, TOL, WEIGHI
 @helper(inline=True)
 def start(
     problem: Problem,
-    genes: Genes,
-    desk: Desk,
+    genes: ListingGenes,
+    desk: ListingDesk,
     out: Outcome,
     item: int,
     t: float,
@@ -109,7 +109,9 @@ def start(
 
 
 @helper(inline=True)
-def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -> float:
+def finish(
+    problem: Problem, genes: ListingGenes, desk: ListingDesk, out: Outcome, t: float
+) -> float:
     """Give back what ends by t; the power that is free again."""
     clusters = problem.link_gbps.size
     loads, gone = False, 0.0
@@ -140,7 +142,9 @@ def finish(problem: Problem, genes: Genes, desk: Desk, out: Outcome, t: float) -
 
 
 @helper(inline=True)
-def open_desk(rows: Rows, genes: Genes, desk: Desk, out: Outcome, problem: Problem) -> float:
+def open_desk(
+    rows: Rows, genes: ListingGenes, desk: ListingDesk, out: Outcome, problem: Problem
+) -> float:
     """Make everything as it is before the first event; the least area of what is listed."""
     for x in range(desk.counters.size):
         desk.counters[x] = 0
@@ -169,7 +173,7 @@ def open_desk(rows: Rows, genes: Genes, desk: Desk, out: Outcome, problem: Probl
 
 
 @helper(inline=True)
-def go_on(problem: Problem, rows: Rows, desk: Desk, row: int, t: float) -> int:
+def go_on(problem: Problem, rows: Rows, desk: ListingDesk, row: int, t: float) -> int:
     """Take over the rows up to t; the last of them."""
     while row + 1 < rows.time.size and rows.time[row + 1] <= t:
         row += 1
@@ -184,8 +188,8 @@ def go_on(problem: Problem, rows: Rows, desk: Desk, row: int, t: float) -> int:
 def scan(
     problem: Problem,
     rows: Rows,
-    genes: Genes,
-    desk: Desk,
+    genes: ListingGenes,
+    desk: ListingDesk,
     out: Outcome,
     t: float,
     row: int,
@@ -231,7 +235,7 @@ def scan(
 
 @helper(inline=True)
 def weigh(
-    rows: Rows, desk: Desk, item: int, length: float, value: float, waiting: float
+    rows: Rows, desk: ListingDesk, item: int, length: float, value: float, waiting: float
 ) -> tuple[float, float]:
     """Weighted completion, and the weight of what has not begun, with an item that ends so late."""
     job = rows.job[item]
@@ -244,7 +248,7 @@ def weigh(
 
 
 @helper(inline=True)
-def upcoming_event(rows: Rows, desk: Desk, out: Outcome, row: int, wake: float) -> float:
+def upcoming_event(rows: Rows, desk: ListingDesk, out: Outcome, row: int, wake: float) -> float:
     """Time of the next event: an item is ready or ends, or a row begins; inf if there is none."""
     upcoming = wake
     if desk.counters[RUNNING] > 0:
@@ -255,7 +259,7 @@ def upcoming_event(rows: Rows, desk: Desk, out: Outcome, row: int, wake: float) 
 
 
 @helper(inline=True)
-def free_choices(desk: Desk, item: int) -> bool:
+def free_choices(desk: ListingDesk, item: int) -> bool:
     """Let an item that finds no place do without its level and home; False if it had none."""
     if desk.level[item] < 0 and desk.home[item] == -1:
         return False
@@ -267,8 +271,8 @@ def free_choices(desk: Desk, item: int) -> bool:
 def listing(
     problem: Problem,
     rows: Rows,
-    genes: Genes,
-    desk: Desk,
+    genes: ListingGenes,
+    desk: ListingDesk,
     out: Outcome,
     objective: int,
     cutoff: float,

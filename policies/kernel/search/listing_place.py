@@ -6,12 +6,19 @@ from math import inf
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import closes, data_ready, divide, low_side
-from coalloc.policies.kernel.search.listing_state import HELD, LENGTH, LOADS, Desk, Genes, Rows
+from coalloc.policies.kernel.search.listing_state import (
+    HELD,
+    LENGTH,
+    LOADS,
+    ListingDesk,
+    ListingGenes,
+    Rows,
+)
 from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Outcome, Problem
 
 
 @helper(inline=True)
-def foresee(rows: Rows, desk: Desk, row: int, end: float) -> None:
+def foresee(rows: Rows, desk: ListingDesk, row: int, end: float) -> None:
     """Lower what is free, and raise the load, to what the rows until `end` leave."""
     for c in range(desk.free.size):
         desk.least[c] = desk.free[c]
@@ -30,7 +37,7 @@ def foresee(rows: Rows, desk: Desk, row: int, end: float) -> None:
 
 @helper(inline=True)
 def choose(
-    problem: Problem, desk: Desk, item: int, procs: int, size: int, home: int, sc: float
+    problem: Problem, desk: ListingDesk, item: int, procs: int, size: int, home: int, sc: float
 ) -> bool:
     """Write into desk.best how many processes each cluster gets; False if there is no way."""
     clusters = problem.link_gbps.size
@@ -68,7 +75,7 @@ def choose(
 
 
 @helper(inline=True)
-def lay(problem: Problem, desk: Desk, item: int, size: int) -> float:
+def lay(problem: Problem, desk: ListingDesk, item: int, size: int) -> float:
     """Lay desk.best on classes, weakest first; the least power used."""
     group = problem.item_group[item]
     length, weakest, power = 0, inf, 0.0
@@ -103,7 +110,7 @@ def powers_of(problem: Problem, level: int) -> tuple[float, float]:
 def count_ahead(
     problem: Problem,
     rows: Rows,
-    desk: Desk,
+    desk: ListingDesk,
     group: int,
     size: int,
     highest: float,
@@ -132,7 +139,14 @@ def count_ahead(
 
 @helper(inline=True)
 def try_now(
-    problem: Problem, rows: Rows, genes: Genes, desk: Desk, item: int, t: float, row: int, only: int
+    problem: Problem,
+    rows: Rows,
+    genes: ListingGenes,
+    desk: ListingDesk,
+    item: int,
+    t: float,
+    row: int,
+    only: int,
 ) -> float:
     """End of an item that starts now, or inf; what it takes is left in use_class and use_procs."""
     group, home = problem.item_group[item], desk.home[item]
@@ -183,8 +197,8 @@ def try_now(
 def best_now(
     problem: Problem,
     rows: Rows,
-    genes: Genes,
-    desk: Desk,
+    genes: ListingGenes,
+    desk: ListingDesk,
     out: Outcome,
     item: int,
     t: float,

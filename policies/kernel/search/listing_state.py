@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
 
 @record
-class Genes(NamedTuple):
+class ListingGenes(NamedTuple):
     """Decisions of a search."""
 
     order: Ints  # L
@@ -41,7 +41,7 @@ class Genes(NamedTuple):
 
 
 @record
-class Desk(NamedTuple):
+class ListingDesk(NamedTuple):
     """Working memory."""
 
     free: Ints  # C

@@ -24,10 +24,10 @@ from coalloc.policies.kernel.search.serial_state import (
     MADE,
     SPLIT,
     SUM,
-    Desk,
-    Genes,
     Items,
     Out,
+    SerialDesk,
+    SerialGenes,
     Site,
 )
 from coalloc.policies.kernel.state import MAKESPAN, Problem
@@ -44,9 +44,9 @@ class SerialSearch(NamedTuple):
     problem: Problem
     site: Site
     items: Items
-    genes: Genes
-    best: Genes
-    desk: Desk
+    genes: SerialGenes
+    best: SerialGenes
+    desk: SerialDesk
     out: Out
     objective: int
 
@@ -61,7 +61,7 @@ def meets(out: Out, one: int, other: int) -> bool:
 
 
 @helper()
-def find_chain(problem: Problem, genes: Genes, desk: Desk, out: Out) -> int:
+def find_chain(problem: Problem, genes: SerialGenes, desk: SerialDesk, out: Out) -> int:
     """Write into desk.chain a chain of items, each waiting for the next, from the last end on."""
     order, length = genes.order, 0
     item = order[0]
@@ -100,7 +100,9 @@ def move_to(order: Any, place: Any, source: int, target: int) -> None:
 
 
 @helper()
-def new_place(problem: Problem, genes: Genes, desk: Desk, random: Any, item: int) -> Any:
+def new_place(
+    problem: Problem, genes: SerialGenes, desk: SerialDesk, random: Any, item: int
+) -> Any:
     """Another place in the order, behind the parents and before the children."""
     a, b, size = 0, genes.order.size - 1, genes.order.size
     for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
@@ -135,7 +137,7 @@ def other_count(items: Items, random: Any, item: int, n: int, most: int) -> Any:
 
 
 @helper(inline=True)
-def lay_open(genes: Genes, item: int) -> None:
+def lay_open(genes: SerialGenes, item: int) -> None:
     """Let `parts` say where an item runs that has one home."""
     if genes.home[item] >= 0:
         for k in range(genes.parts.shape[1]):
@@ -145,7 +147,7 @@ def lay_open(genes: Genes, item: int) -> None:
 
 
 @helper(inline=True)
-def join(genes: Genes, item: int) -> None:
+def join(genes: SerialGenes, item: int) -> None:
     """Count `parts`; an item on one cluster has a home there."""
     total, used, lone = 0, 0, -1
     for k in range(genes.parts.shape[1]):
@@ -159,7 +161,7 @@ def join(genes: Genes, item: int) -> None:
 
 
 @helper()
-def hand_over(items: Items, genes: Genes, out: Out, random: Any, item: int) -> Any:
+def hand_over(items: Items, genes: SerialGenes, out: Out, random: Any, item: int) -> Any:
     """Give an item some processes that another has at the same time; the other, or -1."""
     order, chosen = genes.order, -1
     for _ in range(4):
@@ -193,7 +195,7 @@ def hand_over(items: Items, genes: Genes, out: Out, random: Any, item: int) -> A
 
 @helper()
 def change_split(
-    problem: Problem, site: Site, items: Items, genes: Genes, random: Any, item: int
+    problem: Problem, site: Site, items: Items, genes: SerialGenes, random: Any, item: int
 ) -> None:
     """Move processes of an item to, from or between clusters; join them if one is left."""
     clusters, group = problem.link_gbps.size, problem.item_group[item]
@@ -220,7 +222,13 @@ def change_split(
 
 @helper()
 def change(
-    problem: Problem, site: Site, items: Items, genes: Genes, random: Any, item: int, kind: float
+    problem: Problem,
+    site: Site,
+    items: Items,
+    genes: SerialGenes,
+    random: Any,
+    item: int,
+    kind: float,
 ) -> None:
     """Change where an item runs, or on how many processes."""
     clusters, group = problem.link_gbps.size, problem.item_group[item]

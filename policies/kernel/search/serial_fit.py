@@ -11,7 +11,7 @@ from typing import Any
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import load_units, shut
-from coalloc.policies.kernel.search.serial_state import Desk, Items, Out, Site
+from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import FINEST, FULL, ROUNDING, SHORTEST, Problem
 
 
@@ -29,7 +29,7 @@ def seconds(items: Items, item: int, n: int, power: float) -> Any:
 
 
 @helper(inline=True)
-def stretch(desk: Desk, k: int, t: float) -> Any:
+def stretch(desk: SerialDesk, k: int, t: float) -> Any:
     """The stretch of a cluster's profile that holds t."""
     a, b = 0, desk.rows[k]
     while b - a > 1:
@@ -43,7 +43,7 @@ def stretch(desk: Desk, k: int, t: float) -> Any:
 
 @helper(inline=True)
 def behind(
-    problem: Problem, site: Site, desk: Desk, group: int, k: int, n: int, low: float, ask: int
+    problem: Problem, site: Site, desk: SerialDesk, group: int, k: int, n: int, low: float, ask: int
 ) -> Any:
     """The first stretch from which on n processes are always free, but for reservations."""
     base, last = site.first[k], site.first[k + 1]
@@ -66,7 +66,7 @@ def behind(
 def look(
     problem: Problem,
     site: Site,
-    desk: Desk,
+    desk: SerialDesk,
     item: int,
     procs: int,
     k: int,
@@ -167,7 +167,7 @@ def run_time(problem: Problem, items: Items, item: int, n: int, power: float, wa
 def meet(
     problem: Problem,
     site: Site,
-    desk: Desk,
+    desk: SerialDesk,
     item: int,
     n: int,
     low: float,

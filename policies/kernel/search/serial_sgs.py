@@ -30,10 +30,10 @@ from coalloc.policies.kernel.search.serial_state import (
     PACK,
     SPLIT,
     SUM,
-    Desk,
-    Genes,
     Items,
     Out,
+    SerialDesk,
+    SerialGenes,
     Site,
 )
 from coalloc.policies.kernel.state import FINEST, MAKESPAN, Problem
@@ -52,7 +52,7 @@ def offered(items: Items, item: int, n: int) -> Any:
 
 
 @helper(inline=True)
-def cut(site: Site, desk: Desk, k: int, t: float) -> Any:
+def cut(site: Site, desk: SerialDesk, k: int, t: float) -> Any:
     """The stretch that begins at t; made if there is none."""
     s = stretch(desk, k, t)
     if desk.time[k, s] == t:
@@ -73,7 +73,7 @@ def cut(site: Site, desk: Desk, k: int, t: float) -> Any:
 
 @helper(inline=True)
 def take(
-    problem: Problem, site: Site, desk: Desk, out: Out, item: int, low: float, append: Any
+    problem: Problem, site: Site, desk: SerialDesk, out: Out, item: int, low: float, append: Any
 ) -> float:
     """Choose nodes for `desk.best`, on each cluster the weakest free ones; the weakest's power."""
     t, latest = out.start[item], out.end[item]
@@ -113,7 +113,7 @@ def book(
     problem: Problem,
     site: Site,
     items: Items,
-    desk: Desk,
+    desk: SerialDesk,
     out: Out,
     item: int,
     n: int,
@@ -146,8 +146,8 @@ def seek(
     problem: Problem,
     site: Site,
     items: Items,
-    genes: Genes,
-    desk: Desk,
+    genes: SerialGenes,
+    desk: SerialDesk,
     out: Out,
     item: int,
     flags: Any,
@@ -211,8 +211,8 @@ def schedule(
     problem: Problem,
     site: Site,
     items: Items,
-    genes: Genes,
-    desk: Desk,
+    genes: SerialGenes,
+    desk: SerialDesk,
     out: Out,
     state: Annealing,
     objective: int,

@@ -12,8 +12,12 @@ from coalloc.policies.kernel.record import Counts, Floats, Ints, record
 
 ANY, SPLIT = -1, -2
 BLEND, MADE, SUM = 5, 6, 7
+"""Of `Annealing.value`: how much the mean end counts beside the last one; and of what `schedule`
+built last, the last end and the weighted sum of ends, seconds from now."""
 CHAIN, APPEND, PACK, IDLE = 3, 4, 5, 6
-"""Of an `Annealing`: see `serial_sgs` and `serial_annealing`."""
+"""Of `Annealing.count`: how many items `SerialDesk.chain` holds; flags of `schedule`: an item needs
+its slots free ever after, and it may have fewer processes where it ends sooner so; whether the last
+move changed nothing."""
 
 
 @record
@@ -49,7 +53,7 @@ class Items(NamedTuple):
 
 
 @record
-class Genes(NamedTuple):
+class SerialGenes(NamedTuple):
     """Decisions of a search."""
 
     order: Ints  # L, parents first
@@ -60,7 +64,7 @@ class Genes(NamedTuple):
 
 
 @record
-class Desk(NamedTuple):
+class SerialDesk(NamedTuple):
     """Working memory."""
 
     rows: Ints  # K

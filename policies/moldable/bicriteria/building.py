@@ -17,7 +17,7 @@ from coalloc.policies.kernel.annealing_loop import (
 from coalloc.policies.kernel.pool.list_annealing import Decoding, ListSearch, anneal_list
 from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, insert_all, settle
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
-from coalloc.policies.kernel.pool.pool_profile import Profile
+from coalloc.policies.kernel.pool.pool_profile import PoolProfile
 from coalloc.policies.kernel.pool.pool_reinsertion import (
     MOST,
     TAKEN,
@@ -89,7 +89,7 @@ class Builder:
         self.work: float = 0
         self.list_work = max(n * n, 100) / 1600.0
         self._best = _unplaced(n)
-        self._profile = Profile(
+        self._profile = PoolProfile(
             np.zeros(rows), np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
         )
         self._moved = Moved.empty()

@@ -17,7 +17,7 @@ from math import inf
 import numpy as np
 
 from coalloc.policies.kernel.annealing_loop import BEST, COOLING, CURRENT, WARMTH, warm_up
-from coalloc.policies.kernel.search.serial_state import BLEND, SPLIT, Genes
+from coalloc.policies.kernel.search.serial_state import BLEND, SPLIT, SerialGenes
 from coalloc.policies.workflow.search.search_case import WorkflowCase, WorkflowSearch
 
 
@@ -68,7 +68,7 @@ class Track:
 
     Attributes
     ----------
-    top : Genes or None
+    top : SerialGenes or None
         The best genes.
     reached : float
         What they reach: makespan or weighted completion.
@@ -77,7 +77,7 @@ class Track:
     def __init__(self, case: WorkflowCase, seed: int, objective: int) -> None:
         self.case = case
         self.listing = WorkflowSearch(case, seed, objective, BLENDS[0])
-        self.top: Genes | None = None
+        self.top: SerialGenes | None = None
         self.reached = inf
         self.length = FIRST_CYCLE * max(case.size, 1)
         self.in_vain = False
@@ -85,7 +85,7 @@ class Track:
         self._random = np.random.default_rng(seed)
         self._blends = cycle(BLENDS)
 
-    def adopt(self, genes: Genes, value: float) -> bool:
+    def adopt(self, genes: SerialGenes, value: float) -> bool:
         """Go on from other genes if they are better and this track may have them."""
         if value >= self.reached or self._splits_too_much(genes):
             return False
@@ -93,7 +93,7 @@ class Track:
         self.reached = value
         return True
 
-    def _splits_too_much(self, genes: Genes) -> bool:
+    def _splits_too_much(self, genes: SerialGenes) -> bool:
         split = genes.home[genes.order] == SPLIT
         return bool((split & (self.case.items.splits[genes.order] == 0)).any())
 
@@ -178,9 +178,9 @@ class Track:
         state.value[CURRENT] = kept
 
 
-def copy(genes: Genes) -> Genes:
+def copy(genes: SerialGenes) -> SerialGenes:
     """The same genes in arrays of their own."""
-    return Genes._make(np.array(entry) for entry in genes)
+    return SerialGenes._make(np.array(entry) for entry in genes)
 
 
 def tracks(case: WorkflowCase, seed: int, objective: int) -> list[Track]:

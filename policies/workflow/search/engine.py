@@ -21,7 +21,7 @@ from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
-from coalloc.policies.kernel.search.serial_state import Genes
+from coalloc.policies.kernel.search.serial_state import SerialGenes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from coalloc.policies.oas.orders import Orders, begin, find_bound, objective_of, try_orders
 from coalloc.policies.oas.search import OasSearch
@@ -145,7 +145,7 @@ class WorkflowEngine:
             incumbent.tried += 1
             self._settle(self.tracks[-1], genes, value, origin)
 
-    def _settle(self, track: Track, genes: Genes, value: float, origin: str) -> None:
+    def _settle(self, track: Track, genes: SerialGenes, value: float, origin: str) -> None:
         """Let all tracks begin with what one has just listed, if it is better."""
         if all(value >= other.reached for other in self.tracks):
             return

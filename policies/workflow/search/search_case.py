@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 
+from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.annealing_loop import LIMIT, make_annealing
 from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
@@ -21,11 +22,10 @@ from coalloc.policies.kernel.search.serial_state import (
     PACK,
     SPLIT,
     SUM,
-    Genes,
     Items,
+    SerialGenes,
     Site,
 )
-from coalloc.policies.kernel.split import TOLERANCE, low_side, split
 from coalloc.policies.kernel.state import MAKESPAN, Outcome, Problem
 from coalloc.policies.workflow.arrays import (
     StartedTasks,
@@ -138,7 +138,7 @@ class WorkflowSearch:
             a = booked.use_first[n]
             self.out.parts[n, cluster[booked.use_class[a : a + booked.use_count[n]]]] = 1
 
-    def genes(self, order: Ints, procs: Ints) -> Genes:
+    def genes(self, order: Ints, procs: Ints) -> SerialGenes:
         """Every item where it ends earliest, on at most so many processes."""
         size, clusters = len(self.case.planner.items), self.case.problem.link_gbps.size
         home = np.full(size, ANY, dtype=np.int64)
@@ -153,7 +153,7 @@ class WorkflowSearch:
             found = split(int(procs[n]), room[n].tolist(), low)
             if found is not None:
                 home[n], parts[n] = SPLIT, found
-        return Genes(
+        return SerialGenes(
             order=np.array(order, dtype=np.int64),
             procs=np.array(procs, dtype=np.int64),
             home=home,
@@ -161,7 +161,7 @@ class WorkflowSearch:
             low=np.zeros(size),
         )
 
-    def measure(self, genes: Genes, *, append: bool = False, pack: bool = False) -> float:
+    def measure(self, genes: SerialGenes, *, append: bool = False, pack: bool = False) -> float:
         """Schedule genes into `out`; the makespan or weighted completion, inf without a place."""
         self.state.count[APPEND], self.state.count[PACK] = append, pack
         energy = self.run(genes, genes, 0)
@@ -170,7 +170,7 @@ class WorkflowSearch:
             return inf
         return float(self.state.value[MADE if self.objective == MAKESPAN else SUM])
 
-    def run(self, genes: Genes, best: Genes, trials: int) -> float:
+    def run(self, genes: SerialGenes, best: SerialGenes, trials: int) -> float:
         """Schedule genes, then so many moves; the energy of what was scheduled last.
 
         The best genes are left in `best`; `out` is the schedule of the last trial.
@@ -184,7 +184,7 @@ class WorkflowSearch:
         )
         return anneal(search, state, trials, True)
 
-    def genes_of(self, out: Outcome) -> Genes:
+    def genes_of(self, out: Outcome) -> SerialGenes:
         """Choices of another schedule: by start, each on the processes and clusters it had."""
         case, cluster = self.case, self.case.planner.compiled.problem.class_cluster
         start = np.where(np.isnan(out.start), inf, out.start)
@@ -203,19 +203,19 @@ class WorkflowSearch:
                 self._set_home(made, n)
         return made
 
-    def _set_home(self, genes: Genes, n: int) -> None:
+    def _set_home(self, genes: SerialGenes, n: int) -> None:
         """Let `parts` say where an item runs."""
         used = np.flatnonzero(genes.parts[n])
         genes.procs[n] = genes.parts[n].sum()
         genes.home[n] = SPLIT if used.size > 1 else used[0]
 
-    def settled(self, genes: Genes) -> Genes:
+    def settled(self, genes: SerialGenes) -> SerialGenes:
         """Genes that say what `out` did: by start, each on the processes and clusters it had."""
         out = self.out
         order = genes.order[
             np.lexsort((self.desk.place[genes.order], out.start[genes.order]))
         ]  # parents end before their children start
-        made = Genes._make(np.array(entry) for entry in genes)
+        made = SerialGenes._make(np.array(entry) for entry in genes)
         made.order[:] = order
         for n in order.tolist():
             made.parts[n] = out.parts[n]

@@ -28,8 +28,8 @@ from coalloc.simulation.reproduce.demt.study import (
     STUDIES,
 )
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES
-from coalloc.simulation.reproduce.rows import distinct, grouped, where
-from coalloc.simulation.reproduce.study import Experiment, Facts, Rows
+from coalloc.simulation.reproduce.rows import Rows
+from coalloc.simulation.reproduce.study import Experiment, Facts
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -68,7 +68,7 @@ TICKS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
 def wins(rows: Rows) -> tuple[int, int]:
     """Runs on which `bicriteria` is better in both criteria than both readings, and all runs."""
     won = runs = 0
-    for group in grouped(rows, "jobs", "run").values():
+    for group in rows.grouped("jobs", "run").values():
         by_name = {row["algorithm"]: row for row in group}
         if BALANCED not in by_name:
             continue
@@ -111,14 +111,14 @@ def facts(rows: Rows) -> Facts:
 
 def _each(rows: Rows) -> Facts:
     """Ratios of the single runs, and what the paper says of them."""
-    mine = where(rows, algorithm=REACHED)
+    mine = rows.where(algorithm=REACHED)
     completion, makespan = single(mine, REPAIRED), single(mine, MAKESPAN)
     return {
         "each_completion": completion,
         "each_makespan": makespan,
         "each_printed": single(mine, PRINTED),
         "each_list": [
-            value for name in GRAHAM for value in single(where(rows, algorithm=name), MAKESPAN)
+            value for name in GRAHAM for value in single(rows.where(algorithm=name), MAKESPAN)
         ],
         "is_within": max(completion) <= 2.5,
         "is_short": sum(value <= 2.0 for value in makespan) >= ALMOST * len(makespan),
@@ -189,8 +189,8 @@ def _trends(completion: Averages) -> Facts:
 def _dominated(rows: Rows) -> str:
     """On how many runs the front has a point that is better in both criteria, and could have."""
     parts = []
-    for name in distinct(rows, "algorithm"):
-        found = [row for row in where(rows, algorithm=name) if row["dominated"] is not None]
+    for name in rows.distinct("algorithm"):
+        found = rows.where(algorithm=name).only(lambda row: row["dominated"] is not None)
         if name == BALANCED or not found:
             continue
         least = sum(
@@ -205,16 +205,16 @@ def _dominated(rows: Rows) -> str:
 def _counted(rows: Rows) -> str:
     """Number of runs that have it, where not all do."""
     parts = []
-    for jobs in distinct(rows, "jobs"):
-        mine = where(rows, jobs=jobs, algorithm=REACHED)
-        known = [row for row in mine if row["priced"] is not None]
+    for jobs in rows.distinct("jobs"):
+        mine = rows.where(jobs=jobs, algorithm=REACHED)
+        known = mine.only(lambda row: row["priced"] is not None)
         parts.append(f"{len(known)} of {len(mine)} runs at {jobs} jobs")
     return ", ".join(parts)
 
 
 def _known(rows: Rows) -> Facts:
     """Average ratios of `demt` over the runs that have both bounds on the completion."""
-    mine = [row for row in where(rows, algorithm=REACHED) if row["priced"] is not None]
+    mine = rows.where(algorithm=REACHED).only(lambda row: row["priced"] is not None)
     by_program, by_prices = ratio(mine, REPAIRED), ratio(mine, PRICED)
     assert by_program is not None
     assert by_prices is not None
@@ -231,12 +231,12 @@ def _draw(rows: Rows, figure: Figure) -> None:
 
 
 def _panel(axes: Axes, rows: Rows, names: tuple[str, str]) -> None:
-    sizes = distinct(rows, "jobs")
+    sizes = rows.distinct("jobs")
     for place, (name, look) in enumerate(LOOKS.items()):
         found = {
             jobs: one
             for jobs in sizes
-            if (one := ratio(where(rows, algorithm=name, jobs=jobs), names)) is not None
+            if (one := ratio(rows.where(algorithm=name, jobs=jobs), names)) is not None
         }
         beside = 2.0 ** (0.07 * (place - 4.5))
         points = [(one.low, one.mean, one.high) for one in found.values()]

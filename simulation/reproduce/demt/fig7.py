@@ -19,15 +19,11 @@ from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.demt.study import PROCS, QUICK_WORK, WORK, Instance, demt
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.rows import (
-    by_value,
-    column,
-    distinct,
-    grouped,
-    mean,
+    Row,
+    Rows,
     tabulate,
-    where,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
@@ -97,30 +93,30 @@ def _measure(run: Run) -> Iterator[Row]:
 
 def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
-    largest = where(rows, jobs=max(distinct(rows, "jobs")))
-    mine, reading = where(largest, what=DEMT), where(largest, what=READING)
+    largest = rows.where(jobs=max(rows.distinct("jobs")))
+    mine, reading = largest.where(what=DEMT), largest.where(what=READING)
     return {
-        "most": max(distinct(rows, "jobs")),
-        "ms": [1e3 * value for value in column(mine, "cpu_s")],
-        "reading_ms": [1e3 * value for value in column(reading, "cpu_s")],
-        "ours": where(largest, what=OURS),
+        "most": max(rows.distinct("jobs")),
+        "ms": [1e3 * value for value in mine.column("cpu_s")],
+        "reading_ms": [1e3 * value for value in reading.column("cpu_s")],
+        "ours": largest.where(what=OURS),
         "times": tabulate(
             "",
-            {TOLD[what]: group for (what,), group in grouped(rows, "what").items()},
-            by_value(rows, "jobs", milliseconds, "{} jobs"),
+            {TOLD[what]: group for (what,), group in rows.grouped("what").items()},
+            rows.by_value("jobs", milliseconds, "{} jobs"),
         ),
         "families": {
-            family: milliseconds(group) for (family,), group in grouped(mine, "family").items()
+            family: milliseconds(group) for (family,), group in mine.grouped("family").items()
         },
-        "faster": [PAPER_S / value for value in column(mine, "cpu_s")],
-        "reading_longer": mean(reading, "cpu_s") / mean(mine, "cpu_s"),
-        "is_below": [value < PAPER_S for value in column(mine, "cpu_s")],
+        "faster": [PAPER_S / value for value in mine.column("cpu_s")],
+        "reading_longer": reading.mean("cpu_s") / mine.mean("cpu_s"),
+        "is_below": [value < PAPER_S for value in mine.column("cpu_s")],
     }
 
 
 def milliseconds(rows: Rows) -> str:
     """Mean (lowest to highest)."""
-    low, middle, high = (_short(1e3 * f(column(rows, "cpu_s"))) for f in (min, fmean, max))
+    low, middle, high = (_short(1e3 * f(rows.column("cpu_s"))) for f in (min, fmean, max))
     return f"{middle} ({low} to {high})"
 
 
@@ -130,9 +126,9 @@ def _short(value: float) -> str:
 
 def _draw(rows: Rows, figure: Figure) -> None:
     ((axes,),) = plots.panels(figure, 1, 1)
-    sizes = distinct(rows, "jobs")
+    sizes = rows.distinct("jobs")
     for what, look in LOOKS.items():
-        found = (column(where(rows, what=what, jobs=jobs), "cpu_s") for jobs in sizes)
+        found = (rows.where(what=what, jobs=jobs).column("cpu_s") for jobs in sizes)
         points = [(min(values), fmean(values), max(values)) for values in found]
         plots.ranges(axes, sizes, points, look, what)
     axes.axhline(PAPER_S, color=plots.BLACK, linestyle="--", label="the paper, at most")

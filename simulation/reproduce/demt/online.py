@@ -23,9 +23,13 @@ from coalloc.simulation.reproduce.moldable_stream import (
     requested,
     shortest_times,
 )
-from coalloc.simulation.reproduce.rows import by_value, distinct, grouped, mean, tabulate, where
+from coalloc.simulation.reproduce.rows import (
+    Row,
+    Rows,
+    tabulate,
+)
 from coalloc.simulation.reproduce.solving import NotAllowedError
-from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 
@@ -101,7 +105,7 @@ def ratios(rows: Rows, series: str) -> dict[str, list[float]]:
         request by the series'; *stretch*: 99th percentile by that of the request of 80 %.
     """
     out: dict[str, list[float]] = {"flow": [], "wrong": [], "stretch": []}
-    for group in grouped(rows, "family", "load", "seed").values():
+    for group in rows.grouped("family", "load", "seed").values():
         by_name = {row["series"]: row for row in group}
         mine = by_name[series]
         asked = [by_name[name]["mean_flow_s"] for name in REQUESTS]
@@ -113,14 +117,13 @@ def ratios(rows: Rows, series: str) -> dict[str, list[float]]:
 
 def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
-    easy = by_value(
-        [row for row in rows if row["series"] in EASY],
+    easy = rows.only(lambda row: row["series"] in EASY).by_value(
         "series",
-        lambda group: f"{mean(group, 'mean_flow_s'):.2f} s",
+        lambda group: f"{group.mean('mean_flow_s'):.2f} s",
     )
     lines = {
         f"{family}, {load:g}": group
-        for (family, load), group in grouped(rows, "family", "load").items()
+        for (family, load), group in rows.grouped("family", "load").items()
     }
     return {
         **ratios(rows, ROLLING),
@@ -151,10 +154,10 @@ LOOKS = {
 
 def draw(rows: Rows, figure: Figure) -> None:
     """Mean flow time above the stretch, a column of panels for each family."""
-    families = distinct(rows, "family")
+    families = rows.distinct("family")
     grid = plots.panels(figure, 2, len(families), sharex=True)
     for across, family in enumerate(families):
-        chosen = where(rows, family=family)
+        chosen = rows.where(family=family)
         _lines(grid[0][across], chosen, "mean_flow_s")
         _lines(grid[1][across], chosen, "p99_stretch")
         grid[1][across].set_xlabel("offered load")
@@ -165,10 +168,10 @@ def draw(rows: Rows, figure: Figure) -> None:
 
 
 def _lines(axes: Axes, rows: Rows, name: str) -> None:
-    loads = distinct(rows, "load")
+    loads = rows.distinct("load")
     for series, (colour, marker, label) in LOOKS.items():
         values = [
-            geometric_mean([row[name] for row in where(rows, series=series, load=load)])
+            geometric_mean([row[name] for row in rows.where(series=series, load=load)])
             for load in loads
         ]
         axes.plot(loads, values, color=colour, marker=marker, markerfacecolor="white", label=label)

@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coalloc.simulation.reproduce.rows import (
-    by_code,
-    by_value,
-    distinct,
-    grouped,
+    Rows,
     table,
     tabulate,
-    where,
 )
-from coalloc.simulation.reproduce.study import Row, Rows
 
 MAKESPAN = ("makespan_s", "makespan_bound_s")
 PRINTED = ("completion", "lp_printed")
@@ -42,7 +37,7 @@ def single(rows: Rows, names: tuple[str, str]) -> list[float]:
 def ratio(rows: Rows, names: tuple[str, str]) -> Ratio | None:
     """The ratio of the runs that have the bound; None where none has it."""
     value, bound = names
-    known = [row for row in rows if row[bound] is not None]
+    known = rows.only(lambda row: row[bound] is not None)
     if not known:
         return None
     each = single(known, names)
@@ -53,9 +48,9 @@ def ratio(rows: Rows, names: tuple[str, str]) -> Ratio | None:
 def means(rows: Rows, algorithm: str, names: tuple[str, str]) -> dict[int, float]:
     """The average ratio of an algorithm at each number of jobs."""
     out = {}
-    mine = where(rows, algorithm=algorithm)
-    for jobs in distinct(mine, "jobs"):
-        found = ratio(where(mine, jobs=jobs), names)
+    mine = rows.where(algorithm=algorithm)
+    for jobs in mine.distinct("jobs"):
+        found = ratio(mine.where(jobs=jobs), names)
         if found is not None:
             out[jobs] = found.mean
     return out
@@ -65,16 +60,16 @@ def ratio_table(rows: Rows, title: str, names: tuple[str, str]) -> str:
     """Algorithms by numbers of jobs: average (lowest to highest)."""
     return tabulate(
         title,
-        by_code(rows, "algorithm"),
-        by_value(rows, "jobs", lambda group: str(ratio(group, names) or ""), "{} jobs"),
+        rows.by_code("algorithm"),
+        rows.by_value("jobs", lambda group: str(ratio(group, names) or ""), "{} jobs"),
     )
 
 
 def bound_table(rows: Rows) -> str:
     """The bounds on the weighted completion by that of the repaired program, sums by sums."""
-    sizes = distinct(rows, "jobs")
+    sizes = rows.distinct("jobs")
     lines = [
-        [told, *(f"{between(where(rows, jobs=jobs), name):.3f}" for jobs in sizes)]
+        [told, *(f"{between(rows.where(jobs=jobs), name):.3f}" for jobs in sizes)]
         for told, name in (("program as printed", "lp_printed"), ("prices", "priced"))
     ]
     return table(("by the repaired program", *(f"{jobs} jobs" for jobs in sizes)), lines)
@@ -91,7 +86,7 @@ def furthest(rows: Rows, name: str) -> float:
     return max(float(row[name] / row["lp_repaired"]) for row in _instances(rows, name))
 
 
-def _instances(rows: Rows, name: str) -> list[Row]:
+def _instances(rows: Rows, name: str) -> Rows:
     """A row of each instance that has this bound."""
-    first = [group[0] for group in grouped(rows, "jobs", "run").values()]
-    return [row for row in first if row[name] is not None]
+    first = Rows(group[0] for group in rows.grouped("jobs", "run").values())
+    return first.only(lambda row: row[name] is not None)

@@ -36,8 +36,9 @@ from coalloc.policies.published.moldable_lists import order_and_rows
 from coalloc.policies.published.options import DemtOptions
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
+from coalloc.simulation.reproduce.rows import Row
 from coalloc.simulation.reproduce.solving import checked, solve
-from coalloc.simulation.reproduce.study import Row, Run, Study
+from coalloc.simulation.reproduce.study import Run, Study
 
 PROCS, RUNS, QUICK_RUNS = 200, 40, 2
 OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 20, 200: 10, 400: 10}

@@ -29,15 +29,10 @@ from coalloc.simulation.reproduce.mbpc.study import (
     proofs,
 )
 from coalloc.simulation.reproduce.rows import (
-    by_code,
-    by_value,
-    distinct,
-    grouped,
-    mean,
+    Rows,
     tabulate,
-    where,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Rows
+from coalloc.simulation.reproduce.study import Experiment, Facts
 from coalloc.simulation.reproduce.words import CLOSE
 
 if TYPE_CHECKING:
@@ -84,7 +79,7 @@ PROCESSING, LINKS = (OWN, WEIGHTED, TO_BEST), (RATIO, ITSELF)
 def seen(rows: Rows, view: View) -> Dispersion:
     """Points of a panel, from the rows of one policy and bandwidth."""
     if not view.against:
-        rows = [{**row, "": 0.0} for row in rows]
+        rows = Rows({**row, "": 0.0} for row in rows)
     return dispersion(rows, view.name, view.against, weighted=view.weighted)
 
 
@@ -99,7 +94,7 @@ def dispersions(rows: Rows, view: View) -> dict[str, Width]:
     """The width of each policy."""
     out = {}
     for policy in POLICIES:
-        groups = grouped(where(rows, policy=policy), "abw_gbps").values()
+        groups = rows.where(policy=policy).grouped("abw_gbps").values()
         found = [seen(group, view) for group in groups]
         out[policy] = Width(max(p.width for p in found), max(p.widest for p in found))
     return out
@@ -110,11 +105,11 @@ def _processing(limit: float, others: float, every: Rows) -> Facts:
     rows = plotted(every)
     best = dispersions(rows, TO_BEST)
     widths = {policy: width.mean for policy, width in best.items()}
-    parts = {policy: mean(where(rows, policy=policy), "processing") for policy in POLICIES}
+    parts = {policy: rows.where(policy=policy).mean("processing") for policy in POLICIES}
     ties = _free_widths(every)
     return {
         "tables": "\n\n".join(_table(rows, view) for view in PROCESSING),
-        "draws": len(grouped(rows, "seed")),
+        "draws": len(rows.grouped("seed")),
         "own": dispersions(rows, OWN),
         "weighted": dispersions(rows, WEIGHTED),
         "best": best,
@@ -140,8 +135,8 @@ def _table(rows: Rows, view: View) -> str:
 
     return tabulate(
         f"{view.axis}: lowest, mean, highest",
-        by_code(rows, "policy"),
-        by_value(rows, "abw_gbps", cell, "{:g} Gbit/s"),
+        rows.by_code("policy"),
+        rows.by_value("abw_gbps", cell, "{:g} Gbit/s"),
     )
 
 
@@ -149,16 +144,16 @@ def _free_widths(rows: Rows) -> list[float]:
     """Dispersions that JPN's choice spans, largest over the bandwidths; none where not listed."""
     ends = []
     for ties in (NARROWEST, WIDEST):
-        groups = grouped(where(rows, ties=ties), "abw_gbps").values()
+        groups = rows.where(ties=ties).grouped("abw_gbps").values()
         ends += [max(seen(group, TO_BEST).width for group in groups)] if groups else []
     return ends
 
 
 def _links(rows: Rows) -> Facts:
     """Values of the placeholders on the load of links."""
-    loads = {policy: mean(where(rows, policy=policy), "ratio") for policy in POLICIES}
+    loads = {policy: rows.where(policy=policy).mean("ratio") for policy in POLICIES}
     widths = {policy: width.mean for policy, width in dispersions(rows, RATIO).items()}
-    saturated = [row for row in rows if row["sc"] > 1.0 + SAME]
+    saturated = rows.only(lambda row: row["sc"] > 1.0 + SAME)
     mbpc, cbs, jpn = loads.values()
     return {
         "tables": "\n\n".join(_table(rows, view) for view in LINKS),
@@ -191,11 +186,11 @@ def _draw(views: Sequence[View], rows: Rows, figure: Figure) -> None:
 
 
 def _ranges(axes: Axes, rows: Rows, view: View) -> None:
-    widths = distinct(rows, "abw_gbps")
+    widths = rows.distinct("abw_gbps")
     ticks: list[float] = []
     for number, policy in enumerate(POLICIES):
         at = [number * (len(widths) + 1.0) + place for place in range(len(widths))]
-        points = [seen(where(rows, policy=policy, abw_gbps=abw), view) for abw in widths]
+        points = [seen(rows.where(policy=policy, abw_gbps=abw), view) for abw in widths]
         ends = [(point.low, point.mean, point.high) for point in points]
         plots.ranges(axes, at, ends, LOOKS[policy], policy.upper())
         ticks += at

@@ -6,16 +6,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.mbpc.study import POLICIES, TIGHT, Point, place, platform
+from coalloc.simulation.reproduce.mbpc.study import POLICIES, TIGHT, place, platform
 from coalloc.simulation.reproduce.rows import (
-    by_value,
-    column,
-    distinct,
-    grouped,
+    Row,
+    Rows,
     tabulate,
-    where,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -28,8 +25,7 @@ def measure(run: Run) -> Iterable[Row]:
     """Place the three jobs of case 1 with each policy."""
     snapshot = platform(1, TIGHT, run.seed)
     for policy in run.steps("MBPC allocation map", POLICIES):
-        point = Point(case=1, seed=run.seed, abw=TIGHT, policy=policy)
-        placements = place(point, snapshot).plan.placements
+        placements = place(snapshot, policy, run.seed).plan.placements
         taken = {placement.job: placement.nodes for placement in placements}
         for cluster in snapshot.clusters:
             for job in snapshot.queue:
@@ -45,14 +41,14 @@ def measure(run: Run) -> Iterable[Row]:
 
 def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
-    mine = {(row["job"], row["cluster"]): row["processes"] for row in where(rows, policy="mbpc")}
+    mine = {(row["job"], row["cluster"]): row["processes"] for row in rows.where(policy="mbpc")}
     nodes = {row["cluster"]: row["nodes"] for row in rows}
-    jobs = distinct(rows, "job")
+    jobs = rows.distinct("job")
     taken = {job: {name: mine[job, name] for name in nodes if mine[job, name]} for job in jobs}
     ranked = {job: sorted(own, key=lambda name: -own[name]) for job, own in taken.items()}
     lines = {
         f"`{policy}`, {job}": group
-        for (policy, job), group in grouped(rows, "policy", "job").items()
+        for (policy, job), group in rows.grouped("policy", "job").items()
     }
     return {
         "taken": {
@@ -67,20 +63,20 @@ def facts(rows: Rows) -> Facts:
         "table": tabulate(
             "processes",
             lines,
-            by_value(rows, "cluster", lambda group: str(group[0]["processes"])),
+            rows.by_value("cluster", lambda group: str(group[0]["processes"])),
         ),
     }
 
 
 def draw(rows: Rows, figure: Figure) -> None:
     """A panel per policy, a bar per cluster, stacked by job."""
-    policies = distinct(rows, "policy")
+    policies = rows.distinct("policy")
     grid = plots.panels(figure, 1, len(policies), sharey=True)
     for axes, policy in zip(grid[0], policies, strict=True):
-        _map(axes, where(rows, policy=policy))
+        _map(axes, rows.where(policy=policy))
     grid[0][0].set_ylabel("nodes")
     grid[0][len(policies) // 2].set_xlabel("cluster, and the power of its nodes")
-    most = max(column(rows, "nodes"))
+    most = max(rows.column("nodes"))
     grid[0][0].set_yticks(range(0, most + 1, 4))
     grid[0][0].set_ylim(0, 1.03 * most)
     plots.letter(grid, [policy.upper() for policy in policies])
@@ -88,10 +84,10 @@ def draw(rows: Rows, figure: Figure) -> None:
 
 
 def _map(axes: Axes, rows: Rows) -> None:
-    clusters = distinct(rows, "cluster")
+    clusters = rows.distinct("cluster")
     for x, cluster in enumerate(clusters):
         bottom = 0.0
-        chosen = where(rows, cluster=cluster)
+        chosen = rows.where(cluster=cluster)
         for number, row in enumerate(chosen):
             colour, hatch = LOOKS[number % len(LOOKS)]
             label = row["job"] if x == 0 else None
@@ -99,7 +95,7 @@ def _map(axes: Axes, rows: Rows) -> None:
             bottom += row["processes"]
         idle = chosen[0]["nodes"] - bottom
         plots.bar(axes, x, idle, bottom, "white", "idle" if x == 0 else None)
-    powers = [where(rows, cluster=name)[0]["power"] for name in clusters]
+    powers = [rows.where(cluster=name)[0]["power"] for name in clusters]
     axes.set_xticks(
         range(len(clusters)),
         [f"{name}\n{power:g}" for name, power in zip(clusters, powers, strict=True)],

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from coalloc.model.cost import link_loads
-from coalloc.model.jobs import RigidJob
-from coalloc.model.plan import Placement, Plan
+from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.simulation.reproduce.solving import rigid_jobs
+from coalloc.simulation.reproduce.solving import loads_of, rigid_jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ def slowdowns(snapshot: Snapshot, plan: Plan) -> dict[str, Slowdown]:
     """The slowdowns of every rigid job that a plan places, by job; none may start later."""
     power = {node.name: node.power for cluster in snapshot.clusters for node in cluster.nodes}
     jobs = {job.id: job for job in rigid_jobs(snapshot)}
-    loads = _loads(snapshot, plan.placements, jobs)
+    loads = loads_of(snapshot, plan)
     full = {
         cluster.name: sum(load.get(cluster.name, 0.0) for load in loads.values())
         / cluster.link_gbps
@@ -80,18 +78,4 @@ def standalone(snapshot: Snapshot, solve: Callable[[Snapshot], Plan]) -> dict[st
     for job in snapshot.queue:
         alone = replace(snapshot, queue=(job,))
         out |= slowdowns(alone, solve(alone))
-    return out
-
-
-def _loads(
-    snapshot: Snapshot, placements: tuple[Placement, ...], jobs: Mapping[str, RigidJob]
-) -> dict[str, dict[str, float]]:
-    """Load of each job on each link that it loads, Gbit/s."""
-    home = {node.name: cluster.name for cluster in snapshot.clusters for node in cluster.nodes}
-    out = {}
-    for placement in placements:
-        inside: dict[str, int] = {}
-        for node, count in placement.nodes.items():
-            inside[home[node]] = inside.get(home[node], 0) + count
-        out[placement.job] = link_loads(jobs[placement.job].proc_gbps, inside)
     return out

@@ -15,7 +15,7 @@ a clock, ends a program, so that a run tells the same on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -25,9 +25,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
-from coalloc.simulation.reproduce.rows import grouped, where
+from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, rigid_jobs, solve
-from coalloc.simulation.reproduce.study import Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, Study
 
 POLICIES = ("mbpc", "cbs", "jpn")
 TIGHT = min(ABW)
@@ -42,43 +42,35 @@ UNKNOWN = ("sp_alone", "sc_alone", "ratio", "ratio_alone", "gap", "cpu_s")
 """What is not known of an allocation that `jpn` did not choose."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One policy on one platform."""
-
-    case: int
-    seed: int
-    abw: float
-    policy: str
-
-
 def _study(case: int, run: Run) -> Iterator[Row]:
     """Choices of the policies, and the ends of what `jpn` could choose instead."""
     count = 1 if case == 1 else QUICK_SEEDS if run.quick else SEEDS
     first = run.seed * SEEDS
     places = [(seed, abw) for seed in range(first, first + count) for abw in bandwidths(run)]
     for seed, abw in run.steps(f"MBPC case {case}", places):
+        snapshot = platform(case, abw, seed)
+        where = {"case": case, "seed": seed if case == 2 else None, "abw_gbps": abw}
         best: dict[str, float] = {}
         for policy in POLICIES:
-            point = Point(case=case, seed=seed, abw=abw, policy=policy)
-            yield from _jobs(point, best)
-        yield from _choices(point, best)
+            for row in _jobs(snapshot, policy, seed, best):
+                yield where | row
+        for ties, found in _ends(snapshot, best, is_tight=abw == TIGHT, splits_tell=case == 1):
+            for row in _choice(snapshot, found, best):
+                yield where | row | {"policy": "jpn", "ties": ties}
 
 
-def _jobs(point: Point, best: dict[str, float]) -> Iterator[Row]:
+def _jobs(
+    snapshot: Snapshot, policy: str, seed: int, best: dict[str, float]
+) -> Iterator[dict[str, Any]]:
     """A row per job; the first policy, which is `mbpc`, leaves its standalone SP in `best`."""
-    snapshot = platform(point.case, point.abw, point.seed)
-    joint = place(point, snapshot)
+    joint = place(snapshot, policy, seed)
     together = slowdowns(snapshot, joint.plan)
-    alone = standalone(snapshot, lambda queued: place(point, queued).plan)
+    alone = standalone(snapshot, lambda queued: place(queued, policy, seed).plan)
     for job, found in together.items():
         own = alone[job]
         yield {
-            "case": point.case,
-            "seed": point.seed if point.case == 2 else None,
-            "abw_gbps": point.abw,
-            "policy": point.policy,
-            "ties": CHOSEN if point.policy == "jpn" else None,
+            "policy": policy,
+            "ties": CHOSEN if policy == "jpn" else None,
             "job": job,
             "sigma": found.sigma,
             "sp": found.sp,
@@ -96,15 +88,15 @@ def _jobs(point: Point, best: dict[str, float]) -> Iterator[Row]:
         }
 
 
-def _choices(point: Point, best: dict[str, float]) -> Iterator[Row]:
+def _ends(
+    snapshot: Snapshot, best: Mapping[str, float], *, is_tight: bool, splits_tell: bool
+) -> Iterator[tuple[str, list[float]]]:
     """Ends of what JPN could choose: of run times at the tightest links, of SP in case 1."""
-    snapshot = platform(point.case, point.abw, point.seed)
-    jobs = rigid_jobs(snapshot)
     _, splits = least_traffic(snapshot)
-    ends: dict[str, list[float]] = {}
-    if point.abw == TIGHT:
-        ends[BEST], ends[WORST] = extremes(snapshot, splits)
-    if point.case == 1:
+    if is_tight:
+        yield from zip((BEST, WORST), extremes(snapshot, splits), strict=True)
+    if splits_tell:
+        jobs = rigid_jobs(snapshot)
 
         def width(slowdown: list[float]) -> float:
             apart = [
@@ -113,28 +105,28 @@ def _choices(point: Point, best: dict[str, float]) -> Iterator[Row]:
             return max(apart) - min(apart)
 
         ordered = sorted(of_one_power(snapshot, splits), key=width)
-        ends[NARROWEST], ends[WIDEST] = ordered[0], ordered[-1]
-    for ties, found in ends.items():
-        for job, sp in zip(jobs, found, strict=True):
-            yield {
-                **dict.fromkeys(UNKNOWN),
-                "case": point.case,
-                "seed": point.seed if point.case == 2 else None,
-                "abw_gbps": point.abw,
-                "policy": "jpn",
-                "ties": ties,
-                "job": job.id,
-                "sigma": job.sigma,
-                "sp": sp,
-                "sp_best": best[job.id],
-                "sc": 1.0,
-                "processing": job.base_time * job.sigma * sp,
-                "communication": job.base_time * (1.0 - job.sigma),
-                "status": "exact",
-            }
+        yield from ((NARROWEST, ordered[0]), (WIDEST, ordered[-1]))
 
 
-def place(point: Point, snapshot: Snapshot) -> Solved:
+def _choice(
+    snapshot: Snapshot, slowdown: list[float], best: Mapping[str, float]
+) -> Iterator[dict[str, Any]]:
+    """A row per job of an allocation that `jpn` could have chosen."""
+    for job, sp in zip(rigid_jobs(snapshot), slowdown, strict=True):
+        yield {
+            **dict.fromkeys(UNKNOWN),
+            "job": job.id,
+            "sigma": job.sigma,
+            "sp": sp,
+            "sp_best": best[job.id],
+            "sc": 1.0,
+            "processing": job.base_time * job.sigma * sp,
+            "communication": job.base_time * (1.0 - job.sigma),
+            "status": "exact",
+        }
+
+
+def place(snapshot: Snapshot, policy: str, seed: int) -> Solved:
     """Allocate the queue at once.
 
     Raises
@@ -142,11 +134,10 @@ def place(point: Point, snapshot: Snapshot) -> Solved:
     NotAllowedError
         If a job was left out: its figures would be missing from every mean.
     """
-    work = NODES if point.policy == "jpn" else None
-    solved = solve(snapshot, point.policy, seed=point.seed, work=work)
+    solved = solve(snapshot, policy, seed=seed, work=NODES if policy == "jpn" else None)
     if solved.plan.deferred:
         left = solved.plan.deferred[0]
-        raise NotAllowedError(f"{point.policy} leaves out {left.job}: {left.detail}")
+        raise NotAllowedError(f"{policy} leaves out {left.job}: {left.detail}")
     return solved
 
 
@@ -164,9 +155,9 @@ STUDIES = {case: Study(name=f"mbpc case {case}", measure=partial(_study, case)) 
 """Every policy on a case at every bandwidth, over the seeds."""
 
 
-def plotted(rows: Rows) -> list[Row]:
+def plotted(rows: Rows) -> Rows:
     """Without what `jpn` could choose instead."""
-    return [row for row in rows if row["ties"] in (None, CHOSEN)]
+    return rows.only(lambda row: row["ties"] in (None, CHOSEN))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +183,7 @@ def dispersion(rows: Rows, name: str, against: str, *, weighted: bool = False) -
     """Of one column less another; weighted by sigma if asked for."""
     groups = [
         [(row[name] - row[against]) * (row["sigma"] if weighted else 1.0) for row in group]
-        for group in grouped(rows, "seed").values()
+        for group in rows.grouped("seed").values()
     ]
     widths = [max(values) - min(values) for values in groups]
     return Dispersion(
@@ -208,15 +199,17 @@ def total_times(rows: Rows) -> dict[Any, float]:
     """Sum of the jobs' run times by seed, in base times."""
     return {
         seed: sum(row["processing"] + row["communication"] for row in group)
-        for (seed,), group in grouped(rows, "seed").items()
+        for (seed,), group in rows.grouped("seed").items()
     }
 
 
 def proofs(rows: Rows) -> Facts:
     """A row of each allocation of `mbpc`, and of those that are proved or bounded."""
-    ours = [group[0] for group in grouped(where(rows, policy="mbpc"), "seed", "abw_gbps").values()]
+    groups = rows.where(policy="mbpc").grouped("seed", "abw_gbps").values()
+    ours = Rows(group[0] for group in groups)
+    unproved = ours.only(lambda row: row["status"] != "optimal")
     return {
         "ours": ours,
-        "proved": where(ours, status="optimal"),
-        "bounded": [row for row in ours if row["status"] != "optimal" and row["gap"] is not None],
+        "proved": ours.where(status="optimal"),
+        "bounded": unproved.only(lambda row: row["gap"] is not None),
     }

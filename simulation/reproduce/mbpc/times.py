@@ -20,14 +20,10 @@ from coalloc.simulation.reproduce.mbpc.study import (
     total_times,
 )
 from coalloc.simulation.reproduce.rows import (
-    by_value,
-    distinct,
-    grouped,
-    mean,
+    Rows,
     tabulate,
-    where,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Rows
+from coalloc.simulation.reproduce.study import Experiment, Facts
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
@@ -47,10 +43,10 @@ def savings(rows: Rows) -> dict[tuple[str, str | None], list[float]]:
     -------
     mapping of (policy, ties) to shares
     """
-    ours = total_times(where(rows, policy="mbpc"))
+    ours = total_times(rows.where(policy="mbpc"))
     return {
         (policy, ties): [1.0 - ours[seed] / time for seed, time in total_times(group).items()]
-        for (policy, ties), group in grouped(rows, "policy", "ties").items()
+        for (policy, ties), group in rows.grouped("policy", "ties").items()
         if policy != "mbpc"
     }
 
@@ -61,10 +57,10 @@ def _facts(cut: float, rows: Rows) -> Facts:
     cbs = fmean(found["cbs", None])
     jpn = [fmean(values) for (policy, _), values in found.items() if policy == "jpn"]
     parts = {
-        policy: mean(group, "communication")
-        for (policy,), group in grouped(plotted(rows), "policy").items()
+        policy: group.mean("communication")
+        for (policy,), group in plotted(rows).grouped("policy").items()
     }
-    ours = list(total_times(where(rows, policy="mbpc")).values())
+    ours = list(total_times(rows.where(policy="mbpc")).values())
     return {
         "cbs": cbs,
         "jpn": jpn,
@@ -92,29 +88,29 @@ def _table(rows: Rows) -> str:
         return fmean(row["processing"] + row["communication"] for row in group)
 
     def total(group: Rows) -> str:
-        return f"{sum(map(time, grouped(group, 'job').values())):.4f}"
+        return f"{sum(map(time, group.grouped('job').values())):.4f}"
 
     lines = {}
-    for (policy, ties), group in grouped(rows, "policy", "ties").items():
+    for (policy, ties), group in rows.grouped("policy", "ties").items():
         name = f"`{policy}`" + (f", {NAMES[ties]}" if ties else "")
-        if stopped := len(grouped(where(group, status="time_limit"), "seed")):
-            name += f" (work ended first in {stopped} of {len(grouped(group, 'seed'))})"
+        if stopped := len(group.where(status="time_limit").grouped("seed")):
+            name += f" (work ended first in {stopped} of {len(group.grouped('seed'))})"
         lines[name] = group
-    columns = by_value(rows, "job", lambda group: f"{time(group):.4f}")
+    columns = rows.by_value("job", lambda group: f"{time(group):.4f}")
     return tabulate("run time in base times", lines, columns | {"sum": total})
 
 
 def _draw(rows: Rows, figure: Figure) -> None:
     """A bar per job, stacked, in a group per policy; the sum above each group."""
     axes = plots.panels(figure, 1, 1)[0][0]
-    groups = grouped(rows, "policy", "ties")
-    jobs = distinct(rows, "job")
+    groups = rows.grouped("policy", "ties")
+    jobs = rows.distinct("job")
     ticks, names = [], []
     for number, ((policy, ties), group) in enumerate(groups.items()):
         highest = 0.0
         for place, job in enumerate(jobs):
             x = number * (len(jobs) + 1.2) + place
-            mine = where(group, job=job)
+            mine = group.where(job=job)
             bottom = 0.0
             for name, colour, label in PARTS:
                 height = fmean(row[name] for row in mine)

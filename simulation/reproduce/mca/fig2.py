@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mca.study import BEST_FIT, POLICIES, SET_NAMES, STUDY, by_set
-from coalloc.simulation.reproduce.rows import column, distinct, grouped, mean, spread, table, where
-from coalloc.simulation.reproduce.study import Experiment, Facts, Rows
+from coalloc.simulation.reproduce.rows import (
+    Rows,
+    spread,
+    table,
+)
+from coalloc.simulation.reproduce.study import Experiment, Facts
 from coalloc.simulation.reproduce.words import CLOSE, shown
 
 if TYPE_CHECKING:
@@ -47,7 +51,7 @@ LOOKS = {
 def gains(rows: Rows, policy: str, baseline: str) -> list[float]:
     """Share by which a policy is shorter than another, workflow by workflow."""
     out = []
-    for group in grouped(rows, "set", "number", "draw").values():
+    for group in rows.grouped("set", "number", "draw").values():
         spans = {row["policy"]: row["makespan_s"] for row in group}
         out.append(1.0 - spans[policy] / spans[baseline])
     return out
@@ -55,13 +59,13 @@ def gains(rows: Rows, policy: str, baseline: str) -> list[float]:
 
 def above_bound(rows: Rows, policy: str) -> float:
     """Makespan by the bound, geometric mean."""
-    mine = where(rows, policy=policy)
+    mine = rows.where(policy=policy)
     return exp(fmean(log(row["makespan_s"] / row["bound_s"]) for row in mine))
 
 
 def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
-    of_set = {name: group for (name,), group in grouped(rows, "set").items()}
+    of_set = {name: group for (name,), group in rows.grouped("set").items()}
     correlations = tuple(correlation(group) for group in of_set.values())
     gained, with_best_fit, of_hcpa = (
         tuple(fmean(gains(group, policy, "m-heft")) for group in of_set.values())
@@ -82,8 +86,8 @@ def facts(rows: Rows) -> Facts:
         "bounds": by_set(rows, lambda group, policy: f"{above_bound(group, policy):.3f}"),
         "worst": max(
             row["makespan_s"] / other["makespan_s"] - 1.0
-            for group in grouped(rows, "set", "number", "draw").values()
-            for row in where(group, policy="workflow")
+            for group in rows.grouped("set", "number", "draw").values()
+            for row in group.where(policy="workflow")
             for other in group
         ),
     }
@@ -110,7 +114,7 @@ def _gains_table(of_set: Mapping[str, Rows]) -> str:
 
 def correlation(rows: Rows) -> float:
     """Of the gain with the critical path."""
-    paths = [row["critical_path_s"] for row in where(rows, policy="mca-heft")]
+    paths = [row["critical_path_s"] for row in rows.where(policy="mca-heft")]
     won = gains(rows, "mca-heft", "m-heft")
     a, b = fmean(paths), fmean(won)
     across = sum((x - a) * (y - b) for x, y in zip(paths, won, strict=True))
@@ -119,15 +123,15 @@ def correlation(rows: Rows) -> float:
 
 
 def _draw(rows: Rows, figure: Figure) -> None:
-    sets = distinct(rows, "set")
+    sets = rows.distinct("set")
     grid = plots.panels(figure, 2, 2)
     flat = [axes for line in grid for axes in line]
     for axes, name in zip(flat, sets, strict=False):
-        _spans(axes, where(rows, set=name))
+        _spans(axes, rows.where(set=name))
     last = flat[len(sets)]
     for name, marker in zip(sets, "os^", strict=True):
-        mine = where(rows, set=name)
-        paths = [row["critical_path_s"] for row in where(mine, policy="mca-heft")]
+        mine = rows.where(set=name)
+        paths = [row["critical_path_s"] for row in mine.where(policy="mca-heft")]
         won = [100.0 * gain for gain in gains(mine, "mca-heft", "m-heft")]
         last.plot(paths, won, marker, markerfacecolor="white", label=SET_NAMES[name])
     last.axhline(0.0, color=plots.BLACK, linewidth=0.6)
@@ -140,19 +144,19 @@ def _draw(rows: Rows, figure: Figure) -> None:
 
 
 def _spans(axes: Axes, rows: Rows) -> None:
-    numbers = distinct(rows, "number")
+    numbers = rows.distinct("number")
     at = list(range(1, len(numbers) + 1))
     for policy in POLICIES:
         colour, marker = LOOKS[policy]
-        spans = [mean(where(rows, policy=policy, number=n), "makespan_s") for n in numbers]
+        spans = [rows.where(policy=policy, number=n).mean("makespan_s") for n in numbers]
         axes.plot(at, spans, marker=marker, color=colour, markerfacecolor="white", label=policy)
-    bounds = [mean(where(rows, number=n), "bound_s") for n in numbers]
+    bounds = [rows.where(number=n).mean("bound_s") for n in numbers]
     axes.plot(at, bounds, linestyle="--", color=plots.BLACK, label="lower bound")
     names = []
     for n in numbers:
-        mine = where(rows, number=n)
-        path = mean(mine, "critical_path_s")
-        names.append(f"{spread(column(mine, 'tasks'), '{:g}'.format)}\n{path:.0f}")
+        mine = rows.where(number=n)
+        path = mine.mean("critical_path_s")
+        names.append(f"{spread(mine.column('tasks'), '{:g}'.format)}\n{path:.0f}")
     axes.set_xticks(at, names)
     axes.set_xlabel("tasks, and critical path (s of work)")
     axes.set_ylabel("makespan (s)")

@@ -19,9 +19,9 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.graph import graph_of
-from coalloc.simulation.reproduce.rows import grouped, table
+from coalloc.simulation.reproduce.rows import Row, Rows, table
 from coalloc.simulation.reproduce.solving import Solved, solve
-from coalloc.simulation.reproduce.study import Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Run, Study
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
 DRAWS, QUICK_DRAWS = 2, 1
@@ -88,7 +88,7 @@ STUDY = Study(name="mca", measure=_study)
 
 def by_set(rows: Rows, cell: Callable[[Rows, str], str], policies: Sequence[str] = POLICIES) -> str:
     """A table of policies by sets of workflows."""
-    of_set = grouped(rows, "set")
+    of_set = rows.grouped("set")
     return table(
         ("", *(SET_NAMES[name] for (name,) in of_set)),
         [[f"`{p}`", *(cell(group, p) for group in of_set.values())] for p in policies],

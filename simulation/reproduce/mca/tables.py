@@ -23,8 +23,12 @@ from coalloc.simulation.reproduce.mca.study import (
     by_set,
     workflow_of,
 )
-from coalloc.simulation.reproduce.rows import column, distinct, grouped, mean, table, where
-from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.rows import (
+    Row,
+    Rows,
+    table,
+)
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import CLOSE
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
@@ -83,11 +87,11 @@ def _facts_1(rows: Rows) -> Facts:
 def _draw_1(rows: Rows, figure: Figure) -> None:
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
-    for name, marker in zip(distinct(rows, "set"), "os^", strict=True):
-        mine = where(rows, set=name)
-        xs, ys = column(mine, "paper_path"), column(mine, "path_s")
+    for name, marker in zip(rows.distinct("set"), "os^", strict=True):
+        mine = rows.where(set=name)
+        xs, ys = mine.column("paper_path"), mine.column("path_s")
         axes.plot(xs, ys, marker, markerfacecolor="white", label=SET_NAMES[name])
-    top = max(column(rows, "paper_path"))
+    top = max(rows.column("paper_path"))
     axes.plot([0, top], [0, top], color=plots.GREY, linewidth=0.8, label="equal")
     axes.set_xlabel("critical path, published")
     axes.set_ylabel("critical path, drawn here (s)")
@@ -96,25 +100,25 @@ def _draw_1(rows: Rows, figure: Figure) -> None:
 
 def _shares(rows: Rows) -> list[float]:
     """Share of the tasks on one cluster, on two, and so on."""
-    counts = [sum(column(rows, f"on_{k}")) for k in range(1, MOST_CLUSTERS + 1)]
+    counts = [sum(rows.column(f"on_{k}")) for k in range(1, MOST_CLUSTERS + 1)]
     return [count / sum(counts) for count in counts]
 
 
 def _facts_2(rows: Rows) -> Facts:
-    mine = where(rows, policy="mca-heft")
-    spread = {name: mean(where(mine, set=name), "spread") for name in distinct(mine, "set")}
+    mine = rows.where(policy="mca-heft")
+    spread = {name: mine.where(set=name).mean("spread") for name in mine.distinct("set")}
     falling = sorted(spread, key=lambda name: -spread[name])
     ordered = list(TABLE_1)
 
     def on_clusters(group: Rows, policy: str) -> str:
-        shares = _shares(where(group, policy=policy))
+        shares = _shares(group.where(policy=policy))
         return ", ".join(f"{100.0 * share:.1f}" for share in shares) + " %"
 
     return {
         "spread": tuple(spread.values()),
         "falls": [spread[name] for name in ordered] == sorted(spread.values(), reverse=True),
         "resources": by_set(
-            rows, lambda group, p: f"{mean(where(group, policy=p), 'resources'):.1f}"
+            rows, lambda group, p: f"{group.where(policy=p).mean('resources'):.1f}"
         ),
         "clusters": by_set(rows, on_clusters, ("mca-heft", BEST_FIT, "workflow")),
         "kept": "is kept" if falling == ordered else "is not kept",
@@ -123,12 +127,12 @@ def _facts_2(rows: Rows) -> Facts:
 
 
 def _draw_2(rows: Rows, figure: Figure) -> None:
-    sets = distinct(rows, "set")
+    sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 2)
     wide, many = grid[0]
     for policy in POLICIES:
         colour, marker = LOOKS[policy]
-        means = [mean(where(rows, set=name, policy=policy), "resources") for name in sets]
+        means = [rows.where(set=name, policy=policy).mean("resources") for name in sets]
         wide.plot(range(len(sets)), means, marker=marker, color=colour, label=policy)
     wide.set_xticks(range(len(sets)), sets)
     wide.set_xlabel("tasks by level")
@@ -136,7 +140,7 @@ def _draw_2(rows: Rows, figure: Figure) -> None:
     several = range(2, MOST_CLUSTERS + 1)
     looks = ((plots.ORANGE, ""), (plots.SKY, "//"), (plots.GREEN, ".."))
     for s, (name, (colour, hatch)) in enumerate(zip(sets, looks, strict=True)):
-        found = _shares(where(rows, set=name, policy="mca-heft"))
+        found = _shares(rows.where(set=name, policy="mca-heft"))
         for k in several:
             x = k * (len(sets) + 1) + s
             share = 100.0 * found[k - 1]
@@ -151,14 +155,14 @@ def _draw_2(rows: Rows, figure: Figure) -> None:
 
 def _facts_3(rows: Rows) -> Facts:
     ours, others = (
-        [mean(group, "comm_s") for group in grouped(where(rows, policy=policy), "set").values()]
+        [group.mean("comm_s") for group in rows.where(policy=policy).grouped("set").values()]
         for policy in ("mca-heft", "m-heft")
     )
     ratios = tuple(a / b for a, b in zip(ours, others, strict=True))
 
     def cell(group: Rows, policy: str) -> str:
-        chosen = where(group, policy=policy)
-        return f"{mean(chosen, 'comm_s'):.3f}, {mean(chosen, 'comm_sd_s'):.3f}"
+        chosen = group.where(policy=policy)
+        return f"{chosen.mean('comm_s'):.3f}, {chosen.mean('comm_sd_s'):.3f}"
 
     return {
         "ours": tuple(ours),
@@ -169,17 +173,17 @@ def _facts_3(rows: Rows) -> Facts:
 
 
 def _draw_3(rows: Rows, figure: Figure) -> None:
-    sets = distinct(rows, "set")
+    sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
     for n, policy in enumerate(POLICIES):
         colour, marker = LOOKS[policy]
-        chosen = [where(rows, set=name, policy=policy) for name in sets]
+        chosen = [rows.where(set=name, policy=policy) for name in sets]
         at = [s + 0.08 * (n - len(POLICIES) / 2) for s in range(len(sets))]
         axes.errorbar(
             at,
-            [mean(group, "comm_s") for group in chosen],
-            yerr=[[0.0] * len(sets), [mean(group, "comm_sd_s") for group in chosen]],
+            [group.mean("comm_s") for group in chosen],
+            yerr=[[0.0] * len(sets), [group.mean("comm_sd_s") for group in chosen]],
             color=colour,
             marker=marker,
             linestyle="none",

@@ -19,16 +19,12 @@ from coalloc.simulation.reproduce.instances import oas_instance
 from coalloc.simulation.reproduce.oas.fig4 import EXACT, SLOTTED, planned, share_text
 from coalloc.simulation.reproduce.oas.workloads import SHAPES, workloads
 from coalloc.simulation.reproduce.rows import (
-    column,
-    distinct,
-    grouped,
-    mean,
-    middle,
+    Row,
+    Rows,
     tabulate,
-    where,
 )
 from coalloc.simulation.reproduce.solving import Solved, solve
-from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import CLOSE, shown
 
 if TYPE_CHECKING:
@@ -108,21 +104,21 @@ def _on_all_grids(
 
 def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
-    large = [row for row in rows if row["jobs"] != TINY_JOBS]
-    slots, exact = where(large, method="search"), where(large, method="oas")
-    programs = where(rows, method="mip")
-    sizes = sorted(distinct(slots, "slot_share"))
-    of_size = {share: where(slots, slot_share=share) for share in sizes}
+    large = rows.only(lambda row: row["jobs"] != TINY_JOBS)
+    slots, exact = large.where(method="search"), large.where(method="oas")
+    programs = rows.where(method="mip")
+    sizes = sorted(slots.distinct("slot_share"))
+    of_size = {share: slots.where(slot_share=share) for share in sizes}
     finest, half, largest = of_size[sizes[0]], of_size[0.5], of_size[sizes[-1]]
-    first, last = (where(programs, slot_share=share) for share in (sizes[0], sizes[-1]))
+    first, last = (programs.where(slot_share=share) for share in (sizes[0], sizes[-1]))
     spans, filled = (_means(slots, name) for name in ("over_oas", "compaction"))
     above = {p: values[sizes.index(0.5)] / values[0] - 1.0 for p, values in spans.items()}
     return {
-        "tables": "\n\n".join(_table(large, name) for name in distinct(large, "platform")),
+        "tables": "\n\n".join(_table(large, name) for name in large.distinct("platform")),
         "slots": slots,
-        "slots_proved": where(slots, status="optimal"),
+        "slots_proved": slots.where(status="optimal"),
         "exact": exact,
-        "exact_proved": where(exact, status="optimal"),
+        "exact_proved": exact.where(status="optimal"),
         "finest": finest,
         "half": half,
         "largest": largest,
@@ -138,7 +134,7 @@ def facts(rows: Rows) -> Facts:
         "is_near": [value <= CLOSE for value in above.values()],
         "above": above,
         "slows": [
-            middle(fine, "elapsed_s") > 10.0 * middle(coarse, "elapsed_s")
+            fine.median("elapsed_s") > 10.0 * coarse.median("elapsed_s")
             for fine, coarse in ((first, last), (finest, largest))
         ],
         "falls": [values == sorted(values, reverse=True) for values in filled.values()],
@@ -149,35 +145,34 @@ def facts(rows: Rows) -> Facts:
 def _means(slots: Rows, name: str) -> dict[str, list[float]]:
     """Means over the workloads of each platform, by rising size of the slot."""
     return {
-        platform: [
-            mean(where(mine, slot_share=s), name) for s in sorted(distinct(mine, "slot_share"))
-        ]
-        for (platform,), mine in grouped(slots, "platform").items()
+        platform: [mine.where(slot_share=s).mean(name) for s in sorted(mine.distinct("slot_share"))]
+        for (platform,), mine in slots.grouped("platform").items()
     }
 
 
 def _monotone(slots: Rows) -> Facts:
     """On how many workloads no makespan falls as slots grow, of how many."""
     rising = []
-    for group in grouped(slots, "platform", "workload").values():
-        spans = column(sorted(group, key=lambda row: float(row["slot_share"])), "makespan_s")
+    for group in slots.grouped("platform", "workload").values():
+        rising_slots = sorted(group, key=lambda row: float(row["slot_share"]))
+        spans = Rows(rising_slots).column("makespan_s")
         rising.append(all(b >= a - 1e-6 for a, b in pairwise(spans)))
     return {"rising": sum(rising), "curves": len(rising)}
 
 
 def _table(rows: Rows, platform: str) -> str:
-    mine = where(rows, platform=platform)
-    lines = {"continuous": where(mine, slot_share=None)} | {
-        shown(share, "%"): where(mine, slot_share=share) for share in distinct(mine, "slot_share")
+    mine = rows.where(platform=platform)
+    lines = {"continuous": mine.where(slot_share=None)} | {
+        shown(share, "%"): mine.where(slot_share=share) for share in mine.distinct("slot_share")
     }
     return tabulate(
         f"slot, {platform.replace('x', ' × ')} nodes",
         lines,
         {
-            "makespan by `oas`": lambda group: shown(column(group, "over_oas"), ".3f"),
-            "mean": lambda group: f"{mean(group, 'over_oas'):.3f}",
-            "mean compaction": lambda group: f"{mean(group, 'compaction'):.2f}",
-            "median time": lambda group: f"{middle(group, 'elapsed_s'):.2g} s",
+            "makespan by `oas`": lambda group: shown(group.column("over_oas"), ".3f"),
+            "mean": lambda group: f"{group.mean('over_oas'):.3f}",
+            "mean compaction": lambda group: f"{group.mean('compaction'):.2f}",
+            "median time": lambda group: f"{group.median('elapsed_s'):.2g} s",
         },
     )
 
@@ -186,9 +181,9 @@ def _proofs(rows: Rows, programs: Rows) -> Facts:
     """Programs that were proved optimal, and those of them that agree with the search."""
     twins = {
         (row["workload"], row["slot_share"]): row["makespan_s"]
-        for row in where(rows, jobs=TINY_JOBS, method="search")
+        for row in rows.where(jobs=TINY_JOBS, method="search")
     }
-    proved = where(programs, status="optimal")
+    proved = programs.where(status="optimal")
     agree = [
         row
         for row in proved
@@ -210,17 +205,17 @@ MEASURES = (
 
 def draw(rows: Rows, figure: Figure) -> None:
     """A column of panels for each platform: thin lines are workloads, thick ones medians."""
-    platforms = distinct(rows, "platform")
+    platforms = rows.distinct("platform")
     grid = plots.panels(figure, len(MEASURES), len(platforms), sharex=True, sharey="row")
     for down, (name, label) in enumerate(MEASURES):
         for across, platform in enumerate(platforms):
             axes = grid[down][across]
             if name == "elapsed_s":
                 axes.set_yscale("log")
-            _curves(axes, where(rows, platform=platform), name)
+            _curves(axes, rows.where(platform=platform), name)
             axes.set_xlabel("slot (% of mean base time)" if down == len(MEASURES) - 1 else "")
         grid[down][0].set_ylabel(label)
-    sizes = [where(rows, platform=name)[0]["jobs"] for name in platforms]
+    sizes = [rows.where(platform=name)[0]["jobs"] for name in platforms]
     plots.letter(
         grid[:1],
         [
@@ -232,16 +227,16 @@ def draw(rows: Rows, figure: Figure) -> None:
 
 
 def _curves(axes: Axes, rows: Rows, name: str) -> None:
-    level = middle(where(rows, method="oas"), name)
+    level = rows.where(method="oas").median(name)
     axes.axhline(level, color=plots.BLACK, linestyle="--", label="continuous time, oas")
     for method, (colour, marker, label) in LOOKS.items():
-        chosen = where(rows, method=method)
-        for group in grouped(chosen, "workload").values():
+        chosen = rows.where(method=method)
+        for group in chosen.grouped("workload").values():
             ends = [100.0 * row["slot_share"] for row in group]
             axes.plot(ends, [row[name] for row in group], color=colour, linewidth=0.4, alpha=0.5)
-        if of_size := grouped(chosen, "slot_share"):
+        if of_size := chosen.grouped("slot_share"):
             at = [100.0 * share for (share,) in of_size]
-            middles = [middle(group, name) for group in of_size.values()]
+            middles = [group.median(name) for group in of_size.values()]
             axes.plot(at, middles, color=colour, marker=marker, label=label)
 
 

@@ -18,19 +18,13 @@ from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.replay import carried_out
 from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, workloads
 from coalloc.simulation.reproduce.rows import (
-    by_code,
-    by_value,
-    column,
-    distinct,
-    grouped,
-    mean,
-    middle,
+    Row,
+    Rows,
     table,
     tabulate,
-    where,
 )
 from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
-from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import CLOSE, Held, shown
 
 if TYPE_CHECKING:
@@ -141,38 +135,38 @@ def _ranks(values: Sequence[float]) -> list[float]:
 def over_best(rows: Rows, policy: str, name: str) -> list[float]:
     """Makespans of a policy by that of the best plain order, workload by workload."""
     out = []
-    for group in grouped(rows, "platform", "workload").values():
-        (row,) = where(group, policy=policy)
+    for group in rows.grouped("platform", "workload").values():
+        (row,) = group.where(policy=policy)
         out.append(row[name] / min(row["makespan_s"] for row in group if row["policy"] in PLAIN))
     return out
 
 
 def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
-    plain = [row for row in rows if row["policy"] in PLAIN]
-    cases = grouped(plain, "platform", "workload")
-    exact = where(rows, policy=EXACT)
-    platforms = distinct(rows, "platform")
+    plain = rows.only(lambda row: row["policy"] in PLAIN)
+    cases = plain.grouped("platform", "workload")
+    exact = rows.where(policy=EXACT)
+    platforms = rows.distinct("platform")
     slotted = {
-        (platform, policy): over_best(where(rows, platform=platform), policy, "makespan_s")
+        (platform, policy): over_best(rows.where(platform=platform), policy, "makespan_s")
         for platform in platforms
         for policy in SHARES
     }
     extended = slotted.get((EXTENDED, NEAR), [])
     conference = slotted.get((CONFERENCE, SLOTTED), [])
-    heavy = middle(where(rows, policy=SLOTTED), "rho_mean")
+    heavy = rows.where(policy=SLOTTED).median("rho_mean")
     return {
-        "best": [min(column(group, "over_oas")) for group in cases.values()],
-        "worst": [max(column(group, "over_oas")) for group in cases.values()],
-        "half": where(rows, policy=SLOTTED),
-        "fine": where(rows, policy=NEAR),
-        "balanced": where(rows, policy=BALANCED),
+        "best": [min(group.column("over_oas")) for group in cases.values()],
+        "worst": [max(group.column("over_oas")) for group in cases.values()],
+        "half": rows.where(policy=SLOTTED),
+        "fine": rows.where(policy=NEAR),
+        "balanced": rows.where(policy=BALANCED),
         "exact": exact,
-        "proved": where(exact, status="optimal"),
-        "tables": "\n\n".join(_table(where(rows, platform=name)) for name in platforms),
+        "proved": exact.where(status="optimal"),
+        "tables": "\n\n".join(_table(rows.where(platform=name)) for name in platforms),
         "standings": _standings(rows, slotted),
-        "matching": _best_two(where(plain, workload="WL-1")),
-        "small_first": _best_two(where(plain, workload="WL-2")),
+        "matching": _best_two(plain.where(workload="WL-1")),
+        "small_first": _best_two(plain.where(workload="WL-2")),
         "correlations": _correlations(rows),
         "extended": extended,
         "extended_close": [ratio <= 1.0 + CLOSE for ratio in extended],
@@ -190,7 +184,7 @@ def _plain_orders(cases: Iterable[Rows]) -> Facts:
     """Each plain order by the best one: where it does best, and where worst."""
     ratios: dict[str, list[float]] = {policy: [] for policy in PLAIN}
     for group in cases:
-        best = min(column(group, "makespan_s"))
+        best = min(group.column("makespan_s"))
         for row in group:
             ratios[row["policy"]].append(row["makespan_s"] / best)
     return {
@@ -202,7 +196,7 @@ def _plain_orders(cases: Iterable[Rows]) -> Facts:
 def _standings(rows: Rows, slotted: Mapping[tuple[str, str], list[float]]) -> str:
     lines = []
     for (platform, policy), whole in slotted.items():
-        freed = over_best(where(rows, platform=platform), policy, "carried_out_s")
+        freed = over_best(rows.where(platform=platform), policy, "carried_out_s")
         cells = [f"{platform.replace('x', ' × ')} nodes, slots of {100.0 * SHARES[policy]:g} %"]
         for ratios in (whole, freed):
             lost = sum(ratio > 1.0 + 1e-9 for ratio in ratios)
@@ -215,9 +209,9 @@ def _table(rows: Rows) -> str:
     nodes = rows[0]["platform"].replace("x", " × ")
     return tabulate(
         f"makespan by `oas`, {nodes} nodes",
-        by_code(rows, "policy"),
-        by_value(rows, "workload", lambda group: f"{group[0]['over_oas']:.3f}")
-        | {"mean compaction": lambda group: f"{mean(group, 'compaction'):.2f}"},
+        rows.by_code("policy"),
+        rows.by_value("workload", lambda group: f"{group[0]['over_oas']:.3f}")
+        | {"mean compaction": lambda group: f"{group.mean('compaction'):.2f}"},
     )
 
 
@@ -225,21 +219,21 @@ def _best_two(rows: Rows) -> str:
     """The two best plain orders on each platform."""
     best = {
         platform: [row["policy"] for row in sorted(group, key=lambda row: float(row["makespan_s"]))]
-        for (platform,), group in grouped(rows, "platform").items()
+        for (platform,), group in rows.grouped("platform").items()
     }
     return "; ".join(f"`{one}` and `{two}` ({at})" for at, (one, two, *_) in best.items())
 
 
 def _correlations(rows: Rows) -> str:
     def cells(group: Rows, name: str) -> list[str]:
-        values = column(group, name)
+        values = group.column(name)
         above = f"{sum(value > 0.0 for value in values)} of {len(values)}"
         return [f"{median(values):.2f}", above] if values else ["", ""]
 
     lines = [
         [f"`{policy}`", *cells(mine, "rho_mean"), *cells(mine, "rho_weakest")]
         for policy in (*SEARCHES, "fcfs")
-        for mine in [where(rows, policy=policy)]
+        for mine in [rows.where(policy=policy)]
     ]
     head = ("rank correlation of σ·Tb with", "mean power", "above 0", "weakest power", "above 0")
     return table(head, lines)
@@ -259,13 +253,13 @@ LOOKS = {
 
 def draw(rows: Rows, figure: Figure) -> None:
     """Makespan above compaction, a column of panels for each platform."""
-    platforms = distinct(rows, "platform")
+    platforms = rows.distinct("platform")
     grid = plots.panels(figure, 2, len(platforms), sharex="col", sharey="row")
     for across, platform in enumerate(platforms):
-        chosen = where(rows, platform=platform)
+        chosen = rows.where(platform=platform)
         _dots(grid[0][across], chosen, "makespan_s", 1e-6)
         freed = {"marker": "x", "color": LOOKS[SLOTTED][0], "label": "50 % slots, carried out"}
-        _beside(grid[0][across], where(chosen, policy=SLOTTED), "carried_out_s", 1e-6, freed)
+        _beside(grid[0][across], chosen.where(policy=SLOTTED), "carried_out_s", 1e-6, freed)
         _dots(grid[1][across], chosen, "compaction", 1.0)
     grid[0][0].set_ylabel("makespan (10⁶ s)")
     grid[1][0].set_ylabel("compaction degree")
@@ -275,11 +269,11 @@ def draw(rows: Rows, figure: Figure) -> None:
 
 
 def _dots(axes: Axes, rows: Rows, name: str, scale: float) -> None:
-    workload_names = distinct(rows, "workload")
+    workload_names = rows.distinct("workload")
     for policy, (colour, marker, label) in LOOKS.items():
         inside = "white" if policy in PLAIN else colour
         look = {"marker": marker, "color": colour, "markerfacecolor": inside, "label": label}
-        _beside(axes, where(rows, policy=policy), name, scale, look)
+        _beside(axes, rows.where(policy=policy), name, scale, look)
     axes.set_xticks(range(len(workload_names)), workload_names)
     for place in range(len(workload_names) - 1):
         axes.axvline(place + 0.5, color="#DDDDDD", linewidth=0.5)

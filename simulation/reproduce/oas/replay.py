@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coalloc.model.cost import link_loads
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import occupation_violations
-from coalloc.simulation.reproduce.solving import NotAllowedError, rigid_jobs
+from coalloc.simulation.reproduce.solving import NotAllowedError, loads_of
 
 Loads = Mapping[str, float]
 
@@ -25,15 +24,11 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> float:
     NotAllowedError
         If the result breaks a rule, which would be a defect of this function.
     """
-    home = {node.name: cluster.name for cluster in snapshot.clusters for node in cluster.nodes}
     capacity = {cluster.name: cluster.link_gbps for cluster in snapshot.clusters}
-    gbps = {job.id: job.proc_gbps for job in rigid_jobs(snapshot)}
+    loads_by_job = loads_of(snapshot, plan)
     done: list[tuple[Placement, Loads]] = []
     for placement in sorted(plan.placements, key=lambda p: (p.start, p.end)):
-        inside: dict[str, int] = {}
-        for node, count in placement.nodes.items():
-            inside[home[node]] = inside.get(home[node], 0) + count
-        loads = link_loads(gbps[placement.job], inside)
+        loads = loads_by_job[placement.job]
         length = placement.end - placement.start
         ready = max(
             (p.end for p, _ in done if p.nodes.keys() & placement.nodes.keys()),

@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING, Any
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.windows import LOAD, LOGS, replay_window, windows
 from coalloc.simulation.reproduce.rows import (
-    by_code,
-    column,
-    distinct,
-    grouped,
-    mean,
+    Row,
+    Rows,
     tabulate,
-    where,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import shown
 
 if TYPE_CHECKING:
@@ -75,37 +71,37 @@ def measure(run: Run) -> Iterable[Row]:
 
 def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
-    logs = distinct(rows, "log")
+    logs = rows.distinct("log")
     waits = {
         log: {
-            name: f"{mean(where(rows, log=log, policy=name), 'mean_wait_s') / HOUR:.2f} h"
+            name: f"{rows.where(log=log, policy=name).mean('mean_wait_s') / HOUR:.2f} h"
             for name in (OAS, MEAN)
         }
         for log in logs
     }
     return {
         "waits": "; ".join(f"{log} {shown(own)}" for log, own in waits.items()),
-        "tables": "\n\n".join(_table(where(rows, log=log)) for log in logs),
+        "tables": "\n\n".join(_table(rows.where(log=log)) for log in logs),
         "jobs": rows[0]["jobs"],
         "load": LOAD,
-        "windows": len(distinct(rows, "window")),
+        "windows": len(rows.distinct("window")),
         "scenarios": SCENARIOS,
         "against": {MEAN: _against(rows, MEAN), P90: _against(rows, P90)},
-        "oas": where(rows, policy=OAS),
+        "oas": rows.where(policy=OAS),
     }
 
 
 def _table(rows: Rows) -> str:
     return tabulate(
         rows[0]["log"],
-        by_code(rows, "policy"),
+        rows.by_code("policy"),
         {
-            "mean wait": lambda own: f"{mean(own, 'mean_wait_s') / HOUR:.2f} h",
-            "its 95 %": lambda own: f"{mean(own, 'p95_wait_s') / HOUR:.1f} h",
-            "bounded slowdown": lambda own: f"{mean(own, 'mean_bounded_slowdown'):.1f}",
-            "makespan": lambda own: f"{mean(own, 'makespan_s') / HOUR:.1f} h",
-            "CPU a round": lambda own: f"{1000.0 * mean(own, 'cpu_s'):.0f} ms",
-            "most": lambda own: f"{1000.0 * max(column(own, 'most_cpu_s')):.0f} ms",
+            "mean wait": lambda own: f"{own.mean('mean_wait_s') / HOUR:.2f} h",
+            "its 95 %": lambda own: f"{own.mean('p95_wait_s') / HOUR:.1f} h",
+            "bounded slowdown": lambda own: f"{own.mean('mean_bounded_slowdown'):.1f}",
+            "makespan": lambda own: f"{own.mean('makespan_s') / HOUR:.1f} h",
+            "CPU a round": lambda own: f"{1000.0 * own.mean('cpu_s'):.0f} ms",
+            "most": lambda own: f"{1000.0 * max(own.column('most_cpu_s')):.0f} ms",
         },
     )
 
@@ -113,8 +109,8 @@ def _table(rows: Rows) -> str:
 def compared(rows: Rows, name: str, other: str, measure: str) -> tuple[int, int, int]:
     """In how many windows a policy has less than another, the same (to .1 %), and more."""
     less = same = more = 0
-    for group in grouped(rows, "log", "window").values():
-        a, b = (where(group, policy=policy)[0][measure] for policy in (name, other))
+    for group in rows.grouped("log", "window").values():
+        a, b = (group.where(policy=policy)[0][measure] for policy in (name, other))
         if abs(a - b) <= 1e-3 * max(abs(a), abs(b)):
             same += 1
         elif a < b:
@@ -126,7 +122,7 @@ def compared(rows: Rows, name: str, other: str, measure: str) -> tuple[int, int,
 
 def _against(rows: Rows, name: str) -> Facts:
     """Scenarios against estimates, window by window."""
-    mine = where(rows, policy=name)
+    mine = rows.where(policy=name)
     return {
         "windows": len(mine),
         **{
@@ -139,8 +135,8 @@ def _against(rows: Rows, name: str) -> Facts:
                 ("makespan_s", "a shorter makespan"),
             )
         },
-        "promised": fmean(column(mine, "promised") or [0.0]),
-        "cost": mean(mine, "cpu_s") / mean(where(rows, policy=OAS), "cpu_s"),
+        "promised": fmean(mine.column("promised") or [0.0]),
+        "cost": mine.mean("cpu_s") / rows.where(policy=OAS).mean("cpu_s"),
     }
 
 
@@ -154,11 +150,11 @@ LOOKS = {
 
 def draw(rows: Rows, figure: Figure) -> None:
     """Bars by window: wait, slowdown, makespan and cost, one row of panels for each log."""
-    logs = distinct(rows, "log")
+    logs = rows.distinct("log")
     grid = plots.panels(figure, len(logs), 4)
     titles = []
     for log, axes in zip(logs, grid, strict=True):
-        mine = where(rows, log=log)
+        mine = rows.where(log=log)
         for place, (name, unit, label) in enumerate(_PANELS):
             _bars(axes[place], mine, name, unit)
             axes[place].set_ylabel(label)
@@ -179,10 +175,10 @@ _PANELS = (
 
 
 def _bars(axes: Axes, rows: Rows, name: str, unit: float) -> None:
-    numbers = distinct(rows, "window")
+    numbers = rows.distinct("window")
     width = 0.8 / len(POLICIES)
     for place, policy in enumerate(POLICIES):
-        mine = where(rows, policy=policy)
+        mine = rows.where(policy=policy)
         axes.bar(
             [row["window"] + (place - 1.5) * width for row in mine],
             [row[name] / unit for row in mine],

@@ -76,9 +76,6 @@ def test_solve_check_and_plan_go_together(
     assert "2 jobs placed, 1 deferred" in out
     assert run("plan", str(plan)) == 0
     assert "needs 9" in capsys.readouterr().out
-    picture = tmp_path / "p.svg"
-    assert run("plan", str(plan), "--gantt", "svg", "-o", str(picture)) == 0
-    assert picture.read_text().startswith("<svg")
 
 
 def test_solve_writes_to_standard_output_and_reads_standard_input(

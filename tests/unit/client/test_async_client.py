@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from coalloc import AsyncClient, Client
-from coalloc.client import async_client, job_requests
-from coalloc.client import events as client_events
+from coalloc.client import async_client
 from coalloc.client.async_client import THREADS
-from coalloc.client.client import NoAnswerError, RefusedError, submission
+from coalloc.client.client import NoAnswerError, RefusedError
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
 
 STATUS = {
@@ -152,87 +151,36 @@ def test_a_cancelled_task_leaves_the_connection_usable(daemon: FakeDaemon) -> No
 
 
 def test_closing_ends_what_waits(daemon: FakeDaemon) -> None:
-    heard = threading.Event()
-
-    def respond(body: dict[str, Any]) -> None:
-        heard.set()
-
-    daemon.respond = respond
+    """More of it than there are threads."""
+    daemon.respond = lambda body: None
 
     async def scene(client: AsyncClient) -> None:
-        task = asyncio.create_task(client.cancel("1"))
-        assert await asyncio.to_thread(heard.wait, LIMIT_S)
+        tasks = [asyncio.create_task(client.cancel(str(job))) for job in range(THREADS + 9)]
+        while len(daemon.heard) < THREADS:
+            await asyncio.sleep(0.001)
         await client.close()
-        with pytest.raises(NoAnswerError, match="was closed"):
-            await task
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {str(end) for end in ends} == {f"the connection to {daemon.endpoint} was closed"}
+        daemon.respond = lambda body: {"type": "done"}
+        await client.round_now()
 
     played(daemon, scene)
 
 
-def test_submit_many_keeps_the_order_and_yields_refusals(
-    daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_requests, "PIPELINED", 10)
-
-    def respond(body: dict[str, Any]) -> dict[str, Any]:
-        name = body["name"]
-        if name == "5":
-            return {"type": "refused", "code": "infeasible", "message": "too large"}
-        return {"type": "done", "job": name, "jobs": [name], "again": False}
-
-    daemon.respond = respond
-
-    async def scene(client: AsyncClient) -> None:
-        bodies = [submission(["true"], name=str(number)) for number in range(35)]
-        outcomes = [outcome async for outcome in client.submit_many(bodies)]
-        assert isinstance(outcomes[5], RefusedError)
-        jobs = [outcome.job for outcome in outcomes if not isinstance(outcome, RefusedError)]
-        assert jobs == [str(number) for number in range(35) if number != 5]
-
-    played(daemon, scene)
-
-
-def test_followed_events_have_no_gap(daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_events, "QUIET_S", 0.2)
+def test_values_come_one_by_one(daemon: FakeDaemon) -> None:
     stream = Stream(daemon, 3)
 
     async def scene(client: AsyncClient) -> None:
+        assert [event.seq async for event in client.events(1)] == [2, 3]
         async with aclosing(client.events(1, follow=True)) as events:
             greeting = asyncio.create_task(asyncio.to_thread(stream.greet))
             assert [(await anext(events)).seq for _ in range(2)] == [2, 3]
             await greeting
             stream.happen()
             assert (await anext(events)).seq == 4
-            stream.happen(lost=True)
-            stream.happen()
-            assert [(await anext(events)).seq for _ in range(2)] == [5, 6]  # from the store
-            stream.happen(lost=True)
-            assert (await anext(events)).seq == 7  # asked for after a silence
 
     try:
         played(daemon, scene)
-    finally:
-        stream.close()
-
-
-@pytest.mark.parametrize("away_s", [0.0, LIMIT_S])
-def test_events_go_on_when_a_daemon_answers_again(daemon: FakeDaemon, away_s: float) -> None:
-    stream = Stream(daemon, 2)
-    answers = daemon.respond
-    daemon.respond = lambda body: answers(body) if len(daemon.heard) > 2 else None
-
-    async def scene(client: AsyncClient) -> None:
-        async with aclosing(client.events(0, follow=True, away_s=away_s)) as events:
-            greeting = asyncio.create_task(asyncio.to_thread(stream.greet))
-            if away_s:
-                assert [(await anext(events)).seq for _ in range(2)] == [1, 2]
-            else:
-                with pytest.raises(NoAnswerError):
-                    await anext(events)
-            await greeting
-
-    try:
-        played(daemon, scene, timeout_s=0.1)
     finally:
         stream.close()
 

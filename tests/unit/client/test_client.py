@@ -13,7 +13,8 @@ import pytest
 from coalloc import Client
 from coalloc.client import base, job_requests
 from coalloc.client import events as client_events
-from coalloc.client.client import NoAnswerError, RefusedError, submission
+from coalloc.client.client import NoAnswerError, RefusedError
+from coalloc.client.submission import submission
 from coalloc.wire.curve import CurveClient, KeyPair
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
 
@@ -231,6 +232,25 @@ def test_followed_events_have_no_gap(
     stream.happen()
     assert next(following).seq == 8
     following.close()
+
+
+@pytest.mark.parametrize("away_s", [0.0, LIMIT_S])
+def test_events_go_on_when_a_daemon_answers_again(
+    daemon: FakeDaemon, stream: Stream, away_s: float
+) -> None:
+    answers = daemon.respond
+    daemon.respond = lambda body: answers(body) if len(daemon.heard) > 2 else None
+    greeter = threading.Thread(target=stream.greet)
+    greeter.start()
+    with Client(daemon.endpoint, 0.1, publish_endpoint=daemon.publish_endpoint) as client:
+        following = client.events(0, follow=True, away_s=away_s)
+        if away_s:
+            assert [next(following).seq for _ in range(2)] == [1, 2]
+        else:
+            with pytest.raises(NoAnswerError):
+                next(following)
+        following.close()
+    greeter.join()
 
 
 def test_events_are_asked_for_where_users_are_told_apart(

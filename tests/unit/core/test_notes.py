@@ -77,8 +77,7 @@ def test_notes_outlive_the_daemon(tmp_path: Path) -> None:
         remembered = recall(store, 10).remembered
     finally:
         store.close()
-    assert remembered.notes == {"mine": members}
-    again = Site(
-        {"a": 9}, solving=False, policy="mine", remembered=StoredState(notes=remembered.notes)
-    )
+    assert remembered.learning.notes == {"mine": members}
+    past = StoredState(learning=remembered.learning)
+    again = Site({"a": 9}, solving=False, policy="mine", remembered=past)
     assert next_solve(again).notes == members

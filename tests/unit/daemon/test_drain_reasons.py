@@ -42,7 +42,7 @@ def test_reasons_outlive_a_restart(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     try:
         store.commit(site.effects)
-        assert recall(store, 10).remembered.drained == {"a": "new switch", "b1": ""}
+        assert recall(store, 10).remembered.maintenance.drained == {"a": "new switch", "b1": ""}
         remembered = recall(store, 10).remembered
         assert Site(remembered=remembered).state.clusters["a"].drained
     finally:

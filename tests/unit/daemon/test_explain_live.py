@@ -76,7 +76,7 @@ def ask(site: Site, solver: InProcess, job: str, policy: str = "easy") -> Why:
 
 def test_the_state_of_this_moment_is_explained(site: Site) -> None:
     solver = InProcess()
-    site.state.plan = None
+    site.state.schedule.plan = None
     why = ask(site, solver, "2")
     assert (why.unexplained, solver.asked[0]["policy"]) == ("", "easy")
     assert why.explanation is not None

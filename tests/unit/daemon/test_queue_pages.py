@@ -110,7 +110,7 @@ def test_reasons_fold_nodes_and_arrays() -> None:
     assert reasons[child] == ("dependency", waits)
     assert reasons[later][0] == "begin_time"
     assert reasons[later][1].startswith("may not start before ")
-    site.state.outlook[f"{array}_299"] = Outlook(
+    site.state.findings.outlook[f"{array}_299"] = Outlook(
         round=1, start=site.now + 5.0, nodes={f"alpha{n}": 1 for n in (1, 2, 3)} | {"beta1": 1}
     )
     rows = {row.id: row.detail for row in Local(site).queue()}

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from coalloc.cli.jobs.rule_lines import rule_lines
 from coalloc.core.base.effects import Solve
-from coalloc.core.base.events import CostsWanted, Event
+from coalloc.core.base.events import CoreEvent, CostsWanted
 from coalloc.daemon.metrics import Metrics
 from coalloc.daemon.solver import rule_costs
 from coalloc.daemon.solver.answer import encoded, solved, trimmed
@@ -67,9 +67,9 @@ def kept() -> Plan:
 
 def computed(
     pool: FakePool, plan: Plan | None, monkeypatch: pytest.MonkeyPatch
-) -> tuple[RuleCosts, list[RuleCostsRow], list[Event], list[float]]:
+) -> tuple[RuleCosts, list[RuleCostsRow], list[CoreEvent], list[float]]:
     """Compute once; returns what was found, offered and slept."""
-    offered: list[Event] = []
+    offered: list[CoreEvent] = []
     found: list[RuleCostsRow] = []
     slept: list[float] = []
 

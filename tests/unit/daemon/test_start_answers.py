@@ -27,7 +27,7 @@ from tests.unit.daemon.test_queue_pages import Local
 def site() -> Promising:
     """Starts were late by up to half of the lead time; one job runs and one waits."""
     site = Promising({"a": 1})
-    made = site.state.calibration
+    made = site.state.learning.calibration
     for n in range(3 * ENOUGH):
         made.learn(made.promise(HOUR, 0.0, FIRST), HOUR + 30.0 * n)
     site.run(site.submit())
@@ -73,14 +73,14 @@ def test_a_job_that_was_not_submitted(site: Site, ahead_s: float, known: bool) -
     placement = Placement(job="2", start=start, end=start + 100.0, nodes={"a1": 1})
     objective = Objective(name="makespan", value=0.0)
     plan = Plan(policy="x", status=Status.HEURISTIC, objective=objective, placements=(placement,))
-    found = estimate.estimate_of(plan, "2", site.now, site.state.calibration, snapshot)
+    found = estimate.estimate_of(plan, "2", site.now, site.state.learning.calibration, snapshot)
     assert (found.start_early is not None, found.start_late is not None) == (known, known)
 
 
 def test_the_accuracy_is_asked_for_and_shown(
     site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site.state.ratios["ann\nwork"] = (0.5, 0.5, 1.0)
+    site.state.learning.ratios["ann\nwork"] = (0.5, 0.5, 1.0)
     monkeypatch.setattr(estimates, "connect", lambda args: Local(site))
     assert main(["estimates"]) == 0
     shown = capsys.readouterr().out
@@ -98,7 +98,7 @@ def test_the_accuracy_is_asked_for_and_shown(
 
 def test_figures_for_prometheus(site: Site) -> None:
     metrics = Metrics()
-    rows = start_accuracy(site.state.calibration.newest())
+    rows = start_accuracy(site.state.learning.calibration.newest())
     metrics.survey(Survey(time=site.now, starts=rows))
     figure = metrics.registry.get_sample_value
     first = {"promise": "first"}

@@ -90,8 +90,10 @@ def test_a_time_line_is_handed_out_in_pieces() -> None:
 
 def test_the_oldest_ended_jobs_are_forgotten() -> None:
     known = Known(keep_jobs=10)
-    for i in range(3000):
-        known.take_accounts([ended_job(str(i))])
+    jobs = [ended_job(str(i), ended=NOW + i) for i in range(3000)]
+    for job in jobs:
+        known.take_accounts([job])
+    known.take_accounts(jobs)  # those that are forgotten stay so
     assert list(known.ended) == [str(i) for i in range(2990, 3000)]
     rows, last, more = known.ended_since(2995, 3)
     assert ([row.id for row in rows], last, more) == (["2995", "2996", "2997"], 2998, True)

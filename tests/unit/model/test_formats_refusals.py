@@ -48,7 +48,7 @@ def altered(base: Any, path: Path, value: Any) -> Any:
 SNAPSHOT_ROWS: list[tuple[Path, Any, str]] = [
     # The two that the issue quotes.
     (("queue", 3, "sigma"), 1.7, "queue[3].sigma: 1.7 is outside 0..1"),
-    (("queue", 3, "sigmma"), 1.0, "queue[3].sigmma: unknown key"),
+    (("queue", 3, "sigmma"), 1.0, "queue[3].sigmma: unknown key; did you mean sigma?"),
     # Numbers.
     (("queue", 3, "sigma"), -0.25, "queue[3].sigma: -0.25 is outside 0..1"),
     (("queue", 3, "sigma"), 1.00000001, "queue[3].sigma: 1.00000001 is outside 0..1"),
@@ -97,13 +97,15 @@ SNAPSHOT_ROWS: list[tuple[Path, Any, str]] = [
     (
         ("format",),
         "coalloc-snapshot/2",
-        "format: 'coalloc-snapshot/2' is not one of coalloc-snapshot/1",
+        "format: 'coalloc-snapshot/2' is not one of coalloc-snapshot/1; did you mean "
+        "coalloc-snapshot/1?",
     ),
     (("queue", 3, "kind"), ABSENT, "queue[3].kind: is missing"),
     (
         ("queue", 3, "kind"),
         "rigidd",
-        "queue[3].kind: 'rigidd' is not one of rigid, moldable, workflow, divisible",
+        "queue[3].kind: 'rigidd' is not one of rigid, moldable, workflow, divisible; did you mean "
+        "rigid?",
     ),
     (
         ("queue", 3, "kind"),
@@ -113,7 +115,8 @@ SNAPSHOT_ROWS: list[tuple[Path, Any, str]] = [
     (
         ("clusters", 0, "nodes", 0, "state"),
         "drained",
-        "clusters[0].nodes[0].state: 'drained' is not one of up, draining, down",
+        "clusters[0].nodes[0].state: 'drained' is not one of up, draining, down; did you mean "
+        "draining?",
     ),
     # Clusters and nodes.
     (("clusters", 1, "name"), "alpha", "clusters[1]: 'alpha' is used twice"),
@@ -272,19 +275,20 @@ SNAPSHOT_ROWS: list[tuple[Path, Any, str]] = [
 ]
 
 PLAN_ROWS: list[tuple[Path, Any, str]] = [
-    (("format",), "coalloc-plan/2", "format: 'coalloc-plan/2' is not one of coalloc-plan/1"),
+    (("format",), "coalloc-plan/2", "format: 'coalloc-plan/2' is not one of coalloc-plan/1; "
+     "did you mean coalloc-plan/1?"),
     (("colour",), 1, "colour: unknown key"),
     (("status",), "done", "status: 'done' is not one of optimal, feasible, time_limit, heuristic, "
      "infeasible"),
     (("objective",), 5, "objective: 5 is not an object"),
     (("objective", "name"), "beauty", "objective.name: 'beauty' is not one of makespan, "
-     "weighted_completion, total_execution"),
+     "total_execution, weighted_completion"),
     (("objective", "value"), ABSENT, "objective.value: is missing"),
     (("objective", "deferred"), -1, "objective.deferred: -1 is below 0"),
     (("placements", 0, "start"), nan, "placements[0].start: nan is not a finite number"),
     (("placements", 0, "nodes", "a2"), 0, "placements[0].nodes.a2: 0 is outside 1..1e+06"),
-    (("placements", 0, "sc"), 0.5, "placements[0].sc: 0.5 is outside 1..1e+18"),
-    (("placements", 0, "node"), {}, "placements[0].node: unknown key"),
+    (("placements", 0, "sc"), 0.5, "placements[0].sc: 0.5 is below 1"),
+    (("placements", 0, "node"), {}, "placements[0].node: unknown key; did you mean nodes?"),
     (
         ("placements", 0, "nodes"),
         {"a[1-2]": 1, "a2": 1},

@@ -1,5 +1,7 @@
 """Words beside fields: found in the source, on one line, those of base classes too."""
 
+from enum import StrEnum
+
 from msgspec import Struct
 
 from coalloc.model.words import field_words
@@ -43,3 +45,13 @@ def test_words_are_inherited_in_the_order_of_the_fields() -> None:
 
 def test_a_class_without_source_has_no_words() -> None:
     assert field_words(int) == {}
+
+
+class Colour(StrEnum):
+    RED = "red"
+    """Of blood."""
+    BLUE = "blue"
+
+
+def test_members_of_an_enumeration_have_words_too() -> None:
+    assert field_words(Colour) == {"RED": "Of blood."}

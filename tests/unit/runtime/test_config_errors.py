@@ -19,7 +19,7 @@ USER = {"HOME": "/home/ann", "XDG_RUNTIME_DIR": "/run/user/7"}
         # a value out of range, in the second table of an array
         (
             '[[clusters]]\nname = "a"\n\n[[clusters]]\nname = "b"\nlink_gbps = -1\n',
-            " clusters[1].link_gbps: -1 is below 0",
+            " clusters[1].link_gbps: -1 is outside 0..1e+09",
         ),
         ("[power]\nstep = 1.5\n", " power.step: 1.5 is outside 0..1"),
         ("[power]\nsmoothing = 0\n", " power.smoothing: 0 is outside above 0..1"),

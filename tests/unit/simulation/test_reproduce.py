@@ -17,16 +17,14 @@ from coalloc.simulation.reproduce.oas.fig4 import spearman
 from coalloc.simulation.reproduce.pages import carry_out
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
 from coalloc.simulation.reproduce.rows import (
-    by_code,
-    by_value,
+    Row,
+    Rows,
     from_csv,
-    grouped,
     spread,
     tabulate,
     to_csv,
-    where,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Row, Rows, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import (
     CLAIMS,
     MEASURED,
@@ -42,12 +40,6 @@ from coalloc.simulation.reproduce.words import (
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
-
-PROMISED = {"oas-fig3", "oas-fig4", *(f"mbpc-fig{number}" for number in range(3, 10))}
-
-
-def test_the_registry_holds_what_was_promised() -> None:
-    assert set(MODULES) >= PROMISED
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -121,13 +113,13 @@ def test_a_row_with_other_columns_is_refused() -> None:
 
 
 def test_rows_are_found_and_grouped() -> None:
-    rows: list[Row] = [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": None, "b": 2}]
-    assert where(rows, a=1) == rows[:2]
-    assert grouped(rows, "b") == {(2,): [rows[0], rows[2]], (3,): [rows[1]]}
+    rows = Rows([{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": None, "b": 2}])
+    assert rows.where(a=1) == rows[:2]
+    assert rows.grouped("b") == {(2,): [rows[0], rows[2]], (3,): [rows[1]]}
     assert spread([3.0, 1.0]) == "1 to 3"
     assert spread([1.0, 1.0001]) == "1"
-    counts = by_value(rows, "b", lambda group: str(len(group)), "b = {}")
-    assert tabulate("", by_code(rows, "a"), counts).splitlines() == [
+    counts = rows.by_value("b", lambda group: str(len(group)), "b = {}")
+    assert tabulate("", rows.by_code("a"), counts).splitlines() == [
         "|  | b = 2 | b = 3 |",
         "| --- | ---: | ---: |",
         "| `1` | 1 | 1 |",
@@ -284,13 +276,6 @@ def test_an_experiment_leaves_data_text_and_pictures(
     assert (tmp_path / "toy.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_the_same_rows_give_the_same_picture() -> None:
-    rows: list[Row] = [{"n": 0, "square": 0.0}, {"n": 1, "square": 1.0}]
-    first, second = (plots.render(lambda f: _draw(rows, f), TOY.size) for _ in range(2))
-    assert first == second
-    assert set(first) == set(plots.FORMATS)
-
-
 def test_without_matplotlib_there_are_data_and_text(
     toy: Template,
     tmp_path: Path,
@@ -309,14 +294,3 @@ def test_without_matplotlib_there_are_data_and_text(
     assert err == f"coalloc: error: {plots.MISSING}\n"
     assert "pip install 'coalloc[plot]'" in err
     assert sorted(path.name for path in out_folder.iterdir()) == ["toy.csv", "toy.md"]
-
-
-def test_a_run_makes_what_is_shared_once() -> None:
-    run, made = Run(), []
-
-    def make() -> Any:
-        made.append(1)
-        return made
-
-    assert run.share("key", make) is run.share("key", make)
-    assert made == [1]

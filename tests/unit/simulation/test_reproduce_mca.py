@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import fmean
-
 import pytest
 
 from coalloc.simulation.reproduce.mca.fig2 import above_bound, gains
 from coalloc.simulation.reproduce.mca.study import _measures, workflow_of
-from coalloc.simulation.reproduce.mca.tables import EXPERIMENTS
+from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import solve
-from coalloc.simulation.reproduce.study import Row, Run
 from tests.unit.policies.kernel.kernel_case import case, cluster
 
 
@@ -20,7 +17,7 @@ def row(number: int, policy: str, span: float) -> Row:
 
 
 def test_gains_and_distances() -> None:
-    rows = [row(1, "a", 6.0), row(1, "b", 8.0), row(2, "a", 24.0), row(2, "b", 12.0)]
+    rows = Rows([row(1, "a", 6.0), row(1, "b", 8.0), row(2, "a", 24.0), row(2, "b", 12.0)])
     assert gains(rows, "a", "b") == [0.25, -1.0]
     assert above_bound(rows, "a") == pytest.approx(3.0)
 
@@ -41,11 +38,3 @@ def test_measures_of_a_plan_by_hand() -> None:
     assert measures["comm_sd_s"] == pytest.approx((0.75 + 8.0) / 2)
     assert (measures["resources"], measures["spread"]) == (2.5, 0.5)
     assert [measures[f"on_{k}"] for k in range(1, 6)] == [1, 1, 0, 0, 0]
-
-
-def test_the_table_of_workflows_is_near_the_published_one() -> None:
-    rows = list(EXPERIMENTS["mca-table1"].measure(Run()))
-    assert len(rows) == 15
-    assert fmean(row["share"] for row in rows) == pytest.approx(37.0, abs=1.0)
-    assert all(row["path_s"] == pytest.approx(row["paper_path"], rel=0.05) for row in rows)
-    assert EXPERIMENTS["mca-table1"].facts(rows)["is_near"]

@@ -8,7 +8,6 @@ import pytest
 
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.checking.check import check
 from coalloc.simulation.reproduce.mbpc.cases import case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
 from coalloc.simulation.reproduce.mbpc.study import dispersion
@@ -16,7 +15,8 @@ from coalloc.simulation.reproduce.oas import workloads as oas_workloads
 from coalloc.simulation.reproduce.oas.fig4 import planned, power_correlation, share_text
 from coalloc.simulation.reproduce.oas.replay import carried_out
 from coalloc.simulation.reproduce.oas.workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
-from coalloc.simulation.reproduce.solving import NotAllowedError, rigid_jobs, solve
+from coalloc.simulation.reproduce.rows import Rows
+from coalloc.simulation.reproduce.solving import NotAllowedError, checked, rigid_jobs, solve
 
 
 @pytest.mark.parametrize("nodes", SHAPES)
@@ -134,10 +134,10 @@ def test_case_2_is_seeded_and_mixed() -> None:
 
 
 def test_dispersion_is_over_the_jobs_and_then_over_the_seeds() -> None:
-    rows = [
+    rows = Rows(
         {"seed": seed, "sp": sp, "sp_alone": 1.0, "sigma": sigma}
         for seed, sp, sigma in ((0, 1.0, 0.5), (0, 2.0, 0.1), (1, 4.0, 0.5), (1, 1.5, 1.0))
-    ]
+    )
     plain, weighted = (
         dispersion(rows, "sp", "sp_alone", weighted=weighted) for weighted in (False, True)
     )
@@ -206,7 +206,7 @@ def test_carrying_out_waits_for_links() -> None:
     assert carried_out(snapshot, plan) == pytest.approx(3.0)
 
 
-def test_a_plan_that_is_not_allowed_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_is_not_allowed_is_no_result() -> None:
     snapshot = workloads(2)[2].snapshot
     plan = solve(snapshot, "fcfs").plan
     late = Placement(job=plan.placements[0].job, start=0.0, end=1.0, nodes=plan.placements[0].nodes)
@@ -216,10 +216,5 @@ def test_a_plan_that_is_not_allowed_is_no_result(monkeypatch: pytest.MonkeyPatch
         objective=plan.objective,
         placements=(late, *plan.placements[1:]),
     )
-    assert not check(snapshot, wrong).ok
-    monkeypatch.setattr(
-        "coalloc.simulation.reproduce.solving.lookup",
-        lambda name: type("Row", (), {"options": {}, "solve": lambda *_: wrong})(),
-    )
     with pytest.raises(NotAllowedError, match="fcfs: "):
-        solve(snapshot, "fcfs")
+        checked(snapshot, wrong)

@@ -11,7 +11,7 @@ from coalloc.cli import main
 from coalloc.core.learning.estimates import KEPT
 from coalloc.simulation.reproduce.oas.stochastic import OAS, POLICIES, SEARCH, compared
 from coalloc.simulation.reproduce.oas.windows import LOAD, LOGS, replay_window, windows
-from coalloc.simulation.reproduce.study import Row
+from coalloc.simulation.reproduce.rows import Rows
 
 
 def test_absent_logs_are_one_line(
@@ -52,10 +52,10 @@ def test_a_window_keeps_the_log_but_for_its_pace(
 
 
 def test_windows_are_compared_one_by_one() -> None:
-    rows: list[Row] = [
+    rows = Rows(
         {"log": "x", "window": n, "policy": name, "mean_wait_s": wait}
         for n, waits in enumerate(((2.0, 1.0), (2.0, 2.001), (0.0, 0.0), (1.0, 2.0)))
         for name, wait in zip((OAS, "other"), waits, strict=True)
-    ]
+    )
     assert compared(rows, "other", OAS, "mean_wait_s") == (1, 2, 1)
     assert OAS in POLICIES

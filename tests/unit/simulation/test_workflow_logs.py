@@ -23,6 +23,7 @@ from coalloc.simulation.online.measures import figures
 from coalloc.simulation.online.pieces import LOGS, Piece
 from coalloc.simulation.online.scenarios import EVERY, stage
 from coalloc.simulation.replay import replay
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.trace import Outcome, Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workflows import LEAST_S, Mix, make_workflows
@@ -219,11 +220,15 @@ def test_scenarios_have_workflows(shared_file: Callable[[str], Path], name: str)
 
 
 def test_the_report_compares_workflows_and_others(
-    shared_file: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shared_file: Callable[[str], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(plots, "render", lambda *_: {})  # pictures take longer than replays
     folder = shared_file(KTH).parent
     command = ["reproduce", "online", "--data", str(folder), "-o", str(tmp_path), "--quiet"]
-    command += ["--logs", "KTH-SP2", "--pieces", "1", "--jobs", "40", "--half", "choose"]
+    command += ["--logs", "KTH-SP2", "--pieces", "1", "--jobs", "15", "--half", "choose"]
     command += ["--scenarios", "workflows", "--policies", "easy,easy-saf"]
     assert main.main(command) == 0
     assert "report" in capsys.readouterr().out

@@ -10,19 +10,19 @@ import pytest
 from coalloc.core.base.speedup_fit import (
     KEPT_OF_A_SIZE,
     KEPT_SIZES,
-    Run,
+    SizedRun,
     fitted,
     remembered_runs,
 )
-from coalloc.core.learning.estimates import completed
+from coalloc.core.learning.estimates import UserProgram, completed
 from coalloc.model.errors import InputError
-from coalloc.model.settings import JobMatchConfig
+from coalloc.model.settings import JobMatchConfig, JobsConfig
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
 
 SIZES = (1, 2, 4, 8, 16, 32)
 
 
-def runs_of(speedup: Speedup, noise: float, times: int = 3, seed: int = 1) -> tuple[Run, ...]:
+def runs_of(speedup: Speedup, noise: float, times: int = 3, seed: int = 1) -> tuple[SizedRun, ...]:
     rng = random.Random(seed)
     return tuple(
         (n, speedup.time(n) * rng.lognormvariate(0.0, noise)) for n in SIZES for _ in range(times)
@@ -64,7 +64,7 @@ def test_two_sizes_give_amdahl_through_both() -> None:
 
 
 @pytest.mark.parametrize("runs", [(), ((4, 9.0),), ((4, 9.0), (4, 8.0))])
-def test_one_size_says_nothing(runs: tuple[Run, ...]) -> None:
+def test_one_size_says_nothing(runs: tuple[SizedRun, ...]) -> None:
     assert fitted(runs) is None
 
 
@@ -76,7 +76,7 @@ def test_a_command_that_slows_down_is_flat_and_badly_fitted() -> None:
 
 
 def test_old_runs_and_old_sizes_are_forgotten() -> None:
-    runs: tuple[Run, ...] = ((64, 1.0),)
+    runs: tuple[SizedRun, ...] = ((64, 1.0),)
     for number in range(KEPT_OF_A_SIZE + 3):
         runs = remembered_runs(runs, 2, float(number))
     assert [time for size, time in runs if size == 2] == [3.0 + n for n in range(KEPT_OF_A_SIZE)]
@@ -92,17 +92,14 @@ SITE = JobMatchConfig(speedup="amdahl:0.5")
 def filled(
     fields: dict[str, Any],
     *,
-    runs: tuple[Run, ...] = (),
+    runs: tuple[SizedRun, ...] = (),
     defaults: tuple[JobMatchConfig, ...] = (SITE,),
 ) -> tuple[dict[str, Any], dict[str, str]]:
     return completed(
         {"kind": "moldable", "min_procs": 1, "max_procs": 8, **fields},
-        user="ann",
-        command="solver",
-        defaults=defaults,
-        history=(),
+        UserProgram(user="ann", command="solver"),
+        JobsConfig(match=defaults),
         runs=runs,
-        fallback_base_time=3600.0,
     )
 
 
@@ -138,7 +135,7 @@ def test_measured_comes_before_the_site_and_given_before_measured() -> None:
 )
 def test_where_the_time_on_one_process_comes_from(
     fields: dict[str, Any],
-    runs: tuple[Run, ...],
+    runs: tuple[SizedRun, ...],
     defaults: tuple[JobMatchConfig, ...],
     time_1: float,
     source: str,

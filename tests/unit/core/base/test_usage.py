@@ -65,7 +65,7 @@ def test_an_ended_job_is_charged_and_has_an_account() -> None:
     kept = [e for e in site.effects if isinstance(e, SaveUsage)][-1]
     assert kept.user == "ann"
     assert kept.proc_s == pytest.approx(150.0, rel=1e-3)
-    assert site.state.days == {("", "ann"): {0: 150.0}}
+    assert site.state.sharing.days == {("", "ann"): {0: 150.0}}
 
 
 def test_a_job_that_never_ran_has_an_account_and_no_usage() -> None:

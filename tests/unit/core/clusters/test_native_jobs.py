@@ -8,6 +8,7 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Dismiss, Hello, Prepare, Read, Start
 from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused
+from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import OVERTAKEN
 from coalloc.daemon.store.records_json import read_record, write_record
@@ -330,9 +331,9 @@ def test_a_job_that_began_after_the_copy_is_not_taken_for_gone() -> None:
         jobs=(record,),
         tokens=dict(before.state.tokens),
         seqs={"b": 1_000_050},
-        unreconciled=frozenset("b"),
+        presence=Presence(unreconciled={"b"}),
         paused=True,
-        last_job=before.state.last_job,
+        last=LastNumbers(job=before.state.last.job),
     )
     site = Site(remembered=past)
     report = PartReport(job=record.id, attempt=1, part=0, state=PartState.RUNNING)
@@ -351,9 +352,9 @@ def restored(before: Site) -> Site:
         tokens=dict(before.state.tokens),
         seqs={"a": 1_000_050, "b": 1_000_050},
         store=before.state.store,
-        unreconciled=frozenset("b"),
+        presence=Presence(unreconciled={"b"}),
         paused=True,
-        last_job=before.state.last_job,
+        last=LastNumbers(job=before.state.last.job),
     )
     site = Site(before.sizes, remembered=past)
     site.do(StatementReceived(statement=Hello(cluster="b", store=before.state.store, last_seq=60)))

@@ -13,10 +13,11 @@ from coalloc.core.base.effects import (
     TurnAway,
     Wake,
 )
-from coalloc.core.base.events import Disconnected, Event, Requested, StatementReceived, Ticked
+from coalloc.core.base.events import CoreEvent, Disconnected, Requested, StatementReceived, Ticked
 from coalloc.core.base.messages import Goodbye, Hello, Prepare, Read, Report, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Drain, RoundNow
+from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.clusters.presence import GATHERING_S, MARK, SECOND, TAKEOVER_S
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.daemon.queries.job_views import cluster_rows
@@ -224,11 +225,15 @@ class Restarted:
         job = site.submit(4)
         self.core = Coordinator(
             site.settings,
-            StoredState(jobs=[site.saved()[job]], identities=identities, last_round=4),
+            StoredState(
+                jobs=[site.saved()[job]],
+                presence=Presence(identities=identities),
+                last=LastNumbers(round=4),
+            ),
         )
         self.now = site.now
 
-    def solves(self, *events: Event) -> list[str]:
+    def solves(self, *events: CoreEvent) -> list[str]:
         """The rounds that begin after these events: the clusters whose nodes they may use."""
         effects = [effect for event in events for effect in self.core.handle(event, self.now)]
         self.wakes = [effect.at for effect in effects if isinstance(effect, Wake)]

@@ -14,12 +14,19 @@ from coalloc.core.base.power import PowerState, floored, updated
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release, Submit
 from coalloc.core.jobs import outcome
-from coalloc.core.learning.estimates import KEPT, completed, history_key, predicted, remembered
+from coalloc.core.learning.estimates import (
+    KEPT,
+    UserProgram,
+    completed,
+    history_key,
+    predicted,
+    remembered,
+)
 from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import RigidJob
 from coalloc.model.parts import Launch, PartState
 from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.settings import JobMatchConfig
+from coalloc.model.settings import JobMatchConfig, JobsConfig
 from tests.support.core_site import Site
 
 LAUNCH = Launch(argv=("/usr/bin/solver", "-x"))
@@ -280,7 +287,7 @@ def test_submits_that_could_not_be_written_leave_no_trace() -> None:
     lost = site.submit(token="lost")
     site.do(StorageLost(jobs=(lost,)))
     assert lost not in site.state.jobs
-    assert (site.state.pending_jobs, site.state.pending_procs) == (0, 0)
+    assert (site.state.pending.jobs, site.state.pending.procs) == (0, 0)
     again = submit(site, token="lost")
     assert isinstance(again, Done)
     assert again.body["job"] != lost
@@ -330,11 +337,9 @@ def test_where_a_run_time_comes_from(
 ) -> None:
     out, sources = completed(
         {"kind": "rigid", **fields},
-        user="ann",
-        command="solver",
-        defaults=(),
+        UserProgram(user="ann", command="solver"),
+        JobsConfig(),
         history=history,
-        fallback_base_time=3600.0,
     )
     assert (out["base_time"], sources["base_time"]) == (value, source)
 
@@ -346,11 +351,9 @@ def test_site_defaults_apply_to_the_first_matching_user_and_command() -> None:
     )
     out, sources = completed(
         {"kind": "rigid"},
-        user="ann",
-        command="solver",
-        defaults=defaults,
+        UserProgram(user="ann", command="solver"),
+        JobsConfig(match=defaults),
         history=(9.0,),
-        fallback_base_time=1.0,
     )
     assert (out["sigma"], out["proc_gbps"], out["base_time"]) == (0.3, 0.1, 5.0)
     assert set(sources.values()) == {"defaults"}
@@ -360,12 +363,8 @@ def test_site_defaults_may_name_the_interpreter_or_the_program() -> None:
     for pattern in ("python*", "train.py"):
         out, _ = completed(
             {"kind": "rigid"},
-            user="ann",
-            command="train.py",
-            launcher="python3",
-            defaults=(JobMatchConfig(command=pattern, base_time_s=5.0),),
-            history=(),
-            fallback_base_time=1.0,
+            UserProgram(user="ann", command="train.py", launcher="python3"),
+            JobsConfig(match=(JobMatchConfig(command=pattern, base_time_s=5.0),)),
         )
         assert out["base_time"] == 5.0
 
@@ -405,7 +404,9 @@ def test_the_program_that_ran_longest_ago_is_forgotten_first(
     site = Site({"a": 1})
     for program in ("x", "y", "x", "z"):
         ran(site, 5.0, program=program)
-    assert set(site.state.ratios) == set(site.state.history) == {"ann\nx", "ann\nz"}
+    assert (
+        set(site.state.learning.ratios) == set(site.state.learning.history) == {"ann\nx", "ann\nz"}
+    )
     assert [e.key for e in site.effects if isinstance(e, DropHistory)] == ["ann\ny"]
 
 

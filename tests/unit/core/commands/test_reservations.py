@@ -34,8 +34,8 @@ def test_nodes_and_clusters_are_kept_from_everybody() -> None:
     (kept,) = planned(site)
     assert (kept.id, kept.nodes, kept.jobs) == ("r1", ("a1", "a2", "b2"), ())
     assert (kept.start, kept.end) == (1060.0, 1660.0)
-    assert site.state.reserved["r1"].reason == "new switch"
-    assert site.restarted().state.reserved == site.state.reserved
+    assert site.state.maintenance.reserved["r1"].reason == "new switch"
+    assert site.restarted().state.maintenance.reserved == site.state.maintenance.reserved
 
 
 def test_the_users_named_may_run_there() -> None:
@@ -126,8 +126,8 @@ def test_one_without_an_end_is_not_waited_for() -> None:
         made = POLICIES["easy"].solve(solve.snapshot, {}, Budget())
         site.do(Solved(round=solve.round, plan=made, solve_s=0.0))
     assert not site.job(job).is_placed
-    assert job not in site.state.aside
-    assert site.state.outlook[job].detail == (
+    assert job not in site.state.findings.aside
+    assert site.state.findings.outlook[job].detail == (
         "with its time limit of 1 min it could run into reservation r1 (a1)"
     )
     site.ask(Unreserve(name="r1"), operator=True)
@@ -167,7 +167,7 @@ def test_what_cannot_be_kept_is_refused(what: dict[str, Any], code: str, words: 
     answer = site.ask(Reserve(**what), operator=True)
     assert isinstance(answer, Refused)
     assert (answer.code, words in answer.message) == (code, True), answer
-    assert set(site.state.reserved) == {"kept"}
+    assert set(site.state.maintenance.reserved) == {"kept"}
 
 
 def test_only_an_operator_makes_and_takes_back() -> None:
@@ -189,11 +189,11 @@ def test_it_ends_with_its_time_or_when_it_is_taken_back() -> None:
     again.do(Ticked())  # the daemon's first
     assert due in [e.at for e in again.effects if isinstance(e, Wake)]
     site.wait(10.0)
-    assert set(site.state.reserved) == {"r1", "r2"}
+    assert set(site.state.maintenance.reserved) == {"r1", "r2"}
     site.wait(30.0)
-    assert set(site.state.reserved) == {"r2"}
+    assert set(site.state.maintenance.reserved) == {"r2"}
     assert site.ask(Unreserve(name="r2"), operator=True) == Done(body={})
-    assert site.restarted().state.reserved == {}
+    assert site.restarted().state.maintenance.reserved == {}
     refused = site.ask(Unreserve(name="r2"), operator=True)
     assert isinstance(refused, Refused)
     assert [note["name"] for note in site.notes("unreserved")] == ["r1", "r2"]
@@ -209,6 +209,6 @@ def test_it_ends_on_time_by_a_clock_that_was_set_back() -> None:
     site.effects.clear()
     site.wait(30.0)  # its alarm comes now, which is too early
     assert due in [e.at for e in site.effects if isinstance(e, Wake)]
-    assert "r1" in site.state.reserved
+    assert "r1" in site.state.maintenance.reserved
     site.wait(20.0)
-    assert site.state.reserved == {}
+    assert site.state.maintenance.reserved == {}

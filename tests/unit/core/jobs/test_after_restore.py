@@ -9,6 +9,7 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Hello, Prepare, Report, Start
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
+from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK, OVERTAKEN
 from coalloc.model.parts import Launch, PartReport, PartState
@@ -22,8 +23,8 @@ def copy_of(site: Site, *jobs: JobRecord, unreconciled: str = "ab") -> StoredSta
         seqs={"a": 1_000_050, "b": 1_000_050},
         epoch=site.state.epoch + 1_000,
         store=site.state.store,
-        last_job=site.state.last_job,
-        unreconciled=frozenset(unreconciled),
+        last=LastNumbers(job=site.state.last.job),
+        presence=Presence(unreconciled=set(unreconciled)),
         paused=True,
     )
 

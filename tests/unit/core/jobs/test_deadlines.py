@@ -51,7 +51,7 @@ def test_a_job_that_cannot_end_in_time_is_refused_and_one_that_just_can_starts()
     site = Site({"a": 1})
     told = "deadline: with its time limit of 100 s it ends 1 s too late at the earliest"
     assert refused(site, 1099.0, **LIMIT) == told
-    assert site.state.last_job == 0
+    assert site.state.last.job == 0
     just = site.submit(job=LIMIT, finish_by=1100.0)
     assert site.job(just).state == "preparing"
 
@@ -84,17 +84,17 @@ def test_workflows_and_divisible_jobs_are_refused_by_what_they_take_at_the_least
     )
     assert answer == Refused(code="bad_request", message=told)
     assert "at least 100 s" in refused(site, 1099.0, **CHUNKS)
-    assert site.state.last_job == 0
+    assert site.state.last.job == 0
 
 
 def test_a_workflow_starts_only_along_a_plan_that_ends_all_of_it_in_time() -> None:
     site = Site({"a": 1})
     job = site.submit_workflow("a b", finish_by=2000.0)  # b would follow after an hour
     record = site.job(job)
-    assert (record.state, site.state.outlook[job].reason) == ("pending", "deadline")
-    assert site.state.outlook[job].detail == "by the plan it would end after its deadline"
-    assert site.state.plan is not None
-    assert {placement.task for placement in site.state.plan.placements} == {"a", "b"}
+    assert (record.state, site.state.findings.outlook[job].reason) == ("pending", "deadline")
+    assert site.state.findings.outlook[job].detail == "by the plan it would end after its deadline"
+    assert site.state.schedule.plan is not None
+    assert {placement.task for placement in site.state.schedule.plan.placements} == {"a", "b"}
     site.wait(900.0)
     site.wait(0.1)
     record = site.job(job)
@@ -110,7 +110,7 @@ def test_a_later_deadline_or_none_lets_it_start_and_go_on_beyond(finish_by: floa
     site.run(f"{job}.1")
     site.wait(9000.0)
     assert (site.job(job).state, site.job(f"{job}.1").state) == ("running", "running")
-    assert site.state.latest_starts == {}
+    assert site.state.deadlines.latest_starts == {}
 
 
 def test_what_a_plan_does_not_place_whole_does_not_start() -> None:
@@ -140,7 +140,7 @@ def test_divisible_work_starts_only_if_its_last_chunk_ends_in_time(
     assert site.job(job).state == state
     assert bool(site.orders_for(f"{job}.1", Prepare)) is (state == "running")
     if state == "pending":
-        assert site.state.outlook[job].reason == "deadline"
+        assert site.state.findings.outlook[job].reason == "deadline"
 
 
 def test_reservations_that_leave_no_nodes_in_time_refuse_it() -> None:
@@ -165,7 +165,7 @@ def test_what_cannot_be_kept_any_more_is_cancelled_at_once(*, is_held: bool) -> 
     assert (record.state, record.reason, record.detail) == ("cancelled", "deadline", told)
     assert site.notes("job_ended")[0]["detail"] == told
     assert site.job(follower).state == "cancelled"
-    assert site.state.latest_starts == {}
+    assert site.state.deadlines.latest_starts == {}
 
 
 def test_nothing_that_has_started_is_ended_for_its_deadline() -> None:
@@ -260,7 +260,7 @@ def test_a_deadline_survives_a_restart_and_a_clock_that_is_set_back() -> None:
     after.wait(300.0)
     after.now -= 200.0
     after.wait(0.0)
-    assert after.state.deadline_due == 1400.0
+    assert after.state.deadlines.due == 1400.0
     after.wait(300.1)
     assert after.job(job).reason == "deadline"
 

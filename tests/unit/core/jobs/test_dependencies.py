@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from coalloc.core.base.records import JobState
-from coalloc.core.base.requests import Answer, Cancel, Refused, Submit
+from coalloc.core.base.requests import Cancel, CommandAnswer, Refused, Submit
 from coalloc.model.parts import Launch
 from tests.support.core_site import Site
 
 FIELDS = {"kind": "rigid", "procs": 1, "base_time": 10.0}
 
 
-def array(site: Site, *indices: int, **more: Any) -> Answer:
+def array(site: Site, *indices: int, **more: Any) -> CommandAnswer:
     launch = Launch(argv=("work",))
     return site.ask(
         Submit(token=f"a{len(site.answers)}", job=FIELDS, launch=launch, array=indices, **more)

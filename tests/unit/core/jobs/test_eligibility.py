@@ -133,7 +133,7 @@ def test_closed_partition_is_waited_for() -> None:
     ruled(site, "a", closed)
     job = site.submit(1)
     assert not site.orders_for(job, Prepare)
-    assert site.state.outlook[job].detail == "a: partition main is DOWN"
+    assert site.state.findings.outlook[job].detail == "a: partition main is DOWN"
     ruled(site, "a", RULES)
     assert site.orders_for(job, Prepare)
 

@@ -62,7 +62,7 @@ def test_a_start_on_a_drained_node_goes_back() -> None:
     site.ask(Drain(target="a1"), operator=True)
     answer(site, (job, None, {"a1": 1, "b1": 1}))
     assert site.job(job).state is JobState.PENDING
-    assert site.state.outlook[job].detail == "node a1 no longer takes work"
+    assert site.state.findings.outlook[job].detail == "node a1 no longer takes work"
 
 
 def test_a_start_on_a_slot_that_was_taken_goes_back() -> None:
@@ -71,7 +71,7 @@ def test_a_start_on_a_slot_that_was_taken_goes_back() -> None:
     busy(site)
     answer(site, (job, None, {"a1": 1, "b1": 1}))
     assert site.job(job).state is JobState.PENDING
-    outlook = site.state.outlook[job]
+    outlook = site.state.findings.outlook[job]
     assert (outlook.reason, outlook.detail) == (
         "superseded",
         "node a1 has 0 free slots, 1 were planned",
@@ -95,7 +95,7 @@ def test_a_start_beyond_what_a_link_has_left_goes_back(gbps: float, load: float,
     busy(site, a=load)
     answer(site, (job, None, {"a2": 1, "b1": 1}))
     assert site.job(job).state is (JobState.PENDING if why else JobState.PREPARING)
-    assert not why or site.state.outlook[job].detail == why
+    assert not why or site.state.findings.outlook[job].detail == why
 
 
 def test_links_of_jobs_that_were_placed_before_are_booked() -> None:
@@ -106,7 +106,10 @@ def test_links_of_jobs_that_were_placed_before_are_booked() -> None:
     second = site.submit(2, job={"proc_gbps": 0.5})
     answer(site, (second, None, {"a2": 1, "b2": 1}))
     assert site.job(first).state is JobState.PREPARING
-    assert site.state.outlook[second].detail == "link of a has 0.3 Gbit/s left, 0.5 were planned"
+    assert (
+        site.state.findings.outlook[second].detail
+        == "link of a has 0.3 Gbit/s left, 0.5 were planned"
+    )
 
 
 def test_a_plan_starts_nothing_that_is_not_there_to_be_started() -> None:
@@ -147,7 +150,7 @@ def test_scenarios_are_drawn_from_the_history_of_what_waits_and_runs() -> None:
     plain.submit()
     assert plain.pending_solves[-1].history == NO_HISTORY
     site = Site(solving=False, options={"scenarios": 8})
-    site.state.ratios |= {"ann\ncfd": (0.5, 0.75), "eve\ncfd": (2.0,)}
+    site.state.learning.ratios |= {"ann\ncfd": (0.5, 0.75), "eve\ncfd": (2.0,)}
     known, other = site.submit(program="cfd"), site.submit(program="new")
     # the solve that runs has the snapshot of the first alone
     assert dict(site.pending_solves[-1].history.of) == {known: 0}

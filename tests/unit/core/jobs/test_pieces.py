@@ -162,7 +162,7 @@ def test_later_pieces_of_a_plan_wait_for_their_round() -> None:
     job = submit(site, 10)
     planned(site, job, (50.0, 100.0, {"a1": 1}, 5), (50.0, 100.0, {"a2": 1}, 5))
     assert pieces(site, job) == {}
-    assert site.state.outlook[job].start == site.now + 50.0
+    assert site.state.findings.outlook[job].start == site.now + 50.0
 
 
 def test_first_incumbents_start_no_pieces() -> None:
@@ -232,7 +232,7 @@ def test_a_piece_that_no_longer_fits_asks_for_another_round() -> None:
     job = submit(site, 10)
     planned(site, job, (0.0, 10.0, {"a1": 2}, 2))
     assert pieces(site, job) == {}
-    assert site.state.outlook[job].reason == "superseded"
+    assert site.state.findings.outlook[job].reason == "superseded"
     assert left(site) == [10]
 
 
@@ -434,7 +434,7 @@ def test_only_what_has_parts_can_be_tried_again() -> None:
 def test_a_piece_that_an_older_store_does_not_know_keeps_its_number() -> None:
     site = patient()
     job = submit(site, 10)
-    site.state.unreconciled.add("a")
+    site.state.presence.unreconciled.add("a")
     report = PartReport(job=f"{job}.1", attempt=1, part=0, state=PartState.RUNNING)
     site.do(StatementReceived(statement=Hello(cluster="a", store="", parts=(report,))))
     assert site.job(job).state is JobState.HELD

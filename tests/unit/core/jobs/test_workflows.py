@@ -82,12 +82,12 @@ def test_tasks_start_when_those_they_need_have_completed() -> None:
 def test_the_plan_is_followed_without_a_round_for_each_task() -> None:
     site = patient({"a": 1})
     job = site.submit_workflow("a b c d", "a>b b>c c>d")
-    rounds = site.state.last_round
+    rounds = site.state.last.round
     for number in range(1, 5):
         complete(site, f"{job}.{number}")
     assert site.job(job).state is JobState.COMPLETED
     # One when the workflow has ended, none between its tasks.
-    assert site.state.last_round == rounds + 1
+    assert site.state.last.round == rounds + 1
 
 
 def test_nothing_is_started_before_what_the_plan_has_first_on_its_node() -> None:

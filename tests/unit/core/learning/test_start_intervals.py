@@ -135,28 +135,28 @@ def test_classes_double() -> None:
 
 def test_a_start_is_promised_once_and_again_when_it_is_half_as_far(site: Promising) -> None:
     job = site.submit()
-    first = site.state.promises[job]
+    first = site.state.learning.promises[job]
     assert [(p.kind, p.expected - p.made) for p in first] == [(FIRST, 2 * HOUR)]
     written = [e for e in site.effects if isinstance(e, SavePromises)]
     site.submit()  # Another round, with the same lead time.
-    assert site.state.promises[job] == first
+    assert site.state.learning.promises[job] == first
     assert [e for e in site.effects if isinstance(e, SavePromises) and e.job == job] == written
     promises.keep(site.state, {job: site.now + HOUR}, site.now)
-    assert [p.kind for p in site.state.promises[job]] == [FIRST, LATER]
+    assert [p.kind for p in site.state.learning.promises[job]] == [FIRST, LATER]
 
 
 def test_a_start_is_held_against_what_was_promised(site: Promising) -> None:
     job = site.submit()
-    promised = site.state.promises[job][0]
+    promised = site.state.learning.promises[job][0]
     site.wait(HOUR)
     site.finish("1")
     site.run(job)
     learnt = [e.error for e in site.effects if isinstance(e, SaveStartError)]
     assert [error.late_s for error in learnt] == [site.now - promised.expected]
     assert learnt[0].held is None
-    assert job not in site.state.promises
+    assert job not in site.state.learning.promises
     assert DropPromises(job=job) in site.effects
-    assert site.state.calibration.last == 1
+    assert site.state.learning.calibration.last == 1
     assert not [e for e in site.effects if isinstance(e, DropStartError)]
 
 
@@ -165,12 +165,12 @@ def test_what_its_user_stops_or_changes_teaches_nothing(
     site: Promising, command: type[Cancel | Hold | Update]
 ) -> None:
     job = site.submit()
-    assert job in site.state.promises
+    assert job in site.state.learning.promises
     site.ask(Update(job=job, name="other") if command is Update else command(job=job))
     if command is Update:  # Its new promise is a first one.
-        assert [p.kind for p in site.state.promises[job]] == [FIRST]
+        assert [p.kind for p in site.state.learning.promises[job]] == [FIRST]
     else:
-        assert job not in site.state.promises
+        assert job not in site.state.learning.promises
         assert site.job(job).state in {JobState.CANCELLED, JobState.HELD}
     assert DropPromises(job=job) in site.effects
     assert not [e for e in site.effects if isinstance(e, SaveStartError)]

@@ -166,7 +166,7 @@ def test_what_is_set_aside_is_left_out_until_something_changes() -> None:
     asked = answered(site, names())
     assert jobs[0] in {job.id for job in asked[0].snapshot.queue}
     assert site.notes("job_tried_again")
-    assert not site.state.aside
+    assert not site.state.findings.aside
 
 
 def test_where_nothing_else_waits_plain_starts_it() -> None:
@@ -217,7 +217,7 @@ def test_a_job_that_is_cancelled_is_set_aside_no_more() -> None:
     site, jobs = queued(3)
     answered(site, names(jobs[0]))
     site.ask(Cancel(job=jobs[0]))
-    assert not site.state.aside
+    assert not site.state.findings.aside
 
 
 def test_an_incumbent_of_an_attempt_starts_nothing() -> None:
@@ -233,9 +233,9 @@ def test_an_incumbent_of_an_attempt_starts_nothing() -> None:
 def test_new_settings_are_a_reason_to_try_again() -> None:
     site, jobs = queued(3, slots=2)
     answered(site, names(jobs[0]))
-    assert list(site.state.aside) == [jobs[0]]
+    assert list(site.state.findings.aside) == [jobs[0]]
     site.do(Reconfigured(settings=site.state.settings))
-    assert not site.state.aside
+    assert not site.state.findings.aside
     assert jobs[0] in {job.id for job in snapshots.snapshot(site.state, site.now).queue}
 
 

@@ -204,8 +204,8 @@ def test_a_start_that_no_longer_fits_goes_back_as_superseded() -> None:
     site.ask(Drain(target="a1"), operator=True)
     site.do(Solved(round=current.round, plan=first_fit(current.snapshot), solve_s=0.0))
     assert site.job(job).state is JobState.PENDING
-    assert site.state.outlook[job].reason == "superseded"
-    assert "a1" in site.state.outlook[job].detail
+    assert site.state.findings.outlook[job].reason == "superseded"
+    assert "a1" in site.state.findings.outlook[job].detail
 
 
 def test_an_answer_to_an_older_round_is_ignored() -> None:
@@ -308,7 +308,7 @@ def test_jobs_that_were_passed_over_are_counted() -> None:
     assert site.job(small).is_placed
     later = site.submit(1)
     assert site.job(later).is_placed
-    assert site.state.passed_over[wide] == 1
+    assert site.state.findings.passed_over[wide] == 1
     site.finish(small)
     assert solves(site)[-1].snapshot.queue[0].passed_over == 1
 
@@ -321,8 +321,8 @@ def test_jobs_that_may_not_start_yet_are_not_passed_over() -> None:
     later = site.submit(1)
     assert site.job(small).is_placed
     assert site.job(later).is_placed
-    assert early not in site.state.passed_over
-    assert child not in site.state.passed_over
+    assert early not in site.state.findings.passed_over
+    assert child not in site.state.findings.passed_over
 
 
 def test_a_round_line_carries_all_its_figures() -> None:
@@ -364,7 +364,7 @@ def test_held_jobs_ask_for_no_round_and_are_not_carried_along() -> None:
     assert not solves(site)
     site.submit()
     assert [job.id for job in solves(site)[0].snapshot.queue] == ["6", "7"]
-    assert site.state.pending_jobs == 0
+    assert site.state.pending.jobs == 0
 
 
 def test_no_round_starts_while_nothing_can_be_written() -> None:

@@ -32,7 +32,7 @@ def limited_site() -> Site:
 def test_a_round_brings_what_is_wanted_once_and_of_its_own_instant() -> None:
     site = limited_site()
     assert not round_of(site).lifted, "nobody asked"
-    assert len(site.state.limited) == 1
+    assert len(site.state.findings.limited) == 1
     site.do(CostsWanted())
     found = round_of(site)
     assert list(found.lifted) == ["limits"]
@@ -40,7 +40,7 @@ def test_a_round_brings_what_is_wanted_once_and_of_its_own_instant() -> None:
     assert without.time == found.snapshot.time
     assert without.running == found.snapshot.running
     held = {job.id for job in without.queue} - {job.id for job in found.snapshot.queue}
-    assert held == set(site.state.limited)
+    assert held == set(site.state.findings.limited)
     assert not round_of(site).lifted, "asked once"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.requests import (
-    Answer,
+    CommandAnswer,
     PauseRounds,
     Refused,
     ResumeRounds,
@@ -29,7 +29,7 @@ def limited(slots: int = 4, **limits: Any) -> Site:
     return Site({"a": slots}, users=users)
 
 
-def ask(site: Site, user: str = "ann", **job: Any) -> Answer:
+def ask(site: Site, user: str = "ann", **job: Any) -> CommandAnswer:
     """Submit a job of any kind."""
     launch = Launch(argv=("x",))
     return site.ask(Submit(token=f"j{len(site.answers)}", job=job, launch=launch), user=user)
@@ -55,7 +55,7 @@ def test_processes_that_run_at_once() -> None:
     site.run(first)
     site.finish(first)
     assert site.job(second).state == "preparing"
-    assert second not in site.state.limited
+    assert second not in site.state.findings.limited
 
 
 def test_jobs_that_run_at_once_and_a_workflow_is_one() -> None:

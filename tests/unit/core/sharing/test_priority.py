@@ -70,7 +70,7 @@ def test_the_sibling_that_is_behind_goes_first() -> None:
     one = shared()
     ann, cy, dee = (one.submit(user=user) for user in ("ann", "cy", "dee"))
     # physics has had 80 s of 1.6 slots, biology none; science 53 s of 2.4 slots, trade none
-    one.state.usage["physics", "ann"] = Usage(128.0, one.now)
+    one.state.sharing.usage["physics", "ann"] = Usage(128.0, one.now)
     rows = found(one)
     assert [lead.seconds for lead in rows[ann].leads] == pytest.approx([128 / 2.4, 80.0, 0.0])
     assert rows[ann].shares == pytest.approx(-(128 / 2.4 + 80.0) / 100.0, rel=1e-6)
@@ -82,7 +82,7 @@ def test_the_sibling_that_is_behind_goes_first() -> None:
 def test_users_of_one_project_take_turns() -> None:
     one = shared()
     ann, bob = (one.submit(user=user) for user in ("ann", "bob"))
-    one.state.usage["physics", "ann"] = Usage(40.0, one.now)
+    one.state.sharing.usage["physics", "ann"] = Usage(40.0, one.now)
     rows = found(one)
     assert rows[ann].leads[-1].name == "ann"
     assert rows[ann].leads[-1].seconds == pytest.approx(50.0)  # of 0.8 slots
@@ -94,7 +94,7 @@ def test_usage_is_forgotten_by_its_half_life() -> None:
     one = site(priority=rule, projects=TREE)
     ann = one.submit(user="ann")
     one.submit(user="dee")
-    one.state.usage["physics", "ann"] = Usage(128.0, one.now)
+    one.state.sharing.usage["physics", "ann"] = Usage(128.0, one.now)
     before = found(one)[ann].shares
     one.now += 1000.0
     assert found(one)[ann].shares == pytest.approx(before / 2)
@@ -122,14 +122,14 @@ def test_running_jobs_are_charged_ahead_and_no_more_when_they_end() -> None:
     one.now += 10.0
     assert found(one)[waiting].leads[0].usage_proc_s == pytest.approx(60.0)
     one.finish(running)
-    assert ("physics", "ann") not in one.state.usage
+    assert ("physics", "ann") not in one.state.sharing.usage
 
 
 def test_shares_take_no_more_than_their_limit() -> None:
     one = shared()
     ann = one.submit(user="ann", job={"weight": 2.0})
     one.submit(user="dee")
-    one.state.usage["physics", "ann"] = Usage(1e9, one.now)
+    one.state.sharing.usage["physics", "ann"] = Usage(1e9, one.now)
     row = found(one)[ann]
     assert row.shares == -16.0
     assert row.weight == 2.0 * 2.0**-16
@@ -171,7 +171,7 @@ def test_an_operator_sets_a_priority() -> None:
     assert planned(again)[job].weight == 8.0
     one.ask(SetPriority(job=job, priority=0.0), operator=True)
     assert planned(one)[job].weight == 1.0
-    assert not one.state.prioritised
+    assert not one.state.marked.prioritised
 
 
 @pytest.mark.parametrize(
@@ -217,13 +217,13 @@ def test_a_job_whose_turn_it_was_passes_nobody_over(
     usage: dict[tuple[str, str], Usage], times: int
 ) -> None:
     one = shared()
-    one.state.usage.update(usage)
+    one.state.sharing.usage.update(usage)
     one.state.rounds.paused = True
     early, later = (one.submit(user=user) for user in ("ann", "dee"))
     one.ask(ResumeRounds(), operator=True)
     start_of(one, later)
     assert one.job(later).is_placed
-    assert one.state.passed_over.get(early, 0) == times
+    assert one.state.findings.passed_over.get(early, 0) == times
 
 
 def test_a_job_is_charged_to_the_project_it_names() -> None:

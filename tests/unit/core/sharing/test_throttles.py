@@ -29,7 +29,7 @@ def test_so_many_members_run_at_once_and_the_others_say_why() -> None:
         site.run(f"{number}_{member}")
         site.finish(f"{number}_{member}", code=member % 2)
         assert len(placed(site)) == min(2, 5 - member)
-    assert not site.state.throttled
+    assert not site.state.marked.throttled
 
 
 def test_members_that_are_held_back_keep_no_room_from_others() -> None:
@@ -37,10 +37,10 @@ def test_members_that_are_held_back_keep_no_room_from_others() -> None:
     first = site.submit(array=(0, 1, 2), throttle=1)
     other = site.submit(user="bob")
     assert placed(site) == [f"{first}_0", other]
-    assert site.state.passed_over == {}
-    assert {job.id for job in snapshot(site.state, site.now, without=site.state.limited).queue} == (
-        set()
-    )
+    assert site.state.findings.passed_over == {}
+    assert {
+        job.id for job in snapshot(site.state, site.now, without=site.state.findings.limited).queue
+    } == (set())
 
 
 def test_the_throttles_of_two_arrays_are_apart_and_limits_hold_beside_them() -> None:
@@ -80,7 +80,7 @@ def test_a_throttle_is_raised_lowered_and_taken_away() -> None:
     assert len(placed(site)) == 2
     site.ask(Update(job=number, throttle=0))
     assert len(placed(site)) == 5
-    assert not site.state.throttled
+    assert not site.state.marked.throttled
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_throttle_survives_a_restart() -> None:
     site = Site({"a": 4})
     number = site.submit(array=(0, 1, 2, 3), throttle=1)
     after = site.restarted()
-    assert after.state.throttled == {f"{number}_{n}" for n in (1, 2, 3)}
+    assert after.state.marked.throttled == {f"{number}_{n}" for n in (1, 2, 3)}
     after.state.rounds.want("test")
     after.wait(1.0)
     assert placed(after) == [f"{number}_0"]

@@ -9,7 +9,7 @@ import pytest
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import ABILITIES, Abort, Forget, Hello, Prepare, Start, Withdraw
-from coalloc.core.base.records import JobState, Wait
+from coalloc.core.base.records import ClaimWait, JobState
 from coalloc.core.base.requests import Drain, Reserve, Resume, RoundNow
 from coalloc.core.starts.late_moves import expected_start
 from coalloc.core.starts.negotiation import in_words
@@ -228,7 +228,7 @@ def test_the_part_that_is_granted_last_decides_alone() -> None:
 
 def test_a_turn_elsewhere_counts_as_long_as_the_last_ones_took() -> None:
     site, job = waiting()
-    site.state.waits["b"] = (Wait(seconds=100.0, ahead=0),) * 3
+    site.state.learning.waits["b"] = (ClaimWait(seconds=100.0, ahead=0),) * 3
     look(site)
     ((_, order),) = site.orders_for(job, Withdraw)
     assert order.attempt == 1
@@ -249,7 +249,7 @@ def test_what_is_expected_of_a_claim_that_waits() -> None:
     assert expected(site, job) == 0.0, "overdue by less than the margin: any moment"
     site.now += 2.0
     assert expected(site, job) == pytest.approx(801.0), "nothing is known: as long again"
-    site.state.waits["a"] = (Wait(seconds=600.0, ahead=0),) * 3
+    site.state.learning.waits["a"] = (ClaimWait(seconds=600.0, ahead=0),) * 3
     ahead = site.job(job).parts[0].ahead
     assert expected(site, job) == pytest.approx(600.0 * (1 + ahead) - 801.0), "as others waited"
 

@@ -9,8 +9,9 @@ import pytest
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Arrange, Hasten, Prepare, Read, Start
-from coalloc.core.base.records import JobState, Wait
+from coalloc.core.base.records import ClaimWait, JobState
 from coalloc.core.base.requests import Cancel, Done, PauseRounds, ResumeRounds
+from coalloc.core.base.state_tables import Learning
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.jobs.occupation import occupation
 from coalloc.core.starts.negotiation import in_words, late_clusters
@@ -247,7 +248,7 @@ def test_a_restarted_daemon_goes_on_with_the_negotiation() -> None:
 def put_off(**settings: Any) -> tuple[Crowded, str]:
     """A job on two clusters, of which the second has been the quicker."""
     site = Crowded({"a": 2, "b": 2}, **settings)
-    site.state.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3),)}
+    site.state.learning.waits = {"a": (ClaimWait(40.0, 3),), "b": (ClaimWait(10.0, 3),)}
     job = site.submit(3)
     site.waits(job, "a", "b")
     return site, job
@@ -294,8 +295,8 @@ def test_who_was_put_off_hastens_nobody() -> None:
 def test_who_loses_its_place_when_put_off_begins_before_the_last() -> None:
     """What was put off there came 30 s after it might: so much earlier the next begins."""
     site = Crowded({"a": 2, "b": 2})
-    late = Wait(30.0, 3, was_put_off=True)
-    site.state.waits = {"a": (Wait(40.0, 3),), "b": (Wait(10.0, 3), late)}
+    late = ClaimWait(30.0, 3, was_put_off=True)
+    site.state.learning.waits = {"a": (ClaimWait(40.0, 3),), "b": (ClaimWait(10.0, 3), late)}
     job = site.submit(3)
     terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
     assert terms["a"].begin_s == 0.0
@@ -309,8 +310,8 @@ def test_a_wait_that_was_given_up_counts_as_long_as_it_was() -> None:
     site.wait(15.5)
     assert site.job(job).state is JobState.PENDING
     assert site.job(job).late == ("b",)
-    assert site.state.waits["b"][-1].seconds == pytest.approx(15.5)
-    assert site.state.waits["b"][-1].was_put_off
+    assert site.state.learning.waits["b"][-1].seconds == pytest.approx(15.5)
+    assert site.state.learning.waits["b"][-1].was_put_off
 
 
 def test_a_part_that_is_put_off_is_not_late() -> None:
@@ -342,8 +343,8 @@ def test_local_jobs_tell_how_long_the_first_claim_will_wait() -> None:
 
 def test_waits_of_about_the_same_width_count() -> None:
     site = Crowded({"a": 4})
-    narrow, wide = Wait(10.0, 0, width=1.0), Wait(100.0, 0, width=8.0)
-    site.state.waits = {"a": (narrow, narrow, narrow, wide, wide)}
+    narrow, wide = ClaimWait(10.0, 0, width=1.0), ClaimWait(100.0, 0, width=8.0)
+    site.state.learning.waits = {"a": (narrow, narrow, narrow, wide, wide)}
     assert expected_wait(site.state, "a", 0, width=1.0) == 10.0
     assert expected_wait(site.state, "a", 0, width=5.0) == 100.0
     assert expected_wait(site.state, "a", 0, width=32.0) == 320.0, "none is as wide: in proportion"
@@ -357,7 +358,7 @@ def test_waits_are_kept_for_the_next_daemon() -> None:
     (wait,) = kept_waits(kept[-1].value)
     assert wait.seconds == pytest.approx(12.0)
     assert (wait.width, wait.ahead) == (2.0, 3)
-    later = Coordinator(site.state.settings, StoredState(waits={"a": (wait,)}))
+    later = Coordinator(site.state.settings, StoredState(learning=Learning(waits={"a": (wait,)})))
     assert expected_wait(later.state, "a", 0) == pytest.approx(3.0)
 
 

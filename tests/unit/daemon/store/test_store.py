@@ -22,7 +22,7 @@ from coalloc.core.base.effects import (
     Wake,
 )
 from coalloc.core.base.messages import Abort
-from coalloc.core.base.records import Wait
+from coalloc.core.base.records import ClaimWait
 from coalloc.core.starts.waits import WAITS_KEY
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store.recall import recall
@@ -418,7 +418,7 @@ def test_waits_of_claims_outlive_a_restart(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db")
     try:
         store.commit([SaveMeta(key=f"{WAITS_KEY}a", value="[[12.0, 3, false, 2.0]]")])
-        kept = recall(store, keep_ended=0).remembered.waits
+        kept = recall(store, keep_ended=0).remembered.learning.waits
     finally:
         store.close()
-    assert kept == {"a": (Wait(12.0, ahead=3, width=2.0),)}
+    assert kept == {"a": (ClaimWait(12.0, ahead=3, width=2.0),)}

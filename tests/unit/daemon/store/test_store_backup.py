@@ -89,10 +89,10 @@ def test_a_restored_store_is_ahead_of_what_anybody_has_seen(path: Path, tmp_path
     past = memory.remembered
     assert past.epoch == int(NOW) + 1
     assert past.store == "s", "executors take it for the same store, and refuse its older epochs"
-    assert past.last_job == 800 + NUMBERS_AHEAD
-    assert past.last_event == 900 + NUMBERS_AHEAD
+    assert past.last.job == 800 + NUMBERS_AHEAD
+    assert past.last.event == 900 + NUMBERS_AHEAD
     assert past.seqs == {"a": 500 + ORDERS_AHEAD}
-    assert past.unreconciled == {"a"}
+    assert past.presence.unreconciled == {"a"}
     assert past.paused
     assert not memory.outbox, "what may have been carried out is not sent again"
     jobs = {job.id: job for job in past.jobs}

@@ -31,6 +31,6 @@ def test_both_are_recalled_from_a_store_a_backup_and_a_restoration(tmp_path: Pat
         state = Coordinator(site.settings, recall(store, 100).remembered).state
         store.close()
         members = {f"{number}_{n}" for n in range(3)}
-        assert state.throttled == members
+        assert state.marked.throttled == members
         assert {state.jobs[job].throttle for job in members} == {1}
-        assert state.latest_starts == dict.fromkeys(members, 8900.0)
+        assert state.deadlines.latest_starts == dict.fromkeys(members, 8900.0)

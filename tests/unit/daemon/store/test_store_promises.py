@@ -45,21 +45,21 @@ def test_promises_and_errors_are_recalled_as_they_were(
     store.backup(copy)
     store.close()
     restore(copy, fresh, now=site.now)
-    expected = site.state.calibration.interval(site.now + HOUR, site.now, FIRST)
+    expected = site.state.learning.calibration.interval(site.now + HOUR, site.now, FIRST)
     assert expected is not None
     for kept in (path, copy, fresh):
         store = Store(kept)
         memory = recall(store, 100)
         store.close()
         state = Coordinator(site.settings, memory.remembered).state
-        assert state.promises == site.state.promises != {}
-        assert state.calibration == site.state.calibration
-        assert state.calibration.interval(site.now + HOUR, site.now, FIRST) == expected
+        assert state.learning.promises == site.state.learning.promises != {}
+        assert state.learning.calibration == site.state.learning.calibration
+        assert state.learning.calibration.interval(site.now + HOUR, site.now, FIRST) == expected
 
 
 def test_what_a_forgotten_job_was_promised_is_forgotten(learnt: tuple[Promising, Path]) -> None:
     site, path = learnt
-    (job,) = site.state.promises
+    (job,) = site.state.learning.promises
     with sqlite3.connect(path) as raw:
         raw.execute("DELETE FROM jobs WHERE id = ?", (job,))
         assert raw.execute("SELECT count(*) FROM promises").fetchone() == (0,)

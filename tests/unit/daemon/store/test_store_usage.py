@@ -45,8 +45,8 @@ def test_usage_is_recalled_as_it_was(used: tuple[Site, Path], tmp_path: Path) ->
         memory = recall(store, 10)
         store.close()
         state = Coordinator(site.settings, memory.remembered).state
-        assert state.usage == site.state.usage
-        assert state.days == site.state.days
+        assert state.sharing.usage == site.state.sharing.usage
+        assert state.sharing.days == site.state.sharing.days
 
 
 def test_days_add_up_and_decayed_usage_is_replaced(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_days_add_up_and_decayed_usage_is_replaced(tmp_path: Path) -> None:
         store.commit([add, other, SaveUsage(project="p", user="ann", proc_s=n, at=10.0 * n)])
     remembered = recall(store, 10).remembered
     store.close()
-    assert remembered.days == {("p", "ann"): {7: 12.0}}
-    assert remembered.usage == {("p", "ann"): Usage(2.0, 20.0)}
+    assert remembered.sharing.days == {("p", "ann"): {7: 12.0}}
+    assert remembered.sharing.usage == {("p", "ann"): Usage(2.0, 20.0)}
 
 
 def test_the_account_of_a_job_says_where_it_ran(used: tuple[Site, Path]) -> None:

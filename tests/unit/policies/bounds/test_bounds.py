@@ -15,6 +15,7 @@ from coalloc.cli.main import main
 from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import write_snapshot
+from coalloc.model.split import low_side, split
 from coalloc.model.values import replace
 from coalloc.policies.bounds import Bound, lower_bound
 from coalloc.policies.bounds.exclusion import heaviest_clique, links_exclude
@@ -22,7 +23,6 @@ from coalloc.policies.bounds.sets import Sets, best_weights, heaviest
 from coalloc.policies.bounds.widths import families
 from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.split import low_side, split
 from coalloc.policies.orders.simple import sort_items
 from tests.support.planned import planned
 from tests.support.snapshots import snapshots

@@ -10,11 +10,11 @@ from coalloc.adapters.runner.rank import chunk_variables
 from coalloc.cli import main
 from coalloc.client.submission import submission
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.learning.estimates import completed
+from coalloc.core.learning.estimates import UserProgram, completed
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import DivisibleJob, RigidJob
 from coalloc.model.plan import Plan
-from coalloc.model.settings import JobMatchConfig
+from coalloc.model.settings import JobMatchConfig, JobsConfig
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.checking.check import check
@@ -139,11 +139,8 @@ def test_what_makes_no_sense_together_is_refused(
 def test_a_default_bandwidth_is_for_jobs_that_can_have_one(job: dict[str, Any]) -> None:
     fields, sources = completed(
         job,
-        user="ann",
-        command="scan",
-        defaults=[JobMatchConfig(proc_gbps=0.1, base_time_s=5.0, time_limit_s=60.0)],
-        history=(),
-        fallback_base_time=3600.0,
+        UserProgram(user="ann", command="scan"),
+        JobsConfig(match=(JobMatchConfig(proc_gbps=0.1, base_time_s=5.0, time_limit_s=60.0),)),
     )
     assert fields == {**job, "time_limit": 60.0}
     assert sources == {"time_limit": "defaults"}

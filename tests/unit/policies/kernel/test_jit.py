@@ -105,13 +105,13 @@ def twice(x):
     return step(step(x))
 """
 PART = """
-from HOME.{low} import by
+from HOME.{low} import by, once
 from HOME.template import twice as template
 from coalloc.policies.kernel.jit import helper, specialized
 
 @helper()
 def step(x):
-    return {formula}
+    return once(x) {sign} by
 
 twice = specialized(template, __name__, step=step)
 """
@@ -123,14 +123,25 @@ for twice in (adding.twice, doubling.twice):
 """
 
 
-def test_specialized_templates_are_cached_by_their_parts(packages: Path) -> None:
+LOW = """
+from coalloc.policies.kernel.jit import helper
+
+by = {by}
+
+@helper()
+def once(x):
+    return {formula}
+"""
+
+
+def test_functions_of_other_files_are_compiled_anew_where_these_change(packages: Path) -> None:
     write(
         packages / "sixth",
         template=TEMPLATE,
-        adding=PART.format(low="one", formula="x + by"),
-        doubling=PART.format(low="two", formula="x * by"),
-        one="by = 1",
-        two="by = 2",
+        adding=PART.format(low="one", sign="+"),
+        doubling=PART.format(low="two", sign="*"),
+        one=LOW.format(by=1, formula="x"),
+        two=LOW.format(by=2, formula="x"),
     )
     paths = [str(packages), *sys.path]
     around = {"PYTHONPATH": os.pathsep.join(paths), "NUMBA_CACHE_DIR": str(packages / "cache")}
@@ -145,5 +156,8 @@ def test_specialized_templates_are_cached_by_their_parts(packages: Path) -> None
 
     assert called() == ["5 0 1", "12 0 1"]
     assert called() == ["5 1 0", "12 1 0"]
-    (packages / "sixth" / "two.py").write_text("by = 3")
+    changed = packages / "sixth" / "two.py"
+    changed.write_text(LOW.format(by=3, formula="x"))
     assert called() == ["5 1 0", "27 0 1"]
+    changed.write_text(LOW.format(by=3, formula="x + 1"))
+    assert called() == ["5 1 0", "39 0 1"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.kernel.split import low_side, split
+from coalloc.model.split import low_side, split
 from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import (
     case,

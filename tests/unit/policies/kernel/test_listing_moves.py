@@ -11,7 +11,7 @@ from coalloc.policies.kernel.annealing_loop import CURRENT, IMPROVED, LIMIT, TRI
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.annealing import LAST, Choosing, try_move, undo_move
 from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
-from coalloc.policies.kernel.search.listing_state import Genes
+from coalloc.policies.kernel.search.listing_state import ListingGenes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
@@ -22,7 +22,7 @@ def lister_of(jobs: int) -> Lister:
     return Lister(planner, range(jobs), planner.decode([], "insert"))
 
 
-def same(one: Genes, other: Genes) -> bool:
+def same(one: ListingGenes, other: ListingGenes) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 

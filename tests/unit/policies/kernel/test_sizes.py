@@ -42,8 +42,8 @@ def arrays() -> list[tuple[str, Any]]:
         ("Scratch", planner.scratch),
         ("Outcome", make_outcome(planner.compiled.problem)),
         ("Rows", lister.rows),
-        ("Genes", lister.genes()),
-        ("Desk", lister.desk),
+        ("ListingGenes", lister.genes()),
+        ("ListingDesk", lister.desk),
         ("Domains", domains_of(lister, (1.0, 1.5))),
     ]
 
@@ -55,7 +55,7 @@ def test_shapes_are_those_that_are_written(name: str, given: Any) -> None:
     sizes = {"N": 5, "L": 4, "K": 3, "C": 3, "M": 5, "G": 2, "R": 0, "P": 0, "S": 2}
     if name in ("Base", "Rows"):
         sizes["T"] = given.time.size
-    module = {"Rows": listing_state, "Genes": listing_state, "Desk": listing_state}
+    module = {"Rows": listing_state, "ListingGenes": listing_state, "ListingDesk": listing_state}
     kind = getattr(module.get(name, annealing if name == "Domains" else state), name)
     told = written(kind, sizes)
     assert told

@@ -304,7 +304,7 @@ def test_the_daemons_core_keeps_ratios_and_hands_them_out_where_asked(tmp_path: 
     try:
         store.commit(site.effects)
         remembered = recall(store, 10).remembered
-        assert dict(remembered.ratios) == {saved.key: saved.ratios}
-        assert Site(remembered=remembered).state.ratios == {saved.key: saved.ratios}
+        assert dict(remembered.learning.ratios) == {saved.key: saved.ratios}
+        assert Site(remembered=remembered).state.learning.ratios == {saved.key: saved.ratios}
     finally:
         store.close()

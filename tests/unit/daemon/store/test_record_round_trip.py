@@ -1,14 +1,9 @@
-"""The short cuts of a start give what the long ways give."""
+"""Records of every kind come back from the store as they were."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
-from coalloc.core.base.state import State
-from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.daemon.store.records_json import read_record, write_record
-from coalloc.model.settings import Config
 from coalloc.model.values import replace
 from tests.support.core_site import Site
 
@@ -28,26 +23,6 @@ def records() -> list[JobRecord]:
     jobs[6] = replace(jobs[6], state=JobState.COMPLETED, ended=5.0)
     flow = site.job(site.submit_workflow("x y", "x>y"))
     return [*jobs, flow]
-
-
-def tables(state: State) -> dict[str, Any]:
-    names = (
-        "jobs waiting placed ended composites meeting dependents native_jobs"
-        " pending_jobs pending_procs backing_off last_job outlook"
-    )
-    return {name: getattr(state, name) for name in names.split()}
-
-
-def test_records_taken_in_together_are_in_the_tables_of_each() -> None:
-    jobs = records()
-    together = Coordinator(Config(clusters=()), StoredState(jobs=reversed(jobs))).state
-    one_by_one = Coordinator(Config(clusters=())).state
-    for record in jobs:
-        one_by_one.index(record)
-    one_by_one.backing_off.add("3")
-    one_by_one.last_job = 8
-    assert tables(together) == tables(one_by_one)
-    assert list(together.waiting) == list(one_by_one.waiting)
 
 
 def test_a_record_comes_back_as_it_was_written() -> None:

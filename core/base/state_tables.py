@@ -1,0 +1,250 @@
+"""Groups of what the daemon's core remembers beside its jobs, each with its own few rules.
+
+Mutable like the state that holds them (`core.base.state`), and changed by the core alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+from coalloc.core.base.plan_order import PlanOrder
+from coalloc.core.base.projects import ProjectTree
+from coalloc.core.base.records import NOT_STARTED, ClaimWait, JobRecord, JobState, Outlook
+from coalloc.core.base.round_control import Aside
+from coalloc.core.base.speedup_fit import SizedRun
+from coalloc.core.base.start_intervals import Calibration, Promise
+from coalloc.core.base.usage import ProjectUser, Usage
+from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.plan import Plan
+from coalloc.model.reserved import Reserved
+
+
+@dataclass(slots=True)
+class LastNumbers:
+    """The numbers that were given last."""
+
+    job: int = 0
+    event: int = 0
+    round: int = 0
+
+
+@dataclass(slots=True)
+class PendingCount:
+    """Size of the queue: pending jobs only, since one that is held asks for no round."""
+
+    jobs: int = 0
+    procs: int = 0
+
+    def count(self, record: JobRecord, sign: int) -> None:
+        """Add a record, or take it away (`sign` -1); tasks and pieces are part of theirs."""
+        if record.state is JobState.PENDING and not record.flow:
+            self.jobs += sign
+            self.procs += sign * procs_of(record)
+
+
+@dataclass(slots=True)
+class Maintenance:
+    """Nodes that operators keep from jobs."""
+
+    drained: dict[str, str] = field(default_factory=dict)
+    """Clusters and nodes that are drained, with the reason given."""
+    reserved: dict[str, Reserved] = field(default_factory=dict)
+    """Reservations of operators, by name."""
+    reserved_due: float | None = None
+    """When the first of them ends, and we are called."""
+
+
+@dataclass(slots=True)
+class Marked:
+    """Waiting jobs of which rounds and ticks need not look at all."""
+
+    backing_off: set[str] = field(default_factory=set)
+    """Those that are not tried again before a time of their own."""
+    prioritised: set[str] = field(default_factory=set)
+    """Those to which an operator has given a priority."""
+    throttled: set[str] = field(default_factory=set)
+    """Members of arrays of which only so many run at once."""
+
+    def follow(self, record: JobRecord, *, is_planned: bool) -> None:
+        """Mark a job as its record says, or no more."""
+        for marked, belongs in (
+            (self.prioritised, record.priority),
+            (self.throttled, record.throttle),
+        ):
+            if belongs and is_planned:
+                marked.add(record.id)
+            else:
+                marked.discard(record.id)
+
+    def forget(self, job: str) -> None:
+        """Drop a job."""
+        for marked in (self.backing_off, self.prioritised, self.throttled):
+            marked.discard(job)
+
+
+@dataclass(slots=True)
+class Findings:
+    """Findings of the latest rounds about jobs that wait."""
+
+    outlook: dict[str, Outlook] = field(default_factory=dict)
+    passed_over: dict[str, int] = field(default_factory=dict)
+    """How often later jobs were started."""
+    aside: dict[str, Aside] = field(default_factory=dict)
+    """What rounds leave out."""
+    limited: dict[str, str] = field(default_factory=dict)
+    """Jobs that the latest round left out because of a limit, which it says in words."""
+
+    def forget(self, job: str) -> None:
+        """Drop what was found about a job: it waits no more."""
+        for found in (self.outlook, self.passed_over, self.aside, self.limited):
+            found.pop(job, None)
+
+
+@dataclass(slots=True)
+class Deadlines:
+    """Jobs that have a deadline and have not started."""
+
+    latest_starts: dict[str, float] = field(default_factory=dict)
+    """When they still could start."""
+    queue: list[tuple[float, str]] = field(default_factory=list)
+    """The same as a heap, in which some are out of date."""
+    due: float | None = None
+    """The first of them, when we are called."""
+
+    def follow(self, record: JobRecord) -> None:
+        """Keep the latest start of a job as its record has it."""
+        if record.finish_by is None or record.state not in NOT_STARTED:
+            self.latest_starts.pop(record.id, None)
+            return
+        latest = record.latest_start
+        if self.latest_starts.get(record.id) != latest:
+            self.latest_starts[record.id] = latest
+            heappush(self.queue, (latest, record.id))
+
+    def take(self, before: float) -> Iterator[str]:
+        """Remove the jobs whose latest start lies before a time, one by one."""
+        while self.queue:
+            latest, job = self.queue[0]
+            is_current = self.latest_starts.get(job) == latest
+            if is_current and latest >= before:
+                return
+            heappop(self.queue)
+            if is_current:
+                del self.latest_starts[job]
+                yield job
+
+    def forget(self, job: str) -> None:
+        """Drop a job."""
+        self.latest_starts.pop(job, None)
+
+
+@dataclass(slots=True)
+class NativeJobs:
+    """Jobs that were handed over by batch systems."""
+
+    jobs: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Those that have not ended: cluster to id there to id here."""
+    refused: set[tuple[str, str]] = field(default_factory=set)
+    """Those that cannot be planned; each is logged once."""
+
+    def follow(self, record: JobRecord) -> None:
+        """Know a job by its id there until it has ended."""
+        if not record.origin:
+            return
+        if record.is_ended:
+            self.forget(record)
+        else:
+            self.jobs.setdefault(record.origin, {})[record.foreign] = record.id
+
+    def forget(self, record: JobRecord) -> None:
+        """Drop a job, unless its id there is another one's by now."""
+        there = self.jobs.get(record.origin, {})
+        if there.get(record.foreign) == record.id:
+            del there[record.foreign]
+
+
+@dataclass(slots=True)
+class Presence:
+    """Clusters that are not here now, and those that have yet to be heard of."""
+
+    numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Next number and last acknowledged one of the orders to clusters that are not here now."""
+    identities: dict[str, str] = field(default_factory=dict)
+    """Of the executors' states of clusters that are not here now."""
+    unreconciled: set[str] = field(default_factory=set)
+    """Clusters not heard of since the store was restored from a backup."""
+    gathers_until: float = 0.0
+    """Until when rounds wait, after a start, for clusters that were here before."""
+    unknown: set[str] = field(default_factory=set)
+    """Clusters that spoke without being configured; each is logged once."""
+
+
+@dataclass(slots=True)
+class Learning:
+    """Figures that were learnt from jobs that have ended or started."""
+
+    history: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Base times of finished runs, by user and program or name; the newest last."""
+    ratios: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """Real by planned run times, by the keys of `history`; the newest key last."""
+    runs: dict[str, tuple[SizedRun, ...]] = field(default_factory=dict)
+    """Processes and base times of finished runs, by the keys of `history`."""
+    waits: dict[str, tuple[ClaimWait, ...]] = field(default_factory=dict)
+    """By cluster, how long claims waited in its queue: the newest last."""
+    promises: dict[str, tuple[Promise, ...]] = field(default_factory=dict)
+    """Expected starts that jobs were given which have not started."""
+    calibration: Calibration = field(default_factory=Calibration)
+    """How wrong such expected starts were."""
+    notes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What policies noted for their next round."""
+
+
+@dataclass(slots=True)
+class Sharing:
+    """Projects, and their use."""
+
+    tree: ProjectTree = field(default_factory=lambda: ProjectTree({}))
+    usage: dict[ProjectUser, Usage] = field(default_factory=dict)
+    """Decayed, of jobs that have ended."""
+    days: dict[ProjectUser, dict[int, float]] = field(default_factory=dict)
+    """Processor-seconds of ended jobs by day, as far back as a limit looks."""
+
+
+@dataclass(slots=True)
+class FollowedPlan:
+    """The newest plan, and what has become free or ready since somebody followed it."""
+
+    plan: Plan | None = None
+    time: float = 0.0
+    """When its round began."""
+    order: PlanOrder | None = None
+    """What it has next on each node, where it places tasks of workflows."""
+    freed: set[str] = field(default_factory=set)
+    """Nodes on which work of ours has ended."""
+    ripe: dict[tuple[str, str], None] = field(default_factory=dict)
+    """Workflow and task: those that became ready."""
+    later: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Workflow and task: those whose data are under way, and when they arrive."""
+
+    def follow(self, old: JobRecord | None, record: JobRecord) -> None:
+        """Note the nodes that a job has left."""
+        if old is None or self.order is None:
+            return
+        if old.is_placed and not record.is_placed:
+            self.freed.update(node for part in old.parts for node in part.nodes)
+
+
+def procs_of(record: JobRecord) -> int:
+    """Processes a waiting job asks for, at the least."""
+    match record.job:
+        case RigidJob(procs=procs):
+            return procs
+        case MoldableJob(min_procs=procs):
+            return procs
+        case WorkflowJob(tasks=tasks):
+            return max(task.min_procs for task in tasks)
+        case _:
+            return 1

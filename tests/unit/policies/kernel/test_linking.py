@@ -1,0 +1,72 @@
+"""Compiled once, as a whole, where numba lets us; else the ordinary way, to the same effect."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from numba.core.registry import cpu_target
+
+from coalloc.model.plan_json import write_plan
+from coalloc.model.snapshot_json import read_snapshot
+from coalloc.policies.base import Budget
+from coalloc.policies.kernel import linking
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
+from tests.plan_digests import CASES
+
+
+def test_this_numba_lets_us() -> None:
+    codegen = cpu_target.target_context.codegen()
+    assert linking.links(codegen)
+
+
+@pytest.mark.parametrize("changed", ["_optimize_final_module", "_finalize_dynamic_globals", None])
+def test_libraries_of_another_numba_are_left_alone(
+    changed: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(library: Any, unknown: Any) -> None:
+        raise NotImplementedError
+
+    if changed is None:
+        monkeypatch.setattr(linking, "LIBRARIES", {})
+    else:
+        for library in linking.LIBRARIES.values():
+            monkeypatch.setattr(library, changed, other)
+    assert not linking.links.__wrapped__(cpu_target.target_context.codegen())
+
+
+ORDINARY = """
+import numba.core.codegen as codegen
+del codegen.JITCodeLibrary
+from coalloc.policies.kernel import linking
+assert not linking.LIBRARIES
+from tests.unit.policies.kernel.test_linking import print_plan
+print_plan()
+"""
+
+
+def print_plan() -> None:
+    """Print what `easy` answers."""
+    policy = lookup("easy")
+    snapshot, options = read_snapshot(CASES["rigid"]), read_options({}, policy.options)
+    print(json.dumps(write_plan(policy.solve(snapshot, options, Budget(seed=7), None))))
+
+
+@pytest.mark.slow
+def test_plans_are_the_same_where_numba_compiles_the_ordinary_way(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ORDINARY],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    print_plan()
+    assert done.stdout == capsys.readouterr().out
