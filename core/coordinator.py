@@ -35,17 +35,9 @@ from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import (
     Cancel,
-    Drain,
     Hold,
-    PauseRounds,
     Release,
-    Reserve,
-    Resume,
-    ResumeRounds,
-    RoundNow,
-    SetPriority,
     Submit,
-    Unreserve,
     Update,
 )
 from coalloc.core.base.round_control import RoundControl
@@ -254,16 +246,7 @@ class Coordinator:
             case Update() as command:
                 updating.update(state, event, command, now)
                 self._plan_outdated()
-            case (
-                SetPriority()
-                | Drain()
-                | Resume()
-                | Reserve()
-                | Unreserve()
-                | PauseRounds()
-                | ResumeRounds()
-                | RoundNow()
-            ):
+            case _:
                 operating.operated(state, event, now)
 
     def _plan_outdated(self) -> None:

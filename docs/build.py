@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/: schemas, tables of keys, what REPRODUCTION.md says of data.
+"""Write the generated parts of docs/: schemas, tables of keys, pages that say what data hold.
 
 ``make docs`` runs it; ``python docs/build.py --check`` writes nothing and fails where a
 file is out of date.
@@ -36,7 +36,7 @@ from coalloc.model.ranges import LARGEST
 from coalloc.model.snapshot import Reservation, Running, SnapshotFields
 from coalloc.model.structs import keys
 from coalloc.model.words import field_words
-from coalloc.simulation.reproduce.pages import with_results
+from coalloc.simulation.reproduce.pages import FIGURES, with_results
 
 DOCS = Path(__file__).resolve().parent
 TABLES: Mapping[str, type[Struct]] = {
@@ -63,6 +63,8 @@ SETTINGS: Mapping[str, type[BatchSettings]] = {
     "slurm": SlurmSettings,
     "gridengine": GridEngineSettings,
 }
+# Adapters but Slurm's show only what they add to the keys of every batch system.
+WHOLE = "slurm"
 # The kinds of jobs show only what they add to the keys of every job.
 KINDS = ("rigid", "moldable", "workflow", "divisible")
 TAGS = {
@@ -77,12 +79,15 @@ OF_ADAPTER = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOT
 
 def generated() -> dict[Path, str]:
     """Every generated file and its text."""
-    formats, figures = DOCS / "FORMATS.md", DOCS / "REPRODUCTION.md"
+    formats, data = DOCS / "FORMATS.md", DOCS / "reproduction"
     return {
         DOCS / "schema" / "snapshot.schema.json": _json(schema.snapshot_schema()),
         DOCS / "schema" / "plan.schema.json": _json(schema.plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
-        figures: with_results(figures.read_text(encoding="utf-8"), DOCS / "reproduction"),
+        **{
+            page: with_results(page.read_text(encoding="utf-8"), data)
+            for page in (DOCS / "REPRODUCTION.md", data / FIGURES)
+        },
         **{
             DOCS / name: OF_ADAPTER.sub(_settings, (DOCS / name).read_text(encoding="utf-8"))
             for name in ("slurm.md", "adapters.md")
@@ -101,9 +106,11 @@ def with_tables(text: str) -> str:
 
 
 def _settings(found: re.Match[str]) -> str:
+    known = () if found[2] == WHOLE else tuple(key for key, _, _ in keys(BatchSettings))
     rows = [
         f"| `{key}` | {f'`{json.dumps(default)}`' if default not in EMPTY else '-'} | {doc} |"
         for key, default, doc in keys(SETTINGS[found[2]])
+        if key not in known
     ]
     head = ["| Key of `settings` | Default | Meaning |", "|---|---|---|"]
     return "\n".join([found[1], *head, *rows, "", found[3]])

@@ -23,7 +23,8 @@ from coalloc.model.words import field_words
 MODULES = (
     *(f"coalloc.wire.{name}_answers" for name in ("share", "estimate")),
     *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
-    *("coalloc.wire.answers", "coalloc.core.base.requests", "coalloc.core.base.messages"),
+    *("coalloc.wire.answers", "coalloc.wire.questions"),
+    *("coalloc.core.base.requests", "coalloc.core.base.messages"),
     *("coalloc.core.base.records", "coalloc.model.parts", "coalloc.model.reading"),
     *("coalloc.model.reserved", "coalloc.model.site_rules", "coalloc.model.snapshot"),
 )

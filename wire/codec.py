@@ -6,8 +6,9 @@ anything that is not such an object, raises `WireError`, which the caller counts
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -34,43 +35,15 @@ __all__ = [
 ]
 
 
-ORDERS: dict[str, type[Any]] = {
-    "prepare": messages.Prepare,
-    "arrange": messages.Arrange,
-    "hasten": messages.Hasten,
-    "withdraw": messages.Withdraw,
-    "start": messages.Start,
-    "abort": messages.Abort,
-    "forget": messages.Forget,
-    "dismiss": messages.Dismiss,
-}
-TO_EXECUTOR: dict[str, type[Any]] = {
-    "welcome": messages.Welcome,
-    "ping": messages.Ping,
-    "turned_away": messages.TurnedAway,
-}
-FROM_EXECUTOR: dict[str, type[Any]] = {
-    "hello": messages.Hello,
-    "report": messages.Report,
-    "read": messages.Read,
-    "goodbye": messages.Goodbye,
-}
-COMMANDS: dict[str, type[Any]] = {
-    "submit": requests.Submit,
-    "submit_workflow": requests.SubmitWorkflow,
-    "cancel": requests.Cancel,
-    "hold": requests.Hold,
-    "release": requests.Release,
-    "update": requests.Update,
-    "set_priority": requests.SetPriority,
-    "drain": requests.Drain,
-    "resume": requests.Resume,
-    "reserve": requests.Reserve,
-    "unreserve": requests.Unreserve,
-    "pause_rounds": requests.PauseRounds,
-    "resume_rounds": requests.ResumeRounds,
-    "round_now": requests.RoundNow,
-}
+def _by_type(union: Any) -> dict[str, type[Any]]:
+    """Classes of a union by the ``type`` of their messages: the name, as in ``submit_workflow``."""
+    return {re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower(): cls for cls in get_args(union)}
+
+
+ORDERS = _by_type(Order)
+TO_EXECUTOR = _by_type(messages.Welcome | messages.Ping | messages.TurnedAway)
+FROM_EXECUTOR = _by_type(Statement)
+COMMANDS = _by_type(requests.Command)
 _TAGS = {
     cls: tag
     for table in (ORDERS, TO_EXECUTOR, FROM_EXECUTOR, COMMANDS)

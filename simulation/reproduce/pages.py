@@ -1,8 +1,9 @@
-"""Pages of experiments: the files of one that was carried out, and a document about all.
+"""Pages of experiments: the files of one that was carried out, and two documents about all.
 
-In the document, ``<!-- results: all -->`` to ``<!-- end -->`` is a table of every experiment,
-``claims`` one of every claim, and ``sections`` a section on each, all made from the stored CSVs. So
-no figure in the document can differ from the data beside it.
+Beside the folder of the data stands a document in which ``<!-- results: all -->`` to
+``<!-- end -->`` is a table of every experiment, and ``claims`` one of every claim. `FIGURES`, in
+that folder, has ``sections``, one on each. All are made from the stored CSVs. So no figure in the
+documents can differ from the data beside it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from coalloc.simulation.reproduce.rows import Rows, from_csv, table, to_csv
 from coalloc.simulation.reproduce.study import Experiment, Run
 from coalloc.simulation.reproduce.words import Story, Template, fill, verdicts
 
+FIGURES = "figures.md"
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -103,7 +105,7 @@ def with_results(text: str, folder: Path) -> str:
     ----------
     text : str
     folder : Path
-        Holds NAME.csv and NAME.png of each experiment; the document stands beside it.
+        Holds NAME.csv and NAME.png of each experiment, and `FIGURES`.
 
     Raises
     ------
@@ -114,7 +116,7 @@ def with_results(text: str, folder: Path) -> str:
     stories = {name: stored_story(name, folder) for name in MODULES}
 
     def fill_in(found: re.Match[str]) -> str:
-        return f"{found[1]}\n{parts[found[2]](stories, folder.name)}\n\n{found[3]}"
+        return f"{found[1]}\n{parts[found[2]](stories, f'{folder.name}/{FIGURES}')}\n\n{found[3]}"
 
     return MARKED.sub(fill_in, text)
 
@@ -128,29 +130,31 @@ def stored_story(name: str, folder: Path) -> Story:
 Stories = dict[str, Story]
 
 
-def _overview(stories: Stories, pictures: str) -> str:
+def _overview(stories: Stories, figures: str) -> str:
     lines = [
-        (_link(name), f"{story.template.paper}, {story.template.place}", story.headline)
+        (_link(name, figures), f"{story.template.paper}, {story.template.place}", story.headline)
         for name, story in stories.items()
     ]
     return _table(("Experiment", "Of", "In one line"), lines)
 
 
-def _judged(stories: Stories, pictures: str) -> str:
+def _judged(stories: Stories, figures: str) -> str:
     lines = [
-        (_link(name), *line) for name, story in stories.items() for line in verdicts(story.claims)
+        (_link(name, figures), *line)
+        for name, story in stories.items()
+        for line in verdicts(story.claims)
     ]
     return _table(("Of", "The text", "Fares", "Found"), lines)
 
 
-def _sections(stories: Stories, pictures: str) -> str:
+def _sections(stories: Stories, figures: str) -> str:
     """A section on each experiment; what an earlier one says, word by word, is not said again."""
     parts: list[str] = []
     said: dict[str, str] = {}
     for name, story in stories.items():
         about = story.template
         again: dict[str, None] = {}
-        parts += [f"## {name}", f"![{name}]({pictures}/{name}.png)"]
+        parts += [f"## {name}", f"![{name}]({name}.png)"]
         for title, section in (
             (f"{about.paper}, {about.place}", words.PAPER),
             (words.HERE, words.HERE),
@@ -175,5 +179,5 @@ def _titled(title: str, paragraphs: Sequence[str]) -> list[str]:
     return [f"**{title}.**", *paragraphs] if first[0] == "|" else [f"**{title}.** {first}", *others]
 
 
-def _link(name: str) -> str:
-    return f"[`{name}`](#{name})"
+def _link(name: str, page: str = "") -> str:
+    return f"[`{name}`]({page}#{name})"

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from coalloc.simulation.reproduce.pages import stored_story, with_results
+from coalloc.simulation.reproduce.pages import FIGURES, stored_story, with_results
 from coalloc.simulation.reproduce.registry import MODULES, load, template
 from coalloc.simulation.reproduce.rows import Rows, from_csv
 from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, fill
@@ -56,9 +56,10 @@ def test_the_stored_data_judge_every_claim_so() -> None:
         assert any(sign.isdigit() for sign in claim.found) or claim.held is YES
 
 
-def test_the_page_is_what_the_stored_data_make() -> None:
-    page = (DOCS / "REPRODUCTION.md").read_text(encoding="utf-8")
-    assert page == with_results(page, DOCS / "reproduction")
+@pytest.mark.parametrize("page", ["REPRODUCTION.md", f"reproduction/{FIGURES}"])
+def test_the_page_is_what_the_stored_data_make(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert text == with_results(text, DOCS / "reproduction")
 
 
 RESULTS = (

@@ -1,4 +1,4 @@
-"""The tables of docs/VALIDATION.md.
+"""The tables of docs/history/validation.md.
 
 By hand::
 

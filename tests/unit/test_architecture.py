@@ -55,7 +55,7 @@ MAY_IMPORT = {
         *("coalloc.wire", "coalloc.runtime", "coalloc.client", "coalloc.simulation"),
         # what works on the files of a daemon, or is one: backup, restore, demo; what judges its
         # configuration: doctor
-        *("coalloc.daemon.store", "coalloc.daemon.solver", "coalloc.daemon.config_checks"),
+        *("coalloc.daemon.store", "coalloc.daemon.config_checks"),
         "coalloc.dashboard",
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+from collections import abc
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from coalloc.core.base import requests
-from coalloc.core.base.records import PartRecord
+from coalloc.core.base.records import JobRecord, JobSummary, PartRecord
 from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
@@ -40,7 +41,9 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("Job row", "Field of `progress`", job_rows.Progress),
     ("show", ANSWER, answers.ShowAnswer),
     ("Job details", "Field", job_rows.JobDetails),
+    ("Job details", "Field of a record", JobRecord),
     ("Job details", "Field of a part", PartRecord),
+    ("Job details", "Field of a task or a piece", job_rows.MemberRow),
     ("Job details", "Field of a task", job_rows.TaskRow),
     ("Job details", "Field of a piece", job_rows.PieceRow),
     ("why", ANSWER, answers.WhyAnswer),
@@ -49,6 +52,7 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("wait", "Field of an ended job", answers.EndedJob),
     ("nodes", ANSWER, answers.NodesAnswer),
     ("nodes", "Field of a cluster", node_rows.ClusterRow),
+    ("nodes", "Field of a share", ShareUse),
     ("nodes", "Field of a node", node_rows.NodeRow),
     ("nodes", "Field of a reservation", node_rows.ReservationRow),
     ("reserve", ANSWER, answers.ReserveAnswer),
@@ -76,6 +80,13 @@ DOCUMENTED: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("status", "Field of `last_round`", answers.LastRound),
     ("test_submit", ANSWER, answers.Estimate),
 )
+ADDS_TO: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
+    job_rows.JobDetails: job_rows.QueueRow,
+    JobRecord: JobSummary,
+    job_rows.TaskRow: job_rows.MemberRow,
+    job_rows.PieceRow: job_rows.MemberRow,
+}
+"""Types of which the page has only what they add to another."""
 NOT_SENT: dict[type[msgspec.Struct], set[str]] = {answers.Submitted: {"token"}}
 """What the client adds."""
 ONE = {str: "text", int: "integer", float: "number", bool: "flag"}
@@ -93,12 +104,13 @@ def kind_of(hint: Any) -> str:
             if get_origin(kinds[0]) is tuple:
                 return "list of pairs"
             return "list of text" if kinds[0] is str else "list"
-        case builtins.dict:
+        case builtins.dict | abc.Mapping:
             if kinds[1] in MANY:
                 return f"object of {MANY[kinds[1]]}"
             return "object of lists of pairs" if is_pairs else "object"
         case _:
-            return ONE.get(hint, "object")
+            is_enum = isinstance(hint, type) and issubclass(hint, str)
+            return "text" if is_enum else ONE.get(hint, "object")
 
 
 def described(cls: type[msgspec.Struct]) -> dict[str, str]:
@@ -118,8 +130,8 @@ def described(cls: type[msgspec.Struct]) -> dict[str, str]:
 @pytest.mark.parametrize(("section", "head", "cls"), DOCUMENTED)
 def test_answers_are_documented(section: str, head: str, cls: type[msgspec.Struct]) -> None:
     expected = described(cls)
-    if section == "Job details" and head == "Field":
-        expected = {n: k for n, k in expected.items() if n not in described(job_rows.QueueRow)}
+    if (base := ADDS_TO.get(cls)) is not None:
+        expected = {n: k for n, k in expected.items() if n not in described(base)}
     for name in NOT_SENT.get(cls, ()):
         del expected[name]
     assert table(SECTIONS[section], head) == expected
@@ -133,12 +145,7 @@ def test_every_answer_is_documented() -> None:
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }
-    assert declared - shown == {
-        msgspec.Struct,
-        answers.Answer,
-        job_rows.MemberRow,
-        ShareUse,
-    }
+    assert declared - shown == {msgspec.Struct, answers.Answer, JobSummary, Launch}
 
 
 def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:
