@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct, field
 
-from coalloc.model.parts import PartKey, PartReport, PartSpec
-from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 
 __all__ = [
     "Act",

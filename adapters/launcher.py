@@ -19,7 +19,7 @@ from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
 from coalloc.adapters.runner.status import decoded
 from coalloc.adapters.sweeper import OLD, Sweeper
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 
 LONGEST_NAME = 255

@@ -49,8 +49,8 @@ from coalloc.adapters.runner.status import (
     encoded,
 )
 from coalloc.adapters.sweeper import removed
-from coalloc.model.nodeset import fold
-from coalloc.model.parts import (
+from coalloc.model.formats.nodeset import fold
+from coalloc.model.sites.parts import (
     Launch,
     PartKey,
     PartReport,

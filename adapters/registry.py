@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from coalloc.adapters.base import Adapter
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import shown
 
 
 class Check(Protocol):

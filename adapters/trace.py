@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.formats.platforms import read_platform
 from coalloc.model.errors import InputError
-from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.structs import read_struct
+from coalloc.model.formats.structs import read_struct
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.values import replace
 
 

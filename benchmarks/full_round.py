@@ -16,9 +16,9 @@ from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.planner import NODE_ENTRIES
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
-from coalloc.model.plan_json import read_plan
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.plain.policy import plain_easy
 from coalloc.wire.frames import encode
 

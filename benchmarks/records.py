@@ -34,7 +34,7 @@ def measure(path: Path, jobs: int) -> dict[str, float]:
     from coalloc.daemon.store.records_json import read_record, write_record
     from coalloc.daemon.store.sqlite import Store
     from coalloc.model.jobs import RigidJob
-    from coalloc.model.parts import PartState
+    from coalloc.model.sites.parts import PartState
 
     replace: Callable[..., JobRecord] = dataclasses.replace
     if not dataclasses.is_dataclass(JobRecord):

@@ -19,7 +19,7 @@ from tests.testbeds.slurm import SlurmTestbed, alike, bed, missing
 from tests.testbeds.slurm_launches import SlurmLaunches
 from tests.testbeds.slurm_site import SlurmSite
 
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.sites.parts import PartReport, PartState
 
 TRIALS = 50
 CLAIMS = 15

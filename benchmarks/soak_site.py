@@ -52,9 +52,9 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import without_submits
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.parts import Launch, PartKey, PartReport, PartState
-from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig, TriggerConfig
+from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.policies.plain.policy import plain_easy
 
 HOUR_S = 3600.0

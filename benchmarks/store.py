@@ -32,8 +32,8 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.upkeep import PAGES_AT_ONCE, PRUNED_AT_ONCE
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import Launch
 from coalloc.model.settings import Config
+from coalloc.model.sites.parts import Launch
 
 BATCHES = (1, 32, 500)
 SCRIPT = "#!/bin/sh\n#COALLOC -n 16\nexec mpirun ./solver --input case.json --steps 1000\n"

@@ -13,9 +13,9 @@ from argparse import ArgumentParser, Namespace
 from argparse import ArgumentTypeError as BadText
 from collections.abc import Iterator, Mapping
 
-from coalloc.model.dependencies import DEPENDENCY_KINDS
 from coalloc.model.errors import InputError
-from coalloc.model.nodeset import expand
+from coalloc.model.formats.nodeset import expand
+from coalloc.model.jobs import DEPENDENCY_KINDS
 from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000

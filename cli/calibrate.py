@@ -18,7 +18,7 @@ from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.cli.command import BAD_USAGE, FAILED, Command, CommandError
 from coalloc.cli.output import show_table
 from coalloc.model.errors import ConfigError, InputError
-from coalloc.model.nodeset import expand
+from coalloc.model.formats.nodeset import expand
 from coalloc.model.platform import NodeState
 from coalloc.model.settings import Config
 from coalloc.runtime import texts

@@ -113,7 +113,7 @@ def load_snapshot(path: Path) -> Snapshot:
     CommandError
         With the path and what is wrong; exit code 2.
     """
-    from coalloc.model.snapshot_json import read_snapshot
+    from coalloc.model.formats.snapshot_json import read_snapshot
 
     return _load(path, read_snapshot)
 
@@ -126,7 +126,7 @@ def load_plan(path: Path) -> Plan:
     CommandError
         With the path and what is wrong; exit code 2.
     """
-    from coalloc.model.plan_json import read_plan
+    from coalloc.model.formats.plan_json import read_plan
 
     return _load(path, read_plan)
 

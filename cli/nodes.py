@@ -10,7 +10,7 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, answer_json, connect
 from coalloc.cli.output import figure, show_table
 from coalloc.client.client import Client, NoAnswerError
-from coalloc.model.nodeset import fold
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.values import replace
 from coalloc.runtime.texts import length
 from coalloc.wire.answers import NodesAnswer

@@ -25,9 +25,9 @@ from coalloc.cli.command import (
 from coalloc.cli.files import load_plan, load_snapshot, write_text
 from coalloc.cli.output import figure
 from coalloc.model.errors import InputError
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Policy
 from coalloc.runtime import texts
@@ -64,7 +64,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 
 def _solve(args: argparse.Namespace) -> int:
-    from coalloc.model.plan_json import write_plan
+    from coalloc.model.formats.plan_json import write_plan
     from coalloc.policies.base import Budget
     from coalloc.policies.options import parse_options, read_options
     from coalloc.policies.registry import lookup

@@ -11,7 +11,7 @@ from typing import Any
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, note, warn
 from coalloc.client.client import Client, RefusedError
-from coalloc.model.nodeset import fold
+from coalloc.model.formats.nodeset import fold
 
 COUNT = re.compile(r"x[0-9]+$")
 COUNTED_SET = re.compile(r"\]x[0-9]+(?=,|$)")

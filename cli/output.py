@@ -56,7 +56,7 @@ def figure(value: float | None, none: str = "-") -> str:
 
 def node_set(nodes: Mapping[str, int]) -> str:
     """Nodes with their processes: a[1-3]x2,b1; equal counts are folded together."""
-    from coalloc.model.nodeset import fold
+    from coalloc.model.formats.nodeset import fold
 
     groups: dict[int, list[str]] = {}
     for name, count in nodes.items():

@@ -25,7 +25,7 @@ TIME_S = 10.0
 
 def show_costs(args: Any) -> int:
     """Ask for the queue, plan it with and without each rule, and print what they cost."""
-    from coalloc.model.snapshot_json import read_snapshot
+    from coalloc.model.formats.snapshot_json import read_snapshot
 
     with connect(args) as client:
         answer, policy = client.rules(), client.status().policy

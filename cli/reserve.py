@@ -17,7 +17,7 @@ from coalloc.cli.command import (
 )
 from coalloc.cli.output import show_table
 from coalloc.client.client import RefusedError
-from coalloc.model.nodeset import fold
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.values import replace
 from coalloc.runtime.texts import instant
 from coalloc.wire.node_rows import ReservationRow

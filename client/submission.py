@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from coalloc.core.base.requests import Submit
-from coalloc.model.batch_options import NAMES
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import Launch
+from coalloc.model.sites.batch_options import NAMES
+from coalloc.model.sites.parts import Launch
 
 ENV_KEPT = frozenset({"COALLOC_CONFIG"})
 """Of our own variables, what a job inherits; the others describe the job that submits it."""

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from coalloc.client.submission import CommonOptions, known_options, request_of
 from coalloc.model.errors import InputError
-from coalloc.model.job_json import write_job
+from coalloc.model.formats.job_json import write_job
 from coalloc.model.jobs import WorkflowJob
 
 

@@ -9,11 +9,11 @@ from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
 from coalloc.adapters.registry import adapter_kind
 from coalloc.core.jobs.batch_accounts import check_accounts
 from coalloc.daemon.foreign_options import check_foreign_options, check_options
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.job_json import read_speedup
+from coalloc.model.formats.decoded import shown
+from coalloc.model.formats.job_json import read_speedup
+from coalloc.model.formats.speedup_text import shape_of
 from coalloc.model.settings import Config, JobDefaultsConfig
-from coalloc.model.speedup_text import shape_of
 from coalloc.policies.registry import POLICIES, foreign_names
 from coalloc.wire.curve import is_key
 

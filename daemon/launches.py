@@ -9,7 +9,7 @@ from coalloc.core.base.composites import flow_of
 from coalloc.core.base.messages import Prepare
 from coalloc.daemon.store.records_json import read_launch
 from coalloc.daemon.store.sqlite import Store
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from coalloc.model.values import replace
 
 PLACEHOLDER = re.compile(r"\{(task|name|id|procs)\}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coalloc.core.base.messages import Numbered, Order, Prepare
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from coalloc.model.values import replace
 
 CREDIT = 256

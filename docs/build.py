@@ -18,8 +18,10 @@ from msgspec.structs import FieldInfo, fields
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.model import schema
-from coalloc.model.job_json import Times
+from coalloc.model.formats import schema
+from coalloc.model.formats.job_json import Times
+from coalloc.model.formats.structs import keys
+from coalloc.model.formats.words import field_words
 from coalloc.model.jobs import (
     DivisibleJob,
     Edge,
@@ -34,8 +36,6 @@ from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.ranges import LARGEST
 from coalloc.model.snapshot import Reservation, Running, SnapshotFields
-from coalloc.model.structs import keys
-from coalloc.model.words import field_words
 from coalloc.simulation.reproduce.pages import FIGURES, with_results
 
 DOCS = Path(__file__).resolve().parent

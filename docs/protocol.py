@@ -17,16 +17,16 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from coalloc.model.parts import OF_THE_EXECUTOR
-from coalloc.model.words import field_words
+from coalloc.model.formats.words import field_words
+from coalloc.model.sites.parts import OF_THE_EXECUTOR
 
 MODULES = (
     *(f"coalloc.wire.{name}_answers" for name in ("share", "estimate")),
     *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
     *("coalloc.wire.answers", "coalloc.wire.questions"),
-    *("coalloc.core.base.requests", "coalloc.core.base.messages"),
-    *("coalloc.core.base.records", "coalloc.model.parts", "coalloc.model.reading"),
-    *("coalloc.model.reserved", "coalloc.model.site_rules", "coalloc.model.snapshot"),
+    *("coalloc.core.base.requests", "coalloc.core.base.messages", "coalloc.core.base.records"),
+    *("coalloc.model.sites.parts", "coalloc.model.sites.reading", "coalloc.model.sites.reserved"),
+    *("coalloc.model.sites.site_rules", "coalloc.model.snapshot"),
 )
 """Homes of the classes that the page names; each name has one."""
 NOT_SENT: Mapping[str, frozenset[str]] = {

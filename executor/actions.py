@@ -33,7 +33,7 @@ from coalloc.core.executor.effects import (
 from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.parts import refused, spec_of
-from coalloc.model.nodeset import fold
+from coalloc.model.formats.nodeset import fold
 from coalloc.runtime.logs import RateLimit
 
 FAILURES_TOLD_S = 60.0

@@ -6,7 +6,7 @@ import os
 
 from coalloc.core.base.messages import Prepare
 from coalloc.model.output_names import pattern_of_ranks
-from coalloc.model.parts import JobPart, Launch, PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import JobPart, Launch, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 
 

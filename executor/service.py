@@ -33,7 +33,7 @@ from coalloc.core.executor.state import ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, kept_identity
-from coalloc.model.parts import PartKey, PartReport
+from coalloc.model.sites.parts import PartKey, PartReport
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import WireError, decode_for_executor, encode_message
 from coalloc.wire.curve import REFUSED, SUCCEEDED

@@ -172,6 +172,9 @@ CHUNK_SHARE = 1e-12
 """A last chunk of this share of the work is rounding."""
 MOST_CHUNKS = 1_000_000_000
 """Chunks of one job at most."""
+DEPENDENCY_KINDS = ("after", "afterok", "afterany", "afternotok", "aftercorr", "singleton")
+"""`aftercorr` is `afterok` of the array's member with the same index; `singleton` is `afterany` of
+every earlier job of the same user and name."""
 Job = RigidJob | MoldableJob | WorkflowJob | DivisibleJob
 
 

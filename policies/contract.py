@@ -14,11 +14,11 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coalloc.model.formats.plan_json import read_plan, write_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget, Policy
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options

@@ -20,10 +20,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta, Struct, inspect
 
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.structs import faults, key_text
-from coalloc.model.words import field_words
+from coalloc.model.formats.decoded import shown
+from coalloc.model.formats.structs import faults, key_text
+from coalloc.model.formats.words import field_words
 
 LARGEST = 1e18
 """No number is larger."""

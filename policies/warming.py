@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options

@@ -9,7 +9,7 @@ import time
 from argparse import ArgumentTypeError as BadText
 from typing import Any
 
-from coalloc.model.speedup_text import amount, shape_of
+from coalloc.model.formats.speedup_text import amount, shape_of
 
 
 def length(value: float | None) -> str:

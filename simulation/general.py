@@ -46,10 +46,8 @@ from coalloc.core.base.state_tables import Learning
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.learning.estimates import UserProgram, remembered
 from coalloc.model.cost import run_time
-from coalloc.model.job_json import write_job
-from coalloc.model.parts import Launch, PartReport, PartState
+from coalloc.model.formats.job_json import write_job
 from coalloc.model.plan import Objective, Plan, Reason, Status
-from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import (
     ClusterConfig,
     Config,
@@ -63,6 +61,8 @@ from coalloc.model.settings import (
     StartConfig,
     TriggerConfig,
 )
+from coalloc.model.sites.parts import Launch, PartReport, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.simulation.flow_runs import first_runs, runs_of
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import SlotMap, Workload

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.model.errors import InputError
+from coalloc.model.formats.plan_json import write_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan
-from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.options import options_of, read_options
 from coalloc.policies.registry import POLICIES

@@ -14,7 +14,7 @@ import msgspec
 
 from coalloc.core.base import messages, requests
 from coalloc.core.base.messages import Hello, Numbered, Order, Report, Statement, Welcome
-from coalloc.model.parts import OF_THE_EXECUTOR
+from coalloc.model.sites.parts import OF_THE_EXECUTOR
 from coalloc.wire.frames import PROTOCOL, WireError, decode_object, encode
 
 __all__ = [

@@ -93,9 +93,11 @@ def is_supported() -> bool:
 
 
 def new_pair() -> KeyPair:
-    """A key that nobody has."""
-    public, secret = zmq.curve_keypair()
-    return KeyPair(public=public.decode(), secret=secret.decode())
+    """A key that nobody has; its public half does not look like an option of a command."""
+    while True:
+        public, secret = zmq.curve_keypair()
+        if not public.startswith(b"-"):
+            return KeyPair(public=public.decode(), secret=secret.decode())
 
 
 def public_of(secret: str) -> str:

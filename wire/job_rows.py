@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from coalloc.core.base.records import JobRecord, JobSummary
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 
 
 class Progress(Struct, frozen=True, kw_only=True):

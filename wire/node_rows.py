@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from coalloc.model.reading import ShareUse
+from coalloc.model.sites.reading import ShareUse
 
 
 class NodeRow(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from coalloc.adapters.part_folder import PartFolder, ended_report
 from coalloc.adapters.runner.grant import GRANT, kept
 from coalloc.adapters.runner.spec import BatchTerms, Site
 from coalloc.adapters.runner.status import END, PAGE, decoded
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 
 ORPHANED = "orphaned"

@@ -8,10 +8,10 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, field
 
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.nodeset import expand
-from coalloc.model.structs import read_struct
+from coalloc.model.formats.decoded import shown
+from coalloc.model.formats.nodeset import expand
+from coalloc.model.formats.structs import read_struct
 from coalloc.model.values import replace
 
 Folder = Annotated[str, Meta(pattern="^(/|$)", extra={"kind": "an absolute path"})]

@@ -27,8 +27,8 @@ from coalloc.adapters.formats.task_graph import (
     number,
     read_extension,
 )
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import shown
 from coalloc.model.ranges import Procs
 
 

@@ -32,8 +32,8 @@ from coalloc.adapters.formats.task_graph import (
     number,
     read_extension,
 )
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import shown
 
 REFERENCE_FLOPS = 1e9
 """Operations that one process of a node of full speed does in a second."""

@@ -26,10 +26,10 @@ from coalloc.adapters.formats.task_graph import (
     number,
     read_extension,
 )
-from coalloc.model.decoded import array, mapping, shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import array, mapping, shown
+from coalloc.model.formats.structs import read_json
 from coalloc.model.ranges import Procs
-from coalloc.model.structs import read_json
 
 
 def read_pegasus(top: Mapping[str, Any], name: str) -> WorkflowFile:

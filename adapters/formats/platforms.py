@@ -38,11 +38,11 @@ import tomli
 
 from coalloc.adapters.formats.files import read_bytes
 from coalloc.adapters.formats.safe_xml import parse_xml
-from coalloc.model.decoded import array, mapping, shown
 from coalloc.model.errors import InputError
-from coalloc.model.nodeset import LARGEST_SET
+from coalloc.model.formats.decoded import array, mapping, shown
+from coalloc.model.formats.nodeset import LARGEST_SET
+from coalloc.model.formats.snapshot_json import read_clusters
 from coalloc.model.platform import Cluster
-from coalloc.model.snapshot_json import read_clusters
 
 LARGEST_FILE = 50_000_000
 TABLE_LINK_GBPS = 1.0

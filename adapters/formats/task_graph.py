@@ -22,12 +22,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import shown
+from coalloc.model.formats.structs import read_json
+from coalloc.model.formats.workflow_graph import check_graph
 from coalloc.model.jobs import Edge, Task, WorkflowJob
 from coalloc.model.ranges import LARGEST, Name, Procs
-from coalloc.model.structs import read_json
-from coalloc.model.workflow_graph import check_graph
 
 BYTES_PER_GB = 1e9
 ASSUMED_RUNTIME_S = 60.0

@@ -38,10 +38,10 @@ from coalloc.adapters.formats.task_graph import (
     WorkflowFile,
     named,
 )
-from coalloc.model.decoded import array, mapping, shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import array, mapping, shown
+from coalloc.model.formats.structs import read_json
 from coalloc.model.ranges import Procs
-from coalloc.model.structs import read_json
 
 VERSIONS = ("1.5", "1.6")
 

@@ -24,7 +24,7 @@ from coalloc.adapters.gridengine.part_commands import GridEngineSite
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
 from coalloc.adapters.gridengine.settings import GridEngineSettings
-from coalloc.model.parts import PartSpec
+from coalloc.model.sites.parts import PartSpec
 
 SLOTS_MAX_AGE_S = 60.0
 

@@ -24,9 +24,9 @@ from coalloc.adapters.gridengine.reading import (
 )
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.adapters.runner.command import BatchError
-from coalloc.model.batch_options import BatchOptions
-from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.site_rules import PartitionRules, SiteRules
+from coalloc.model.sites.batch_options import BatchOptions
+from coalloc.model.sites.reading import ClusterReading, NodeReading
+from coalloc.model.sites.site_rules import PartitionRules, SiteRules
 
 UTC = {"TZ": "UTC"}
 RESOURCES = "num_proc,mem_total,load_short,slots,h_rt,arch"

@@ -9,7 +9,7 @@ from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.local.settings import LocalSettings
 from coalloc.adapters.part_folder import PartFolder
-from coalloc.model.parts import PartSpec
+from coalloc.model.sites.parts import PartSpec
 
 
 class LocalLauncher(PartLauncher):

@@ -27,8 +27,8 @@ from msgspec import Struct
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.local.settings import LocalSettings
-from coalloc.model.reading import ClusterReading, NodeReading
-from coalloc.model.site_rules import SiteRules
+from coalloc.model.sites.reading import ClusterReading, NodeReading
+from coalloc.model.sites.site_rules import SiteRules
 
 LEAST_INTERVAL_S = 0.2
 """Two readings closer than this are one: the kernel counts in ticks of 10 ms."""

@@ -20,11 +20,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
-from coalloc.model.nodeset import expand
+from coalloc.model.formats.decoded import shown
+from coalloc.model.formats.nodeset import expand
+from coalloc.model.formats.structs import read_struct
 from coalloc.model.ranges import MemoryMb, Name, Slots
-from coalloc.model.structs import read_struct
 from coalloc.model.values import replace
 
 MOST_NODES = 100_000

@@ -29,7 +29,7 @@ class Place(Holding):
 
 
 class Queue(TypedDict):
-    """Terms of a claim that may wait (`coalloc.model.parts.QueueTerms`)."""
+    """Terms of a claim that may wait (`coalloc.model.sites.parts.QueueTerms`)."""
 
     at_once: bool
     begin_s: float
@@ -38,7 +38,7 @@ class Queue(TypedDict):
 
 
 class RunnerSpec(TypedDict):
-    """A part as any runner takes it (`coalloc.model.parts.PartSpec`)."""
+    """A part as any runner takes it (`coalloc.model.sites.parts.PartSpec`)."""
 
     job: str
     attempt: int

@@ -14,7 +14,7 @@ from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
-from coalloc.model.parts import PartKey, PartReport, PartSpec
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 
 
 def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:

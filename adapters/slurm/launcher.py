@@ -26,10 +26,10 @@ from coalloc.adapters.slurm.part_commands import SlurmSite
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
-from coalloc.model.batch_options import NAMES
-from coalloc.model.nodeset import fold
-from coalloc.model.parts import PartKey, PartSpec
-from coalloc.model.site_rules import Asking, judged
+from coalloc.model.formats.nodeset import fold
+from coalloc.model.sites.batch_options import NAMES
+from coalloc.model.sites.parts import PartKey, PartSpec
+from coalloc.model.sites.site_rules import Asking, judged
 
 KEPT_CLAIMS = 5000
 """Claims of ended parts in memory and, at least, on disk: the newest."""

@@ -61,7 +61,7 @@ from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.upkeep import Due, acts
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 
 UTC = {"TZ": "UTC"}
 SHOW = ("scontrol", "-a", "-o", "show")

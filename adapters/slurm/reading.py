@@ -29,7 +29,7 @@ from coalloc.adapters.slurm.parsers.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
-from coalloc.model.site_rules import SiteRules
+from coalloc.model.sites.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
 ENDLESS_S = 365 * 86400.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, WAITS
 from coalloc.adapters.slurm.reading import Answers
-from coalloc.model.reading import MarkedClaim
+from coalloc.model.sites.reading import MarkedClaim
 
 HELD = HOLDS_NODES - {"COMPLETING"}
 """States of a claim that keeps its nodes, as long as nobody ends it."""

@@ -14,8 +14,8 @@ from coalloc.adapters.slurm.parsers.records import NodeEntry, PartitionEntry
 from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
 from coalloc.adapters.slurm.part_commands import HOLD_S
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.model.batch_options import NAMES, BatchOptions
-from coalloc.model.site_rules import Association, Limits, PartitionRules, SiteRules
+from coalloc.model.sites.batch_options import NAMES, BatchOptions
+from coalloc.model.sites.site_rules import Association, Limits, PartitionRules, SiteRules
 
 MOST_ASSOCIATIONS = 2000
 """With more of them, what they forbid is learnt: all are sent with each reading."""

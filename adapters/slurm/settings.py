@@ -26,8 +26,8 @@ from coalloc.adapters.batch.settings import (
     Wait,
     read_batch,
 )
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import shown
 from coalloc.model.values import replace
 
 _NAME = {"kind": "a name in Slurm"}

@@ -35,7 +35,7 @@ from coalloc.adapters.slurm.parsers.records import (
 from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import ShareUse
+from coalloc.model.sites.reading import ShareUse
 
 WAITING_WAY = "at once, else as batch jobs that wait their turn"
 PLAIN_WAYS = {

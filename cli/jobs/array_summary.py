@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from coalloc.cli.output import block, printable, reason
 from coalloc.client.client import Client
-from coalloc.model.nodeset import fold
+from coalloc.model.formats.nodeset import fold
 from coalloc.runtime.texts import instant
 from coalloc.wire.job_rows import QueueRow
 

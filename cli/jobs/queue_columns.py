@@ -119,7 +119,7 @@ def reason_text(row: QueueRow) -> str:
 
 def _id(group: Group, now: Now) -> str:
     """12, or 12_[0-9,12%5] for members of an array, with its throttle."""
-    from coalloc.model.nodeset import fold
+    from coalloc.model.formats.nodeset import fold
 
     if len(group) == 1:
         return group[0].id

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from coalloc.cli.output import WALL_CLOCK_S
 from coalloc.cli.pictures.picture import Picture
-from coalloc.model.nodeset import fold
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.plan import Placement, Plan
 from coalloc.runtime.texts import clock, length
 

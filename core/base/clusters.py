@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from coalloc.core.base.power import PowerState, floored
 from coalloc.model.platform import Node
-from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig
-from coalloc.model.site_rules import Verdict
+from coalloc.model.sites.reading import ClusterReading, NodeReading
+from coalloc.model.sites.site_rules import Verdict
 
 
 class ViewedNodes(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.history import NO_HISTORY, History
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from coalloc.model.snapshot import Snapshot
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.model.parts import JobPart, PartReport
-from coalloc.model.reading import ClusterReading
+from coalloc.model.sites.parts import JobPart, PartReport
+from coalloc.model.sites.reading import ClusterReading
 
 WITHDRAW = "withdraw"
 """Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from coalloc.model.batch_options import PLAIN, BatchOptions
 from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
-from coalloc.model.parts import PartState
+from coalloc.model.sites.batch_options import PLAIN, BatchOptions
+from coalloc.model.sites.parts import PartState
 from coalloc.model.values import replace
 
 

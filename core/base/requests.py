@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from coalloc.core.base.records import SubmitOptions
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 
 
 class Submit(SubmitOptions, frozen=True, kw_only=True):

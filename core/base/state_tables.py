@@ -19,7 +19,7 @@ from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.reserved import Reserved
+from coalloc.model.sites.reserved import Reserved
 
 
 @dataclass(slots=True)

@@ -30,8 +30,8 @@ from coalloc.core.jobs.ends import dismiss, end_waiting
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import Job
-from coalloc.model.parts import Launch
-from coalloc.model.reading import ClusterReading, NativeJob
+from coalloc.model.sites.parts import Launch
+from coalloc.model.sites.reading import ClusterReading, NativeJob
 from coalloc.model.values import replace
 
 WAITS_THERE = "waits_there"

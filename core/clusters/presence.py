@@ -35,7 +35,7 @@ from coalloc.core.jobs import after_restore
 from coalloc.core.starts import requeue as requeueing
 from coalloc.core.starts import two_phase as starting
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.parts import PartReport
+from coalloc.model.sites.parts import PartReport
 
 TAKEOVER_S = 15.0
 """For so long after the former was heard last, or after a start, another one waits, seconds."""

@@ -11,7 +11,7 @@ from coalloc.core.base.state import State
 from coalloc.core.clusters import native_jobs
 from coalloc.core.jobs.avoided_nodes import forget_changed
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.values import replace
 
 CLOCKS_COMPARED = 10

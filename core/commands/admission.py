@@ -39,7 +39,7 @@ from coalloc.model.jobs import (
     WorkflowJob,
     stays_whole,
 )
-from coalloc.model.refusals import LASTING, OVER_LIMIT
+from coalloc.model.sites.parts import LASTING, OVER_LIMIT
 from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.model.values import replace
 

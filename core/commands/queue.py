@@ -28,12 +28,12 @@ from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting
 from coalloc.core.learning.estimates import UserProgram, best_known, completed
 from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
-from coalloc.model.batch_options import check_options
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.job_json import read_job
+from coalloc.model.formats.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.parts import Launch
+from coalloc.model.sites.batch_options import check_options
+from coalloc.model.sites.parts import Launch
 from coalloc.model.values import fields_of, replace
 
 MOST_PRIORITY = 30.0

@@ -18,7 +18,7 @@ from coalloc.core.commands.queue import answered
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
-from coalloc.model.reserved import Reserved
+from coalloc.model.sites.reserved import Reserved
 from coalloc.model.snapshot import Reservation
 
 META = "reservations"

@@ -17,11 +17,11 @@ from coalloc.core.jobs.offers import Offers
 from coalloc.core.learning import promises
 from coalloc.core.learning.estimates import UserProgram
 from coalloc.core.sharing import limits
-from coalloc.model.batch_options import NAMES, BatchOptions, check_options
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.job_json import write_job
+from coalloc.model.formats.job_json import write_job
 from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
+from coalloc.model.sites.batch_options import NAMES, BatchOptions, check_options
 from coalloc.model.values import replace
 
 FIXED = frozenset({"kind", "tasks", "edges", "started", "work", "chunk_s", "one_cluster"})

@@ -15,7 +15,7 @@ from coalloc.core.base.messages import (
     TurnedAway,
     Welcome,
 )
-from coalloc.model.parts import PartKey, PartReport
+from coalloc.model.sites.parts import PartKey, PartReport
 
 
 class MessageReceived(Struct, frozen=True, kw_only=True):

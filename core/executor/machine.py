@@ -62,7 +62,7 @@ from coalloc.core.executor.effects import (
     WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
-from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState
+from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
 from coalloc.model.values import replace
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})

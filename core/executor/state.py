@@ -12,7 +12,7 @@ from coalloc.core.executor.effects import (
     StartPart,
     WithdrawPart,
 )
-from coalloc.model.parts import PartKey, PartReport
+from coalloc.model.sites.parts import PartKey, PartReport
 
 Retried = HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
 

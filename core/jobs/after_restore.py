@@ -31,7 +31,7 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import part_record, task_record
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState
 from coalloc.model.values import replace
 
 OVERTAKEN = "started_after_backup"

@@ -12,8 +12,8 @@ from collections.abc import Collection, Hashable
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.model.parts import PartState
-from coalloc.model.reading import ClusterReading
+from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.reading import ClusterReading
 
 OF_NODES = frozenset({"nodes_taken", "node_unavailable", "unknown_node"})
 """Reasons of a refusal that another node might not have."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from coalloc.core.base.records import JobRecord
-from coalloc.model.batch_options import BatchOptions, check_options
 from coalloc.model.errors import InputError
 from coalloc.model.settings import ClusterConfig
+from coalloc.model.sites.batch_options import BatchOptions, check_options
 
 EVERY = "*"
 _KEY = re.compile(r"\*|[^/*\s]+(/(\*|[^/*\s]+))?")

@@ -27,7 +27,7 @@ from coalloc.core.jobs.offers import Offers
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.ranges import EVENT
-from coalloc.model.site_rules import span_text
+from coalloc.model.sites.site_rules import span_text
 from coalloc.model.values import replace
 
 DEADLINE = "deadline"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Refused
 from coalloc.core.base.state import State
-from coalloc.model.dependencies import DEPENDENCY_KINDS
+from coalloc.model.jobs import DEPENDENCY_KINDS
 
 Needs = tuple[tuple[str, str], ...]
 

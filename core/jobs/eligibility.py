@@ -22,13 +22,13 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.batch_accounts import account_there
-from coalloc.model.batch_options import PLAIN, BatchOptions
-from coalloc.model.constraint import admits
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.nodeset import fold
-from coalloc.model.reading import NodeReading
-from coalloc.model.reserved import Reserved
-from coalloc.model.site_rules import ANY, Asking, Verdict, judged, span_text
+from coalloc.model.sites.batch_options import PLAIN, BatchOptions
+from coalloc.model.sites.constraint import admits
+from coalloc.model.sites.reading import NodeReading
+from coalloc.model.sites.reserved import Reserved
+from coalloc.model.sites.site_rules import ANY, Asking, Verdict, judged, span_text
 from coalloc.model.snapshot import Reservation
 
 

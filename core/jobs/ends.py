@@ -7,7 +7,7 @@ from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import cannot_be_met
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.parts import PART_ENDED
+from coalloc.model.sites.parts import PART_ENDED
 from coalloc.model.values import replace
 
 

@@ -8,7 +8,7 @@ from math import inf
 from coalloc.core.base.state import State
 from coalloc.core.jobs.occupation import occupation
 from coalloc.model.plan import Plan
-from coalloc.model.reading import NodeReading
+from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Snapshot
 
 MOST_TIMES = 12

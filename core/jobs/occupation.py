@@ -9,9 +9,9 @@ from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.parts import PART_ENDED
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
+from coalloc.model.sites.parts import PART_ENDED
 
 LINK_TOLERANCE = 1e-9
 PORTS = range(20_000, 30_000)

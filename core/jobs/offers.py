@@ -31,7 +31,7 @@ from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
-from coalloc.model.reading import NodeReading
+from coalloc.model.sites.reading import NodeReading
 
 OF_NODES = frozenset({"partition", "gres", "constraint"})
 """Options that say on which nodes a job may run."""

@@ -8,7 +8,7 @@ from coalloc.core.base.speedup_fit import remembered_runs
 from coalloc.core.base.state import State
 from coalloc.core.learning.estimates import MOST_KEYS, UserProgram, remembered
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 
 
 def verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:

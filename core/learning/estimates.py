@@ -23,12 +23,12 @@ from msgspec import Struct
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.speedup_fit import SizedRun, fitted
 from coalloc.model.errors import InputError
+from coalloc.model.formats.job_json import read_speedup, write_speedup
+from coalloc.model.formats.speedup_text import shape_of
 from coalloc.model.history import History
-from coalloc.model.job_json import read_speedup, write_speedup
 from coalloc.model.ranges import SPAN
 from coalloc.model.settings import JobMatchConfig, JobsConfig
 from coalloc.model.speedup import Speedup
-from coalloc.model.speedup_text import shape_of
 
 T = TypeVar("T")
 

@@ -27,9 +27,9 @@ from coalloc.core.rounds import isolation as isolating
 from coalloc.core.sharing import limits
 from coalloc.core.starts import late_moves as moving
 from coalloc.core.starts.placements import NOW_S
+from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import NOTES, Plan, Reason
-from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
 
 NO_SNAPSHOTS: Mapping[str, Snapshot] = {}

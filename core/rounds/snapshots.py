@@ -14,10 +14,10 @@ from coalloc.core.rounds.waiting_jobs import waiting_view
 from coalloc.core.sharing import guarantees, limits, priority
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.model.jobs import Job
-from coalloc.model.parts import PART_ENDED
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import EVENT, POWER
-from coalloc.model.reading import NodeReading
+from coalloc.model.sites.parts import PART_ENDED
+from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.values import replace
 

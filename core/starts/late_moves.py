@@ -48,9 +48,9 @@ from coalloc.core.starts.waits import (
 from coalloc.model.cost import run_time
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import MoldableJob, RigidJob, stays_whole
-from coalloc.model.parts import PartState
 from coalloc.model.plan import Plan
-from coalloc.model.reading import NodeReading
+from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.split import low_side, split
 from coalloc.model.values import replace

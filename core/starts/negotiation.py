@@ -33,9 +33,9 @@ from coalloc.core.starts.waits import (
 )
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import WorkflowJob
-from coalloc.model.parts import PART_ENDED, PartReport, PartState, QueueTerms
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import NodeReading
+from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState, QueueTerms
+from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import replace
 
 LATE_SHARE = 0.25

@@ -42,10 +42,10 @@ from coalloc.core.starts.waits import (
 )
 from coalloc.model.cost import piece_time, run_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
-from coalloc.model.parts import PartState
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import NodeReading
+from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.reading import NodeReading
 from coalloc.model.split import low_side, split
 
 LEFT_OUT = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME})

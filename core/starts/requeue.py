@@ -19,9 +19,8 @@ from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import rivals
 from coalloc.core.starts.waits import remember_late
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.parts import PartState
-from coalloc.model.refusals import PERMANENT
 from coalloc.model.settings import StartConfig
+from coalloc.model.sites.parts import PERMANENT, PartState
 from coalloc.model.values import replace
 
 PREEMPTED = "preempted"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.starts.negotiation import ungranted
-from coalloc.model.reading import MarkedClaim
+from coalloc.model.sites.reading import MarkedClaim
 
 Attempts = dict[tuple[str, int], dict[str, MarkedClaim]]
 """Claims of each attempt, by cluster."""

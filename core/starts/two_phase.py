@@ -33,7 +33,7 @@ from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState
 from coalloc.model.values import replace
 
 

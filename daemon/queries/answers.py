@@ -18,9 +18,9 @@ from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.reservation_rows import reservation_rows
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.model.values import replace
 from coalloc.wire.answers import (
     Answer,

@@ -20,12 +20,12 @@ from coalloc.core.sharing import limits
 from coalloc.core.sharing.priority import project_of
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.daemon.queries import workflow_views
+from coalloc.model.formats.nodeset import fold_in_order
+from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.nodeset import fold_in_order
 from coalloc.model.plan import Reason
-from coalloc.model.plan_json import write_plan
 from coalloc.model.platform import Node
-from coalloc.model.reading import NodeReading
+from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import fields_of
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import NewestPlan, RunningRow, Why

@@ -17,10 +17,10 @@ from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import job_views
 from coalloc.daemon.solver.planner import RoundPlanner, guard
 from coalloc.daemon.solver.pool import SolverPool
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.model.values import replace
 from coalloc.wire.answers import Why
 from coalloc.wire.codec import encode

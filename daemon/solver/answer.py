@@ -28,10 +28,10 @@ from coalloc.daemon.solver.frames import (
     frame,
     receive_frame,
 )
+from coalloc.model.formats.plan_json import write_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Placement, Plan
-from coalloc.model.plan_json import write_plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction, never
 from coalloc.policies.checking.check import check, jobs_named

@@ -17,12 +17,12 @@ from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.solver.rule_costs import RuleCosts
 from coalloc.daemon.store.records_json import read_object
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
-from coalloc.model.plan_json import read_plan
 from coalloc.model.settings import RoundsConfig
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.options import options_of
 from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import POLICIES

@@ -18,10 +18,10 @@ from coalloc.core.base.events import CoreEvent, CostsWanted
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.plan import Plan
-from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
 from coalloc.policies.options import options_of
 from coalloc.policies.registry import POLICIES

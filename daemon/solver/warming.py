@@ -25,7 +25,7 @@ import psutil
 from coalloc.daemon.solver.answer import told
 from coalloc.daemon.solver.explain import explained
 from coalloc.daemon.solver.frames import Request
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.warming import CASES, EVEN, warmed
 
 LOOK_S = 0.1

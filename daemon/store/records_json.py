@@ -9,7 +9,7 @@ import msgspec
 
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.start_intervals import Promise, StartError
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder()

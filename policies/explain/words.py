@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import inf
 
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob, Job, RigidJob
-from coalloc.model.nodeset import fold
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.explain.changes import WhyChange

@@ -13,11 +13,11 @@ import tomli
 from msgspec import inspect
 from msgspec.structs import replace
 
-from coalloc.model.decoded import shown
 from coalloc.model.errors import ConfigError, InputError
+from coalloc.model.formats.decoded import shown
+from coalloc.model.formats.structs import Fault, faults, key_text
+from coalloc.model.formats.structs import Path as KeyPath
 from coalloc.model.settings import Config
-from coalloc.model.structs import Fault, faults, key_text
-from coalloc.model.structs import Path as KeyPath
 
 SYSTEM_PATH = Path("/etc/coalloc/coallocd.toml")
 USER_PATH = Path("coalloc/coallocd.toml")

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from coalloc.model import snapshot_json
+from coalloc.model.formats import snapshot_json
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace

@@ -16,7 +16,7 @@ import pytest
 from coalloc.adapters.base import Adapter, ClaimRefusedError, Launcher
 from coalloc.adapters.registry import ADAPTERS, adapter_kind
 from coalloc.model.errors import InputError
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 from tests.support.part_specs import part_spec
 from tests.testbeds import gridengine, slurm

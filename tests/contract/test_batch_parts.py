@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import AdapterError
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import Signpost, wait_dead
 from tests.testbeds import gridengine, slurm
 from tests.testbeds.gridengine_launches import GridEngineLaunches, shared_cell

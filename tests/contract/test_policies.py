@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from coalloc.model.errors import InputError
+from coalloc.model.formats.plan_json import read_plan, write_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Plan, Status
-from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import parse_options, read_options

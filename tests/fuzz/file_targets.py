@@ -20,10 +20,10 @@ from coalloc.cli.files import read_script
 from coalloc.client.workflow_submission import workflow_submission
 from coalloc.daemon.access.key_table import KeyTableError, parse_table
 from coalloc.model.errors import ConfigError, InputError
-from coalloc.model.nodeset import expand
-from coalloc.model.plan_json import read_plan
-from coalloc.model.snapshot_json import read_snapshot, write_snapshot
-from coalloc.model.text import decode_json, encode_json
+from coalloc.model.formats.nodeset import expand
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
+from coalloc.model.formats.text import decode_json, encode_json
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from coalloc.runtime import texts

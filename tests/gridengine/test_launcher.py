@@ -12,7 +12,7 @@ import pytest
 from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.batch.launcher import BatchLauncher
 from coalloc.adapters.batch.token import claim_in_name
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.testbeds.gridengine import GridEngineTestbed
 from tests.testbeds.gridengine_launches import GridEngineLaunches
 

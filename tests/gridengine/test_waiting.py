@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.runner.command import Account
-from coalloc.model.parts import PartState, QueueTerms
+from coalloc.model.sites.parts import PartState, QueueTerms
 from tests.testbeds.gridengine import GridEngineTestbed
 from tests.testbeds.gridengine_background import background_user
 from tests.testbeds.gridengine_launches import GridEngineLaunches

@@ -14,7 +14,7 @@ import pytest
 import coalloc.adapters
 from coalloc.adapters.base import Adapter, AdapterError, ClaimRefusedError, Launcher
 from coalloc.model.errors import InputError
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from coalloc.model.values import replace
 from tests.contract import test_adapters as contract
 

@@ -82,7 +82,7 @@ def test_a_dashboard_beside_a_daemon(tmp_path_factory: Any) -> None:
             }
             job = ask(f"{api}/jobs/{wide}")
             assert job["output"] == str(site.work / f"coalloc-{wide}.out")
-            assert len(job["details"]["parts"]) == 2
+            assert len(job["details"]["record"]["parts"]) == 2
             assert [event["kind"] for event in job["events"]][:2] == ["job_submitted", "job_placed"]
 
             site.kill("coallocd")

@@ -16,7 +16,7 @@ import pytest
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher
 from coalloc.adapters.gridengine.settings import read_settings
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import LaunchTestbed
 
 HEAD = '#!/bin/sh\nroot={root}\necho "$(basename $0) $*" >> $root/asked\n'

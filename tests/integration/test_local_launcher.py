@@ -18,7 +18,7 @@ import pytest
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.runner.status import PAGE, START, encoded
-from coalloc.model.parts import PartKey, PartState
+from coalloc.model.sites.parts import PartKey, PartState
 from tests.support.launch_bed import LIMIT_S, LaunchTestbed, Signpost, wait_dead
 
 # ---- claims ----------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ import os, select, sys
 from pathlib import Path
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
-from coalloc.model.parts import Launch, PartSpec, PartState
+from coalloc.model.sites.parts import Launch, PartSpec, PartState
 
 state, cwd, sign, until = sys.argv[1:]
 launcher = LocalLauncher(read_settings({"nodes": ["n[1-4]"], "slots": 4}, "c"), Path(state))

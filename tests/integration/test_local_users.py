@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import LaunchTestbed
 
 NOBODY = 65534

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.model.snapshot_json import write_snapshot
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.simulation.reproduce.mbpc.cases import case_2
 from tests.support.live_site import Running
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import ClaimRefusedError
-from coalloc.model.parts import PartSpec, PartState
+from coalloc.model.sites.parts import PartSpec, PartState
 from tests.support.launch_bed import LaunchTestbed, Signpost, wait_dead
 from tests.support.live_site import Running
 

@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.adapters import launcher
 from coalloc.adapters.part_folder import PartFolder
-from coalloc.model.parts import PartKey, PartReport, PartState
+from coalloc.model.sites.parts import PartKey, PartReport, PartState
 from tests.support.launch_bed import LIMIT_S, LaunchTestbed
 
 

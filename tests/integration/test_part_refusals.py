@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import ClaimRefusedError
-from coalloc.model.batch_options import BatchOptions
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.sites.batch_options import BatchOptions
+from coalloc.model.sites.parts import PartReport, PartState
 from tests.support.launch_bed import LaunchTestbed
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.runner.status import END, PAGE
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import LaunchTestbed, Signpost, is_alive, wait_dead
 
 

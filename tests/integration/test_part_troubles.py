@@ -9,7 +9,7 @@ import pytest
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.part_folder import PartFolder
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.sites.parts import PartReport, PartState
 from tests.support.launch_bed import LaunchTestbed
 
 

@@ -235,7 +235,7 @@ def test_forged_and_replayed_requests(site: MultiUser) -> None:
         other = bob.ask(forged)
         assert (other["again"], other["job"] != first["job"]) == (False, True)
         shown = bob.ask({"type": "show", "job": other["job"]})["job"]
-        assert (shown["user"], shown["uid"]) == (BOB, 1)
+        assert (shown["user"], shown["record"]["uid"]) == (BOB, 1)
         for asker, answer in ((ada, first), (bob, other)):
             assert asker.ask({"type": "cancel", "job": answer["job"]})["type"] == "done"
 

@@ -21,7 +21,7 @@ from coalloc.adapters.runner.ends import has_started
 from coalloc.adapters.runner.status import READY, StatusFile, boot_id
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import read_settings
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import LaunchTestbed
 
 HEAD = '#!/bin/sh\necho "$(basename $0) $*" >> {log}\n'

@@ -14,9 +14,9 @@ import pytest
 from coalloc.daemon.solver import pool as solver_module
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Status
-from coalloc.model.plan_json import read_plan
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.checking.check import check
 
 POLICIES = Path(__file__).with_name("solver_policies.py")

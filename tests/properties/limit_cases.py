@@ -21,9 +21,9 @@ from typing import Any
 from msgspec import structs
 
 from coalloc.core.base.requests import Cancel, Done, Submit
-from coalloc.model.batch_options import BatchOptions
-from coalloc.model.parts import PartState
 from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
+from coalloc.model.sites.batch_options import BatchOptions
+from coalloc.model.sites.parts import PartState
 from tests.support.core_site import Site
 
 DAY = 86_400
@@ -229,7 +229,7 @@ def _submit(site: Site, dice: random.Random, token: str) -> None:
 
 
 def _launch() -> Any:
-    from coalloc.model.parts import Launch
+    from coalloc.model.sites.parts import Launch
 
     return Launch(argv=("x",))
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from coalloc.model.errors import InputError
-from coalloc.model.nodeset import expand
+from coalloc.model.formats.nodeset import expand
+from coalloc.model.formats.plan_json import read_plan, write_plan
+from coalloc.model.formats.schema import plan_schema, snapshot_schema
+from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
+from coalloc.model.formats.text import decode_json, encode_json
 from coalloc.model.plan import Plan
-from coalloc.model.plan_json import read_plan, write_plan
-from coalloc.model.schema import plan_schema, snapshot_schema
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot, write_snapshot
-from coalloc.model.text import decode_json, encode_json
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from coalloc.policies.checking.sheet import units_of

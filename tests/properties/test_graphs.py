@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from coalloc.core.base.events import Requested
 from coalloc.core.base.requests import CommandAnswer, Done, SubmitWorkflow
-from coalloc.model.job_json import write_job
-from coalloc.model.parts import Launch
+from coalloc.model.formats.job_json import write_job
+from coalloc.model.sites.parts import Launch
 from tests.support.core_site import Site
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "é", ""])

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from coalloc.core.base import messages, requests
 from coalloc.core.base.messages import Numbered
-from coalloc.model.batch_options import BatchOptions
-from coalloc.model.parts import Launch, PartReport, PartState
-from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.sites.batch_options import BatchOptions
+from coalloc.model.sites.parts import Launch, PartReport, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.wire import codec
 from coalloc.wire.frames import WireError, encode
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from coalloc.adapters.formats.task_graph import WorkflowFile
 from coalloc.adapters.formats.workflow import parse_workflow
 from coalloc.model.errors import InputError
+from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from tests.unit.adapters.formats.test_workflow_files import DAX, DOT, OWN, PEGASUS, wfformat
 
 WORDS = st.sampled_from(["a", "b", "0", "-1", "nan", "1e400", "", "\ud800", "é", "a b", "'", "{"])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.jobs import Job, Started, WorkflowJob
 from coalloc.model.plan import Placement, Plan, Status
 from coalloc.model.snapshot import Running, Snapshot
-from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check

@@ -35,7 +35,7 @@ from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK as RESTORED
 from coalloc.daemon.store.recall import drained_of
 from coalloc.daemon.store.restore import highest, renumbered, unprepared
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 
 
 class FullError(Exception):

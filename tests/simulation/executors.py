@@ -23,7 +23,7 @@ from coalloc.core.executor.effects import (
 from coalloc.core.executor.machine import ExecutorCore
 from coalloc.core.executor.state import ExecutorState
 from coalloc.core.executor.turn import carry_out
-from coalloc.model.reading import ClusterReading
+from coalloc.model.sites.reading import ClusterReading
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 from tests.simulation.network import Down, Network

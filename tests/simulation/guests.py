@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coalloc.model.parts import PartState
-from coalloc.model.reading import NativeJob
+from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.reading import NativeJob
 
 OVER = frozenset({"completed", "ended", "cancelled", "lost"})
 

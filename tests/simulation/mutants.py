@@ -152,13 +152,13 @@ MUTANTS: dict[str, Mutant] = {
     # Expected starts
     "expected-starts-forgotten-by-a-restart": Mutant(
         of=coordinator.Coordinator.__init__,
-        old="        state.learning.promises.update(past.promises)\n",
-        new="",
+        old="            learning=past.learning,\n",
+        new="            learning=past.learning.promises.clear() or past.learning,\n",
     ),
     "start-errors-forgotten-by-a-restart": Mutant(
         of=coordinator.Coordinator.__init__,
-        old="state.learning.calibration = Calibration.of(past.start_errors)",
-        new="pass",
+        old="            learning=past.learning,\n",
+        new="            learning=Learning(promises=past.learning.promises),\n",
     ),
     # Fencing
     "no-fencing-by-attempt": Mutant(
@@ -364,8 +364,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "deadlines-forgotten-by-a-restart": Mutant(
         of=state.State.index_all,
-        old="                or record.finish_by is not None\n",
-        new="",
+        old="            self.index(record)\n",
+        new="            self.index(record)\n            self.deadlines.forget(record.id)\n",
     ),
     "after-before-the-start": Mutant(
         of=dependencies.is_open,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coalloc.core.base.messages import Arrange, Prepare
-from coalloc.model.parts import PART_ENDED, PartKey, PartReport, PartState
+from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
 from tests.simulation.guests import Guests
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})

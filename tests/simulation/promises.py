@@ -7,7 +7,7 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.deadlines import DEADLINE
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.simulation import shares
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.parts import HELD, Batch

@@ -14,7 +14,7 @@ from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, Command, Release, ResumeRounds
 from coalloc.core.jobs.after_restore import OVERTAKEN
-from coalloc.model.parts import PartKey, PartState
+from coalloc.model.sites.parts import PartKey, PartState
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.disk import Disk
 from tests.simulation.executors import ExecutorHost

@@ -27,7 +27,7 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.daemon.store.recall import drained_of
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from tests.simulation.bounded import Bounded
 from tests.simulation.disk import Disk
 from tests.simulation.wider import Wider

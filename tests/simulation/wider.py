@@ -19,9 +19,9 @@ from coalloc.core.base.requests import (
     Update,
 )
 from coalloc.core.commands.reservations import META, read_reserved
-from coalloc.model.batch_options import BatchOptions
-from coalloc.model.reserved import Reserved
 from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
+from coalloc.model.sites.batch_options import BatchOptions
+from coalloc.model.sites.reserved import Reserved
 from coalloc.model.values import replace
 from tests.simulation.disk import Disk
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.wire.client import NoAnswerError
 from tests.support.live_site import ENDED
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed

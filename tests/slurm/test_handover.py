@@ -13,8 +13,8 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import read_settings
-from coalloc.model.parts import PartKey, PartReport, PartState
-from coalloc.model.reading import NativeJob
+from coalloc.model.sites.parts import PartKey, PartReport, PartState
+from coalloc.model.sites.reading import NativeJob
 from tests.support.part_specs import part_spec
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.model.nodeset import expand
+from coalloc.model.formats.nodeset import expand
 from tests.support.live_site import Running
 from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 

@@ -12,7 +12,7 @@ import pytest
 
 from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.batch.token import parse_comment
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import Signpost
 from tests.testbeds.slurm import SlurmTestbed
 from tests.testbeds.slurm_launches import SlurmLaunches

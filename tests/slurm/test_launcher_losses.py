@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import Signpost
 from tests.testbeds.slurm import SlurmTestbed, alike, bed
 from tests.testbeds.slurm_launches import SlurmLaunches

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.model.parts import PartSpec, PartState
+from coalloc.model.sites.parts import PartSpec, PartState
 from tests.support.launch_bed import Signpost
 from tests.testbeds.slurm import SlurmTestbed
 from tests.testbeds.slurm_launches import SlurmLaunches

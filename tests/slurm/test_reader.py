@@ -13,7 +13,7 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.model.platform import NodeState
-from coalloc.model.reading import ClusterReading
+from coalloc.model.sites.reading import ClusterReading
 from coalloc.model.values import replace
 from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 

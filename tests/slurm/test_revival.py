@@ -10,7 +10,7 @@ import pytest
 
 from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
 from coalloc.adapters.slurm.reader import SlurmReader
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.testbeds.slurm import SlurmTestbed, alike, bed
 from tests.testbeds.slurm_launches import SlurmLaunches, settle
 

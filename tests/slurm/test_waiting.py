@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.runner.command import Account
-from coalloc.model.parts import PartState, QueueTerms
+from coalloc.model.sites.parts import PartState, QueueTerms
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser

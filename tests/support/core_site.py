@@ -17,10 +17,10 @@ from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
-from coalloc.model.parts import Launch, PartReport, PartState
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
-from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig, TriggerConfig
+from coalloc.model.sites.parts import Launch, PartReport, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Snapshot
 from tests.support.settings import core_settings
 

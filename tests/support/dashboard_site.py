@@ -17,7 +17,7 @@ from coalloc.dashboard.questions import Asking, Questions
 from coalloc.dashboard.server import Server
 from coalloc.dashboard.settings import Settings
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from coalloc.wire.answers import (
     Event,
     NewestPlan,

@@ -13,7 +13,7 @@ from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
 from coalloc.adapters.runner.status import PAGE, READY, decoded
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from tests.support.part_specs import part_spec
 
 LIMIT_S = 60.0

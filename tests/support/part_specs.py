@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from coalloc.model.parts import Launch, PartSpec
+from coalloc.model.sites.parts import Launch, PartSpec
 
 LAUNCH = ("script", "env", "cwd", "stdout", "stderr")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 
 NAMES = ("alpha", "beta", "gamma")
 TIMES = st.sampled_from([0.5, 1.0, 3.0, 7.0, 10.0, 33.3, 100.0])

@@ -6,7 +6,7 @@ from coalloc.core.base.effects import AppendEvent, SaveJob, SaveLaunch
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 
 
 def saved_job(name: str, *, state: str = "", ended: float | None = None, size: int = 1) -> SaveJob:

@@ -10,7 +10,7 @@ from typing import Any
 
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher
 from coalloc.adapters.gridengine.settings import GridEngineSettings, read_settings
-from coalloc.model.parts import PartSpec
+from coalloc.model.sites.parts import PartSpec
 from tests.support.launch_bed import LaunchTestbed as LaunchBed
 from tests.testbeds.gridengine import BIN, Cell, bed
 from tests.testbeds.slurm_launches import PYTHON

@@ -14,7 +14,7 @@ from typing import Any
 
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
-from coalloc.model.parts import PartReport, PartSpec, QueueTerms
+from coalloc.model.sites.parts import PartReport, PartSpec, QueueTerms
 from coalloc.model.values import replace
 from tests.support.launch_bed import LaunchTestbed as LaunchBed
 from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed

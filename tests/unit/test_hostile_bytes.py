@@ -20,9 +20,9 @@ from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable, KeyTableError, parse_table
 from coalloc.model.errors import ConfigError, InputError
-from coalloc.model.nodeset import expand, fold
-from coalloc.model.parts import Launch
+from coalloc.model.formats.nodeset import expand, fold
 from coalloc.model.settings import AccessConfig, ClusterConfig, Config
+from coalloc.model.sites.parts import Launch
 from coalloc.runtime.config import file
 from coalloc.runtime.key_files import KeyFileError, parse_key
 from coalloc.wire.curve import is_key, new_pair

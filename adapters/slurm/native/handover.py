@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from coalloc.adapters.slurm.parsers.records import WAITS, QueueEntry
 from coalloc.adapters.slurm.reading import Answers, chosen_nodes, is_handed
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.model.reading import NativeJob
+from coalloc.model.sites.reading import NativeJob
 
 SELF_HELD = frozenset({"JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime"})
 SELF_HELD_ARRAY = frozenset({"JobArrayTaskLimit"})

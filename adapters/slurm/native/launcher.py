@@ -40,8 +40,8 @@ from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, Queu
 from coalloc.adapters.slurm.parsers.text import parse_fields, parse_queue, queue_format
 from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.model.nodeset import fold
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.formats.nodeset import fold
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 
 UTC = {"TZ": "UTC"}
 LOOK_EVERY_S = 1.0

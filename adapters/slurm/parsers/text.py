@@ -27,7 +27,7 @@ from coalloc.adapters.slurm.parsers.records import (
     state_words,
 )
 from coalloc.model.errors import InputError
-from coalloc.model.nodeset import expand
+from coalloc.model.formats.nodeset import expand
 
 NONE = frozenset(
     {"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown", "UNKNOWN", '"None"'}

@@ -6,7 +6,7 @@ import pytest
 
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Hold, Release
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.core_site import HOUR, Site
 
 

@@ -10,8 +10,8 @@ from coalloc.core.base.events import Reconfigured
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import Launch
 from coalloc.model.settings import ClusterConfig
+from coalloc.model.sites.parts import Launch
 from coalloc.model.values import replace
 from coalloc.policies.plain.policy import plain_easy
 from tests.support.core_site import Site

@@ -17,9 +17,9 @@ from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Refused, RoundNow, Submit
 from coalloc.core.clusters.presence import STALLED_S, UNKNOWN_CLUSTERS_NAMED
 from coalloc.core.rounds import snapshots
-from coalloc.model.parts import Launch, PartState
-from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import ClusterConfig, TriggerConfig
+from coalloc.model.sites.parts import Launch, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, reading, workflow

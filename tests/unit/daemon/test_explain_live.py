@@ -15,7 +15,7 @@ from coalloc.daemon.solver.explain import explained
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.wire.answers import Why
 from tests.support.core_site import Site
 

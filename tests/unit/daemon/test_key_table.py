@@ -90,6 +90,10 @@ def test_what_is_no_key(text: object) -> None:
     assert is_key(new_pair().public)
 
 
+def test_a_new_key_is_no_option_of_a_command() -> None:
+    assert not [pair for pair in (new_pair() for _ in range(500)) if pair.public[0] == "-"]
+
+
 def test_the_table_outlives_the_daemon(tmp_path: Path) -> None:
     table = KeyTable(tmp_path / "keys.json")
     mine, executor = grant(), grant("root", 0, role=Role.EXECUTOR, clusters=("alpha",))

@@ -10,7 +10,7 @@ from coalloc.daemon.figures import Survey, cluster_figures, waiting_by_reason
 from coalloc.daemon.metric_families import MOVES
 from coalloc.daemon.metrics import Metrics
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.reading import ShareUse
+from coalloc.model.sites.reading import ShareUse
 from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit
 

@@ -14,7 +14,7 @@ from coalloc.daemon.queries import answers
 from coalloc.daemon.queries.answers import Health, Sources, answered
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.store.sqlite import Store
-from coalloc.model.nodeset import fold_in_order
+from coalloc.model.formats.nodeset import fold_in_order
 from coalloc.wire.client import AnswerFrame
 from coalloc.wire.frames import encode_answer
 from tests.support.core_site import Site

@@ -17,11 +17,11 @@ from coalloc.daemon.solver.answer import encoded, solved, trimmed
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome
 from coalloc.daemon.solver.rule_costs import RuleCosts
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import lookup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coalloc.core.base.requests import Cancel
 from coalloc.daemon.queries import job_views, workflow_views
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from coalloc.wire.job_rows import Progress
 from tests.support.core_site import Site
 

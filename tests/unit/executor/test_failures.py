@@ -28,8 +28,8 @@ from coalloc.core.base.messages import (
 from coalloc.core.executor.effects import MessageReceived, Ticked
 from coalloc.core.executor.machine import START_WITHIN_S
 from coalloc.executor.service import ExecutorService
-from coalloc.model.parts import Launch, PartKey, PartReport, PartSpec, PartState
-from coalloc.model.reading import ClusterReading
+from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartSpec, PartState
+from coalloc.model.sites.reading import ClusterReading
 from coalloc.model.values import replace
 from coalloc.runtime import logs
 

@@ -11,7 +11,7 @@ import pytest
 from coalloc.adapters.base import Act, Adapter, AdapterError
 from coalloc.core.base.messages import Read, Statement
 from coalloc.executor.service import ExecutorService
-from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.runtime.logs import get_logger
 
 

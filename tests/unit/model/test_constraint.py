@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.model.constraint import admits
+from coalloc.model.sites.constraint import admits
 
 
 @pytest.mark.parametrize(

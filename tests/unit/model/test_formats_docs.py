@@ -13,11 +13,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from coalloc.model.errors import InputError
-from coalloc.model.job_json import read_job
+from coalloc.model.formats.job_json import read_job
+from coalloc.model.formats.plan_json import read_plan, write_plan
+from coalloc.model.formats.schema import plan_schema, snapshot_schema
+from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.plan import ObjectiveName, Reason, Status
-from coalloc.model.plan_json import read_plan, write_plan
-from coalloc.model.schema import plan_schema, snapshot_schema
-from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.policies.checking.check import check
 from tests.unit.model.test_formats_reading import PLAN as DESIGN_PLAN
 from tests.unit.model.test_formats_reading import SNAPSHOT as DESIGN_SNAPSHOT

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from coalloc.model.errors import InputError
+from coalloc.model.formats.nodeset import LARGEST_SET, expand, fold
+from coalloc.model.formats.plan_json import read_plan, write_plan
+from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
+from coalloc.model.formats.text import decode_json, encode_json
 from coalloc.model.jobs import DivisibleJob, Edge, MoldableJob, RigidJob, Task, WorkflowJob
-from coalloc.model.nodeset import LARGEST_SET, expand, fold
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
-from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.snapshot import Reservation, Running, Snapshot
-from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
-from coalloc.model.text import decode_json, encode_json
 
 SNAPSHOT = """
 {"format": "coalloc-snapshot/1", "time": 0.0,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from coalloc.model.errors import InputError
-from coalloc.model.plan_json import read_plan
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from tests.unit.policies.check.check_case import PLAN, SNAPSHOT
 
 Path = tuple[str | int, ...]

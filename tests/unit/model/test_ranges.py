@@ -10,11 +10,11 @@ import pytest
 
 from coalloc.model import ranges
 from coalloc.model.errors import InputError
-from coalloc.model.job_json import read_job
+from coalloc.model.formats.job_json import read_job
+from coalloc.model.formats.plan_json import read_plan, write_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.bounds.halving import largest_refuted
 from coalloc.policies.checking.check import check, jobs_named

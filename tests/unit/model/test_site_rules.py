@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.model.batch_options import NAMES, BatchOptions
-from coalloc.model.site_rules import (
+from coalloc.model.sites.batch_options import NAMES, BatchOptions
+from coalloc.model.sites.site_rules import (
     Asking,
     Association,
     Limits,

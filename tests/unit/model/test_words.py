@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from coalloc.model.words import field_words
+from coalloc.model.formats.words import field_words
 
 
 class Base(Struct, kw_only=True):

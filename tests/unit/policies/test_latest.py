@@ -1,7 +1,7 @@
 """Results that are kept for the same objects, and made anew for others."""
 
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.platform import Node, NodeState
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.latest import keep_latest

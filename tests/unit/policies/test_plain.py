@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.checking.check import check
 from coalloc.policies.plain.policy import plain_easy
 from tests.support.easy_oracle import Job, starts

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.orders.options import EASY_ORDERS, Order

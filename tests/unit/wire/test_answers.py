@@ -16,8 +16,8 @@ from coalloc.core.base.records import JobRecord, JobSummary, PartRecord
 from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
-from coalloc.model.parts import Launch
-from coalloc.model.reading import ShareUse
+from coalloc.model.sites.parts import Launch
+from coalloc.model.sites.reading import ShareUse
 from coalloc.wire import (
     answers,
     estimate_answers,

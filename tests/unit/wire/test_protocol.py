@@ -12,9 +12,9 @@ from msgspec.structs import fields
 
 from coalloc.core.base import messages, requests
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.parts import OF_THE_EXECUTOR, Launch, PartReport, PartState
-from coalloc.model.reading import ClusterReading, NativeJob, NodeReading
-from coalloc.model.site_rules import PartitionRules, SiteRules
+from coalloc.model.sites.parts import OF_THE_EXECUTOR, Launch, PartReport, PartState
+from coalloc.model.sites.reading import ClusterReading, NativeJob, NodeReading
+from coalloc.model.sites.site_rules import PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation, Running
 from coalloc.model.values import replace
 from coalloc.wire import codec

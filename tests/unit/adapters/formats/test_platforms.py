@@ -9,7 +9,7 @@ import pytest
 
 from coalloc.adapters.formats.platforms import Platform, parse_platform, read_platform, spread
 from coalloc.model.errors import InputError
-from coalloc.model.snapshot_json import write_cluster
+from coalloc.model.formats.snapshot_json import write_cluster
 
 ROOT = Path(__file__).resolve().parents[4]
 TOML = """

@@ -18,8 +18,8 @@ from coalloc.core.executor.effects import DismissJob
 from coalloc.core.executor.turn import carry_out
 from coalloc.executor.parts import spec_of
 from coalloc.executor.service import ExecutorService
-from coalloc.model.parts import PartKey, PartReport, PartSpec, PartState
-from coalloc.model.reading import ClusterReading
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.sites.reading import ClusterReading
 from coalloc.runtime.logs import get_logger
 from tests.support.part_specs import part_spec
 

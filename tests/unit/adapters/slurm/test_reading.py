@@ -38,7 +38,7 @@ from coalloc.adapters.slurm.reading import (
     unknown_jobs,
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from coalloc.model.values import replace
 
 NOW = 1_000_000.0

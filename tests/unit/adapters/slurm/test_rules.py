@@ -11,7 +11,7 @@ from coalloc.adapters.slurm.parsers.rules import enforced, parse_manager, parse_
 from coalloc.adapters.slurm.parsers.text import parse_node_list
 from coalloc.adapters.slurm.rules import MOST_ASSOCIATIONS, site_rules
 from coalloc.adapters.slurm.settings import SlurmSettings
-from coalloc.model.site_rules import Association, Limits, SiteRules
+from coalloc.model.sites.site_rules import Association, Limits, SiteRules
 
 NONE = "GrpTRES=cpu=N(0),mem=N(0),node=N(0) MaxJobs= MaxWallPJ= MaxTRESPJ= MaxTRESPN="
 MANAGER = f"""\

@@ -14,7 +14,7 @@ from coalloc.cli.top.view import Look, Source, job_lines, output_path, tail
 from coalloc.client.client import NoAnswerError
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from coalloc.model.values import replace
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow

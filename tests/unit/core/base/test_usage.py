@@ -9,7 +9,7 @@ import pytest
 from coalloc.core.base.effects import AddUsage, SaveAccount, SaveUsage
 from coalloc.core.base.projects import DAY_S
 from coalloc.core.base.usage import Usage, added, by_day, decay, decayed_proc_s
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.core_site import Site
 
 HALF = 3600.0

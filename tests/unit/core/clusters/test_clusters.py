@@ -8,8 +8,8 @@ from coalloc.core.base.messages import Abort, Hello, Read, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Drain, Refused, Resume, Submit
 from coalloc.core.coordinator import StoredState
-from coalloc.model.parts import Launch, PartState
 from coalloc.model.settings import ClusterConfig
+from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
 

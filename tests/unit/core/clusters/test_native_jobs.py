@@ -13,8 +13,8 @@ from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import OVERTAKEN
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import PartReport, PartState
-from coalloc.model.reading import NativeJob
+from coalloc.model.sites.parts import PartReport, PartState
+from coalloc.model.sites.reading import NativeJob
 from coalloc.model.snapshot import Reservation
 from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, reading

@@ -21,7 +21,7 @@ from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.clusters.presence import GATHERING_S, MARK, SECOND, TAKEOVER_S
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.daemon.queries.job_views import cluster_rows
-from coalloc.model.parts import PartReport, PartState
+from coalloc.model.sites.parts import PartReport, PartState
 from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
 

@@ -22,11 +22,11 @@ from coalloc.core.learning.estimates import (
     predicted,
     remembered,
 )
-from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import Launch, PartState
-from coalloc.model.reading import ClusterReading, NodeReading
 from coalloc.model.settings import JobMatchConfig, JobsConfig
+from coalloc.model.sites.batch_options import BatchOptions
+from coalloc.model.sites.parts import Launch, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from tests.support.core_site import Site
 
 LAUNCH = Launch(argv=("/usr/bin/solver", "-x"))

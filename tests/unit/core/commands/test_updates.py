@@ -10,7 +10,7 @@ from coalloc.core.base.events import Solved
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from tests.support.core_site import Site
 
 

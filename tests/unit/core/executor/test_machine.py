@@ -40,7 +40,7 @@ from coalloc.core.executor.effects import (
 )
 from coalloc.core.executor.machine import ExecutorCore
 from coalloc.core.executor.state import ExecutorState
-from coalloc.model.parts import PartKey, PartReport, PartState
+from coalloc.model.sites.parts import PartKey, PartReport, PartState
 
 
 def prepare(job: str = "1", attempt: int = 1) -> Prepare:

@@ -12,7 +12,7 @@ from coalloc.core.base.requests import Cancel, PauseRounds, Release, ResumeRound
 from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK, OVERTAKEN
-from coalloc.model.parts import Launch, PartReport, PartState
+from coalloc.model.sites.parts import Launch, PartReport, PartState
 from tests.support.core_site import Site
 
 

@@ -6,8 +6,8 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.jobs.avoided_nodes import AVOIDED_S
 from coalloc.core.jobs.offers import Offers
-from coalloc.model.parts import PartState
 from coalloc.model.plan import Plan
+from coalloc.model.sites.parts import PartState
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit, reading

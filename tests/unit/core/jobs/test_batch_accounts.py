@@ -6,8 +6,8 @@ import pytest
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.jobs.batch_accounts import account_there, check_accounts
-from coalloc.model.batch_options import BatchOptions
 from coalloc.model.errors import InputError
+from coalloc.model.sites.batch_options import BatchOptions
 from tests.support.core_site import Site
 
 ACCOUNTS = {"ada/chem": "c1", "chem": "c2", "bob/*": "guest", "eve/*": ""}

@@ -18,8 +18,8 @@ from coalloc.core.base.requests import (
 )
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.queries.job_views import expectation
-from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
+from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget

@@ -6,7 +6,7 @@ from typing import Any
 
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, CommandAnswer, Refused, Submit
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from tests.support.core_site import Site
 
 FIELDS = {"kind": "rigid", "procs": 1, "base_time": 10.0}

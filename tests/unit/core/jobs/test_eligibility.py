@@ -11,12 +11,12 @@ from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.jobs.eligibility import wanted_gres
 from coalloc.core.rounds.snapshots import snapshot
-from coalloc.model.batch_options import NAMES, BatchOptions
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import Launch
-from coalloc.model.reading import NodeReading
 from coalloc.model.settings import TriggerConfig
-from coalloc.model.site_rules import Association, Limits, PartitionRules, SiteRules
+from coalloc.model.sites.batch_options import NAMES, BatchOptions
+from coalloc.model.sites.parts import Launch
+from coalloc.model.sites.reading import NodeReading
+from coalloc.model.sites.site_rules import Association, Limits, PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget

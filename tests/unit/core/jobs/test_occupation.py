@@ -18,8 +18,8 @@ from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Drain
 from coalloc.model.history import NO_HISTORY
 from coalloc.model.plan import Objective, Placement, Plan, Status
-from coalloc.model.reading import NativeJob
 from coalloc.model.settings import ClusterConfig
+from coalloc.model.sites.reading import NativeJob
 from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 from tests.support.core_site import Site, reading

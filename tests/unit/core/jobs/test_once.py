@@ -12,8 +12,8 @@ from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Plan
+from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_known

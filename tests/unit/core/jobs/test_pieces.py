@@ -25,9 +25,9 @@ from coalloc.core.base.requests import (
 )
 from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.parts import Launch, PartReport, PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status
-from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.sites.parts import Launch, PartReport, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation
 from tests.support.core_site import Site
 

@@ -13,9 +13,9 @@ from coalloc.core.base.messages import Abort, Prepare, Read
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Hold, Refused, Release, Submit
 from coalloc.model.jobs import WorkflowJob
-from coalloc.model.parts import Launch, PartState
 from coalloc.model.plan import Objective, Placement, Plan, Status
-from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.sites.parts import Launch, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation
 from tests.support.core_site import Site, workflow
 

@@ -7,7 +7,7 @@ from typing import Any
 from coalloc.core.base.effects import SaveHistory
 from coalloc.core.base.requests import Done, Refused, Submit
 from coalloc.model.jobs import MoldableJob
-from coalloc.model.parts import Launch, PartState
+from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.speedup import AmdahlSpeedup
 from tests.support.core_site import Site
 

@@ -20,9 +20,9 @@ from coalloc.core.base.requests import Cancel, PauseRounds, ResumeRounds, RoundN
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import job_views
+from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import POWER
-from coalloc.model.snapshot_json import read_snapshot, write_snapshot
 from tests.support.core_site import Site, first_fit, reading
 
 Failing = Callable[[Collection[str]], tuple[str, ...] | None]

@@ -30,9 +30,9 @@ from coalloc.core.base.requests import (
     RoundNow,
     Submit,
 )
-from coalloc.model.parts import Launch, PartState
 from coalloc.model.platform import NodeState
 from coalloc.model.settings import TriggerConfig
+from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.values import replace
 from tests.support.core_site import HOUR, Site, first_fit, reading
 

@@ -17,8 +17,8 @@ from coalloc.core.base.requests import (
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limit_book import OVERBOOKED
 from coalloc.daemon.queries.job_views import expectation, why
-from coalloc.model.parts import Launch
 from coalloc.model.settings import LimitsConfig, ProjectConfig
+from coalloc.model.sites.parts import Launch
 from tests.support.core_site import Site
 from tests.unit.core.base.test_usage import run
 

@@ -11,10 +11,10 @@ from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.requests import Done, Refused, ResumeRounds, SetPriority, Submit
 from coalloc.core.base.usage import Usage
 from coalloc.core.sharing.priority import Factors, factors
-from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import Job
-from coalloc.model.parts import Launch
 from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
+from coalloc.model.sites.batch_options import BatchOptions
+from coalloc.model.sites.parts import Launch
 from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit
 

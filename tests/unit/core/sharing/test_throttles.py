@@ -8,8 +8,8 @@ from coalloc.core.base.requests import Cancel, Done, Refused, Submit, Update
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limits import held_back
 from coalloc.daemon.queries.job_views import expectation
-from coalloc.model.parts import Launch
 from coalloc.model.settings import LimitsConfig
+from coalloc.model.sites.parts import Launch
 from tests.support.core_site import Site
 
 

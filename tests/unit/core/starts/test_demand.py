@@ -6,8 +6,8 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Read
 from coalloc.core.base.requests import Hold
 from coalloc.core.starts.queued_claims import wanted_slots
-from coalloc.model.parts import PartState
-from coalloc.model.reading import ShareUse
+from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.reading import ShareUse
 from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
 

@@ -13,7 +13,7 @@ from coalloc.core.base.records import ClaimWait, JobState
 from coalloc.core.base.requests import Drain, Reserve, Resume, RoundNow
 from coalloc.core.starts.late_moves import expected_start
 from coalloc.core.starts.negotiation import in_words
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.unit.core.starts.test_negotiation import Crowded
 
 MARGIN_S = 300.0

@@ -16,8 +16,8 @@ from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.jobs.occupation import occupation
 from coalloc.core.starts.negotiation import in_words, late_clusters
 from coalloc.core.starts.waits import WAITS_KEY, expected_wait, kept_waits
-from coalloc.model.parts import PartReport, PartState
 from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.model.sites.parts import PartReport, PartState
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
 from tests.simulation.planning import ahead

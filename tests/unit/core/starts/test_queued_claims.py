@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobState
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.unit.core.jobs.test_pieces import submit
 from tests.unit.core.starts.test_negotiation import Crowded
 

@@ -7,7 +7,7 @@ import pytest
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Read
 from coalloc.core.base.records import JobState
-from coalloc.model.reading import MarkedClaim
+from coalloc.model.sites.reading import MarkedClaim
 from coalloc.model.values import replace
 from tests.unit.core.starts.test_negotiation import Crowded, negotiating
 

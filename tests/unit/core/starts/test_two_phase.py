@@ -10,8 +10,8 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Forget, Hello, Prepare, Read, Report, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused, Release
-from coalloc.model.parts import PartReport, PartState
-from coalloc.model.reading import ClusterReading, NodeReading
+from coalloc.model.sites.parts import PartReport, PartState
+from coalloc.model.sites.reading import ClusterReading, NodeReading
 from tests.support.core_site import Site
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.daemon.store.records_json import read_launch, read_record, write_launch, write_record
-from coalloc.model.batch_options import BatchOptions
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
-from coalloc.model.parts import Launch, PartState
+from coalloc.model.sites.batch_options import BatchOptions
+from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.speedup import AmdahlSpeedup, TableSpeedup
 
 JOBS: tuple[Job, ...] = (

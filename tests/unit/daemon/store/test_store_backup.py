@@ -20,7 +20,7 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.restore import NUMBERS_AHEAD, ORDERS_AHEAD, restore
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import RigidJob
-from coalloc.model.parts import PartState
+from coalloc.model.sites.parts import PartState
 from tests.support.stored import event
 
 NOW = 1_800_000_000.0

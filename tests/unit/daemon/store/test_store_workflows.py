@@ -14,7 +14,7 @@ from coalloc.daemon.launches import Launches
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import Edge, Task, WorkflowJob
-from coalloc.model.parts import Launch
+from coalloc.model.sites.parts import Launch
 from tests.support.stored import event, saved_launch
 
 

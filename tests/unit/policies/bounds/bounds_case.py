@@ -9,9 +9,9 @@ from math import inf
 from typing import Any
 
 from coalloc.model.cost import base_time, link_loads, run_time
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.decoding import Planner
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 
 from coalloc.cli.main import main
-from coalloc.model.plan_json import write_plan
+from coalloc.model.formats.plan_json import write_plan
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.model.split import low_side, split
 from coalloc.model.values import replace
 from coalloc.policies.bounds import Bound, lower_bound

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import FrontPoint, Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.bicriteria.pareto import BoundCurve

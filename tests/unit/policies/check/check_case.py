@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Deferred, Plan, Reason
-from coalloc.model.plan_json import read_plan
 from coalloc.model.snapshot import Running, Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 
 SNAPSHOT: Mapping[str, Any] = {

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coalloc.model.formats.plan_json import read_plan, write_plan
 from coalloc.model.plan import Plan
-from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import AmdahlSpeedup
 from coalloc.model.values import replace

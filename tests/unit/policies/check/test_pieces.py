@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from coalloc.model.formats.plan_json import read_plan, write_plan
 from coalloc.model.plan import Placement, Reason
-from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from tests.unit.policies.check.check_case import plan, snapshot, valued, with_job

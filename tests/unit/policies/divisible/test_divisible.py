@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.divisible.bounds import divisible_bounds

@@ -12,11 +12,11 @@ from coalloc.client.submission import submission
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.learning.estimates import UserProgram, completed
 from coalloc.daemon.store.records_json import read_record, write_record
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import DivisibleJob, RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.settings import JobMatchConfig, JobsConfig
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.policies.checking.check import check
 from coalloc.policies.explain.explain import explain_plan
 from coalloc.policies.explain.words import lines

@@ -12,9 +12,9 @@ import pytest
 
 from coalloc.cli import main
 from coalloc.model.errors import InputError
-from coalloc.model.plan_json import write_plan
+from coalloc.model.formats.plan_json import write_plan
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.policies.explain.changes import CHANGES
 from coalloc.policies.explain.explain import KINDS, explain_plan
 from coalloc.policies.explain.explanation import Explanation

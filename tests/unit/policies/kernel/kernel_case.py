@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 
 
 def cluster(name: str, nodes: int = 4, link: float | None = None, **fields: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from numba.core.registry import cpu_target
 
-from coalloc.model.plan_json import write_plan
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.plan_json import write_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel import linking
 from coalloc.policies.options import read_options

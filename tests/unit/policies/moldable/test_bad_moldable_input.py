@@ -10,7 +10,7 @@ import pytest
 
 from coalloc.cli.main import main
 from coalloc.model.errors import InputError
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.checking.check import check
 from coalloc.policies.checking.proofs import proofs_of
 from tests.unit.policies.published.demt_case import Row, snapshot_of, solved

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from coalloc.model.errors import InputError
+from coalloc.model.formats.plan_json import read_plan, write_plan
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan, Status
-from coalloc.model.plan_json import read_plan, write_plan
 from coalloc.model.snapshot import Running, Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coalloc.model.snapshot_json import read_snapshot
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner, why_not
 from coalloc.policies.options import CommonOptions, read_options

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import RigidJob
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import read_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.snapshot_json import write_snapshot
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from tests.support.planned import planned

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from coalloc.model.decoded import shown, shown_number
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import shown, shown_number
 from coalloc.model.ranges import LARGEST
 
 Path = tuple[str | int, ...]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from coalloc.model.platform import Node, NodeState
-from coalloc.model.site_rules import SiteRules
+from coalloc.model.sites.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import shown
 
 LARGEST_SET = 1_000_000
 """A node set that stands for more nodes than this is refused."""

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 
-from coalloc.model.batch_options import PLAIN, BatchOptions
+from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 
 
 class PartState(StrEnum):
@@ -171,7 +171,7 @@ class PartReport(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why it ended: ``exited``, ``signalled``, ``time_limit``, ``cancelled``, ``aborted``,
     ``expired``, ``runner_died``, ``restarted``, ``nodes_taken``, ... or one of
-    `coalloc.model.refusals.PERMANENT`."""
+    `PERMANENT`."""
     detail: str = ""
     """The reason in words."""
     codes: tuple[int | None, ...] = ()
@@ -200,6 +200,22 @@ class PartReport(Struct, frozen=True, kw_only=True):
         return self.state in PART_ENDED
 
 
+PERMANENT = frozenset(
+    {
+        "bad_script",
+        "cwd_missing",
+        "not_executable",
+        "not_found",
+        "output_unwritable",
+        "user_unknown",
+    }
+)
+"""Reasons of a refusal that another attempt cannot mend: the job ends as failed."""
+
+LASTING = frozenset({"bad_time_limit", "not_permitted"})
+"""What another attempt on the same cluster cannot mend; another cluster may take the job."""
+OVER_LIMIT = "over_limit"
+"""Over a limit of the batch system's accounts or of a partition: for good, or for the moment."""
 OF_THE_EXECUTOR = frozenset({"codes"})
 """Fields of a report that are not sent: one value per process is too much for large parts."""
 

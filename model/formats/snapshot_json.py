@@ -9,11 +9,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from coalloc.model.decoded import mapping, shown
 from coalloc.model.errors import InputError
-from coalloc.model.job_json import amounts, checked, completed, write_job
+from coalloc.model.formats.decoded import mapping, shown
+from coalloc.model.formats.job_json import amounts, checked, completed, write_job
+from coalloc.model.formats.nodeset import expand, expand_counts
+from coalloc.model.formats.structs import read_json
+from coalloc.model.formats.written import written
 from coalloc.model.jobs import Job, WorkflowJob
-from coalloc.model.nodeset import expand, expand_counts
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import (
     OVERRUN_S,
@@ -23,9 +25,7 @@ from coalloc.model.snapshot import (
     Snapshot,
     SnapshotFields,
 )
-from coalloc.model.structs import read_json
 from coalloc.model.values import replace
-from coalloc.model.written import written
 
 
 def read_snapshot(value: Any) -> Snapshot:

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from coalloc.model.job_json import Times
+from coalloc.model.formats.job_json import Times
+from coalloc.model.formats.words import field_words
 from coalloc.model.jobs import JobFields, MoldableJob, RigidJob, Task
 from coalloc.model.plan import PLAN_FORMAT, Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import SNAPSHOT_FORMAT, SnapshotFields
-from coalloc.model.words import field_words
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 GIVEN_BY_OTHERS: Mapping[type, tuple[str, ...]] = {

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from coalloc.model.errors import InputError
+from coalloc.model.formats.structs import read_json
+from coalloc.model.formats.workflow_graph import check_graph
+from coalloc.model.formats.written import written
 from coalloc.model.jobs import MOST_CHUNKS, DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.ranges import Span
 from coalloc.model.speedup import Speedup, TableSpeedup, repaired
-from coalloc.model.structs import read_json
 from coalloc.model.values import replace
-from coalloc.model.workflow_graph import check_graph
-from coalloc.model.written import written
 
 Times = Annotated[
     tuple[Span, ...], Meta(min_length=1, description="Times on 1, 2, ... processes, s.")
@@ -90,7 +90,7 @@ def _completed_task(task: Any) -> Any:
 
 
 def amounts(job: Job) -> Iterator[Struct]:
-    """The structs of a job whose amounts may be 0 (`coalloc.model.structs.read_json`)."""
+    """The structs of a job whose amounts may be 0 (`coalloc.model.formats.structs.read_json`)."""
     yield job
     if isinstance(job, MoldableJob):
         yield job.speedup

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
-from coalloc.model.batch_options import PLAIN, BatchOptions
+from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 from coalloc.model.values import replace
 
 Number = TypeVar("Number", int, float)

@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from coalloc.model.decoded import mapping, plain
 from coalloc.model.errors import InputError
-from coalloc.model.nodeset import expand_counts
+from coalloc.model.formats.decoded import mapping, plain
+from coalloc.model.formats.nodeset import expand_counts
+from coalloc.model.formats.structs import read_json
+from coalloc.model.formats.written import written
 from coalloc.model.plan import PLAN_FORMAT, FrontPoint, Placement, Plan
-from coalloc.model.structs import read_json
 from coalloc.model.values import replace
-from coalloc.model.written import written
 
 
 def read_plan(value: Any) -> Plan:

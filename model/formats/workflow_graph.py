@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from coalloc.model.decoded import shown
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import shown
 from coalloc.model.jobs import Edge, Started, Task
 
 

@@ -1,0 +1,1 @@
+"""Both file formats, and all that is read from outside: from text to values and back."""
