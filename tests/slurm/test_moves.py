@@ -69,7 +69,7 @@ def ours(cluster: Cluster) -> int:
 def wait_in_queue(site: SlurmSite, own: SlurmTestbed, mark: Path) -> tuple[str, Cluster, Cluster]:
     """Submit a job that waits in one cluster's queue; the job, that cluster and the other one."""
     job = site.submit(["sh", "-c", f"echo ran >> {mark}"], 2)
-    site.until(lambda: bool([p for p in site.job(job)["parts"] if p["state"] == "waiting"]))
+    site.until(lambda: bool([p for p in site.job(job)["parts"] if p.get("state") == "waiting"]))
     (part,) = site.job(job)["parts"]
     here = own[part["cluster"]]
     (there,) = (cluster for cluster in own if cluster.name != here.name)

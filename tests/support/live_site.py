@@ -213,11 +213,11 @@ class Running:
         return {"token": token or uuid.uuid4().hex, "job": job, "launch": launch, **fields}
 
     def job(self, job: str) -> dict[str, Any]:
-        """What ``show`` says of a job."""
+        """What ``show`` says of a job, with the fields of its record beside the others."""
         answer = self.ask("show", job=job)
         assert answer["type"] == "show", answer
         details: dict[str, Any] = answer["job"]
-        return details
+        return {"parts": [], "attempt": 0, "barred": {}, **details.pop("record"), **details}
 
     def wait(self, job: str) -> dict[str, Any]:
         """Wait for the end of a job."""
