@@ -95,7 +95,6 @@ class Show:
 
     Parameters
     ----------
-    root : Path
     configuration : str
         Of the daemon; ``{root}`` stands for the folder.
     clusters : sequence of str

@@ -128,10 +128,6 @@ def _do_as_printed(client: Client, name: str, do: Callable[[Client, str], None])
     """Do it for a name; where there is none such, for what ``queue`` prints so.
 
     That is ``b1x4``, four processes on a node, and ``alpha+beta``, two clusters.
-
-    Raises
-    ------
-    RefusedError
     """
     try:
         do(client, name)

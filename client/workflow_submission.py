@@ -35,7 +35,6 @@ def workflow_submission(
     ----------
     job : WorkflowJob
         As a file has it.
-    commands : mapping of task to sequence of str
     **options
         See `WorkflowOptions`.
 

@@ -37,26 +37,17 @@ NAME = "coallocd.toml"
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """Folders and files of a new installation.
-
-    Attributes
-    ----------
-    config : Path
-    own_folders : bool
-        State, sockets and compiled code lie beside the configuration; else in the usual folders.
-    owner : pwd.struct_passwd or None
-        Who runs the daemon, where that is not who calls us.
-    executors : Path or None
-        State of the executors, where that is not the daemon's.
-    key : Path
-        An operator's own.
-    """
+    """Folders and files of a new installation."""
 
     config: Path
     key: Path
+    """An operator's own."""
     own_folders: bool = False
+    """State, sockets and compiled code lie beside the configuration; else in the usual folders."""
     owner: pwd.struct_passwd | None = None
+    """Who runs the daemon, where that is not who calls us."""
     executors: Path | None = None
+    """State of the executors, where that is not the daemon's."""
 
 
 def initialise(folder: str, mode: Mode | None) -> int:

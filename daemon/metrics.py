@@ -142,7 +142,6 @@ class Metrics:
 
         Parameters
         ----------
-        orders_waiting : mapping of cluster to number
         faults : mapping of reason to number
             Since the start of the daemon.
         """

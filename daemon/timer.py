@@ -32,12 +32,7 @@ class Timers:
         )
 
     def start(self, periods: Mapping[int, float]) -> None:
-        """Begin; call it on the running event loop.
-
-        Parameters
-        ----------
-        periods : mapping of number to seconds
-        """
+        """Begin; call it on the running event loop."""
         self._scheduler.start()
         self.configure(periods)
 

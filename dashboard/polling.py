@@ -39,7 +39,6 @@ class Polling(threading.Thread):
     ----------
     connect : callable
         Opens a client.
-    post : callable
     """
 
     def __init__(self, connect: Callable[[], Client], post: Post) -> None:

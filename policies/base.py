@@ -27,42 +27,29 @@ def never() -> bool:
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """Limits of what a policy may do.
-
-    Attributes
-    ----------
-    work : int or None
-        Limit of work in counts that the policy defines; None is no limit. With the same input,
-        work limit and seed, and a `stop` that stays false, a policy returns the same plan.
-    seed : int
-        Seed of whatever is random.
-    stop : callable
-        True once the caller wants the best plan so far; polled between chunks of work. The hard
-        limit is the caller's, who kills the process.
-    previous : tuple of str
-        Jobs by their planned starts in the caller's last plan; a hint where to begin, no more.
-    history : History
-        How long jobs ran, by what was planned.
-    live : bool
-        Jobs go on arriving, and only what starts now is carried out before the next call.
-    bounds : bool
-        The caller reads how good plans are; where it does not, live rounds leave the bound out.
-    notes : mapping
-        What the policy of this name left for itself in `NOTES` of its last plan's stats.
-    origin : float
-        What to add to the snapshot's times to have them on the axis of the jobs' `submitted` and
-        of `notes`, seconds.
-    """
+    """Limits of what a policy may do."""
 
     work: int | None = None
+    """Limit of work in counts that the policy defines; None is no limit. With the same input, work
+    limit and seed, and a `stop` that stays false, a policy returns the same plan."""
     seed: int = 0
+    """Seed of whatever is random."""
     stop: Callable[[], bool] = never
+    """True once the caller wants the best plan so far; polled between chunks of work. The hard
+    limit is the caller's, who kills the process."""
     previous: tuple[str, ...] = ()
+    """Jobs by their planned starts in the caller's last plan; a hint where to begin, no more."""
     history: History = NO_HISTORY
+    """How long jobs ran, by what was planned."""
     live: bool = False
+    """Jobs go on arriving, and only what starts now is carried out before the next call."""
     bounds: bool = True
+    """The caller reads how good plans are; where it does not, live rounds leave the bound out."""
     notes: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """What the policy of this name left for itself in `NOTES` of its last plan's stats."""
     origin: float = 0.0
+    """What to add to the snapshot's times to have them on the axis of the jobs' `submitted` and of
+    `notes`, seconds."""
 
 
 class SolveFunction(Protocol):
@@ -78,20 +65,13 @@ class SolveFunction(Protocol):
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """One row of the registry.
-
-    Attributes
-    ----------
-    doc : str
-        One line for the user.
-    options : type of Options
-        Its class declares names, kinds and defaults.
-    package : str
-        The distribution that it comes from; empty: coalloc itself.
-    """
+    """One row of the registry."""
 
     name: str
     solve: SolveFunction
     doc: str
+    """One line for the user."""
     options: type[Options] = Options
+    """Its class declares names, kinds and defaults."""
     package: str = ""
+    """The distribution that it comes from; empty: coalloc itself."""

@@ -43,16 +43,10 @@ class LinkHold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """All holds of running work, in the snapshot's order.
-
-    Attributes
-    ----------
-    nodes : tuple of NodeHold
-        The memory of a node without a limit counts as 0.
-    links : tuple of LinkHold
-    """
+    """All holds of running work, in the snapshot's order."""
 
     nodes: tuple[NodeHold, ...] = ()
+    """The memory of a node without a limit counts as 0."""
     links: tuple[LinkHold, ...] = ()
 
 

@@ -78,30 +78,20 @@ class CommonOptions(Options, frozen=True, kw_only=True):
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """One option, as its class declares it.
-
-    Attributes
-    ----------
-    kind : msgspec.inspect.Type
-        Without null.
-    nullable : bool
-    choices : tuple of str
-        In the order of the declaration; empty: any value of the kind.
-    synonyms : mapping
-    check : callable or None
-    schema : mapping
-        JSON Schema.
-    """
+    """One option, as its class declares it."""
 
     name: str
     default: Any
     doc: str
     kind: inspect.Type
+    """Without null."""
     nullable: bool
     choices: tuple[str, ...]
+    """In the order of the declaration; empty: any value of the kind."""
     synonyms: Mapping[str, str]
     check: Callable[[str, str], None] | None
     schema: Mapping[str, Any]
+    """JSON Schema."""
 
     def read(self, value: Any, where: str) -> Any:
         """Return the value if it is as declared.

@@ -82,26 +82,17 @@ def _task(logged: LoggedJob, number: int, task: Task) -> LoggedJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Wholes:
-    """The jobs that ran to their ends, as their users see them.
-
-    Attributes
-    ----------
-    submit, end : array of float
-    begin : array of float
-        Start; of a workflow, its end less its length.
-    length : array of float
-        Run time; of a workflow, its critical path.
-    is_flow : array of bool
-    first, last : array of int
-        Its runs are first .. last - 1 of those of the trace.
-    """
+    """The jobs that ran to their ends, as their users see them."""
 
     submit: Floats
     begin: Floats
+    """Start; of a workflow, its end less its length."""
     end: Floats
     length: Floats
+    """Run time; of a workflow, its critical path."""
     is_flow: NDArray[np.bool_]
     first: Ints
+    """Its runs are first .. last - 1 of those of the trace."""
     last: Ints
 
 

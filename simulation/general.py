@@ -97,28 +97,18 @@ NO_SHARES = SharingRule()
 
 @dataclass(slots=True)
 class GeneralResult:
-    """Result of the replay, by index of the run: a job, or a task of a workflow.
-
-    Attributes
-    ----------
-    start, end : list of float
-        Seconds; meaningless where the job did not run.
-    outcome : list of Outcome
-    nodes : list of mapping of node name to processes
-    reasons : dict of index to str
-        Why it did not run.
-    rounds : int
-    start_errors : list of StartError
-        Of every expected start that a job was given which then started, in the order of starts.
-    """
+    """Result of the replay, by index of the run: a job, or a task of a workflow."""
 
     start: list[float]
+    """Seconds; meaningless where the job did not run."""
     end: list[float]
     outcome: list[Outcome]
     nodes: list[Mapping[str, int]]
     reasons: dict[int, str] = field(default_factory=dict)
+    """Why it did not run."""
     rounds: int = 0
     start_errors: list[StartError] = field(default_factory=list)
+    """Of every expected start that a job was given which then started, in the order of starts."""
 
 
 def replay_general(
@@ -133,7 +123,6 @@ def replay_general(
 
     Parameters
     ----------
-    workload : Workload
     slot_map : SlotMap
         Of the platform to replay on.
     solve : callable

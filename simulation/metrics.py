@@ -67,7 +67,6 @@ def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
 
     Parameters
     ----------
-    trace : Trace
     tau : float
         Seconds; see `TAU_S`.
     """

@@ -39,21 +39,14 @@ SPEC = "--moldable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Rule by which jobs become moldable.
-
-    Attributes
-    ----------
-    model : str
-        ``amdahl`` or ``downey``.
-    values : tuple of float
-        F, or LOW and HIGH; A and SIGMA, or nothing where they are drawn.
-    share : float
-        Of the jobs, 0..1.
-    """
+    """Rule by which jobs become moldable."""
 
     model: str
+    """``amdahl`` or ``downey``."""
     values: tuple[float, ...]
+    """F, or LOW and HIGH; A and SIGMA, or nothing where they are drawn."""
     share: float = 1.0
+    """Of the jobs, 0..1."""
 
 
 def read_shape(text: str, share: float = 1.0) -> Shape:

@@ -46,8 +46,6 @@ def replay(
 
     Parameters
     ----------
-    workload : Workload
-    platform : Platform
     policy : str
         Registry name.
     options : mapping, optional

@@ -45,36 +45,25 @@ UNDERSTOOD: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StreamResult:
-    """Result of the replay.
-
-    Attributes
-    ----------
-    index : array of int
-        Jobs that were replayed; the others cannot run here.
-    start, end : array of float
-        Of those jobs, seconds; NaN where it never started.
-    use_first, use_count : array of int
-        Range of each of those jobs in the next two.
-    use_class, use_procs : array of int
-        Class of nodes, processes on it.
-    class_nodes : list of list of int
-        Nodes of each class, by number in snapshot order.
-    reasons : mapping of job to (Reason, str)
-        Why a job is not replayed.
-    instants, deepest : int
-        Instants at which something happened; longest queue.
-    """
+    """Result of the replay."""
 
     index: Ints
+    """Jobs that were replayed; the others cannot run here."""
     start: Floats
+    """Of those jobs, seconds; NaN where it never started."""
     end: Floats
     use_first: Ints
+    """Range of each of those jobs in the next two."""
     use_count: Ints
     use_class: Ints
+    """Class of nodes, processes on it."""
     use_procs: Ints
     class_nodes: list[list[int]]
+    """Nodes of each class, by number in snapshot order."""
     reasons: Mapping[int, tuple[Reason, str]]
+    """Why a job is not replayed."""
     instants: int
+    """Instants at which something happened; longest queue."""
     deepest: int
 
 
@@ -96,8 +85,6 @@ def replay_streaming(
 
     Parameters
     ----------
-    workload : Workload
-    slot_map : SlotMap
     policy : str
         One for which `can_stream` holds.
     options : mapping

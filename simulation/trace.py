@@ -29,45 +29,30 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """A finished replay.
-
-    Attributes
-    ----------
-    workload : Workload
-        A task of a workflow is a job of its own, see `flow_runs`.
-    slot_map : SlotMap
-    policy : str
-    path : str
-        ``stream`` or ``general``.
-    start, end : array of float
-        Seconds on the workload's axis; NaN where the job did not run.
-    outcome : array of int
-        `Outcome` of each job.
-    first : array of int
-        ``first[i]:first[i + 1]`` are the ranges of slots of job i.
-    low, high : array of int
-        Ranges of slots, `high` exclusive; none crosses a cluster.
-    reasons : mapping of job index to str
-        Why it did not run.
-    stats : mapping
-        Rounds, seconds of computing.
-    start_errors : sequence of StartError
-        Of the expected starts that jobs were given, in the order of starts; the general path only.
-    """
+    """A finished replay."""
 
     workload: Workload
+    """A task of a workflow is a job of its own, see `flow_runs`."""
     slot_map: SlotMap
     policy: str
     path: str
+    """``stream`` or ``general``."""
     start: Floats
+    """Seconds on the workload's axis; NaN where the job did not run."""
     end: Floats
     outcome: NDArray[np.int8]
+    """`Outcome` of each job."""
     first: Ints
+    """``first[i]:first[i + 1]`` are the ranges of slots of job i."""
     low: Ints
+    """Ranges of slots, `high` exclusive; none crosses a cluster."""
     high: Ints
     reasons: Mapping[int, str] = field(default_factory=dict)
+    """Why it did not run."""
     stats: Mapping[str, Any] = field(default_factory=dict)
+    """Rounds, seconds of computing."""
     start_errors: Sequence[StartError] = ()
+    """Of the expected starts that jobs were given, in the order of starts (general path only)."""
 
     @property
     def ran(self) -> NDArray[np.bool_]:

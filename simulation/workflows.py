@@ -60,21 +60,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """Shares of the jobs that become something else.
-
-    Attributes
-    ----------
-    flows : float
-        Of the jobs that ran for `LEAST_S` or longer.
-    malleable : bool
-        Tasks of workflows are.
-    arrays : float
-        Of the same jobs, beside the workflows.
-    """
+    """Shares of the jobs that become something else."""
 
     flows: float = 0.0
+    """Of the jobs that ran for `LEAST_S` or longer."""
     malleable: bool = False
+    """Tasks of workflows are."""
     arrays: float = 0.0
+    """Of the same jobs, beside the workflows."""
 
 
 def make_workflows(workload: Workload, mix: Mix, folder: Path, seed: int = 0) -> Workload:

@@ -22,27 +22,18 @@ Ints = NDArray[np.int64]
 
 
 class Workload(Struct, frozen=True, kw_only=True, dict=True):
-    """Jobs by rising submit time.
-
-    Attributes
-    ----------
-    name : str
-    jobs : tuple of LoggedJob
-    left_out, adjusted : mapping of reason to count
-        What the rule for logs did.
-    notes : tuple of str
-        What the reader repaired, one line per log.
-    earlier : tuple of LoggedJob
-        Jobs that ended before the first submission, by rising end: the history that a site's
-        daemon would have.
-    """
+    """Jobs by rising submit time."""
 
     name: str
     jobs: tuple[LoggedJob, ...]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    """What the rule for logs did."""
     adjusted: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    """What the reader repaired, one line per log."""
     earlier: tuple[LoggedJob, ...] = ()
+    """Jobs that ended before the first submission, by rising end: the history that a site's daemon
+    would have."""
 
     @cached_property
     def is_rigid(self) -> bool:
@@ -89,7 +80,6 @@ def read_workload(
     ----------
     paths : sequence of path
         SWF logs, gzipped or not.
-    rule : JobRule
     limit : int, optional
         Jobs to keep, the earliest ones.
 
@@ -139,22 +129,13 @@ def _merged(logs: Sequence[tuple[LoggedJob, ...]]) -> tuple[LoggedJob, ...]:
 
 
 class SlotMap(Struct, frozen=True, kw_only=True, dict=True):
-    """Every slot of a platform has a number: cluster by cluster, node by node.
-
-    Attributes
-    ----------
-    platform : Platform
-    cluster_first : array of int
-        First slot of each cluster, and the number of slots at the end.
-    node_first : array of int
-        First slot of each node, and the number of slots at the end.
-    node_names : tuple of str
-    node_cluster : array of int
-    """
+    """Every slot of a platform has a number: cluster by cluster, node by node."""
 
     platform: Platform
     cluster_first: Ints
+    """First slot of each cluster, and the number of slots at the end."""
     node_first: Ints
+    """First slot of each node, and the number of slots at the end."""
     node_names: tuple[str, ...]
     node_cluster: Ints
 

@@ -311,12 +311,7 @@ def read_publication(frames: Sequence[bytes]) -> tuple[str, dict[str, Any]]:
 
 
 def _read_head(frame: bytes) -> AnswerFrame:
-    """Read of an answer only which request it is for, and whether that was refused.
-
-    Raises
-    ------
-    WireError
-    """
+    """Read of an answer only which request it is for, and whether that was refused."""
     try:
         head = _head_decoder.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -147,12 +147,7 @@ class Origins:
 
 
 def _refuse_heterogeneous(argv: list[str], script: str) -> None:
-    """Refuse a job of several components.
-
-    Raises
-    ------
-    CommandError
-    """
+    """Refuse a job of several components."""
     for line, words in _lines_of(script, argv[0]):
         if words and words[0] in HETEROGENEOUS:
             what = "jobs of several components are not run here"
@@ -186,12 +181,7 @@ def _judge(options: argparse.Namespace, told: Origins) -> None:
 
 
 def _lay_out(options: argparse.Namespace, told: Origins) -> None:
-    """Put processes, memory and devices of nodes in terms of processes.
-
-    Raises
-    ------
-    CommandError
-    """
+    """Put processes, memory and devices of nodes in terms of processes."""
     if (options.cpus_per_task or 1) > 1:
         raise told.refusal(
             "cpus_per_task",

@@ -41,19 +41,13 @@ class JobFailedError(Exception):
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """A command that ran as a job, and ended by itself.
-
-    Attributes
-    ----------
-    exit_code : int
-        The highest of its processes'.
-    output : str
-        The file with what they printed.
-    """
+    """A command that ran as a job, and ended by itself."""
 
     job: str
     exit_code: int
+    """The highest of its processes'."""
     output: str
+    """The file with what they printed."""
     detail: str = ""
 
     def text(self) -> str:
@@ -140,25 +134,17 @@ class JobFuture(Future[T]):
 
 @dataclass(eq=False, kw_only=True)
 class Call:
-    """A job on its way: what is sent, and what its end is made into.
-
-    Attributes
-    ----------
-    body : mapping
-        From `coalloc.client.submission.submission`; its token makes every resend the same job.
-    result : callable
-        From how the job ended to the future's value; raises what the future is to raise.
-    sent : bool
-        The daemon may know it.
-    withdrawn : bool
-        Nobody wants it any more.
-    """
+    """A job on its way: what is sent, and what its end is made into."""
 
     body: Mapping[str, Any]
+    """From `coalloc.client.submission.submission`; its token makes every resend the same job."""
     future: JobFuture[Any]
     result: Callable[[Ending], Any]
+    """From how the job ended to the future's value; raises what the future is to raise."""
     sent: bool = False
+    """The daemon may know it."""
     withdrawn: bool = False
+    """Nobody wants it any more."""
 
     def ended(self, ending: Ending) -> None:
         """Give the future its result."""

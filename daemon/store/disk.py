@@ -45,7 +45,6 @@ def find_mount(mountinfo: str, path: str) -> Mount | None:
     ----------
     mountinfo : str
         Content of ``/proc/self/mountinfo``, see proc(5).
-    path : str
     """
     found = None
     for line in mountinfo.splitlines():

@@ -15,22 +15,15 @@ Chooser = Callable[["Rest", CandidateJob], Uses | None]
 
 @dataclass(slots=True, kw_only=True)
 class Rest:
-    """Nodes and links that an allocation leaves free.
-
-    Attributes
-    ----------
-    slots : list of int
-        Per class.
-    memory_mb : list of float
-        Per class.
-    links : list of float
-        Gbit/s that each link may still carry; infinite where it has no limit.
-    """
+    """Nodes and links that an allocation leaves free."""
 
     scene: Scene
     slots: list[int]
+    """Per class."""
     memory_mb: list[float]
+    """Per class."""
     links: list[float]
+    """Gbit/s that each link may still carry; infinite where it has no limit."""
 
     def room(self, job: CandidateJob) -> dict[int, int]:
         """Processes of a job that each class still takes."""

@@ -30,16 +30,11 @@ CHECKS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eased:
-    """Result of easing.
-
-    Attributes
-    ----------
-    ended : bool
-        Whether nothing that is left loads the links less.
-    """
+    """Result of easing."""
 
     allocation: Allocation
     ended: bool
+    """Whether nothing that is left loads the links less."""
     checks: int
 
 

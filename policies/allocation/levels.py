@@ -34,46 +34,30 @@ Vector = tuple[int, ...]
 
 @dataclass(slots=True, kw_only=True)
 class DescentResult:
-    """Result of a search over levels.
-
-    Attributes
-    ----------
-    proved : bool
-        Whether nothing is better than `at_most` or the last solution told.
-    bound : float
-        No solution takes fewer seconds.
-    checks : int
-        Level vectors that were decided by the tables.
-    stopped : bool
-        By the stop condition; without a proof or that, by the work limit.
-    """
+    """Result of a search over levels."""
 
     proved: bool
+    """Whether nothing is better than `at_most` or the last solution told."""
     bound: float
+    """No solution takes fewer seconds."""
     checks: int
+    """Level vectors that were decided by the tables."""
     stopped: bool
+    """By the stop condition; without a proof or that, by the work limit."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Axes:
-    """Axes of a vector: for each job a level of power, then for each job one of SC.
-
-    Attributes
-    ----------
-    powers : list of list of float
-        Per job, the strongest first.
-    slows : list of list of int
-        Per job places in the slowdowns of the tables, the least first.
-    seconds : list of list of float
-        Per axis what the levels add to the run time.
-    alike : list of list of int
-        Groups of equal jobs.
-    """
+    """Axes of a vector: for each job a level of power, then for each job one of SC."""
 
     powers: list[list[float]] = field(default_factory=list)
+    """Per job, the strongest first."""
     slows: list[list[int]] = field(default_factory=list)
+    """Per job places in the slowdowns of the tables, the least first."""
     seconds: list[list[float]] = field(default_factory=list)
+    """Per axis what the levels add to the run time."""
     alike: list[list[int]] = field(default_factory=list)
+    """Groups of equal jobs."""
 
     def levels(self, at: Vector) -> tuple[list[float], list[int]]:
         """Powers and places of slowdowns of a vector."""

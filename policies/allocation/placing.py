@@ -17,18 +17,12 @@ Uses = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Jobs that start now together.
-
-    Attributes
-    ----------
-    jobs : tuple of int
-        Indices into the scene's candidates.
-    uses : tuple of mapping
-        Processes of each of them per class.
-    """
+    """Jobs that start now together."""
 
     jobs: tuple[int, ...] = ()
+    """Indices into the scene's candidates."""
     uses: tuple[Uses, ...] = ()
+    """Processes of each of them per class."""
 
     def with_job(self, job: int, uses: Uses) -> Allocation:
         """The same with one more job."""

@@ -32,31 +32,21 @@ from coalloc.policies.kernel.instance.modes import Item
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeClass:
-    """Nodes that are alike now.
-
-    Attributes
-    ----------
-    kind : int
-        Index into the intake's kinds.
-    power : float
-        After rounding down by the option ``power_step``.
-    nodes : tuple of int
-        Indices into the intake's nodes.
-    slots : int
-        Free slots of each of them.
-    memory_mb : float
-        Free memory of each of them, MiB.
-    closes_at : tuple of (int, float)
-        Reservations that keep the nodes, with their starts, seconds.
-    """
+    """Nodes that are alike now."""
 
     kind: int
+    """Index into the intake's kinds."""
     cluster: int
     power: float
+    """After rounding down by the option ``power_step``."""
     nodes: tuple[int, ...]
+    """Indices into the intake's nodes."""
     slots: int
+    """Free slots of each of them."""
     memory_mb: float
+    """Free memory of each of them, MiB."""
     closes_at: tuple[tuple[int, float], ...]
+    """Reservations that keep the nodes, with their starts, seconds."""
 
     @property
     def capacity(self) -> int:
@@ -66,27 +56,19 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateJob:
-    """A job that may start now.
-
-    Attributes
-    ----------
-    procs : int
-        tau_j; of a moldable job, the smallest allotment.
-    scaled, fixed : float
-        Seconds that scale with the processing and with the communication slowdown.
-    gbps : Fraction
-        Bandwidth of one process, Gbit/s, exactly as it is written in decimals.
-    room : mapping of class to processes
-        What each class takes if the job has it alone; classes that take none are left out.
-    """
+    """A job that may start now."""
 
     item: Item
     procs: int
+    """tau_j; of a moldable job, the smallest allotment."""
     scaled: float
+    """Seconds that scale with the processing and with the communication slowdown."""
     fixed: float
     gbps: Fraction
+    """Bandwidth of one process, Gbit/s, exactly as it is written in decimals."""
     splits: bool
     room: Mapping[int, int]
+    """What each class takes if the job has it alone; classes that take none are left out."""
 
     @property
     def id(self) -> str:
@@ -105,26 +87,19 @@ class CandidateJob:
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """One instant, ready for any allocation policy.
-
-    Attributes
-    ----------
-    capacity : list of Fraction or None
-        Of each cluster's link, Gbit/s; None is unlimited.
-    loaded : list of Fraction
-        Load of running work on each link, Gbit/s.
-    waiting : list of Deferred
-        What can never run, or not now whatever is free.
-    """
+    """One instant, ready for any allocation policy."""
 
     snapshot: Snapshot
     intake: Intake
     options: Mapping[str, Any]
     classes: list[NodeClass]
     capacity: list[Fraction | None]
+    """Of each cluster's link, Gbit/s; None is unlimited."""
     loaded: list[Fraction]
+    """Load of running work on each link, Gbit/s."""
     candidates: list[CandidateJob]
     waiting: list[Deferred]
+    """What can never run, or not now whatever is free."""
     of_cluster: list[list[int]] = field(default_factory=list)
 
     def admits(self, candidate: CandidateJob, number: int, seconds: float) -> bool:

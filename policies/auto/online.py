@@ -95,32 +95,22 @@ NONE: Ints = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnlineQueue:
-    """Waiting jobs, as the kernel sees them, at time 0.
-
-    Attributes
-    ----------
-    problem, base : Problem, Base
-        By planned run times.
-    profile, scratch : Profile, Scratch
-        Working memory.
-    jobs : Traits
-    weights, shares : array of float
-        Of items: weights, and predicted by planned run times.
-    first : array of int
-        The item that goes first, where a job is overdue; else empty.
-    ranks : Ranks or None
-        Where there are tasks of workflows; then `jobs` has of each item what its job is as a whole.
-    """
+    """Waiting jobs, as the kernel sees them, at time 0."""
 
     problem: Problem
+    """By planned run times."""
     base: Base
     profile: Profile
+    """Working memory."""
     scratch: Scratch
     jobs: Traits
     weights: Floats
+    """Of items: weights, and predicted by planned run times."""
     shares: Floats
     first: Ints
+    """The item that goes first, where a job is overdue; else empty."""
     ranks: Ranks | None = None
+    """Where there are tasks of workflows; `jobs` then has of each item what its whole job is."""
 
     def roll(self, problem: Problem, order: Ints, decoder: int = EASY) -> Outcome:
         """The queue in this order; EASY reserves for the first that waits, RESERVE for all."""
@@ -144,33 +134,21 @@ class OnlineQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The order that was chosen.
-
-    Attributes
-    ----------
-    problem : Problem
-        By planned run times; what it may split is what the order splits.
-    order : array of int
-    believed : Outcome
-        What it comes to by predicted run times.
-    unplaced : int
-    completion : float
-        Sum of weight x predicted end.
-    name : str
-    rolled : int
-        Orders that were rolled forward.
-    stopped : bool
-        The caller wanted the plan before all were.
-    """
+    """The order that was chosen."""
 
     problem: Problem
+    """By planned run times; what it may split is what the order splits."""
     order: Ints
     believed: Outcome
+    """What it comes to by predicted run times."""
     unplaced: int
     completion: float
+    """Sum of weight x predicted end."""
     name: str
     rolled: int = 1
+    """Orders that were rolled forward."""
     stopped: bool = False
+    """The caller wanted the plan before all were."""
 
     @property
     def rank(self) -> tuple[int, float]:

@@ -29,42 +29,29 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Effort of the bounds.
-
-    Attributes
-    ----------
-    steps, bands, domains : int
-        Steps of the supply, bands of power and sets of classes that are kept apart.
-    functions : int
-        Parameters of each family of dual feasible functions.
-    runs : int
-        Runs of counts in the test of a pair on the links; 0 compares loads only.
-    seeds : int
-        First members from which cliques are grown.
-    rounds : int
-        Of the search for prices.
-    rows : int
-        Rows that this search keeps.
-    together : int
-        Widest items whose sets that can run together are searched.
-    shapes : int
-        Sizes of the largest part of a split job that are told apart.
-    thorough : bool
-        Whether clusters are bins at every power, each link is a row of its own, and rows that know
-        slots only are mixed apart from the others.
-    """
+    """Effort of the bounds."""
 
     steps: int
+    """Steps of the supply, bands of power and sets of classes that are kept apart."""
     bands: int
     domains: int
     functions: int
+    """Parameters of each family of dual feasible functions."""
     runs: int
+    """Runs of counts in the test of a pair on the links; 0 compares loads only."""
     seeds: int
+    """First members from which cliques are grown."""
     rounds: int
+    """Of the search for prices."""
     rows: int
+    """Rows that this search keeps."""
     together: int
+    """Widest items whose sets that can run together are searched."""
     shapes: int
+    """Sizes of the largest part of a split job that are told apart."""
     thorough: bool
+    """Whether clusters are bins at every power, each link is a row of its own, and rows that know
+    slots only are mixed apart from the others."""
 
 
 EFFORTS = {
@@ -96,14 +83,7 @@ def effort_for(name: str, items: int) -> Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundCase:
-    """A planner's items and platform, relaxed.
-
-    Attributes
-    ----------
-    items : n
-        The items that are counted, rising; all arrays by item below follow it.
-    gbps : P
-    """
+    """A planner's items and platform, relaxed."""
 
     planner: Planner
     effort: Effort
@@ -111,6 +91,7 @@ class BoundCase:
     columns: Columns
     heads: Heads
     items: Ints
+    """The items that are counted, rising; all arrays by item below follow it."""
     gbps: Floats
     domains: list[Domain]
 
@@ -173,18 +154,12 @@ def link_side(case: BoundCase) -> list[BoundRow]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
-    """Pairs of the widest items that exclude each other.
-
-    Attributes
-    ----------
-    among : m
-        Places in the case's items.
-    pairs : m x m
-        Symmetric.
-    """
+    """Pairs of the widest items that exclude each other."""
 
     among: Ints
+    """Places in the case's items."""
     pairs: Flags
+    """Symmetric."""
 
 
 def exclusion(case: BoundCase) -> Excluded:

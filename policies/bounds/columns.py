@@ -38,35 +38,24 @@ MODES, ALL_MODES = 32, 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Ways to run, sorted by item; P columns, N items, K clusters.
-
-    Attributes
-    ----------
-    item, procs, band, shape : P
-    seconds : P
-        Shortest run time.
-    area : P
-        Smallest number of processes times seconds.
-    start : P
-        Earliest start on an empty platform, seconds from now.
-    core : P
-        Processes on one cluster, at least; 0 where no link cares.
-    most : P x K
-        Processes on each cluster, at most.
-    fits : N
-        Whether an item has any column; the others are not counted by any bound.
-    """
+    """Ways to run, sorted by item; P columns, N items, K clusters."""
 
     item: Ints
     procs: Ints
     band: Ints
     shape: Ints
     seconds: Floats
+    """Shortest run time."""
     area: Floats
+    """Smallest number of processes times seconds."""
     start: Floats
+    """Earliest start on an empty platform, seconds from now."""
     core: Ints
+    """Processes on one cluster, at least; 0 where no link cares."""
     most: Ints
+    """Processes on each cluster, at most."""
     fits: Flags
+    """Whether an item has any column; the others are not counted by any bound."""
 
     @cached_property
     def first(self) -> Ints:

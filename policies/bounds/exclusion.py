@@ -67,12 +67,10 @@ def links_exclude(
 
     Parameters
     ----------
-    procs, gbps : N
     room : N x K
         Processes of an item that a cluster takes.
     links, slots : K
         Capacity of an empty cluster.
-    pairs : Q x 2
     runs : int
         Runs into which the counts of the second item of a pair are cut, per cluster.
     """

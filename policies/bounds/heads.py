@@ -19,25 +19,17 @@ from coalloc.policies.kernel.instance.decoding import Planner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heads:
-    """Of the N items, seconds from now; items without a column count nothing.
-
-    Attributes
-    ----------
-    start, end : N
-        No earlier in any schedule.
-    shortest : N
-        Run time.
-    tail : N
-        From the end of the item to the end of the last one that waits for it.
-    counted : N
-        Whether the item, and all it waits for, can be placed.
-    """
+    """Of the N items, seconds from now; items without a column count nothing."""
 
     start: Floats
+    """No earlier in any schedule."""
     end: Floats
     shortest: Floats
+    """Run time."""
     tail: Floats
+    """From the end of the item to the end of the last one that waits for it."""
     counted: Flags
+    """Whether the item, and all it waits for, can be placed."""
 
     @property
     def longest(self) -> float:

@@ -27,19 +27,13 @@ ROUNDING = 1e-11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A lower bound of all plans.
-
-    Attributes
-    ----------
-    value : float
-        Seconds from the snapshot's time (makespan), or weighted seconds: the sum of
-        weight * (end - time).
-    parts : mapping
-        Each bound by name; the largest is the value.
-    """
+    """A lower bound of all plans."""
 
     value: float
+    """Seconds from the snapshot's time (makespan), or weighted seconds: the sum of weight * (end -
+    time)."""
     parts: Mapping[str, float] = field(default_factory=dict)
+    """Each bound by name; the largest is the value."""
 
     @property
     def binding(self) -> str:

@@ -18,15 +18,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearProgram:
-    """``min cost x`` with ``lower <= x <= upper`` and ``low <= A x <= high``.
-
-    Attributes
-    ----------
-    cost, lower, upper : array of float, shape (columns,)
-    low, high : array of float, shape (rows,)
-    entries : sequence of (rows, columns, values)
-        Of A, each three arrays of one length; a cell is named once.
-    """
+    """``min cost x`` with ``lower <= x <= upper`` and ``low <= A x <= high``."""
 
     cost: Floats
     lower: Floats
@@ -34,6 +26,7 @@ class LinearProgram:
     low: Floats
     high: Floats
     entries: Sequence[tuple[Ints, Ints, Floats]]
+    """Of A, each three arrays of one length; a cell is named once."""
 
 
 class LpRows:

@@ -28,18 +28,10 @@ class BoundRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundRows:
-    """R rows over P columns and T steps.
-
-    Attributes
-    ----------
-    family : R
-        Which kind of bound each row is.
-    amount : R x P
-    supply : R x T
-    time : T
-    """
+    """R rows over P columns and T steps."""
 
     family: tuple[str, ...]
+    """Which kind of bound each row is."""
     amount: Floats
     supply: Floats
     time: Floats

@@ -38,19 +38,12 @@ GAME = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sets:
-    """Sets of n items that can run together.
-
-    Attributes
-    ----------
-    seconds : n
-        Run time, positive.
-    need : n x D
-        What each takes of D things, as shares of all there is of it.
-    excluded : n x n
-    """
+    """Sets of n items that can run together."""
 
     seconds: Floats
+    """Run time, positive."""
     need: Floats
+    """What each takes of D things, as shares of all there is of it."""
     excluded: Flags
 
 

@@ -27,34 +27,22 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
-    """Free capacity over time; T steps, C classes, K clusters, G groups, B bands.
-
-    Attributes
-    ----------
-    time : T
-        Seconds from now; the first is 0.
-    slots : T x C
-        Free slots of each class, whatever is reserved.
-    open : G x T x C
-        Whether a group may use the class then.
-    room : G x C
-        Processes that the empty nodes of a class take.
-    links : T x K
-        Gbit/s that placements may load, up to the threshold; infinite where unlimited.
-    band : C
-        Band of each class: 0 is the strongest.
-    top : B
-        Largest power of each band.
-    cluster : C
-    """
+    """Free capacity over time; T steps, C classes, K clusters, G groups, B bands."""
 
     time: Floats
+    """Seconds from now; the first is 0."""
     slots: Floats
+    """Free slots of each class, whatever is reserved."""
     open: Flags
+    """Whether a group may use the class then."""
     room: Floats
+    """Processes that the empty nodes of a class take."""
     links: Floats
+    """Gbit/s that placements may load, up to the threshold; infinite where unlimited."""
     band: Ints
+    """Band of each class: 0 is the strongest."""
     top: Floats
+    """Largest power of each band."""
     cluster: Ints
 
     def by_band(self, per_class: Floats) -> Floats:

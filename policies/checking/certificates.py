@@ -30,21 +30,14 @@ CELLS = 20_000_000
 
 @dataclass(slots=True, kw_only=True)
 class Proved:
-    """Bounds that hold for every plan of the same jobs.
-
-    Attributes
-    ----------
-    makespan : float
-        Seconds.
-    completion : list of (cap, value)
-        Plans that end by `cap` have at least this weighted completion.
-    faults, unverified : lists of str
-        Claims that are wrong, and those that cost too much to look at.
-    """
+    """Bounds that hold for every plan of the same jobs."""
 
     makespan: float
+    """Seconds."""
     completion: list[tuple[float, float]]
+    """Plans that end by `cap` have at least this weighted completion."""
     faults: list[str] = field(default_factory=list)
+    """Claims that are wrong, and those that cost too much to look at."""
     unverified: list[str] = field(default_factory=list)
 
     def completion_by(self, cap: float) -> float:

@@ -33,24 +33,17 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Findings of the checker.
-
-    Attributes
-    ----------
-    violations : tuple of str
-        One line each, naming the job, node, link or time; empty if the plan is allowed.
-    metrics : mapping
-        ``makespan``, ``weighted_completion`` and ``total_execution`` in seconds;
-        ``compaction``; ``bound``, ``gap`` and ``pareto_gap`` (None: not given);
-        ``placed``, ``deferred`` and ``coallocated`` in jobs; ``peak_link_use.CLUSTER``,
-        the largest share of a link in use (None: no limit).
-    unverified : tuple of str
-        What the plan says is proved, and would cost too much to add up; no violation.
-    """
+    """Findings of the checker."""
 
     violations: tuple[str, ...]
+    """One line each, naming the job, node, link or time; empty if the plan is allowed."""
     metrics: Mapping[str, float | None]
+    """``makespan``, ``weighted_completion`` and ``total_execution`` in seconds; ``compaction``;
+    ``bound``, ``gap`` and ``pareto_gap`` (None: not given); ``placed``, ``deferred`` and
+    ``coallocated`` in jobs; ``peak_link_use.CLUSTER``, the largest share of a link in use (None:
+    no limit)."""
     unverified: tuple[str, ...] = ()
+    """What the plan says is proved, and would cost too much to add up; no violation."""
 
     @property
     def ok(self) -> bool:
@@ -63,16 +56,11 @@ def check(snapshot: Snapshot, plan: Plan, *, cells: int = certificates.CELLS) ->
 
     Parameters
     ----------
-    snapshot : Snapshot
     plan : Plan
         Its options count: `saturation_threshold`, `power_step`, `coallocation` and
         `coallocate_moldable`.
     cells : int
         Steps that may be spent on its certificates, of about 30 ns.
-
-    Returns
-    -------
-    CheckResult
     """
     nodes, units = node_columns(snapshot), units_of(snapshot)
     sheet, faults = make_sheet(snapshot, plan.placements, plan.options, nodes, units)
@@ -124,10 +112,6 @@ def occupation_violations(
         With actual starts and ends, seconds.
     options : mapping, optional
         As in a plan.
-
-    Returns
-    -------
-    tuple of str
     """
     nodes, units = node_columns(snapshot), units_of(snapshot)
     sheet, faults = make_sheet(snapshot, placements, options or {}, nodes, units)

@@ -23,19 +23,13 @@ from coalloc.policies.checking.sheet import RELATIVE, Flags, Floats, Ints, Sheet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotOccupation:
-    """Intervals (placements first, then running work) and what each takes of which node.
-
-    Attributes
-    ----------
-    start, end : ndarray of float, shape (I,)
-        Seconds; `end` as a sweep sees it.
-    interval, node, count : ndarray of int, shape (T,)
-        Of each taking: its interval, its node, its slots.
-    """
+    """Intervals (placements first, then running work) and what each takes of which node."""
 
     start: Floats
+    """Seconds; `end` as a sweep sees it."""
     end: Floats
     interval: Ints
+    """Of each taking: its interval, its node, its slots."""
     node: Ints
     count: Ints
 

@@ -35,18 +35,12 @@ PoolJob = tuple[Ints, Floats, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """N jobs on m(t) equal processors; times are seconds from the snapshot's time.
-
-    Attributes
-    ----------
-    jobs : sequence of (job, counts, slower, release)
-        `slower` is what a job's time on dedicated nodes is multiplied with.
-    steps : pair of arrays
-        Times from which so many processors are there, from 0; and how many.
-    """
+    """N jobs on m(t) equal processors; times are seconds from the snapshot's time."""
 
     jobs: Sequence[tuple[RigidJob | MoldableJob, Sequence[int], float, float]]
+    """`slower` is what a job's time on dedicated nodes is multiplied with."""
     steps: tuple[Floats, Ints]
+    """Times from which so many processors are there, from 0; and how many."""
 
     @property
     def allotments(self) -> int:

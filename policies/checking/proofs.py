@@ -20,18 +20,13 @@ from coalloc.policies.workflow import bound as workflow_bound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """An objective of a plan beside its bound.
-
-    Attributes
-    ----------
-    gap : float or None
-        (value - bound) / bound; None where nothing is proved.
-    """
+    """An objective of a plan beside its bound."""
 
     name: str
     value: float
     bound: Bound
     gap: float | None
+    """(value - bound) / bound; None where nothing is proved."""
 
 
 def proofs_of(

@@ -54,32 +54,22 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeColumns:
-    """The nodes of a snapshot, one row each, in snapshot order.
-
-    Attributes
-    ----------
-    slots : ndarray of int, shape (N,)
-    memory_mb : ndarray of float, shape (N,)
-        MiB, infinite where not limited.
-    free_at : ndarray of float, shape (N,)
-        Seconds.
-    usable : ndarray of bool, shape (N,)
-        Up, on a cluster that is not stale.
-    cluster : ndarray of int, shape (N,)
-        Index into the snapshot's clusters.
-    kind : ndarray of int, shape (N,)
-        Index into `kinds`, the distinct sets of features.
-    """
+    """The nodes of a snapshot, one row each, in snapshot order."""
 
     names: tuple[str, ...]
     index: Mapping[str, int]
     slots: Ints
     memory_mb: Floats
+    """MiB, infinite where not limited."""
     power: Floats
     free_at: Floats
+    """Seconds."""
     usable: Flags
+    """Up, on a cluster that is not stale."""
     cluster: Ints
+    """Index into the snapshot's clusters."""
     kind: Ints
+    """Index into `kinds`, the distinct sets of features."""
     kinds: tuple[frozenset[str], ...]
 
     def with_features(self, features: Iterable[str]) -> Flags:
@@ -116,40 +106,28 @@ def node_columns(snapshot: Snapshot) -> NodeColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """Readable placements in columns.
-
-    Attributes
-    ----------
-    units : sequence of Unit, length P
-    start, end, sc : ndarray of float, shape (P,)
-        Seconds, seconds, slowdown.
-    swept_end : ndarray of float, shape (P,)
-        `end` less the tolerance: where a sweep takes the placement to have ended.
-    procs : ndarray of int, shape (P,)
-    chunks : sequence of int, length P
-        Of the pieces of divisible jobs; 0 of other placements.
-    inside : sequence of mappings from cluster name to processes, length P
-    row, node, count : ndarray of int, shape (E,)
-        Of each entry: its placement, its node, its processes. Rows rise.
-    first : ndarray of int, shape (P,)
-        The first entry of each placement.
-    """
+    """Readable placements in columns."""
 
     snapshot: Snapshot
     options: Mapping[str, Any]
     nodes: NodeColumns
     units: Sequence[Unit]
     start: Floats
+    """Seconds, seconds, slowdown."""
     end: Floats
     swept_end: Floats
+    """`end` less the tolerance: where a sweep takes the placement to have ended."""
     sc: Floats
     procs: Ints
     chunks: Sequence[int]
+    """Of the pieces of divisible jobs; 0 of other placements."""
     inside: Sequence[Mapping[str, int]]
     row: Ints
+    """Of each entry: its placement, its node, its processes. Rows rise."""
     node: Ints
     count: Ints
     first: Ints
+    """The first entry of each placement."""
 
     def tolerance(self, times: Floats) -> Floats:
         """Tolerance of times, seconds."""

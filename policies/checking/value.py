@@ -119,19 +119,13 @@ def _fewest(job: Job) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Objectives of placements.
-
-    Attributes
-    ----------
-    value, allowed : mapping from objective to seconds (weighted seconds)
-        The value, and how much it may be off for the tolerance on times.
-    work : float
-        Sum of (end - start) * processes, process-seconds.
-    """
+    """Objectives of placements."""
 
     value: Mapping[str, float]
+    """The value, and how much it may be off for the tolerance on times."""
     allowed: Mapping[str, float]
     work: float
+    """Sum of (end - start) * processes, process-seconds."""
 
 
 def values_of(snapshot: Snapshot, placements: Iterable[Placement]) -> Values:

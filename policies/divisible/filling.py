@@ -39,17 +39,11 @@ HALVINGS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """Additions of filling to a plan.
-
-    Attributes
-    ----------
-    pieces : tuple of Placement
-    deferred : tuple of Deferred
-        Divisible jobs without a place, and why.
-    """
+    """Additions of filling to a plan."""
 
     pieces: tuple[Placement, ...]
     deferred: tuple[Deferred, ...]
+    """Divisible jobs without a place, and why."""
 
 
 def fill(snapshot: Snapshot, plan: Plan, placements: Sequence[Placement]) -> Filled:
@@ -164,12 +158,7 @@ class Gaps:
         return np.floor(np.maximum(length + self.slack, 0.0) / self.chunk)
 
     def chosen(self, chunks: int) -> Ints | None:
-        """Number of chunks in each gap for the least end; None if they do not fit.
-
-        Returns
-        -------
-        ndarray of int, shape (G,), or None
-        """
+        """Number of chunks in each gap for the least end; None if they do not fit."""
         high = self._latest(chunks)
         if high is None:
             return None

@@ -45,46 +45,32 @@ class Taking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """An interval in which lanes of a group are idle; `end` may be infinite, seconds.
-
-    Attributes
-    ----------
-    lanes : int
-        On each node of the group.
-    """
+    """An interval in which lanes of a group are idle; `end` may be infinite, seconds."""
 
     group: int
     start: float
     end: float
     lanes: int
+    """On each node of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleGroup:
-    """Equal nodes that are taken at the same times.
-
-    Attributes
-    ----------
-    nodes : tuple of int
-        Indices in snapshot order, rising.
-    power : float
-        By which run times are planned.
-    memory_mb : float
-        Infinite where not limited.
-    reservations : tuple of int
-        Those that keep its nodes, indices.
-    taken : tuple of Taking
-    """
+    """Equal nodes that are taken at the same times."""
 
     nodes: tuple[int, ...]
+    """Indices in snapshot order, rising."""
     cluster: int
     power: float
+    """By which run times are planned."""
     slots: int
     memory_mb: float
+    """Infinite where not limited."""
     features: frozenset[str]
     usable: bool
     free_at: float
     reservations: tuple[int, ...]
+    """Those that keep its nodes, indices."""
     taken: tuple[Taking, ...]
 
     def beside(self, more: Iterable[Taking]) -> IdleGroup:

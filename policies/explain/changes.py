@@ -24,25 +24,17 @@ OWN = "explain-own"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyChange:
-    """One change.
-
-    Attributes
-    ----------
-    kind : str
-        A key of `CHANGES`.
-    names : tuple of str
-        The clusters, nodes, jobs, tasks, features or reservations concerned.
-    before, after : float or None
-        Of a figure: processes, MiB, Gbit/s.
-    power : float
-        Of the added slots, with ``slots``.
-    """
+    """One change."""
 
     kind: str
+    """A key of `CHANGES`."""
     names: tuple[str, ...] = ()
+    """The clusters, nodes, jobs, tasks, features or reservations concerned."""
     before: float | None = None
+    """Of a figure: processes, MiB, Gbit/s."""
     after: float | None = None
     power: float = 1.0
+    """Of the added slots, with ``slots``."""
 
 
 class WhyCase(Struct, frozen=True, kw_only=True):

@@ -14,82 +14,56 @@ from coalloc.policies.explain.changes import WhyChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """Slots that are free for the job.
-
-    Attributes
-    ----------
-    needed : int
-        Processes, as placed.
-    power : float
-        Of the weakest node of its placement; `free_now` counts nodes at least as strong.
-    clusters : tuple of str
-        Where it is placed.
-    single : bool
-        It may use one cluster only, and `free_now` counts that one.
-    free_now, free_then : int
-        Processes that fit now, and at the start.
-    enders : tuple of str
-        Jobs that end at the start.
-    short_at : float or None
-        Where enough is free now: when too little is left, because of `short_by`.
-    weaker_now : int
-        Processes that would fit now on weaker nodes.
-    """
+    """Slots that are free for the job."""
 
     needed: int
+    """Processes, as placed."""
     power: float
+    """Of the weakest node of its placement; `free_now` counts nodes at least as strong."""
     clusters: tuple[str, ...]
+    """Where it is placed."""
     single: bool
+    """It may use one cluster only, and `free_now` counts that one."""
     free_now: int
+    """Processes that fit now, and at the start."""
     free_then: int
     enders: tuple[str, ...] = ()
+    """Jobs that end at the start."""
     short_at: float | None = None
+    """Where enough is free now: when too little is left, because of `short_by`."""
     short_left: int = 0
     short_by: tuple[str, ...] = ()
     weaker_now: int = 0
+    """Processes that would fit now on weaker nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingLink:
-    """A link that binds.
-
-    Attributes
-    ----------
-    at : float
-        When the job could start if the link had no limit.
-    needed, free, capacity : float
-        Gbit/s: what it would then load the link with, what is left at that time, and the whole.
-    full_until : float or None
-        From when on there is as much left; None: never.
-    """
+    """A link that binds."""
 
     cluster: str
     at: float
+    """When the job could start if the link had no limit."""
     needed: float
+    """Gbit/s: what it would then load the link with, what is left at that time, and the whole."""
     free: float
     capacity: float
     full_until: float | None = None
+    """From when on there is as much left; None: never."""
     ender: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """A constraint that keeps the job, and the effect of relaxing it alone.
-
-    Attributes
-    ----------
-    kind : str
-        ``hold dependency tasks earliest features memory clusters split link slots order running
-        reachable nodes reservation``.
-    change : WhyChange
-        The relaxation.
-    start, end : float or None
-        Of the job under the relaxation alone; None where that does not help by itself.
-    """
+    """A constraint that keeps the job, and the effect of relaxing it alone."""
 
     kind: str
+    """``hold dependency tasks earliest features memory clusters split link slots order running
+    reachable nodes reservation``."""
     change: WhyChange
+    """The relaxation."""
     start: float | None = None
+    """Of the job under the relaxation alone; None where that does not help by itself."""
     end: float | None = None
     link: BindingLink | None = None
 
@@ -105,39 +79,28 @@ class Counterfactual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Reasons for which a job waits.
-
-    Attributes
-    ----------
-    policy : str
-        Whose plan is explained.
-    reason : str
-        ``starts_now``, ``waits`` or, without a start, the plan's reason.
-    start, end : float or None
-        Planned; None without a start.
-    constraints : tuple of Constraint
-        That helps most if relaxed first. Each binds by itself, unless `several`.
-    several : bool
-        None of them helps alone; relaxed together they do.
-    complete : bool
-        Everything was tried; False where the time was over before.
-    tried : int
-        Changed snapshots that were planned.
-    """
+    """Reasons for which a job waits."""
 
     job: str
     time: float
     policy: str
+    """Whose plan is explained."""
     reason: str
+    """``starts_now``, ``waits`` or, without a start, the plan's reason."""
     detail: str = ""
     start: float | None = None
+    """Planned; None without a start."""
     end: float | None = None
     slots: Slots | None = None
     constraints: tuple[Constraint, ...] = ()
+    """That helps most if relaxed first. Each binds by itself, unless `several`."""
     several: bool = False
+    """None of them helps alone; relaxed together they do."""
     counterfactual: Counterfactual | None = None
     complete: bool = True
+    """Everything was tried; False where the time was over before."""
     tried: int = 0
+    """Changed snapshots that were planned."""
 
 
 def write_explanation(explanation: Explanation) -> Mapping[str, Any]:

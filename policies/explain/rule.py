@@ -24,24 +24,16 @@ AUTO_DECODERS: Mapping[str, str] = dict(SKIPPING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule by which to plan a snapshot.
-
-    Attributes
-    ----------
-    policy : str
-        Whose plan it was; for the reader.
-    sort : str
-        Name of a simple order; empty: by `order`.
-    decoder : str
-        strict, insert, event, easy; ``plain`` plans without the kernel.
-    order : sequence of str
-        Jobs by planned start; those not named follow in arrival order.
-    """
+    """A rule by which to plan a snapshot."""
 
     policy: str
+    """Whose plan it was; for the reader."""
     sort: str
+    """Name of a simple order; empty: by `order`."""
     decoder: str
+    """strict, insert, event, easy; ``plain`` plans without the kernel."""
     order: Sequence[str] = ()
+    """Jobs by planned start; those not named follow in arrival order."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

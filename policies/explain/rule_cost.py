@@ -22,26 +22,18 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleCost:
-    """Cost of one rule.
-
-    Attributes
-    ----------
-    with_rule, without : float
-        Weighted completion of the jobs that both plans place, weight times seconds.
-    bound : float or None
-        No plan without the rule is below it; None: not known for the same jobs.
-    jobs : int
-        That both plans place.
-    held : int
-        That only the plan without the rule places.
-    """
+    """Cost of one rule."""
 
     rule: str
     with_rule: float
+    """Weighted completion of the jobs that both plans place, weight times seconds."""
     without: float
     bound: float | None
+    """No plan without the rule is below it; None: not known for the same jobs."""
     jobs: int
+    """That both plans place."""
     held: int
+    """That only the plan without the rule places."""
 
     @property
     def cost(self) -> float:

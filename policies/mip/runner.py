@@ -51,24 +51,16 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverLimits:
-    """Limits of a solver's search.
-
-    Attributes
-    ----------
-    seconds : float or None
-        The solver's own limit.
-    nodes : int or None
-        Limit of nodes of the branch-and-bound tree.
-    first : bool
-        End at the first solution.
-    stop : callable
-        Polled; true ends the search.
-    """
+    """Limits of a solver's search."""
 
     seconds: float | None = None
+    """The solver's own limit."""
     nodes: int | None = None
+    """Limit of nodes of the branch-and-bound tree."""
     first: bool = False
+    """End at the first solution."""
     stop: Callable[[], bool] = never
+    """Polled; true ends the search."""
 
     def less(self, nodes: int) -> SolverLimits:
         """Budget that is left after so many nodes."""
@@ -77,22 +69,15 @@ class SolverLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverOutcome:
-    """Result of a solver.
-
-    Attributes
-    ----------
-    values : mapping of variable name to value, or None
-        The best solution.
-    bound : float or None
-        Proven lower bound of the objective (all models minimise).
-    nodes : int
-        Nodes of the tree that were searched.
-    """
+    """Result of a solver."""
 
     end: End
     values: Mapping[str, float] | None
+    """The best solution."""
     bound: float | None
+    """Proven lower bound of the objective (all models minimise)."""
     nodes: int
+    """Nodes of the tree that were searched."""
 
     def value(self, variable: Any) -> float:
         """Value of a variable in the solution, whole where it must be."""

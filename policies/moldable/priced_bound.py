@@ -47,29 +47,20 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedBound:
-    """A bound on weighted completion, and the prices that prove it.
-
-    Attributes
-    ----------
-    value : float
-        No schedule that ends by `cap` has a smaller weighted completion; inf where none ends by it.
-    cap : float
-        Seconds; inf where any makespan is allowed.
-    grid, prices : arrays, G + 1 and G
-        Edges of the slots, seconds; price of a processor-second in each.
-    mode, start : arrays, N
-        Where each job would start at these prices: an index into the queue's allotments, seconds.
-    steps : int
-        Subgradient steps taken.
-    """
+    """A bound on weighted completion, and the prices that prove it."""
 
     value: float
+    """No schedule that ends by `cap` has a smaller weighted completion; inf: none ends by it."""
     cap: float
+    """Seconds; inf where any makespan is allowed."""
     grid: Floats
+    """Edges of the slots, seconds; price of a processor-second in each."""
     prices: Floats
     mode: Ints
+    """Where each job would start at these prices: an index into the queue's allotments, seconds."""
     start: Floats
     steps: int
+    """Subgradient steps taken."""
 
     def certificate(self) -> dict[str, Any]:
         """Certificate of the bound in a plan, so that anybody can check it."""

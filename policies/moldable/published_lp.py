@@ -47,15 +47,10 @@ MARGIN = 1e-7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeGrid:
-    """Intervals of the program: cost and end of each.
-
-    Attributes
-    ----------
-    cost, end : arrays, J
-        Seconds; the last end is inf where that interval is open.
-    """
+    """Intervals of the program: cost and end of each."""
 
     cost: Floats
+    """Seconds; the last end is inf where that interval is open."""
     end: Floats
 
 

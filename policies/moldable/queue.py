@@ -32,36 +32,26 @@ class MoldableQueue:
     """N jobs with A allotments in all, on m(t) equal processors.
 
     Times are seconds from the snapshot's time. A rigid job has one allotment.
-
-    Attributes
-    ----------
-    items : array of int, N
-        Which items of the planner these are.
-    first : array of int, N + 1
-        Job i's allotments are first[i] .. first[i + 1] - 1.
-    procs, times : arrays, A
-        Processors by rising count, and seconds on them, strictly falling.
-    mode : array of int, A
-        Which of the item's modes an allotment is; -1 for bounds.
-    weight, release : arrays, N
-    starts, capacity : arrays, S
-        ``capacity[s]`` processors are there from ``starts[s]`` to ``starts[s + 1]``; the last row
-        holds without end. ``starts[0]`` is 0.
-    is_exact : bool
-        Whether a schedule of this queue is a schedule of the snapshot: one cluster of equal nodes,
-        open to every job alike. Otherwise this is a relaxation, see `of_planner`.
     """
 
     items: Ints
+    """Which items of the planner these are."""
     first: Ints
+    """Job i's allotments are first[i] .. first[i + 1] - 1."""
     procs: Ints
+    """Processors by rising count, and seconds on them, strictly falling."""
     times: Floats
     mode: Ints
+    """Which of the item's modes an allotment is; -1 for bounds."""
     weight: Floats
     release: Floats
     starts: Floats
+    """``capacity[s]`` processors are there from ``starts[s]`` to ``starts[s + 1]``; the last row
+    holds without end. ``starts[0]`` is 0."""
     capacity: Ints
     is_exact: bool
+    """Whether a schedule of this queue is a schedule of the snapshot: one cluster of equal nodes,
+    open to every job alike. Otherwise this is a relaxation, see `of_planner`."""
 
     @property
     def jobs(self) -> Jobs:

@@ -53,20 +53,13 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolledRound:
-    """Result of a round.
-
-    Attributes
-    ----------
-    schedule : Schedule
-    price : float
-        Of a processor-second, see `rolling_rule`.
-    stats : mapping
-        Of the plan, the notes among them.
-    """
+    """Result of a round."""
 
     schedule: Schedule
     price: float
+    """Of a processor-second, see `rolling_rule`."""
     stats: Mapping[str, Any]
+    """Of the plan, the notes among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

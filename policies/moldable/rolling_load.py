@@ -25,27 +25,18 @@ KEYS = ("work", "gap", "count", "last", "seen")
 
 @dataclass(slots=True, kw_only=True)
 class Arrivals:
-    """Statistics of the jobs that have arrived so far.
-
-    Attributes
-    ----------
-    work : float
-        Weighted sum, slot-seconds.
-    gap : float
-        Weighted sum of the time between two submissions, seconds.
-    count : float
-        Sum of the weights.
-    last : float or None
-        The latest submission, on the axis of the daemon's snapshots, seconds.
-    seen : float
-        Time of the latest snapshot: what was submitted later is new.
-    """
+    """Statistics of the jobs that have arrived so far."""
 
     work: float = 0.0
+    """Weighted sum, slot-seconds."""
     gap: float = 0.0
+    """Weighted sum of the time between two submissions, seconds."""
     count: float = 0.0
+    """Sum of the weights."""
     last: float | None = None
+    """The latest submission, on the axis of the daemon's snapshots, seconds."""
     seen: float = -inf
+    """Time of the latest snapshot: what was submitted later is new."""
 
     @classmethod
     def read(cls, notes: Mapping[str, Any], now: float) -> Arrivals:

@@ -46,21 +46,14 @@ AGEING = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedWidths:
-    """Widths and order that the rule asks for.
-
-    Attributes
-    ----------
-    rows : array of int, N
-        Allotment of each item, an index into the queue's `procs`.
-    order : array of int, N
-        Items, the first to be served first.
-    held : int
-        The item that keeps a reservation; -1: none.
-    """
+    """Widths and order that the rule asks for."""
 
     rows: Ints
+    """Allotment of each item, an index into the queue's `procs`."""
     order: Ints
+    """Items, the first to be served first."""
     held: int
+    """The item that keeps a reservation; -1: none."""
 
 
 def wanted(

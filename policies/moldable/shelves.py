@@ -53,22 +53,15 @@ CELLS = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
-    """Jobs that are to start together.
-
-    Attributes
-    ----------
-    length : float
-        Seconds; t_j, also when it begins.
-    jobs, rows : arrays of int
-        Jobs in their local order, and their allotments, indices into the queue's `procs`.
-    stacked : int
-        How many of the jobs came in stacks of two or more.
-    """
+    """Jobs that are to start together."""
 
     length: float
+    """Seconds; t_j, also when it begins."""
     jobs: Ints
+    """Jobs in their local order, and their allotments, indices into the queue's `procs`."""
     rows: Ints
     stacked: int
+    """How many of the jobs came in stacks of two or more."""
 
 
 def shelf_length(queue: MoldableQueue, guess: float) -> float:

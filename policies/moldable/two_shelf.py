@@ -39,24 +39,16 @@ LARGE, SECOND, SMALL = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoShelf:
-    """The smallest accepted guess, and how it parts the jobs.
-
-    Attributes
-    ----------
-    guess : float
-        Seconds.
-    rows : array of int, N
-        Allotments, indices into the queue's `procs`.
-    part : array of int, N
-        LARGE, SECOND or SMALL.
-    order : array of int, N
-        Jobs by part, longest first.
-    """
+    """The smallest accepted guess, and how it parts the jobs."""
 
     guess: float
+    """Seconds."""
     rows: Ints
+    """Allotments, indices into the queue's `procs`."""
     part: Ints
+    """LARGE, SECOND or SMALL."""
     order: Ints
+    """Jobs by part, longest first."""
 
 
 def two_shelf(queue: MoldableQueue) -> TwoShelf:

@@ -95,7 +95,6 @@ class ExactSearch:
 
     Parameters
     ----------
-    planner : Planner
     objective : str
         makespan, weighted_completion, or makespan_then_weighted_completion.
     incumbent : Schedule or None

@@ -73,19 +73,13 @@ class ExactGrid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchModel:
-    """The model, with the way back to the planner's items.
-
-    Attributes
-    ----------
-    order : N
-        The item at each place of the model.
-    index : P
-        The pattern at each place of the model.
-    """
+    """The model, with the way back to the planner's items."""
 
     grid: ExactGrid
     order: Ints
+    """The item at each place of the model."""
     index: Ints
+    """The pattern at each place of the model."""
     patterns: Patterns
     model: Model
 

@@ -42,34 +42,23 @@ NEAR = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patterns:
-    """The patterns of all items, those of an item by rising run time.
-
-    Attributes
-    ----------
-    first : N + 1
-        Range of each item in the others.
-    mode : P
-        Index into the item's modes.
-    procs, use : P x C
-        Processes, and units of the class (see `kinds`) that they take.
-    load : P x K
-        Units of 2**-44 of the link's capacity.
-    seconds : P
-        Run time.
-    sc : P
-        By how much communication is slowed down.
-    shut : P
-        Set of the reservations that the pattern may not meet, as bits.
-    """
+    """The patterns of all items, those of an item by rising run time."""
 
     first: Ints
+    """Range of each item in the others."""
     mode: Ints
+    """Index into the item's modes."""
     procs: Ints
+    """Processes, and units of the class (see `kinds`) that they take."""
     use: Ints
     load: Ints
+    """Units of 2**-44 of the link's capacity."""
     seconds: Floats
+    """Run time."""
     sc: Floats
+    """By how much communication is slowed down."""
     shut: Ints
+    """Set of the reservations that the pattern may not meet, as bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

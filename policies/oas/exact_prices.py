@@ -111,9 +111,6 @@ def make_prices(share: Floats, seconds: Floats, first: Ints, count: int) -> Floa
 
     Parameters
     ----------
-    share : P x R
-    seconds : P
-    first : N + 1
     count : int
         Vectors at most.
 

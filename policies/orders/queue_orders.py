@@ -47,23 +47,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Traits that the formulas read; one value for each job, in arrival order.
-
-    Attributes
-    ----------
-    procs, seconds : array of float
-        Processes, and estimated run time at power 1.
-    submitted, waited : array of float
-        Seconds.
-    priority : array of float or None
-        Order of those that are overdue; None: all alike.
-    """
+    """Traits that the formulas read; one value for each job, in arrival order."""
 
     procs: Floats
+    """Processes, and estimated run time at power 1."""
     seconds: Floats
     submitted: Floats
+    """Seconds."""
     waited: Floats
     priority: Floats | None = None
+    """Order of those that are overdue; None: all alike."""
 
     @property
     def r(self) -> Floats:

@@ -72,22 +72,15 @@ START_ORDERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laying:
-    """Settings of a simple policy, from its options.
-
-    Attributes
-    ----------
-    order : str
-        In which jobs are taken; EASY's backfilling.
-    queue : str
-        In which EASY chooses its head.
-    wait_limit : float or None
-        Seconds after which a job goes first in both.
-    """
+    """Settings of a simple policy, from its options."""
 
     decoder: str
     order: str
+    """In which jobs are taken; EASY's backfilling."""
     queue: str
+    """In which EASY chooses its head."""
     wait_limit: float | None
+    """Seconds after which a job goes first in both."""
 
 
 def laying(name: str, options: Mapping[str, Any]) -> Laying:

@@ -27,16 +27,10 @@ POWER_STEP = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarliestFit:
-    """Place of an item.
-
-    Attributes
-    ----------
-    start, end : float
-        Seconds.
-    procs : dict of class to processes
-    """
+    """Place of an item."""
 
     start: float
+    """Seconds."""
     end: float
     procs: dict[int, int]
 

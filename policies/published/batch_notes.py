@@ -12,20 +12,14 @@ from coalloc.policies.kernel.instance.modes import Item
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A job of a batch, or a task of a workflow.
-
-    Attributes
-    ----------
-    procs : int
-        The allotment chosen when the batch began.
-    shelf_s : float
-        Length of its shelf, seconds; 0 where it has none.
-    """
+    """A job of a batch, or a task of a workflow."""
 
     job: str
     task: str | None
     procs: int
+    """The allotment chosen when the batch began."""
     shelf_s: float
+    """Length of its shelf, seconds; 0 where it has none."""
 
     @property
     def running_as(self) -> tuple[str, str | None]:
@@ -41,21 +35,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The jobs that started, or are to start, before anything that arrived later.
-
-    Attributes
-    ----------
-    number : int
-        1 is the first.
-    begun : float
-        When it began, on the snapshots' axis, seconds.
-    members : tuple of Member
-        In the order in which they are listed.
-    """
+    """The jobs that started, or are to start, before anything that arrived later."""
 
     number: int = 0
+    """1 is the first."""
     begun: float = 0.0
+    """When it began, on the snapshots' axis, seconds."""
     members: tuple[Member, ...] = ()
+    """In the order in which they are listed."""
 
     @classmethod
     def read(cls, notes: Mapping[str, Any]) -> Batch:

@@ -50,22 +50,15 @@ READINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShelfResult:
-    """A schedule and where it comes from.
-
-    Attributes
-    ----------
-    reading, guess : str and float
-        Which C*, and its seconds.
-    shelves : list of Shelf
-    shuffle : int
-        Number of the shuffle; 0 is the order by length.
-    """
+    """A schedule and where it comes from."""
 
     schedule: Schedule
     reading: str
+    """Which C*, and its seconds."""
     guess: float
     shelves: list[Shelf]
     shuffle: int
+    """Number of the shuffle; 0 is the order by length."""
 
 
 class ShelfSearch:

@@ -68,21 +68,14 @@ GBIT = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """Work and traffic of an item, as the equations of the paper have them.
-
-    Attributes
-    ----------
-    work : float
-        comp: seconds on one node of power 1.
-    gb : float
-        comm: gigabytes of its communication.
-    fraction : float
-        pf.
-    """
+    """Work and traffic of an item, as the equations of the paper have them."""
 
     work: float
+    """comp: seconds on one node of power 1."""
     gb: float
+    """comm: gigabytes of its communication."""
     fraction: float
+    """pf."""
 
     @property
     def mcaccr(self) -> float:

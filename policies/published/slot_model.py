@@ -46,7 +46,6 @@ class SlotModel:
 
     Parameters
     ----------
-    grid : SlotGrid
     theta : int
         Number of slots.
     """
@@ -72,12 +71,7 @@ class SlotModel:
         return 2 * cells + cells * self.theta // 2
 
     def build(self) -> Any:
-        """Make the whole program.
-
-        Returns
-        -------
-        pulp.LpProblem
-        """
+        """Make the whole program."""
         self.problem = pulp.LpProblem("oas_slots", pulp.LpMinimize)
         self._eq_23_domains()
         self._eq_9_makespan()

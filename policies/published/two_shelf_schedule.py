@@ -55,27 +55,18 @@ TRIES, LARGER = 40, 1.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShelfSchedule:
-    """Start of each job, and its processors.
-
-    Attributes
-    ----------
-    guess : float
-        The guess whose parts were laid, seconds.
-    rows : array of int, N
-        Allotments, indices into the queue's `procs`.
-    start : array, N
-        Seconds.
-    makespan : float
-        Seconds.
-    is_shelved : bool
-        Whether these are the shelves, and not the list.
-    """
+    """Start of each job, and its processors."""
 
     guess: float
+    """The guess whose parts were laid, seconds."""
     rows: Ints
+    """Allotments, indices into the queue's `procs`."""
     start: Floats
+    """Seconds."""
     makespan: float
+    """Seconds."""
     is_shelved: bool
+    """Whether these are the shelves, and not the list."""
 
 
 def two_shelf_schedule(queue: MoldableQueue) -> ShelfSchedule:

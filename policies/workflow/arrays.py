@@ -25,17 +25,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class StartedTasks:
-    """Tasks that have started, numbered behind the items.
-
-    Attributes
-    ----------
-    tasks : list of Started
-    parents : list of lists of (int, float)
-        Of each item, all that it waits for, with the Gbit of data; those below N are items.
-    """
+    """Tasks that have started, numbered behind the items."""
 
     tasks: list[Started]
     parents: list[list[tuple[int, float]]]
+    """Of each item, all that it waits for, with the Gbit of data; those below N are items."""
 
 
 def begun_of(planner: Planner) -> StartedTasks:

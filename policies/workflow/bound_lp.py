@@ -29,33 +29,23 @@ ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Data of the program; V corners, by item, E edges, B rows of area.
-
-    Attributes
-    ----------
-    item, time, area : V
-        Seconds, and slot-seconds.
-    counts : B x V
-        Whether a corner draws on a row.
-    start : N
-        No earlier, seconds from now.
-    parent, child : E
-    job, weight : N, J
-        The job of each item; empty weights minimise the last end.
-    ends : list of int
-        Items that no other waits for.
-    """
+    """Data of the program; V corners, by item, E edges, B rows of area."""
 
     item: Ints
+    """Seconds, and slot-seconds."""
     time: Floats
     area: Floats
     counts: NDArray[np.bool_]
+    """Whether a corner draws on a row."""
     start: Floats
+    """No earlier, seconds from now."""
     parent: Ints
     child: Ints
     job: Ints
+    """The job of each item; empty weights minimise the last end."""
     weight: Floats
     ends: Ints
+    """Items that no other waits for."""
 
 
 Supply = Callable[[float], tuple[Floats, Floats]]

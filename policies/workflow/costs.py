@@ -28,44 +28,27 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingCosts:
-    """Run times of all items. N items, S rows, G groups, K clusters.
-
-    Attributes
-    ----------
-    first : array of int, N + 1
-        Rows of each item, by rising processes.
-    procs : array of int, S
-    scaled, fixed : array, S
-        Seconds that scale with 1 / power, and that do not.
-    gbit : array, S
-        What each process sends inside the item, Gbit.
-    seconds : array, S x K
-        Run time on the strongest slots of an empty cluster; inf where it does not fit.
-    capacity : array of int, G x K
-        Processes that an empty cluster takes.
-    power : array, K
-        Mean power of a usable slot; 0 where there is none.
-    slots : array of int, K
-        Usable slots.
-    """
+    """Run times of all items. N items, S rows, G groups, K clusters."""
 
     first: Ints
+    """Rows of each item, by rising processes."""
     procs: Ints
     scaled: Floats
+    """Seconds that scale with 1 / power, and that do not."""
     fixed: Floats
     gbit: Floats
+    """What each process sends inside the item, Gbit."""
     seconds: Floats
+    """Run time on the strongest slots of an empty cluster; inf where it does not fit."""
     capacity: Ints
+    """Processes that an empty cluster takes."""
     power: Floats
+    """Mean power of a usable slot; 0 where there is none."""
     slots: Ints
+    """Usable slots."""
 
     def last_rows(self, limit: Ints) -> Ints:
-        """Last row of each item with at most so many processes; if none, the row before its first.
-
-        Parameters
-        ----------
-        limit : array of int, N x K or N
-        """
+        """Last row of each item with at most so many processes; else the row before its first."""
         step = int(self.procs.max(initial=0)) + 1
         item = np.arange(self.first.size - 1)
         key = self.procs + np.repeat(item, np.diff(self.first)) * step

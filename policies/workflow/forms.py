@@ -22,26 +22,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Run time of an item.
-
-    Attributes
-    ----------
-    scaled, fixed : (float, float)
-        a, b and c, d of the module's formula, seconds.
-    comm : float
-        Gbit of the all-to-all inside a task.
-    low, high : int
-        Processes.
-    table : tuple of modes
-        In place of the formula, if not empty.
-    """
+    """Run time of an item."""
 
     scaled: tuple[float, float] = (0.0, 0.0)
+    """a, b and c, d of the module's formula, seconds."""
     fixed: tuple[float, float] = (0.0, 0.0)
     comm: float = 0.0
+    """Gbit of the all-to-all inside a task."""
     low: int = 1
+    """Processes."""
     high: int = 1
     table: tuple[Mode, ...] = ()
+    """In place of the formula, if not empty."""
 
     def trade(self, power: float, intra: float) -> tuple[float, float]:
         """The time is the first + the second / n, seconds, at this power.

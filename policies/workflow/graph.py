@@ -24,29 +24,20 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """A directed acyclic graph in compressed rows.
-
-    Attributes
-    ----------
-    parent_first, child_first : array of int, N + 1
-    parent, child : array of int, E
-        Vertices.
-    parent_gbit, child_gbit : array, E
-        Data on the edge, Gbit; below 0 it is a mere order.
-    order : array of int, N
-        The vertices, parents first; of those that are free to come, the first in the queue.
-    level : array of int, N
-        Edges on the longest path from a vertex without parents.
-    """
+    """A directed acyclic graph in compressed rows."""
 
     parent_first: Ints
     parent: Ints
+    """Vertices."""
     parent_gbit: Floats
+    """Data on the edge, Gbit; below 0 it is a mere order."""
     child_first: Ints
     child: Ints
     child_gbit: Floats
     order: Ints
+    """The vertices, parents first; of those that are free to come, the first in the queue."""
     level: Ints
+    """Edges on the longest path from a vertex without parents."""
 
     @property
     def size(self) -> int:

@@ -35,22 +35,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranks:
-    """Items by their jobs.
-
-    Attributes
-    ----------
-    number : array of int, N
-        The job of each item, by arrival.
-    first : array of int
-        First item of each job that has items.
-    rank : array, N
-        Longest path from the start of a task to the end of its workflow, seconds; of others the
-        run time.
-    """
+    """Items by their jobs."""
 
     number: Ints
+    """The job of each item, by arrival."""
     first: Ints
+    """First item of each job that has items."""
     rank: Floats
+    """Longest path from the start of a task to the end of its workflow, seconds; of others the run
+    time."""
 
     def sort(self, keys: Floats) -> Ints:
         """Items by the rising keys of their jobs; of equal ones by arrival, then by rank."""

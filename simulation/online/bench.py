@@ -54,24 +54,17 @@ def read_contender(text: str) -> Contender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Replays of the bench.
-
-    Attributes
-    ----------
-    jobs : int
-        Of each piece, at most.
-    work : int or None
-        Limit of work of each call of a search.
-    data : Path
-        Folder of the logs.
-    """
+    """Replays of the bench."""
 
     pieces: Sequence[Piece]
     scenarios: Sequence[Scenario]
     contenders: Sequence[Contender]
     data: Path
+    """Folder of the logs."""
     jobs: int = PIECE_JOBS
+    """Of each piece, at most."""
     work: int | None = None
+    """Limit of work of each call of a search."""
 
     def keys(self) -> list[tuple[Any, ...]]:
         """Keys of the rows, in the order of replays."""

@@ -38,27 +38,18 @@ RULES = ("easy-spf", "easy-saf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A policy by a base, over pieces.
-
-    Attributes
-    ----------
-    mean, low, high : float
-        Geometric mean, and its interval of 95 %.
-    worst : float
-        The largest ratio of a piece.
-    where : str
-        That piece.
-    above : float
-        Share of the pieces whose ratio is above 1.
-    pieces : int
-    """
+    """A policy by a base, over pieces."""
 
     mean: float
+    """Geometric mean, and its interval of 95 %."""
     low: float
     high: float
     worst: float
+    """The largest ratio of a piece."""
     where: str
+    """That piece."""
     above: float
+    """Share of the pieces whose ratio is above 1."""
     pieces: int
 
 

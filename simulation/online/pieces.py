@@ -39,24 +39,17 @@ class NoDataError(InputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """A log and the machine that it is replayed on.
-
-    Attributes
-    ----------
-    nodes, slots : int
-        Of the machine as one cluster: its nodes, and the slots of each.
-    clusters : str
-        File with its own clusters; empty: it is cut by `SHARES`.
-    kept_back : bool
-        No piece of it is used for choosing.
-    """
+    """A log and the machine that it is replayed on."""
 
     name: str
     file: str
     nodes: int
+    """Of the machine as one cluster: its nodes, and the slots of each."""
     slots: int = 1
     clusters: str = ""
+    """File with its own clusters; empty: it is cut by `SHARES`."""
     kept_back: bool = False
+    """No piece of it is used for choosing."""
 
 
 LOGS: Mapping[str, Log] = {

@@ -45,43 +45,29 @@ SHAPES = Path("workflows", "dax")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One circumstance.
-
-    Attributes
-    ----------
-    doc : str
-        One line for the report.
-    load : float
-        0: as logged.
-    exact : bool
-        Estimates are the real run times.
-    clusters : bool
-        Several clusters.
-    coallocation : str
-        The option of all policies.
-    gbps : pair of float
-        Where the machine is several clusters: least and most bandwidth of a process, Gbit/s.
-    wide : bool
-        Keep jobs wider than the largest cluster.
-    history : bool
-        What ended in the log before the piece begins is known; else the site is in its first week.
-    moldable : float
-        Share of the jobs that are.
-    mix : Mix
-        Shares of the jobs that are workflows or arrays.
-    """
+    """One circumstance."""
 
     name: str
     doc: str
+    """One line for the report."""
     load: float = 0.0
+    """0: as logged."""
     exact: bool = False
+    """Estimates are the real run times."""
     clusters: bool = False
+    """Several clusters."""
     coallocation: str = "sooner"
+    """The option of all policies."""
     gbps: tuple[float, float] = GBPS
+    """Where the machine is several clusters: least and most bandwidth of a process, Gbit/s."""
     wide: bool = False
+    """Keep jobs wider than the largest cluster."""
     history: bool = True
+    """What ended in the log before the piece is known; else the site is in its first week."""
     moldable: float = 0.0
+    """Share of the jobs that are."""
     mix: Mix = NO_MIX
+    """Shares of the jobs that are workflows or arrays."""
 
 
 SCENARIOS: Mapping[str, Scenario] = {

@@ -19,20 +19,14 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A scale, from data to shares of the plot.
-
-    Attributes
-    ----------
-    ticks : sequence of (value, text)
-    is_log : bool
-        The scale is logarithmic; values are above 0.
-    """
+    """A scale, from data to shares of the plot."""
 
     name: str
     low: float
     high: float
     ticks: Sequence[tuple[float, str]]
     is_log: bool = False
+    """The scale is logarithmic; values are above 0."""
 
     def share(self, value: float) -> float:
         """The place of a value, 0..1."""

@@ -26,19 +26,13 @@ MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Files on disk now.
-
-    Attributes
-    ----------
-    elapsed_s : float
-        Wall time of the measurement, seconds.
-    missing : str
-        Why there is no picture; empty where there is one.
-    """
+    """Files on disk now."""
 
     story: Story
     elapsed_s: float
+    """Wall time of the measurement, seconds."""
     missing: str
+    """Why there is no picture; empty where there is one."""
 
 
 def carry_out(
@@ -103,7 +97,6 @@ def with_results(text: str, folder: Path) -> str:
 
     Parameters
     ----------
-    text : str
     folder : Path
         Holds NAME.csv and NAME.png of each experiment, and `FIGURES`.
 

@@ -71,10 +71,6 @@ def render(draw: Callable[[Figure], None], size: tuple[float, float]) -> dict[st
     size : pair of float
         Width and height, inches.
 
-    Returns
-    -------
-    mapping of format to bytes
-
     Raises
     ------
     NoPlotsError

@@ -24,22 +24,15 @@ class NotAllowedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solved:
-    """A plan that was checked.
-
-    Attributes
-    ----------
-    cpu_s : float
-        Processor time of this process in the call, seconds; child processes are not counted.
-    elapsed_s : float
-        Wall time of the call, seconds.
-    metrics : mapping
-        Of the checker.
-    """
+    """A plan that was checked."""
 
     plan: Plan
     cpu_s: float
+    """Processor time of this process in the call, seconds; child processes are not counted."""
     elapsed_s: float
+    """Wall time of the call, seconds."""
     metrics: Mapping[str, float | None]
+    """Of the checker."""
 
     @property
     def makespan(self) -> float:

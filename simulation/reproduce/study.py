@@ -29,21 +29,14 @@ T = TypeVar("T")
 
 @dataclass(kw_only=True)
 class Run:
-    """One call of the command, which experiments may share results in.
-
-    Attributes
-    ----------
-    quick : bool
-        Do a reduced version.
-    seed : int
-        Added to the seed of every generator; 0 gives the documented instances.
-    report : callable
-        Progress.
-    """
+    """One call of the command, which experiments may share results in."""
 
     quick: bool = False
+    """Do a reduced version."""
     seed: int = 0
+    """Added to the seed of every generator; 0 gives the documented instances."""
     report: Report = silent
+    """Progress."""
     _shared: dict[Hashable, Any] = field(default_factory=dict)
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -79,24 +72,17 @@ def _every(row: Row) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One figure or table of a paper; the template of its name has the words.
-
-    Attributes
-    ----------
-    facts : callable
-        Values of the template's placeholders. A truth, or a list of them, is the verdict on a
-        claim: reproduced where all hold, in part where some do.
-    size : pair of float
-        Width and height of the picture, inches.
-    keep : callable
-        Which rows of the study it is made from.
-    """
+    """One figure or table of a paper; the template of its name has the words."""
 
     study: Study
     facts: Callable[[Rows], Facts]
+    """Values of the template's placeholders. A truth, or a list of them, is the verdict on a claim:
+    reproduced where all hold, in part where some do."""
     draw: Callable[[Rows, Figure], None]
     size: tuple[float, float]
+    """Width and height of the picture, inches."""
     keep: Callable[[Row], bool] = _every
+    """Which rows of the study it is made from."""
 
     def measure(self, run: Run) -> Rows:
         """The rows of the figure."""

@@ -51,22 +51,14 @@ class Held(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """One template, with what another one adds.
-
-    Attributes
-    ----------
-    title : str
-        One line.
-    paper : str
-        A key of `registry.PAPERS`.
-    place : str
-        Where in it, as a reader would look for it.
-    sections : mapping of heading to paragraphs
-    """
+    """One template, with what another one adds."""
 
     title: str
+    """One line."""
     paper: str
+    """A key of `registry.PAPERS`."""
     place: str
+    """Where in it, as a reader would look for it."""
     sections: Mapping[str, tuple[str, ...]]
 
     @property

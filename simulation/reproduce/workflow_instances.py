@@ -53,33 +53,22 @@ WIDEST = 272
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Parameters from which a workflow is drawn.
-
-    Attributes
-    ----------
-    tasks, levels : int
-    pf : float
-        Least parallel fraction.
-    chatter : float
-        Mean communication of a task, GB per second of work.
-    mix : tuple of float
-        Shares of sequential, rigid and malleable tasks.
-    sequential_scale : float
-        Factor on the work of sequential tasks.
-    light : float
-        Least work of a task that is not its level's heavy one, seconds.
-    edge_gb : float
-        Most data on an edge, GB; the published workflows have none.
-    """
+    """Parameters from which a workflow is drawn."""
 
     tasks: int
     levels: int
     pf: float = 0.8
+    """Least parallel fraction."""
     chatter: float = 0.02
+    """Mean communication of a task, GB per second of work."""
     mix: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    """Shares of sequential, rigid and malleable tasks."""
     sequential_scale: float = 0.2
+    """Factor on the work of sequential tasks."""
     light: float = 30.0
+    """Least work of a task that is not its level's heavy one, seconds."""
     edge_gb: float = 0.0
+    """Most data on an edge, GB; the published workflows have none."""
 
 
 def draw_workflow(shape: Shape, seed: int, name: str = "1") -> WorkflowJob:

@@ -17,14 +17,7 @@ from coalloc.policies.kernel.instance.kinds import Kind, floored_power
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classes:
-    """Node classes by falling power; not to be changed.
-
-    Attributes
-    ----------
-    kind : list of int
-    power : list of float
-    nodes : list of list of int
-    """
+    """Node classes by falling power; not to be changed."""
 
     kind: list[int]
     power: list[float]

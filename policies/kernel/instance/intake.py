@@ -31,22 +31,15 @@ from coalloc.policies.latest import keep_latest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTable:
-    """The nodes of a snapshot, sorted; not to be changed.
-
-    Attributes
-    ----------
-    node_kind : list of int
-        The kind of each node.
-    place : dict of node name to number
-    late : list of int
-        Nodes that have a ``free_at``.
-    """
+    """The nodes of a snapshot, sorted; not to be changed."""
 
     nodes: list[Node]
     node_kind: list[int]
+    """The kind of each node."""
     kinds: list[Kind]
     place: dict[str, int]
     late: list[int]
+    """Nodes that have a ``free_at``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,10 +99,8 @@ def sort_nodes(
 
     Parameters
     ----------
-    cover : mapping of node name to reservations
     stale : sequence of bool
         Of each cluster.
-    clusters : sequence of tuple of Node
     """
     table = NodeTable(nodes=[], node_kind=[], kinds=[], place={}, late=[])
     found: dict[Any, int] = {}

@@ -112,7 +112,6 @@ def insert_all(
 
     Parameters
     ----------
-    jobs, costs, profile, out : Jobs, Costs, PoolProfile and Placed
     share : float
         What part of the prices is paid.
     cap : float

@@ -231,7 +231,6 @@ def list_on_pool(
 
     Parameters
     ----------
-    jobs, there, listing, rule, lists : Jobs, Processors, Listing, ListRule and Lists
     out : Placed
         The answer; not whole where a job finds no place, or the list is given up.
 

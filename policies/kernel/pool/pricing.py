@@ -170,7 +170,6 @@ def price_jobs(jobs: Jobs, priced: Priced, cap: float, out_mode: Ints, out_start
 
     Parameters
     ----------
-    jobs, priced : Jobs and Priced
     cap : float
         No job may end later, seconds.
     out_mode, out_start : arrays, N

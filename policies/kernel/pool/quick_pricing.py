@@ -81,7 +81,6 @@ def price_near(
 
     Parameters
     ----------
-    jobs : Jobs
     width, slots : float and int
         Of the grid: slots of one width, from 0.
     total : array of float, 2 G + 2

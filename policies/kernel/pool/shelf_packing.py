@@ -13,7 +13,6 @@ def fitting_rows(first: Any, times: Any, jobs: Any, limits: Any, out: Any) -> No
 
     Parameters
     ----------
-    jobs : array of int, J
     limits : array, J
         Seconds.
     out : array of int, J

@@ -94,7 +94,6 @@ def grow(
 
     Parameters
     ----------
-    tasks, paths : Tasks and Paths
     total : float
         Processes of the platform.
     by_level : bool

@@ -31,22 +31,15 @@ P = TypeVar("P", bound=Rated)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ParetoPoint:
-    """One schedule of a queue.
-
-    Attributes
-    ----------
-    cmax, total : float
-        Makespan, seconds, and weighted completion.
-    rows : array of int, N
-        Each job's allotment, an index into the queue's `procs`.
-    start : array, N
-        Seconds.
-    """
+    """One schedule of a queue."""
 
     cmax: float
+    """Makespan, seconds, and weighted completion."""
     total: float
     rows: Ints
+    """Each job's allotment, an index into the queue's `procs`."""
     start: Floats
+    """Seconds."""
 
 
 class Archive(Generic[P]):

@@ -23,19 +23,13 @@ from coalloc.policies.workflow.search.search_case import WorkflowCase, WorkflowS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Cooling of a cycle.
-
-    Attributes
-    ----------
-    hot, cold : float
-        First and last temperature, by the value.
-    walkers : int
-        Schedules that are annealed side by side.
-    """
+    """Cooling of a cycle."""
 
     hot: float
+    """First and last temperature, by the value."""
     cold: float = 0.0001
     walkers: int = 1
+    """Schedules that are annealed side by side."""
 
 
 CALM, WARM, HERD = Course(hot=0.0015), Course(hot=0.01), Course(hot=0.03, cold=0.002, walkers=40)

@@ -43,37 +43,26 @@ from coalloc.policies.workflow.graph import Graph, graph_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowCase:
-    """Instance that is searched.
-
-    Attributes
-    ----------
-    inside : array of int
-        Items that are not booked already.
-    graph : Graph
-        Of all items.
-    forms : list of Form
-        Of all items.
-    begun : StartedTasks
-        What they wait for, tasks that have started included.
-    booked : Outcome
-        The places of the others.
-    mean_power : float
-        Of the slots, `slots` of them.
-    mean_intra : float
-        Seconds for a Gbit inside the slots' clusters, likewise.
-    """
+    """Instance that is searched."""
 
     planner: Planner
     problem: Problem
     site: Site
     items: Items
     inside: Ints
+    """Items that are not booked already."""
     graph: Graph
+    """Of all items."""
     forms: list[Form]
+    """Of all items."""
     begun: StartedTasks
+    """What they wait for, tasks that have started included."""
     booked: Outcome
+    """The places of the others."""
     mean_power: float
+    """Of the slots, `slots` of them."""
     mean_intra: float
+    """Seconds for a Gbit inside the slots' clusters, likewise."""
     slots: int
 
     @property

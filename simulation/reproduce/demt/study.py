@@ -64,19 +64,13 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ours:
-    """Results of `bicriteria`.
-
-    Attributes
-    ----------
-    front : list of pairs
-        Makespan and weighted completion of its points, seconds.
-    priced : float
-        Bound on the weighted completion, seconds.
-    """
+    """Results of `bicriteria`."""
 
     balanced: Reached
     front: list[tuple[float, float]]
+    """Makespan and weighted completion of its points, seconds."""
     priced: float
+    """Bound on the weighted completion, seconds."""
 
     def dominates(self, other: Reached) -> bool:
         """Whether a point of the front is better in both criteria."""

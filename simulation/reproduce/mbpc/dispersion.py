@@ -48,20 +48,14 @@ SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One panel and its table: a column less another, or by itself where there is none.
-
-    Attributes
-    ----------
-    title : str
-        Of the panel.
-    axis : str
-        Label of the vertical axis.
-    """
+    """One panel and its table: a column less another, or by itself where there is none."""
 
     name: str
     against: str
     title: str
+    """Of the panel."""
     axis: str
+    """Label of the vertical axis."""
     weighted: bool = False
 
 

@@ -13,27 +13,19 @@ from coalloc.simulation.reproduce.solving import loads_of, rigid_jobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
-    """One job of a plan whose jobs all run at the same time.
-
-    Attributes
-    ----------
-    sp : float
-        SP_j, equation (4).
-    sc : float
-        SC_j, equation (7), at least 1.
-    link_ratio : float
-        The same not clamped: the largest sum of BW / ABW over the links that the job loads, 0 on
-        one cluster.
-    processing, communication : float
-        The two parts of the run time, seconds.
-    """
+    """One job of a plan whose jobs all run at the same time."""
 
     job: str
     sigma: float
     sp: float
+    """SP_j, equation (4)."""
     sc: float
+    """SC_j, equation (7), at least 1."""
     link_ratio: float
+    """The same not clamped: the largest sum of BW / ABW over the links that the job loads, 0 on one
+    cluster."""
     processing: float
+    """The two parts of the run time, seconds."""
     communication: float
 
 

@@ -162,20 +162,14 @@ def plotted(rows: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispersion:
-    """Differences to the standalone values over the jobs, mean over the seeds.
-
-    Attributes
-    ----------
-    high, mean, low : float
-        Largest, mean and smallest difference over the jobs of a run.
-    width, widest : float
-        Largest less smallest: mean and largest over the seeds.
-    """
+    """Differences to the standalone values over the jobs, mean over the seeds."""
 
     high: float
+    """Largest, mean and smallest difference over the jobs of a run."""
     mean: float
     low: float
     width: float
+    """Largest less smallest: mean and largest over the seeds."""
     widest: float
 
 

@@ -37,12 +37,7 @@ PARTS = (
 
 
 def savings(rows: Rows) -> dict[tuple[str, str | None], list[float]]:
-    """Time that each comparator's jobs take beyond those of MBPC, in all, by seed.
-
-    Returns
-    -------
-    mapping of (policy, ties) to shares
-    """
+    """Time that each comparator's jobs take beyond those of MBPC, in all, by seed."""
     ours = total_times(rows.where(policy="mbpc"))
     return {
         (policy, ties): [1.0 - ours[seed] / time for seed, time in total_times(group).items()]

@@ -70,17 +70,11 @@ def halves(log: Log) -> Platform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Some jobs of a log, and what is known before the first of them.
-
-    Attributes
-    ----------
-    first : int
-        Number of the first job among the usable ones of the log.
-    ratios : mapping of user to ratios
-    """
+    """Some jobs of a log, and what is known before the first of them."""
 
     log: Log
     first: int
+    """Number of the first job among the usable ones of the log."""
     workload: Workload
     ratios: Mapping[str, tuple[float, ...]]
 

@@ -44,21 +44,14 @@ STRIDE = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Eight jobs on a platform, as one of the papers' workloads.
-
-    Attributes
-    ----------
-    name : str
-        WL-1 to WL-6.
-    nodes : int
-        Per cluster.
-    draw : int
-        Seed of the generator.
-    """
+    """Eight jobs on a platform, as one of the papers' workloads."""
 
     name: str
+    """WL-1 to WL-6."""
     nodes: int
+    """Per cluster."""
     draw: int
+    """Seed of the generator."""
     snapshot: Snapshot
 
 
