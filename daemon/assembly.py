@@ -123,7 +123,7 @@ def assembled(
     owner = Caller(user=getpass.getuser(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
     replies = Replies(server, owner, access)
     writer = Writer(store, core, loop, log, time.time, carry_out=carry_out, refuse=replies.send)
-    writer.on_commit = metrics.store.commit_s.observe
+    writer.on_commit = metrics.histogram["coalloc_store_commit_seconds"].observe
     planner = RoundPlanner(solver, loop.offer)
     planner.rounds = config.rounds
     sources = Sources(state=state, store=store, caller=owner, health=lambda: service.health())

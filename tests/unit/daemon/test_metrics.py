@@ -82,7 +82,7 @@ def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
 
 def test_two_registries_do_not_meet() -> None:
     first, second = Metrics(), Metrics()
-    first.clusters.stale.set(1)
+    first.gauge["coalloc_clusters_stale"].set(1)
     assert second.registry.get_sample_value("coalloc_clusters_stale") == 0
     metrics = Metrics()
     metrics.round_finished(finished(gap=None), 7.0)
