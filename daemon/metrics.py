@@ -31,7 +31,7 @@ BOUND_S = 10.0
 """Shorter run times count as this in a slowdown, so that one of a second says little; seconds."""
 
 
-class Metrics:
+class DaemonMetrics:
     """The daemon's figures, in a registry of its own."""
 
     def __init__(self) -> None:
