@@ -23,8 +23,8 @@ from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import Effects, tell
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.launches import Launches
-from coalloc.daemon.metrics import DaemonMetrics
-from coalloc.daemon.notify import Notifier
+from coalloc.daemon.monitoring.metrics import DaemonMetrics
+from coalloc.daemon.monitoring.notify import Notifier
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import Sources, array_of
 from coalloc.daemon.queries.caller import Caller

@@ -25,8 +25,8 @@ from coalloc.core.base.events import Ticked
 from coalloc.core.base.messages import Numbered, Ping, Welcome
 from coalloc.core.base.state import State
 from coalloc.daemon.core_loop import CoreLoop
-from coalloc.daemon.metrics import DaemonMetrics
-from coalloc.daemon.notify import Notifier
+from coalloc.daemon.monitoring.metrics import DaemonMetrics
+from coalloc.daemon.monitoring.notify import Notifier
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.replies import Replies

@@ -25,11 +25,11 @@ from coalloc.daemon.access.enrolment_socket import EnrolmentSocket
 from coalloc.daemon.access.key_table import KeyTableError
 from coalloc.daemon.assembly import cache_dir, opened
 from coalloc.daemon.config_checks import check
+from coalloc.daemon.monitoring.survey import surveyed
 from coalloc.daemon.reachability import Listener, Reachability
 from coalloc.daemon.service import Service
 from coalloc.daemon.store import upkeep
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.surveying import surveyed
 from coalloc.daemon.timer import Timers
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import Config

@@ -26,8 +26,8 @@ from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats
-from coalloc.daemon.metrics import DaemonMetrics
-from coalloc.daemon.notify import Notifier
+from coalloc.daemon.monitoring.metrics import DaemonMetrics
+from coalloc.daemon.monitoring.notify import Notifier
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import Health, Sources
 from coalloc.daemon.queries.caller import Caller

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import zmq
 
-from coalloc.daemon.metrics import DaemonMetrics
+from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from tests.support.live_site import Running
 
 Samples = dict[str, str]

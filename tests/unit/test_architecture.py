@@ -132,7 +132,7 @@ PROCESSES = (
     # loads policies of other packages to check their options
     "daemon/foreign_options.py",
     # runs an operator's command, and sendmail, in a thread of its own
-    "daemon/notify.py",
+    "daemon/monitoring/notify.py",
     "daemon/solver/pool.py",
     "daemon/solver/worker.py",
     "daemon/solver/warming.py",

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from coalloc.cli import nodes, operate
+from coalloc.cli import nodes
+from coalloc.cli.operators import operate
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.wire.answers import NodesAnswer, Why
 from coalloc.wire.node_rows import ClusterRow

@@ -6,9 +6,9 @@ from urllib.request import urlopen
 import coalloc
 from coalloc.core.base.effects import AppendEvent, RoundFinished
 from coalloc.core.base.events import Disconnected, Solved, SolveFailed, Ticked
-from coalloc.daemon.figures import Survey, cluster_figures, waiting_by_reason
-from coalloc.daemon.metric_families import MOVES
-from coalloc.daemon.metrics import DaemonMetrics
+from coalloc.daemon.monitoring.figures import Survey, cluster_figures, waiting_by_reason
+from coalloc.daemon.monitoring.metric_families import MOVES
+from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.reading import ShareUse
 from coalloc.model.values import replace

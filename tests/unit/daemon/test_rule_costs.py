@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from coalloc.cli.jobs.rule_lines import rule_lines
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CoreEvent, CostsWanted
-from coalloc.daemon.metrics import DaemonMetrics
+from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.solver import rule_costs
 from coalloc.daemon.solver.answer import encoded, solved, trimmed
 from coalloc.daemon.solver.frames import Request

@@ -14,8 +14,8 @@ from coalloc.cli.main import main
 from coalloc.core.base.start_intervals import ENOUGH, FIRST
 from coalloc.core.learning.accuracy import start_accuracy
 from coalloc.core.rounds import snapshots
-from coalloc.daemon.figures import Survey
-from coalloc.daemon.metrics import DaemonMetrics
+from coalloc.daemon.monitoring.figures import Survey
+from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.queries import estimate, job_views
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from tests.support.core_site import HOUR, Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from coalloc.core.learning.accuracy import start_accuracy
-from coalloc.daemon.figures import (
+from coalloc.daemon.monitoring.figures import (
     EVERY_S,
     Survey,
     cluster_figures,

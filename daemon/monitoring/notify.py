@@ -24,8 +24,8 @@ from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord
-from coalloc.daemon.figures import Survey
-from coalloc.daemon.notices import Notice, Watch, job_notice
+from coalloc.daemon.monitoring.figures import Survey
+from coalloc.daemon.monitoring.notices import Notice, Watch, job_notice
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import NotifyConfig
 from coalloc.runtime.logs import RateLimit

@@ -22,8 +22,14 @@ from coalloc.core.base.events import CoreEvent, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.learning.accuracy import ALL
-from coalloc.daemon.figures import Survey
-from coalloc.daemon.metric_families import COUNTERS, GAUGES, HISTOGRAMS, MOVES, OF_CLUSTER
+from coalloc.daemon.monitoring.figures import Survey
+from coalloc.daemon.monitoring.metric_families import (
+    COUNTERS,
+    GAUGES,
+    HISTOGRAMS,
+    MOVES,
+    OF_CLUSTER,
+)
 from coalloc.model.event_kinds import EventKind
 from coalloc.wire.rule_rows import RuleCostsRow
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.daemon.figures import Survey
+from coalloc.daemon.monitoring.figures import Survey
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import NotifiedEvent, NotifyConfig
 

@@ -1,0 +1,1 @@
+"""The daemon as operators see it: metrics, and notices of events."""
