@@ -109,8 +109,3 @@ def ratio(value: float, bound: float) -> float:
 def factor(cmax: float, total: float, cap: float, bound: float) -> float:
     """Ratio that ``Cmax > cap or total >= bound`` proves of a schedule; at least 1."""
     return max(ratio(cmax, cap), 0.0 if bound == inf else ratio(total, bound), 1.0)
-
-
-def dominates(a: tuple[float, float], b: tuple[float, float]) -> bool:
-    """Whether a is no worse than b in either criterion, and better in one."""
-    return a[0] <= b[0] and a[1] <= b[1] and a != b
