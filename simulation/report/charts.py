@@ -36,14 +36,14 @@ class Axis:
         return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-def linear(name: str, high: float, text: Callable[[float], str], low: float = 0.0) -> Axis:
-    """An axis from `low` on, that ends at or behind `high`, with a few round ticks."""
-    span = max(high - low, 1e-9)
+def linear(name: str, high: float, text: Callable[[float], str]) -> Axis:
+    """An axis from 0 on, that ends at or behind `high`, with a few round ticks."""
+    span = max(high, 1e-9)
     power = 10.0 ** floor(log10(span / MOST_TICKS))
     step = next(s * power for s in STEPS if span / (s * power) <= MOST_TICKS)
     count = max(1, ceil(span / step - 1e-9))
-    ticks = [(low + i * step, text(low + i * step)) for i in range(count + 1)]
-    return Axis(name, low, low + count * step, ticks)
+    ticks = [(i * step, text(i * step)) for i in range(count + 1)]
+    return Axis(name, 0.0, count * step, ticks)
 
 
 def line_chart(title: str, x: Axis, y: Axis, series: Sequence[tuple[str, Points]]) -> str:
