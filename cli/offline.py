@@ -168,7 +168,7 @@ def _add_policies(parser: argparse.ArgumentParser) -> None:
 
 
 def _policies(args: argparse.Namespace) -> int:
-    from coalloc.policies.registry import COMPARATORS, POLICIES, foreign_names, lookup
+    from coalloc.policies.registry import FOR_SITES, PUBLISHED, foreign_names, lookup
 
     if args.name is not None:
         policy = lookup(args.name)
@@ -182,8 +182,8 @@ def _policies(args: argparse.Namespace) -> int:
         return DONE
     others, faults = _loaded(foreign_names())
     groups = {
-        "for a site": [p for p in POLICIES.values() if p.name not in COMPARATORS],
-        "published, to compare with": [p for p in POLICIES.values() if p.name in COMPARATORS],
+        "for a site": list(FOR_SITES),
+        "published, to compare with": list(PUBLISHED),
         "of other packages": others,
     }
     if args.json:

@@ -179,9 +179,7 @@ def defaults_of(form: type[Options]) -> dict[str, Any]:
     return {name: option.default for name, option in options_of(form).items()}
 
 
-def read_options(
-    given: Mapping[str, Any], form: type[Options], where: str = "options"
-) -> dict[str, Any]:
+def read_options(given: Mapping[str, Any], form: type[Options]) -> dict[str, Any]:
     """Complete a mapping of options with the defaults.
 
     Raises
@@ -191,7 +189,7 @@ def read_options(
     """
     out = defaults_of(form)
     for name, value in given.items():
-        out[name] = _known(name, form, where).read(value, f"{where}.{name}")
+        out[name] = _known(name, form, "options").read(value, f"options.{name}")
     return out
 
 

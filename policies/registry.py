@@ -91,154 +91,135 @@ def _easy(name: str, doc: str) -> Policy:
     return _row(name, _SIMPLE, easy_options(name), doc)
 
 
-POLICIES: Mapping[str, Policy] = {
-    policy.name: policy
-    for policy in (
-        _row(
-            "auto",
-            "coalloc.policies.auto.policy",
-            AutoOptions,
-            "best of the engines for what is queued",
-        ),
-        _row("fcfs", _SIMPLE, StrictOptions, "arrival order, no job overtakes"),
-        _row("sjf", _SIMPLE, StrictOptions, "fewest processes first, no job overtakes"),
-        _row("bjf", _SIMPLE, StrictOptions, "most processes first, no job overtakes"),
-        _row("spt", _SIMPLE, StrictOptions, "shortest base time first, no job overtakes"),
-        _row("lpt", _SIMPLE, StrictOptions, "longest base time first, no job overtakes"),
-        _row("fpfs", _SIMPLE, CommonOptions, "arrival order, whatever fits starts"),
-        _easy("easy", "backfilling that keeps the first job's reservation"),
-        _easy("easy-spf", "EASY, the shortest estimate first; a day's wait goes before"),
-        _easy("easy-saf", "EASY, the smallest area first; a day's wait goes before"),
-        _easy("easy-f1", "EASY by the learnt formula F1, log10(r) n + 870 log10(s); the same"),
-        _easy("easy-f2", "EASY by the learnt formula F2, sqrt(r) n + 25600 log10(s); the same"),
-        _easy("easy-f3", "EASY by the learnt formula F3, r n + 6860000 log10(s); the same"),
-        _easy("easy-f4", "EASY by the learnt formula F4, r sqrt(n) + 530000 log10(s); the same"),
-        _easy("easy-wfp3", "EASY, the largest (wait / r)^3 n first; the same"),
-        _easy("easy-unicef", "EASY, the largest wait / (log2(n) r) first; the same"),
-        _row(
-            "easy-sjbf",
-            "coalloc.policies.orders.easy_sjbf",
-            SjbfOptions,
-            "EASY by run times predicted from the last two runs, shortest backfilled first",
-        ),
-        _row(
-            "conservative", _SIMPLE, CommonOptions, "backfilling that keeps every job's reservation"
-        ),
-        _row("oas", _OAS, OasOptions, "order and allocation searched together, with bound and gap"),
-        _row("oas-balanced", _OAS, CommonOptions, "one pass: heavy processing on powerful nodes"),
-        _row(
-            "oas-slots",
-            "coalloc.policies.published.oas_slots",
-            SlotsOptions,
-            "order and allocation in time slots: the published model, repaired",
-        ),
-        _row(
-            "mbpc", _MBPC, MbpcOptions, "jobs that fit now, placed together for the least run times"
-        ),
-        _row(
-            "mbpc-published",
-            "coalloc.policies.published.mbpc_published",
-            PublishedOptions,
-            "the same by the paper's own model, a variable per job and node",
-        ),
-        _row("pas", _MBPC, MbpcOptions, "package allocation: what fits now, placed by mbpc"),
-        _row(
-            "cbs",
-            "coalloc.policies.published.cbs",
-            CbsOptions,
-            "large chunks of jobs in one cluster",
-        ),
-        _row(
-            "jpn",
-            "coalloc.policies.published.jpn",
-            JpnOptions,
-            "jobs that fit now, with the least traffic",
-        ),
-        _row(
-            "demt",
-            "coalloc.policies.published.demt",
-            DemtOptions,
-            "moldable jobs on shelves of doubling length, for makespan and weighted completion",
-        ),
-        _row(
-            "bicriteria-batch",
-            "coalloc.policies.published.batch",
-            BicriteriaBatchOptions,
-            "moldable jobs in batches: what arrives meanwhile waits for the next one",
-        ),
-        _row(
-            "gang", _LISTS, CommonOptions, "one job at a time on all it can use, by weight / time"
-        ),
-        _row(
-            "sequential", _LISTS, CommonOptions, "every job on its fewest processes, longest first"
-        ),
-        _row("list-shelf", _LISTS, CommonOptions, "two-shelf allotments, large shelf first"),
-        _row(
-            "list-lptf", _LISTS, CommonOptions, "two-shelf allotments, largest weight x time first"
-        ),
-        _row("list-saf", _LISTS, CommonOptions, "two-shelf allotments, smallest area first"),
-        _row(
-            "list-smith", _LISTS, CommonOptions, "two-shelf allotments, largest weight / time first"
-        ),
-        _row(
-            "mca-heft",
-            "coalloc.policies.published.mca_heft",
-            McaHeftOptions,
-            "workflows by level, tasks that compute much spread over clusters",
-        ),
-        _row(
-            "m-heft",
-            _M_HEFT,
-            MappedOptions,
-            "workflows by rank, where and as wide as a task ends first",
-        ),
-        _row(
-            "m-heft-imp",
-            _M_HEFT,
-            MHeftImpOptions,
-            "the same, while a process more still gains much",
-        ),
-        _row("m-heft-eff", _M_HEFT, MHeftEffOptions, "the same, while a task stays efficient"),
-        _row("m-heft-max", _M_HEFT, MHeftMaxOptions, "the same, up to a share of each cluster"),
-        _row("hcpa", _CPA, CpaOptions, "workflows by critical path and area, then a list"),
-        _row("mcpa", _CPA, CpaOptions, "the same, with no level wider than the platform"),
-        _row(
-            "two-shelf",
-            "coalloc.policies.published.two_shelf_schedule",
-            CommonOptions,
-            "moldable jobs on two shelves, within 3/2 of the least makespan",
-        ),
-        _row(
-            "bicriteria",
-            "coalloc.policies.moldable.bicriteria.policy",
-            BicriteriaOptions,
-            "moldable jobs, makespan and weighted completion: a front, with what is proved of it",
-        ),
-        _row(
-            "workflow",
-            "coalloc.policies.workflow.search.engine",
-            WorkflowPolicyOptions,
-            "workflows as a whole: all of these, then a search, with bound and gap",
-        ),
-        _row(
-            "plain",
-            "coalloc.policies.plain.policy",
-            Options,
-            "EASY with estimates, without a compiler",
-        ),
-    )
-}
-"""Every policy of coalloc's own that the daemon, ``solve`` and ``simulate`` know."""
+FOR_SITES: tuple[Policy, ...] = (
+    _row(
+        "auto",
+        "coalloc.policies.auto.policy",
+        AutoOptions,
+        "best of the engines for what is queued",
+    ),
+    _row("fcfs", _SIMPLE, StrictOptions, "arrival order, no job overtakes"),
+    _row("sjf", _SIMPLE, StrictOptions, "fewest processes first, no job overtakes"),
+    _row("bjf", _SIMPLE, StrictOptions, "most processes first, no job overtakes"),
+    _row("spt", _SIMPLE, StrictOptions, "shortest base time first, no job overtakes"),
+    _row("lpt", _SIMPLE, StrictOptions, "longest base time first, no job overtakes"),
+    _row("fpfs", _SIMPLE, CommonOptions, "arrival order, whatever fits starts"),
+    _easy("easy", "backfilling that keeps the first job's reservation"),
+    _easy("easy-spf", "EASY, the shortest estimate first; a day's wait goes before"),
+    _easy("easy-saf", "EASY, the smallest area first; a day's wait goes before"),
+    _easy("easy-f1", "EASY by the learnt formula F1, log10(r) n + 870 log10(s); the same"),
+    _easy("easy-f2", "EASY by the learnt formula F2, sqrt(r) n + 25600 log10(s); the same"),
+    _easy("easy-f3", "EASY by the learnt formula F3, r n + 6860000 log10(s); the same"),
+    _easy("easy-f4", "EASY by the learnt formula F4, r sqrt(n) + 530000 log10(s); the same"),
+    _easy("easy-wfp3", "EASY, the largest (wait / r)^3 n first; the same"),
+    _easy("easy-unicef", "EASY, the largest wait / (log2(n) r) first; the same"),
+    _row("conservative", _SIMPLE, CommonOptions, "backfilling that keeps every job's reservation"),
+    _row("oas", _OAS, OasOptions, "order and allocation searched together, with bound and gap"),
+    _row("oas-balanced", _OAS, CommonOptions, "one pass: heavy processing on powerful nodes"),
+    _row(
+        "bicriteria",
+        "coalloc.policies.moldable.bicriteria.policy",
+        BicriteriaOptions,
+        "moldable jobs, makespan and weighted completion: a front, with what is proved of it",
+    ),
+    _row(
+        "workflow",
+        "coalloc.policies.workflow.search.engine",
+        WorkflowPolicyOptions,
+        "workflows as a whole: the published heuristics, then a search, with bound and gap",
+    ),
+    _row(
+        "plain",
+        "coalloc.policies.plain.policy",
+        Options,
+        "EASY with estimates, without a compiler",
+    ),
+)
 
-COMPARATORS = frozenset(
-    {
-        *("easy-sjbf", "oas-slots", "mbpc", "mbpc-published", "pas", "cbs", "jpn"),
-        *("demt", "two-shelf", "gang", "sequential", "bicriteria-batch"),
-        *("list-shelf", "list-lptf", "list-saf", "list-smith"),
-        *("mca-heft", "m-heft", "m-heft-imp", "m-heft-eff", "m-heft-max", "hcpa", "mcpa"),
-    }
+PUBLISHED: tuple[Policy, ...] = (
+    _row(
+        "easy-sjbf",
+        "coalloc.policies.orders.easy_sjbf",
+        SjbfOptions,
+        "EASY by run times predicted from the last two runs, shortest backfilled first",
+    ),
+    _row(
+        "oas-slots",
+        "coalloc.policies.published.oas_slots",
+        SlotsOptions,
+        "order and allocation in time slots: the published model, repaired",
+    ),
+    _row("mbpc", _MBPC, MbpcOptions, "jobs that fit now, placed together for the least run times"),
+    _row(
+        "mbpc-published",
+        "coalloc.policies.published.mbpc_published",
+        PublishedOptions,
+        "the same by the paper's own model, a variable per job and node",
+    ),
+    _row("pas", _MBPC, MbpcOptions, "package allocation: what fits now, placed by mbpc"),
+    _row(
+        "cbs",
+        "coalloc.policies.published.cbs",
+        CbsOptions,
+        "large chunks of jobs in one cluster",
+    ),
+    _row(
+        "jpn",
+        "coalloc.policies.published.jpn",
+        JpnOptions,
+        "jobs that fit now, with the least traffic",
+    ),
+    _row(
+        "demt",
+        "coalloc.policies.published.demt",
+        DemtOptions,
+        "moldable jobs on shelves of doubling length, for makespan and weighted completion",
+    ),
+    _row(
+        "bicriteria-batch",
+        "coalloc.policies.published.batch",
+        BicriteriaBatchOptions,
+        "moldable jobs in batches: what arrives meanwhile waits for the next one",
+    ),
+    _row("gang", _LISTS, CommonOptions, "one job at a time on all it can use, by weight / time"),
+    _row("sequential", _LISTS, CommonOptions, "every job on its fewest processes, longest first"),
+    _row("list-shelf", _LISTS, CommonOptions, "two-shelf allotments, large shelf first"),
+    _row("list-lptf", _LISTS, CommonOptions, "two-shelf allotments, largest weight x time first"),
+    _row("list-saf", _LISTS, CommonOptions, "two-shelf allotments, smallest area first"),
+    _row("list-smith", _LISTS, CommonOptions, "two-shelf allotments, largest weight / time first"),
+    _row(
+        "mca-heft",
+        "coalloc.policies.published.mca_heft",
+        McaHeftOptions,
+        "workflows by level, tasks that compute much spread over clusters",
+    ),
+    _row(
+        "m-heft",
+        _M_HEFT,
+        MappedOptions,
+        "workflows by rank, where and as wide as a task ends first",
+    ),
+    _row(
+        "m-heft-imp",
+        _M_HEFT,
+        MHeftImpOptions,
+        "the same, while a process more still gains much",
+    ),
+    _row("m-heft-eff", _M_HEFT, MHeftEffOptions, "the same, while a task stays efficient"),
+    _row("m-heft-max", _M_HEFT, MHeftMaxOptions, "the same, up to a share of each cluster"),
+    _row("hcpa", _CPA, CpaOptions, "workflows by critical path and area, then a list"),
+    _row("mcpa", _CPA, CpaOptions, "the same, with no level wider than the platform"),
+    _row(
+        "two-shelf",
+        "coalloc.policies.published.two_shelf_schedule",
+        CommonOptions,
+        "moldable jobs on two shelves, within 3/2 of the least makespan",
+    ),
 )
 """Those that are there to compare with; a site has no reason to run them."""
+
+POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (*FOR_SITES, *PUBLISHED)}
+"""Every policy of coalloc's own that the daemon, ``solve`` and ``simulate`` know."""
 
 
 def foreign_names() -> tuple[str, ...]:

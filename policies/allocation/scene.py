@@ -25,9 +25,11 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.split import TOLERANCE
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.kernel.instance.classes import free_now
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.uses import fitting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,7 @@ def on_scene(plan: Callable[[Scene, Budget, OnIncumbent | None], Plan]) -> Solve
 def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
     """See what is free now and who may use it."""
     intake = read_queue(_widened(snapshot, options.get("saturation_threshold", 1.0)), options)
-    classes = _classes(snapshot, intake, options.get("power_step", 0.0))
+    classes = _classes(intake, options.get("power_step", 0.0))
     loaded = [Fraction(0)] * len(snapshot.clusters)
     place = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
     for hold in intake.holds.links:
@@ -202,8 +204,8 @@ def _widened(snapshot: Snapshot, threshold: float) -> Snapshot:
     return replace(snapshot, clusters=clusters)
 
 
-def _classes(snapshot: Snapshot, intake: Intake, step: float) -> list[NodeClass]:
-    slots, memory = _free(snapshot, intake)
+def _classes(intake: Intake, step: float) -> list[NodeClass]:
+    slots, memory = free_now(intake)
     shares_memory = any(item.job.memory_mb_per_proc > 0 for item in intake.items)
     groups: dict[Any, list[int]] = {}
     for n, node in enumerate(intake.nodes):
@@ -231,20 +233,6 @@ def _classes(snapshot: Snapshot, intake: Intake, step: float) -> list[NodeClass]
     return out
 
 
-def _free(snapshot: Snapshot, intake: Intake) -> tuple[list[int], list[float]]:
-    """Free slots and free memory of each node now."""
-    place = {node.name: n for n, node in enumerate(intake.nodes)}
-    slots = [
-        node.slots if intake.kinds[kind].usable and node.free_at <= snapshot.time else 0
-        for node, kind in zip(intake.nodes, intake.node_kind, strict=True)
-    ]
-    memory = [inf if node.memory_mb is None else float(node.memory_mb) for node in intake.nodes]
-    for hold in intake.holds.nodes:
-        slots[place[hold.node]] -= hold.slots
-        memory[place[hold.node]] -= hold.memory_mb
-    return slots, memory
-
-
 def _not_now(scene: Scene, item: Item) -> tuple[Reason, str] | None:
     if isinstance(item.job, WorkflowJob):
         return Reason.UNSUPPORTED, "this policy plans no workflows"
@@ -260,7 +248,7 @@ def _candidate(scene: Scene, item: Item) -> CandidateJob:
     procs, scaled, fixed, _ = item.modes[0]
     room = {}
     for c, one in enumerate(scene.classes):
-        each = one.slots if memory <= 0 else int(min(one.slots, one.memory_mb // memory))
+        each = fitting(one.slots, one.memory_mb, memory)
         if need[one.kind] > 0 and each > 0:
             room[c] = min(each * len(one.nodes), procs)
     return CandidateJob(

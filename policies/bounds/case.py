@@ -119,7 +119,7 @@ def read_case(planner: Planner, effort: str) -> BoundCase:
         heads=heads,
         items=columns.item[columns.first],
         gbps=gbps,
-        domains=domains(columns, supply, group, chosen.domains),
+        domains=domains(supply, group, chosen.domains),
     )
 
 

@@ -36,11 +36,6 @@ class BoundRows:
     supply: Floats
     time: Floats
 
-    @property
-    def integral(self) -> Floats:
-        """Supply from now to each step: R x T."""
-        return integral(self.supply, self.time)
-
     def kept(self, chosen: Ints | Flags) -> BoundRows:
         """Only some rows, in that order."""
         index = np.arange(len(self.family))[chosen]
@@ -112,7 +107,7 @@ class Domain:
     cluster: Flags
 
 
-def domains(columns: Columns, supply: Supply, groups: Ints, most: int) -> list[Domain]:
+def domains(supply: Supply, groups: Ints, most: int) -> list[Domain]:
     """Sets of classes to which some of the items are confined; first all that are used.
 
     Parameters

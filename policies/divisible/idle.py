@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import floor, inf
+from math import inf
 from typing import Any
 
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.holds import holds, reserved
+from coalloc.policies.holds import reserved
 from coalloc.policies.kernel.instance.kinds import floored_power
+from coalloc.policies.uses import fitting, node_uses
 
 SLACK_S = 5e-7
 """A gap that is too short by this much has lost it in rounding; half of what plans may be off."""
@@ -103,13 +104,18 @@ class Idle:
         pairs = [(k, node) for k, cluster in enumerate(snapshot.clusters) for node in cluster.nodes]
         self.names = [node.name for _, node in pairs]
         place = {name: n for n, name in enumerate(self.names)}
-        taken = _takings(snapshot, placements)
+        taken = {
+            name: tuple(
+                sorted(Taking(use.start, use.end, use.slots, use.memory_mb) for use in uses)
+            )
+            for name, uses in node_uses(snapshot, placements).items()
+        }
         kept = reserved(snapshot.reservations)
         members: dict[Any, list[int]] = {}
         for k, node in pairs:
             key = (
                 *(k, node.power, node.slots, node.memory_mb, node.features, node.state),
-                *(node.free_at, kept.get(node.name, ()), tuple(sorted(taken.get(node.name, ())))),
+                *(node.free_at, kept.get(node.name, ()), taken.get(node.name, ())),
             )
             members.setdefault(key, []).append(place[node.name])
         self.groups: list[IdleGroup] = []
@@ -192,7 +198,8 @@ class Idle:
                 return
             slots += changes[at][0]
             memory += changes[at][1]
-            yield at, _room(group, job, int(slots), memory)
+            free, spare = group.slots - int(slots), group.memory_mb - memory
+            yield at, fitting(free, spare, job.memory_mb_per_proc)
 
     def take(self, number: int, uses: Mapping[int, Iterable[Taking]]) -> None:
         """Note what is taken of nodes of a group, by their place in it, which splits it."""
@@ -221,25 +228,3 @@ def _levels(taken: Iterable[Taking]) -> tuple[Taking, ...]:
             out.append(Taking(since, at, slots, memory))
         since, slots, memory = at, slots + changes[at][0], memory + changes[at][1]
     return tuple(out)
-
-
-def _room(group: IdleGroup, job: DivisibleJob, slots: int, memory_mb: float) -> int:
-    free = group.slots - slots
-    if job.memory_mb_per_proc and group.memory_mb < inf:
-        free = min(free, floor((group.memory_mb - memory_mb) / job.memory_mb_per_proc))
-    return max(free, 0)
-
-
-def _takings(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, list[Taking]]:
-    """Use of each node by running work and placements; running work takes its share of memory."""
-    out: dict[str, list[Taking]] = {}
-    for hold in holds(snapshot).nodes:
-        taking = Taking(snapshot.time, hold.until, hold.slots, float(hold.memory_mb))
-        out.setdefault(hold.node, []).append(taking)
-    needs = {job.id: job.memory_mb_per_proc for job in snapshot.queue}
-    for placement in placements:
-        memory = needs.get(placement.job, 0)
-        for name, procs in placement.nodes.items():
-            taking = Taking(placement.start, placement.end, procs, float(memory * procs))
-            out.setdefault(name, []).append(taking)
-    return out

@@ -6,41 +6,18 @@ Counted on the nodes of a plan, so the figures are those that an operator finds 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import inf
 
-from coalloc.model.cost import link_loads
-from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.jobs import Job
 from coalloc.model.plan import Placement
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
-from coalloc.policies.holds import holds, reserved
+from coalloc.policies.holds import reserved
+from coalloc.policies.uses import NodeUse, fitting, link_uses, node_uses
 
 MOST_INSTANTS = 200
 """Ends and starts of others that are looked at."""
 NEAR_S = 1e-6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotHold:
-    """A hold of slots of a node, and its end."""
-
-    who: str
-    start: float
-    end: float
-    slots: int
-    memory_mb: float
-    runs: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkUse:
-    """A load of a link, and its end."""
-
-    who: str
-    start: float
-    end: float
-    gbps: float
 
 
 class Room:
@@ -64,17 +41,19 @@ class Room:
             self.cluster_of[node.name] = cluster.name
             if not cluster.stale and node.state is NodeState.UP and self._suits(node):
                 self.nodes[node.name] = node
-        self.uses: dict[str, list[SlotHold]] = {name: [] for name in self.nodes}
-        self.loads: dict[str, list[LinkUse]] = {c.name: [] for c in snapshot.clusters}
         closed = [kept for kept in snapshot.reservations if job.id not in kept.jobs]
         self._closed: dict[str, list[Reservation]] = {
             name: [closed[r] for r in numbers] for name, numbers in reserved(closed).items()
         }
-        self._take_running()
-        jobs = {other.id: other for other in snapshot.queue}
-        for placement in placements:
-            if placement.job != job.id and placement.start < until and placement.job in jobs:
-                self._take_planned(placement, jobs[placement.job])
+        known = {other.id for other in snapshot.queue}
+        others = [
+            placement
+            for placement in placements
+            if placement.job != job.id and placement.start < until and placement.job in known
+        ]
+        uses = node_uses(snapshot, others)
+        self.uses = {name: uses.get(name, []) for name in self.nodes}
+        self.loads = link_uses(snapshot, others)
 
     def _suits(self, node: Node) -> bool:
         job = self.job
@@ -83,43 +62,6 @@ class Room:
             and set(job.features) <= set(node.features)
             and (node.memory_mb is None or job.memory_mb_per_proc <= node.memory_mb)
         )
-
-    def _take_running(self) -> None:
-        held = holds(self.snapshot)
-        for hold in held.nodes:
-            if hold.node in self.nodes:
-                use = SlotHold(
-                    who=hold.work,
-                    start=-inf,
-                    end=hold.until,
-                    slots=hold.slots,
-                    memory_mb=float(hold.memory_mb),
-                    runs=True,
-                )
-                self.uses[hold.node].append(use)
-        for link in held.links:
-            load = LinkUse(who=link.work, start=-inf, end=link.until, gbps=link.gbps)
-            self.loads[link.cluster].append(load)
-
-    def _take_planned(self, placement: Placement, job: Job) -> None:
-        inside: dict[str, int] = {}
-        for name, count in placement.nodes.items():
-            cluster = self.cluster_of[name]
-            inside[cluster] = inside.get(cluster, 0) + count
-            if name in self.nodes:
-                use = SlotHold(
-                    who=job.id,
-                    start=placement.start,
-                    end=placement.end,
-                    slots=count,
-                    memory_mb=float(job.memory_mb_per_proc * count),
-                    runs=False,
-                )
-                self.uses[name].append(use)
-        gbps = job.proc_gbps or 0.0 if isinstance(job, RigidJob | MoldableJob) else 0.0
-        for cluster, value in link_loads(gbps, inside).items():
-            load = LinkUse(who=job.id, start=placement.start, end=placement.end, gbps=value)
-            self.loads[cluster].append(load)
 
     def scope(self, power: float, clusters: Iterable[str] | None = None) -> list[str]:
         """Suitable nodes of at least this power."""
@@ -153,23 +95,20 @@ class Room:
             if use.start <= at < use.end:
                 slots -= use.slots
                 memory -= use.memory_mb
-        need = self.job.memory_mb_per_proc
-        if need > 0 and memory != inf:
-            slots = min(slots, int(max(memory, 0.0) // need))
-        return max(slots, 0)
+        return fitting(slots, memory, self.job.memory_mb_per_proc)
 
-    def enders(self, names: Iterable[str], at: float) -> list[SlotHold]:
+    def enders(self, names: Iterable[str], at: float) -> list[NodeUse]:
         """List the holders that give back slots of these nodes at an instant, each once."""
-        found: dict[str, SlotHold] = {}
+        found: dict[str, NodeUse] = {}
         for name in names:
             for use in self.uses[name]:
                 if abs(use.end - at) <= 1e-6 + 1e-9 * abs(at):
                     found.setdefault(use.who, use)
         return list(found.values())
 
-    def holders(self, names: Iterable[str], at: float) -> list[SlotHold]:
+    def holders(self, names: Iterable[str], at: float) -> list[NodeUse]:
         """List the holders of slots of these nodes at an instant, each once."""
-        found: dict[str, SlotHold] = {}
+        found: dict[str, NodeUse] = {}
         for name in names:
             for use in self.uses[name]:
                 if use.start <= at + NEAR_S < use.end:

@@ -81,7 +81,6 @@ def priced_bound(
     cap: float = inf,
     steps: int = STEPS,
     slots: int = SLOTS,
-    start_from: PricedBound | None = None,
     stop: Callable[[], bool] = never,
 ) -> PricedBound:
     """Seek prices with a high bound.
@@ -96,12 +95,8 @@ def priced_bound(
         End of the grid, seconds: about the makespan of a good schedule.
     cap : float
         Ends that are allowed, seconds.
-    start_from : PricedBound, optional
-        Begin at these prices instead of the fluid ones.
     """
     ascent = Ascent(search, horizon=min(horizon, cap), cap=cap, slots=slots)
-    if start_from is not None:
-        ascent.begin(transferred(start_from.grid, start_from.prices, ascent.grid))
     ascent.run(steps, stop)
     return ascent.bound(search if whole is None else whole)
 

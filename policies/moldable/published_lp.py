@@ -38,7 +38,6 @@ from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.priced_bound import capacity_area
 from coalloc.policies.moldable.queue import MoldableQueue
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MARGIN = 1e-7

@@ -96,7 +96,7 @@ def fill_shelves(queue: MoldableQueue, guess: float, selection: str = "auto") ->
         is_offered[is_offered] = queue.procs[rows[is_offered]] <= room
         if is_offered.any():
             jobs, rows = left[is_offered], rows[is_offered]
-            entry, count = _entries(queue, jobs, rows, length)
+            entry, count = _entries(queue, jobs, length)
             weight = np.zeros(count)
             np.add.at(weight, entry, queue.weight[jobs])
             size = np.ones(count, dtype=np.int64)
@@ -123,7 +123,7 @@ def _room(queue: MoldableQueue, begin: float) -> int:
     return int(queue.capacity[a : max(b, a + 1)].min())
 
 
-def _entries(queue: MoldableQueue, jobs: Ints, rows: Ints, length: float) -> tuple[Ints, int]:
+def _entries(queue: MoldableQueue, jobs: Ints, length: float) -> tuple[Ints, int]:
     """Stack, or job alone, with which each job is selected; and how many there are."""
     smallest = queue.first[jobs]
     seconds = queue.times[smallest]

@@ -74,7 +74,7 @@ def two_shelf(queue: MoldableQueue) -> TwoShelf:
     return found
 
 
-def part_jobs(queue: MoldableQueue, guess: float, selection: str = "auto") -> TwoShelf | None:
+def part_jobs(queue: MoldableQueue, guess: float) -> TwoShelf | None:
     """Part the jobs by a guess, seconds; None if it is refused."""
     jobs = np.arange(queue.size, dtype=np.int64)
     rows, half = np.empty(jobs.size, dtype=np.int64), np.empty(jobs.size, dtype=np.int64)
@@ -89,7 +89,7 @@ def part_jobs(queue: MoldableQueue, guess: float, selection: str = "auto") -> Tw
         return None
     open_to = np.flatnonzero(is_long & (half >= 0) & (queue.procs[rows] <= room))
     saved = np.maximum(_work(queue, half[open_to]) - _work(queue, rows[open_to]), 0.0)
-    is_large[open_to[select(saved, queue.procs[rows[open_to]], room, selection)]] = True
+    is_large[open_to[select(saved, queue.procs[rows[open_to]], room, "auto")]] = True
     rows = np.where(is_long & ~is_large, half, rows)
     if float(_work(queue, rows).sum()) > _work_until(queue, guess) * (1.0 + 1e-9):
         return None

@@ -59,7 +59,7 @@ SAME = 1e-12
 """By so much, relative, the second search may pass the makespan of the first: rounding."""
 
 
-def why_not(planner: Planner, objective: str, slot: float | None = None) -> str | None:
+def why_not(planner: Planner, slot: float | None = None) -> str | None:
     """Say why the exact search does not apply; None where it does."""
     reason = _unsupported(planner, slot)
     if reason is not None or not planner.items:

@@ -305,6 +305,6 @@ def make_stack(model: Model) -> Stack:
     return stack
 
 
-def make_memo(items: int, states: int = STATES) -> Memo:
+def make_memo(items: int) -> Memo:
     """An empty memo."""
-    return Memo(key=np.zeros((states, 2), dtype=np.int64), state=np.empty((states, items + 2)))
+    return Memo(key=np.zeros((STATES, 2), dtype=np.int64), state=np.empty((STATES, items + 2)))

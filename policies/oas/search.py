@@ -178,7 +178,7 @@ class OasSearch:
             return None
         if len(self.planner.items) > min(EXACT_ITEMS, self.window) or not self.planner.items:
             return None
-        if why_not(self.planner, self.objective) is not None:
+        if why_not(self.planner) is not None:
             return None
         lower = 0.0 if incumbent.bound is None else incumbent.bound.value
         return ExactSearch(self.planner, self.objective, incumbent.best, lower)

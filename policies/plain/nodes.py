@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
-from math import inf
 
 from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
+from coalloc.policies.kernel.instance.classes import free_now
 from coalloc.policies.kernel.instance.intake import Intake
 from coalloc.policies.plain.availability import Availability, EarliestFit
+from coalloc.policies.uses import fitting
 
 
 def chosen_nodes(
@@ -69,17 +70,7 @@ class _Left:
     def __init__(self, intake: Intake, started: list[Placement]) -> None:
         self.intake, self.now = intake, intake.snapshot.time
         place, jobs = intake.table.place, {job.id: job for job in intake.snapshot.queue}
-        self.free = [
-            node.slots if intake.kinds[kind].usable and node.free_at <= self.now else 0
-            for node, kind in zip(intake.nodes, intake.node_kind, strict=True)
-        ]
-        self.memory = [
-            inf if node.memory_mb is None else float(node.memory_mb) for node in intake.nodes
-        ]
-        for hold in intake.holds.nodes:
-            n = place[hold.node]
-            self.free[n] = max(self.free[n] - hold.slots, 0)
-            self.memory[n] -= hold.memory_mb
+        self.free, self.memory = free_now(intake)
         for placement in started:
             for name, procs in placement.nodes.items():
                 self._take(place[name], procs, jobs[placement.job].memory_mb_per_proc)
@@ -119,10 +110,9 @@ class _Left:
             allowed = job.clusters is None or name in job.clusters
             if not allowed or kind.cover or not wanted.issubset(kind.features):
                 continue
-            if memory > 0 and self.memory[n] != inf:
-                free = min(free, int(self.memory[n] // memory))
-            if free > 0:
-                groups.setdefault((kind.cluster, node.power), {})[n] = free
+            count = fitting(free, self.memory[n], memory)
+            if count > 0:
+                groups.setdefault((kind.cluster, node.power), {})[n] = count
         return dict(sorted(groups.items(), key=lambda group: -group[0][1]))
 
 

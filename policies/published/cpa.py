@@ -45,7 +45,6 @@ from coalloc.policies.published.m_heft import mean_delays
 from coalloc.policies.workflow.mapping import Mapper
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 SLACK = 1e-9
 NO_LIMIT = 1 << 60
 

@@ -194,7 +194,7 @@ def _by_mip(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
 
 
 def _by_search(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Plan:
-    reason = why_not(best.planner, "makespan", best.slot)
+    reason = why_not(best.planner, best.slot)
     if reason is not None:
         best.stats["not_searched"] = reason
         return best.end()

@@ -36,19 +36,19 @@ class Axis:
         return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-def linear(name: str, high: float, text: Callable[[float], str], low: float = 0.0) -> Axis:
-    """An axis from `low` on, that ends at or behind `high`, with a few round ticks."""
-    span = max(high - low, 1e-9)
+def linear(name: str, high: float, text: Callable[[float], str]) -> Axis:
+    """An axis from 0 on, that ends at or behind `high`, with a few round ticks."""
+    span = max(high, 1e-9)
     power = 10.0 ** floor(log10(span / MOST_TICKS))
     step = next(s * power for s in STEPS if span / (s * power) <= MOST_TICKS)
     count = max(1, ceil(span / step - 1e-9))
-    ticks = [(low + i * step, text(low + i * step)) for i in range(count + 1)]
-    return Axis(name, low, low + count * step, ticks)
+    ticks = [(i * step, text(i * step)) for i in range(count + 1)]
+    return Axis(name, 0.0, count * step, ticks)
 
 
 def line_chart(title: str, x: Axis, y: Axis, series: Sequence[tuple[str, Points]]) -> str:
     """Lines over a common axis, each with a colour and dashes of its own."""
-    parts = _frame(title, x, y, [name for name, _ in series])
+    parts = _frame(x, y, [name for name, _ in series])
     for i, (_, points) in enumerate(series):
         path = " ".join(f"{_x(x.share(a)):.1f},{_y(y.share(b)):.1f}" for a, b in points)
         parts.append(f'<polyline class="l{i % SHADES}" points="{path}"/>')
@@ -72,7 +72,7 @@ def bar_chart(
     size = 1.0 / max(len(groups), 1)
     middles = [((i + 0.5) * size, group) for i, group in enumerate(groups)]
     x = Axis(name, 0.0, 1.0, middles)
-    parts = _frame(title, x, y, [label for label, _ in series] if len(series) > 1 else [])
+    parts = _frame(x, y, [label for label, _ in series] if len(series) > 1 else [])
     width = 0.8 * size / max(len(series), 1)
     for i, (label, values) in enumerate(series):
         for j, value in enumerate(values):
@@ -96,7 +96,7 @@ def _y(share: float) -> float:
     return HEIGHT - FOOT - share * (HEIGHT - TOP - FOOT)
 
 
-def _frame(title: str, x: Axis, y: Axis, names: Sequence[str]) -> list[str]:
+def _frame(x: Axis, y: Axis, names: Sequence[str]) -> list[str]:
     """Grid, ticks, names of the axes, and a legend."""
     base = HEIGHT - FOOT
     parts = []

@@ -17,7 +17,7 @@ from coalloc.simulation.reproduce.pages import carry_out
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, find, load, template
 from coalloc.simulation.reproduce.study import Run
 
-DONE, FAILED, BAD_USAGE = 0, 1, 2
+DONE, FAILED = 0, 1
 FOLDER = Path("reproduction")
 ALL = "all"
 

@@ -38,17 +38,13 @@ WEAK, HIGH = 0.9, 0.1
 Floats = NDArray[np.float64]
 
 
-def moldable_instance(
-    family: str, jobs: int, procs: int, seed: int, *, per_job: bool = False
-) -> Snapshot:
+def moldable_instance(family: str, jobs: int, procs: int, seed: int) -> Snapshot:
     """Draw one instance: so many moldable jobs, and one cluster of equal nodes.
 
     Parameters
     ----------
     family : str
         One of `FAMILIES`.
-    per_job : bool
-        Draw X once per job instead of for every step.
 
     Notes
     -----
@@ -61,7 +57,7 @@ def moldable_instance(
         MoldableJob(
             id=str(number + 1),
             weight=float(rng.uniform(1.0, 10.0)),
-            speedup=_speedup(family, procs, rng, per_job),
+            speedup=_speedup(family, procs, rng),
             min_procs=1,
             max_procs=procs,
         )
@@ -71,7 +67,7 @@ def moldable_instance(
     return Snapshot(clusters=(Cluster(name="alpha", nodes=nodes),), queue=queue)
 
 
-def _speedup(family: str, procs: int, rng: np.random.Generator, per_job: bool) -> Speedup:
+def _speedup(family: str, procs: int, rng: np.random.Generator) -> Speedup:
     if family == "cirne":
         return DowneySpeedup(
             time_1=float(rng.uniform(1.0, 10.0)),
@@ -81,9 +77,9 @@ def _speedup(family: str, procs: int, rng: np.random.Generator, per_job: bool) -
     if family == "mixed":
         is_small = bool(rng.random() < 0.7)
         first = _drawn(rng, 1.0, 0.5, 1) if is_small else _drawn(rng, 10.0, 5.0, 1)
-        return _table(float(first[0]), WEAK if is_small else HIGH, procs, rng, per_job)
+        return _table(float(first[0]), WEAK if is_small else HIGH, procs, rng)
     first = rng.uniform(1.0, 10.0, 1)
-    return _table(float(first[0]), WEAK if family == "weakly" else HIGH, procs, rng, per_job)
+    return _table(float(first[0]), WEAK if family == "weakly" else HIGH, procs, rng)
 
 
 def _drawn(
@@ -96,11 +92,9 @@ def _drawn(
     return out
 
 
-def _table(
-    first: float, centre: float, procs: int, rng: np.random.Generator, per_job: bool
-) -> TableSpeedup:
+def _table(first: float, centre: float, procs: int, rng: np.random.Generator) -> TableSpeedup:
     steps = np.arange(1.0, procs)
-    x: Any = _drawn(rng, centre, 0.2, 1 if per_job else procs - 1, top=1.0)
+    x: Any = _drawn(rng, centre, 0.2, procs - 1, top=1.0)
     times = first * np.concatenate(([1.0], np.cumprod((x + steps) / (1.0 + steps))))
     counts = np.arange(1, procs + 1)
     if procs > 1000:

@@ -19,7 +19,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import parse_options, read_options
-from coalloc.policies.registry import COMPARATORS, POLICIES, lookup
+from coalloc.policies.registry import FOR_SITES, POLICIES, PUBLISHED, lookup
 from tests.support.strip_packing import perfect_instances, read_instance
 
 RIGID = {"kind": "rigid", "procs": 2, "base_time": 10.0}
@@ -283,7 +283,7 @@ def test_registry_and_plain_need_neither_numba_nor_numpy() -> None:
         "import sys\n"
         "from coalloc.model.snapshot import Snapshot\n"
         "from coalloc.policies.base import Budget\n"
-        "from coalloc.policies.registry import COMPARATORS, POLICIES, lookup\n"
+        "from coalloc.policies.registry import POLICIES, lookup\n"
         "assert len(POLICIES) >= 10\n"
         "lookup('plain').solve(Snapshot(), {}, Budget())\n"
         "print([name for name in ('numba', 'numpy') if name in sys.modules])\n"
@@ -307,5 +307,5 @@ def test_the_guide_has_the_published_ones_apart() -> None:
         }
         for part, text in (("site", site.partition("## For a site")[2]), ("published", published))
     }
-    assert rows["published"] == COMPARATORS
-    assert rows["site"] == set(POLICIES) - COMPARATORS
+    assert rows["published"] == {policy.name for policy in PUBLISHED}
+    assert rows["site"] == {policy.name for policy in FOR_SITES}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from coalloc.model.platform import Node
@@ -54,6 +55,21 @@ def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float =
         power=[powers[c] for c in order],
         nodes=[members[c] for c in order],
     )
+
+
+def free_now(intake: Intake) -> tuple[list[int], list[float]]:
+    """Free slots and free memory of each node at this instant; memory is inf where not limited."""
+    now, place = intake.snapshot.time, intake.table.place
+    slots = [
+        node.slots if intake.kinds[kind].usable and node.free_at <= now else 0
+        for node, kind in zip(intake.nodes, intake.node_kind, strict=True)
+    ]
+    memory = [inf if node.memory_mb is None else float(node.memory_mb) for node in intake.nodes]
+    for hold in intake.holds.nodes:
+        n = place[hold.node]
+        slots[n] = max(slots[n] - hold.slots, 0)
+        memory[n] -= hold.memory_mb
+    return slots, memory
 
 
 def occupied(intake: Intake) -> list[tuple[int, int, float]]:

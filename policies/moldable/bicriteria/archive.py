@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf
 from typing import Generic, Protocol, TypeVar
 
@@ -104,10 +103,6 @@ class Archive(Generic[P]):
             ]
             kept.pop(min(losses)[1])
         return kept
-
-    def is_sound(self) -> bool:
-        """Whether makespans rise and weighted completions fall."""
-        return all(a.cmax < b.cmax and a.total > b.total for a, b in pairwise(self.points))
 
 
 __all__ = ["Archive", "ParetoPoint", "Rated"]

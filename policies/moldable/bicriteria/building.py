@@ -32,7 +32,6 @@ from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 CALL = 16

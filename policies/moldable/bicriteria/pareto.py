@@ -15,6 +15,9 @@ from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import STEPS, Ascent, PricedBound, transferred
 from coalloc.policies.moldable.queue import MoldableQueue
 
+PRECISION = 1e-3
+"""An interval of T that is smaller than this, relative, is not halved again."""
+
 
 class BoundCurve:
     """LB(T), where it has been sought so far.
@@ -71,7 +74,6 @@ class BoundCurve:
         total: float,
         *,
         rounds: int = 5,
-        precision: float = 1e-3,
         stop: Callable[[], bool] = never,
     ) -> float:
         """Seek the T that proves the smallest gap; C / T falls with T, S / LB(T) rises.
@@ -82,13 +84,11 @@ class BoundCurve:
             The schedule's makespan, seconds, and weighted completion.
         rounds : int
             New T at most.
-        precision : float
-            An interval of T that is smaller than this, relative, is not halved again.
         """
         low, high = self.cmax, max(cmax, self.cmax)
         self.at(high, cmax, stop)
         for _ in range(rounds):
-            if stop() or high - low <= precision * high:
+            if stop() or high - low <= PRECISION * high:
                 break
             middle = (low + high) / 2.0
             bound = self.at(middle, cmax, stop)
@@ -109,8 +109,3 @@ def ratio(value: float, bound: float) -> float:
 def factor(cmax: float, total: float, cap: float, bound: float) -> float:
     """Ratio that ``Cmax > cap or total >= bound`` proves of a schedule; at least 1."""
     return max(ratio(cmax, cap), 0.0 if bound == inf else ratio(total, bound), 1.0)
-
-
-def dominates(a: tuple[float, float], b: tuple[float, float]) -> bool:
-    """Whether a is no worse than b in either criterion, and better in one."""
-    return a[0] <= b[0] and a[1] <= b[1] and a != b

@@ -39,7 +39,6 @@ from coalloc.policies.workflow.mapping import Mapper
 from coalloc.policies.workflow.search.search_case import WorkflowCase
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 STOPS = 30
 """Allotments that are kept of a trajectory."""

@@ -13,7 +13,7 @@ import pytest
 from coalloc.cli.command import error_line
 from coalloc.cli.files import load_snapshot
 from coalloc.model.jobs import WorkflowJob
-from coalloc.policies.registry import COMPARATORS, POLICIES
+from coalloc.policies.registry import POLICIES, PUBLISHED
 from tests.support.command_line import error_of, run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -44,13 +44,14 @@ def test_policies_lists_the_registry(capsys: pytest.CaptureFixture[str]) -> None
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading == "for a site:"
     cut = lines.index("published, to compare with:")
+    published = {policy.name for policy in PUBLISHED}
     names = [line.split()[0] for line in (*lines[:cut], *lines[cut + 1 :])]
     assert sorted(names) == sorted(POLICIES)
-    assert set(names[cut:]) == COMPARATORS
+    assert set(names[cut:]) == published
     assert run("policies", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
     assert sorted(row["name"] for row in rows) == sorted(POLICIES)
-    assert {row["name"] for row in rows if "published" in row["group"]} == COMPARATORS
+    assert {row["name"] for row in rows if "published" in row["group"]} == published
     assert run("policies", "fcfs") == 0
     assert '--set coallocation="sooner"' in capsys.readouterr().out
 

@@ -87,6 +87,11 @@ def rows_of(queue: MoldableQueue) -> list[list[tuple[int, float, int]]]:
     return [rows[begin:end] for begin, end in pairwise(queue.first.tolist())]
 
 
+def is_front(archive: Archive[ParetoPoint]) -> bool:
+    """Whether makespans rise and weighted completions fall."""
+    return all(a.cmax < b.cmax and a.total > b.total for a, b in pairwise(archive.points))
+
+
 def test_more_work_never_harms() -> None:
     queue = queue_of("mixed", 40, 20)
     cmax = cmax_bound(queue)
@@ -94,7 +99,7 @@ def test_more_work_never_harms() -> None:
     for work in (1_000, 60_000):
         engine = BicriteriaEngine(queue, cmax, work, Budget(seed=2))
         engine.run()
-        assert engine.archive.is_sound()
+        assert is_front(engine.archive)
         for point in engine.archive.points:
             keeps_to_the_profile(queue, point.rows, point.start)
             assert point.cmax >= cmax * (1.0 - 1e-9)
@@ -113,7 +118,7 @@ def test_the_archive_holds_what_nothing_beats(values: list[tuple[int, int]], mos
     for cmax, total in values:
         nothing = np.zeros(0, dtype=np.int64)
         archive.add(ParetoPoint(cmax=cmax, total=total, rows=nothing, start=np.zeros(0)))
-    assert archive.is_sound()
+    assert is_front(archive)
     kept = {(int(point.cmax), int(point.total)) for point in archive.points}
     assert kept == {
         (c, s)

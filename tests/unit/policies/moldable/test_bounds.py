@@ -18,11 +18,7 @@ from coalloc.model.values import replace
 from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.checking.verify import certified
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.bicriteria.pareto import (
-    BoundCurve,
-    dominates,
-    ratio,
-)
+from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, ratio
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
 from coalloc.policies.moldable.proof import moldable_parts
@@ -196,12 +192,6 @@ def test_the_gap_of_a_single_job_is_nothing() -> None:
     queue = bounds_queue(snapshot_of([([10.0, 6.0, 4.5], 2.0, 3.0)], 4))
     assert BoundCurve(queue, queue).refine(7.5, 15.0) == pytest.approx(0.0, abs=1e-6)
     assert BoundCurve(queue, queue).refine(15.0, 30.0) == pytest.approx(1.0, abs=1e-6)
-
-
-def test_dominance_is_strict() -> None:
-    assert dominates((1.0, 2.0), (1.0, 3.0))
-    assert not dominates((1.0, 2.0), (1.0, 2.0))
-    assert not dominates((1.0, 3.0), (2.0, 2.0))
 
 
 def test_plans_of_moldable_jobs_are_measured_by_these_bounds() -> None:

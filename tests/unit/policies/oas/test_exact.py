@@ -238,7 +238,7 @@ def test_says_where_it_does_not_apply(name: str) -> None:
     if name == "patterns":
         platform = [cluster(letter, 3, link=9.0) for letter in "abcdefgh"]
     planner = Planner(case(platform, queue), options)
-    said = why_not(planner, "makespan")
+    said = why_not(planner)
     assert said is not None
     assert reason in said
     with pytest.raises(UnfitError, match=reason):
@@ -254,4 +254,4 @@ def test_instances_are_seeded() -> None:
     assert [job.base_time for job in jobs[:5]] == [job.base_time for job in few]
     assert max(job.procs for job in jobs) <= 12
     assert max(job.procs for job in few) <= 6
-    assert why_not(Planner(snapshot, {}), "makespan") is None
+    assert why_not(Planner(snapshot, {})) is None

@@ -1,0 +1,92 @@
+"""Uses of nodes and links over time, by running work and by placements, each with its holder.
+
+Explanations count on them what a job could have, and divisible jobs fill what they leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+
+from coalloc.model.cost import link_loads
+from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.plan import Placement
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.holds import holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUse:
+    """Slots and memory of a node in [start, end), seconds; running work starts at -inf."""
+
+    who: str
+    start: float
+    end: float
+    slots: int
+    memory_mb: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkUse:
+    """Load of a link in [start, end), seconds; running work starts at -inf."""
+
+    who: str
+    start: float
+    end: float
+    gbps: float
+
+
+def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, list[NodeUse]]:
+    """Use of each node that is used; running work takes its share of memory."""
+    out: dict[str, list[NodeUse]] = {}
+    for hold in holds(snapshot).nodes:
+        use = NodeUse(
+            who=hold.work,
+            start=-inf,
+            end=hold.until,
+            slots=hold.slots,
+            memory_mb=float(hold.memory_mb),
+        )
+        out.setdefault(hold.node, []).append(use)
+    needs = {job.id: job.memory_mb_per_proc for job in snapshot.queue}
+    for placement in placements:
+        memory = needs.get(placement.job, 0)
+        for name, procs in placement.nodes.items():
+            use = NodeUse(
+                who=placement.job,
+                start=placement.start,
+                end=placement.end,
+                slots=procs,
+                memory_mb=float(memory * procs),
+            )
+            out.setdefault(name, []).append(use)
+    return out
+
+
+def link_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, list[LinkUse]]:
+    """Load of each cluster's link."""
+    out: dict[str, list[LinkUse]] = {cluster.name: [] for cluster in snapshot.clusters}
+    for hold in holds(snapshot).links:
+        out[hold.cluster].append(LinkUse(who=hold.work, start=-inf, end=hold.until, gbps=hold.gbps))
+    cluster_of = {node.name: cluster.name for cluster, node in snapshot.nodes()}
+    proc_gbps = {
+        job.id: job.proc_gbps or 0.0
+        for job in snapshot.queue
+        if isinstance(job, RigidJob | MoldableJob)
+    }
+    for placement in placements:
+        inside: dict[str, int] = {}
+        for name, procs in placement.nodes.items():
+            inside[cluster_of[name]] = inside.get(cluster_of[name], 0) + procs
+        for cluster, gbps in link_loads(proc_gbps.get(placement.job, 0.0), inside).items():
+            use = LinkUse(who=placement.job, start=placement.start, end=placement.end, gbps=gbps)
+            out[cluster].append(use)
+    return out
+
+
+def fitting(slots: int, memory_mb: float, memory_mb_per_proc: int) -> int:
+    """Processes that fit in free slots and free memory, which is infinite where not limited."""
+    if memory_mb_per_proc > 0 and memory_mb < inf:
+        slots = min(slots, int(memory_mb // memory_mb_per_proc))
+    return max(slots, 0)
