@@ -127,18 +127,14 @@ def test_jobs_start_in_cells_that_a_local_user_keeps_full(
     """Narrow jobs wait their turn in one cell; one wider than any waits in several, and meets."""
     account = Account.of(NOBODY.pw_uid)
     site = MixedSite(root, cells, given={"start": "queue"})
-    with background_user(cells, account):
-        site.start()
-        try:
-            site.until(lambda: all(waiting_there(site, cell.name) for cell in cells))
-            jobs = [site.submit(["true"], n, job={"clusters": ["p", "q"]}) for n in (1, 2, 3, 1, 6)]
-            for job in jobs:
-                ended = site.wait(job)
-                assert ended["state"] == "completed", ended
-            assert len(ended["clusters"]) == 2
-            told = [event["kind"] for event in ended["events"]]
-            assert told.count("claim_queued") >= 2, told
-        finally:
-            site.stop()
+    with background_user(cells, account), site:
+        site.until(lambda: all(waiting_there(site, cell.name) for cell in cells))
+        jobs = [site.submit(["true"], n, job={"clusters": ["p", "q"]}) for n in (1, 2, 3, 1, 6)]
+        for job in jobs:
+            ended = site.wait(job)
+            assert ended["state"] == "completed", ended
+        assert len(ended["clusters"]) == 2
+        told = [event["kind"] for event in ended["events"]]
+        assert told.count("claim_queued") >= 2, told
     for cell in cells:
         cells.wait(cell.is_idle, "all is idle again")

@@ -267,9 +267,7 @@ def test_a_second_daemon_on_the_same_state_is_refused(root: Path) -> None:
 
 
 def test_no_process_of_a_job_outlives_a_cancel(root: Path) -> None:
-    site = Running(root)
-    site.start()
-    try:
+    with Running(root) as site:
         pids = site.work / "pids"
         away = f"setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' & echo $$ >> {pids}; wait"
         job = site.submit(["sh", "-c", away])
@@ -282,8 +280,6 @@ def test_no_process_of_a_job_outlives_a_cancel(root: Path) -> None:
         pids.unlink()
         site.submit(["sh", "-c", f"echo $$ > {pids}; exec sleep 1000"])
         site.until(lambda: pids.exists() and bool(pids.read_text()))
-    finally:
-        site.stop()
     # nor does what runs when the test ends outlive the test
     left = pids.read_text().strip()
     site.until(lambda: is_zombie(left))

@@ -54,9 +54,7 @@ def ran(site: Running) -> Counter[int]:
 def test_every_chunk_runs_once_whoever_is_killed(
     root: Path, policy: str, chunks: int, kills: int
 ) -> None:
-    site = Running(root, policy=policy, rounds="piece_s = 0.6")
-    try:
-        site.start()
+    with Running(root, policy=policy, rounds="piece_s = 0.6") as site:
         number = submit(site, scan(site), chunks, 0.1)
         rigid = site.submit(["true"], procs=3)
         for kill in range(1, kills + 1):
@@ -82,8 +80,6 @@ def test_every_chunk_runs_once_whoever_is_killed(
             "unit": "chunks",
         }
         assert site.wait(rigid)["state"] == "completed"
-    finally:
-        site.stop()
 
 
 def test_failure_and_what_is_shown(
@@ -92,8 +88,7 @@ def test_failure_and_what_is_shown(
     site = Running(root, policy="plain", start="backoff_first_s = 0.1", rounds="piece_s = 0.2")
     monkeypatch.setenv("COALLOC_CONFIG", str(site.config))
     monkeypatch.chdir(site.work)
-    try:
-        site.start()
+    with site:
         words = ["--divisible", "2s", "--chunk", "0.1s", "-o", "/dev/null", "--retries", "1", "-k"]
         command = scan(site, "test $chunk -ne 13 || exit 7")
         assert main.main(["submit", *words, "--wait", "--", *command]) == 7
@@ -122,14 +117,10 @@ def test_failure_and_what_is_shown(
         capsys.readouterr()
         assert main.main(["show", "1.99"]) == 1
         assert "job 1 has no piece 99" in capsys.readouterr().err
-    finally:
-        site.stop()
 
 
 def test_processes_share_chunks_hold_starts_none_and_cancel_ends_all(root: Path) -> None:
-    site = Running(root, policy="plain", rounds="piece_s = 0.3")
-    try:
-        site.start()
+    with Running(root, policy="plain", rounds="piece_s = 0.3") as site:
         assert_shared(site)
         number = submit(site, scan(site), 10_000, 0.1)
         site.until(lambda: ran(site).total() > 4)
@@ -145,8 +136,6 @@ def test_processes_share_chunks_hold_starts_none_and_cancel_ends_all(root: Path)
         shown = site.wait(number)
         assert shown["state"] == "cancelled"
         assert {piece["state"] for piece in shown["pieces"]} == {"completed", "cancelled"}
-    finally:
-        site.stop()
 
 
 def assert_shared(site: Running) -> None:

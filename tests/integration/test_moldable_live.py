@@ -28,13 +28,9 @@ def batches(root: Path) -> Iterator[Running]:
 
 def warm_site(root: Path, policy: str) -> Iterator[Running]:
     """A site whose configuration names this policy, once its solver is ready."""
-    running = Running(root, policy=policy)
-    running.start()
-    try:
+    with Running(root, policy=policy) as running:
         running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
         yield running
-    finally:
-        running.stop()
 
 
 def submit_moldable(site: Running, argv: Sequence[str], times: Sequence[float] = TIMES) -> str:

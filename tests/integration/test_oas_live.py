@@ -14,13 +14,9 @@ WARM_S = 600.0
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    running = Running(root, policy="oas", rounds="time_limit_s = 20.0")
-    running.start()
-    try:
+    with Running(root, policy="oas", rounds="time_limit_s = 20.0") as running:
         running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.mark.slow

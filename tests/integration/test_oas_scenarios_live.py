@@ -22,13 +22,9 @@ scenario_objective = "p90"
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    running = Running(root, policy="oas", rounds=ROUNDS)
-    running.start()
-    try:
+    with Running(root, policy="oas", rounds=ROUNDS) as running:
         running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.mark.slow

@@ -18,13 +18,9 @@ POLICIES = ("auto", "easy", "conservative", "fcfs", "sjf", "bjf", "fpfs", "spt",
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    running = Running(root, policy="auto")
-    running.start()
-    try:
+    with Running(root, policy="auto") as running:
         running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
         yield running
-    finally:
-        running.stop()
 
 
 def set_policy(site: Running, old: str, new: str) -> None:
