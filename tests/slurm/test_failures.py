@@ -248,17 +248,6 @@ def test_munge_is_away(site: SlurmSite, own: SlurmTestbed) -> None:
     runs_in_both(site)
 
 
-def test_second_daemon_is_refused(site: SlurmSite) -> None:
-    """By mistake, with the same configuration."""
-    first = site.processes.pop("coallocd")
-    site.start_daemon(wait=False)
-    assert site.kill_when_ended("coallocd") == 1
-    site.processes["coallocd"] = first
-    # The first goes on to write into the same file.
-    assert "is in use by another process" in site.log.read_text()
-    runs_in_both(site)
-
-
 def test_two_services_share_the_clusters(
     site: SlurmSite, own: SlurmTestbed, root: Path, commands: Commands
 ) -> None:
