@@ -296,3 +296,11 @@ def _kill_runner(status: Path) -> None:
         pid = int(record["pid"]) if record else 0
         if pid and Path(f"/proc/{pid}/comm").read_text().strip() == RUNNER_NAME:
             os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def warm_site(root: Path, limit_s: float, **options: Any) -> Iterator[Running]:
+    """A site that runs, once its solver has compiled all it needs."""
+    with Running(root, **options) as running:
+        running.until(lambda: bool(running.lines("solver_warmed")), limit_s)
+        yield running
