@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -13,6 +13,7 @@ import zmq
 
 from tests.support.live_site import Running
 from tests.support.loads import Load
+from tests.support.small_disk import mounted
 
 START = "prepare_timeout_s = 5.0\nbackoff_first_s = 0.1\nbackoff_max_s = 1.0"
 
@@ -94,25 +95,14 @@ def test_hostile_frames_are_counted_and_a_good_client_is_served(root: Path) -> N
 
 
 @pytest.fixture
-def small_disk(root: Path) -> Path:
-    """A file system of a few megabytes, where this user may mount one."""
-    disk = root / "state"
-    disk.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)],
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a small tmpfs: {done.stderr.decode().strip()}")
-    return disk
+def small_disk(root: Path) -> Iterator[Path]:
+    with mounted(root / "state", "size=6m") as disk:
+        yield disk
 
 
 def test_a_full_disk_refuses_submits_and_loses_nothing(root: Path, small_disk: Path) -> None:
-    site = Running(root, policy="plain")
     ballast = small_disk / "ballast"
-    try:
-        site.start()
+    with Running(root) as site:
         first = site.submit(["sh", "-c", f"while [ ! -e {site.work}/go ]; do sleep 0.05; done"])
         site.until(lambda: site.job(first)["state"] == "running")
         with open(ballast, "wb", buffering=0) as file:
@@ -137,9 +127,6 @@ def test_a_full_disk_refuses_submits_and_loses_nothing(root: Path, small_disk: P
         for job in [first, *acknowledged]:
             assert site.wait(job)["state"] == "completed"
         assert site.wait(site.submit(["true"]))["state"] == "completed"
-    finally:
-        site.stop()
-        subprocess.run(["umount", "-l", str(small_disk)], check=False)
 
 
 @pytest.mark.slow
