@@ -37,18 +37,13 @@ def _backup(args: argparse.Namespace) -> int:
 
 def _backup_stopped(args: argparse.Namespace, path: Path) -> int:
     """No daemon runs: its store is ours to read."""
-    from coalloc.daemon.store.errors import StoreError
-    from coalloc.daemon.store.sqlite import Store
+    from coalloc.daemon.store.beside import StoreError, copy_stopped
 
     store = _store_path(args)
     if not store.exists():
         raise CommandError(f"{store}: there is no store, and no daemon runs")
     try:
-        opened = Store(store)
-        try:
-            opened.backup(path)
-        finally:
-            opened.close()
+        copy_stopped(store, path)
     except StoreError as error:
         raise CommandError(str(error)) from error
     print(f"{path}: {path.stat().st_size} bytes")
@@ -61,8 +56,7 @@ def _add_restore(parser: argparse.ArgumentParser) -> None:
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from coalloc.daemon.store.errors import StoreError
-    from coalloc.daemon.store.restore import restore
+    from coalloc.daemon.store.beside import StoreError, restore
 
     store = _store_path(args)
     try:

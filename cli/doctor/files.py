@@ -67,7 +67,7 @@ class Mode(Struct, frozen=True):
 
 def state_finding(config: Config) -> Finding:
     """Judge the folder of the store: its file system and its mode."""
-    from coalloc.daemon.store.disk import mount_of
+    from coalloc.daemon.store.beside import mount_of
 
     about, folder = "state folder", Path(config.daemon.state_dir)
     is_shared = config.daemon.mode == "multi-user"

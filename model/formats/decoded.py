@@ -37,6 +37,24 @@ def mapping(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
+def of_format(value: Any, name: str, *needed: str) -> Mapping[str, Any]:
+    """The value, if it is an object with the keys that a file of this format needs.
+
+    Raises
+    ------
+    InputError
+        A file of another format is told as such before what it lacks.
+    """
+    top = mapping(value, "")
+    missing = [key for key in ("format", *needed) if key not in top]
+    given = top.get("format", name)
+    if missing and given != name:
+        raise InputError("format", f"{shown(given)} is not one of {name}")
+    if missing:
+        raise InputError(missing[0], "is missing")
+    return top
+
+
 def array(value: Any, where: str) -> Sequence[Any]:
     """The value, if it is a JSON array."""
     if not isinstance(value, list | tuple):

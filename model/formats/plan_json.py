@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from coalloc.model.errors import InputError
-from coalloc.model.formats.decoded import mapping, plain
+from coalloc.model.formats.decoded import of_format, plain
 from coalloc.model.formats.nodeset import expand_counts
 from coalloc.model.formats.structs import read_json
 from coalloc.model.formats.written import written
@@ -24,10 +24,7 @@ def read_plan(value: Any) -> Plan:
     ------
     InputError
     """
-    top = mapping(value, "")
-    for key in ("format", "placements"):
-        if key not in top:
-            raise InputError(key, "is missing")
+    top = of_format(value, PLAN_FORMAT, "placements")
     for key in ("options", "stats", "certificates"):
         plain(top.get(key), key)
     plan: Plan = read_json(top, Plan)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from coalloc.model.errors import InputError
-from coalloc.model.formats.decoded import mapping, shown
+from coalloc.model.formats.decoded import of_format, shown
 from coalloc.model.formats.job_json import amounts, checked, completed, write_job
 from coalloc.model.formats.nodeset import expand, expand_counts
 from coalloc.model.formats.structs import read_json
@@ -36,10 +36,7 @@ def read_snapshot(value: Any) -> Snapshot:
     InputError
         With the path and the reason of the first thing that is wrong.
     """
-    given = mapping(value, "")
-    for key in ("format", "clusters"):
-        if key not in given:
-            raise InputError(key, "is missing")
+    given = of_format(value, SNAPSHOT_FORMAT, "clusters")
     time = given.get("time", 0.0)
     # A time that is wrong is told before the times of jobs that stem from it.
     top = {"time": time, **given}

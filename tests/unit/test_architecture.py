@@ -55,7 +55,7 @@ MAY_IMPORT = {
         *("coalloc.wire", "coalloc.runtime", "coalloc.client", "coalloc.simulation"),
         # what works on the files of a daemon, or is one: backup, restore, demo; what judges its
         # configuration: doctor
-        *("coalloc.daemon.store", "coalloc.daemon.config_checks"),
+        *("coalloc.daemon.store.beside", "coalloc.daemon.config_checks"),
         "coalloc.dashboard",
     ),
 }
@@ -119,7 +119,7 @@ LAZY = {
 # (importer, imported): only inside functions, so that most commands never load it.
 DEFERRED = {
     ("cli", "coalloc.simulation"),
-    ("cli", "coalloc.daemon.store"),
+    ("cli", "coalloc.daemon.store.beside"),
     ("cli", "coalloc.dashboard"),
 }
 

@@ -248,10 +248,11 @@ def test_the_command_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_folder_on_the_network_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from coalloc.daemon.store import disk
+    from coalloc.daemon.store import beside
+    from coalloc.daemon.store.disk import Mount
 
     config = configured(tmp_path)
     Path(config.daemon.state_dir).mkdir(mode=0o700)
-    monkeypatch.setattr(disk, "mount_of", lambda path: disk.Mount(point="/x", type="nfs4"))
+    monkeypatch.setattr(beside, "mount_of", lambda path: Mount(point="/x", type="nfs4"))
     found = doctor_files.state_finding(config)
     assert "lies on nfs4" in found.text
