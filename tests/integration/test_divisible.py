@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from coalloc.cli import main
 from tests.support.live_site import ENDED, Running
+from tests.support.loads import kill_in_between
 
 SCRIPT = """\
 #!/bin/sh
@@ -57,14 +57,7 @@ def test_every_chunk_runs_once_whoever_is_killed(
     with Running(root, policy=policy, rounds="piece_s = 0.6") as site:
         number = submit(site, scan(site), chunks, 0.1)
         rigid = site.submit(["true"], procs=3)
-        for kill in range(1, kills + 1):
-            wanted = chunks * kill // (kills + 1)
-            site.until(lambda wanted=wanted: ran(site).total() >= wanted, 300.0)  # type: ignore[misc]
-            site.kill("coallocd", signal.SIGKILL)
-            if kill % 2 == 0:
-                site.kill("alpha", signal.SIGKILL)
-                site.start_executor("alpha")
-            site.start_daemon()
+        kill_in_between(site, kills, chunks, lambda: ran(site).total())
         site.until(lambda: site.job(number)["state"] in ENDED, 600.0)
         shown = site.job(number)
         assert (shown["state"], shown["exit_code"]) == ("completed", 0), shown["detail"]

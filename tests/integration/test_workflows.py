@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import pytest
 
 from coalloc.cli import main
 from tests.support.live_site import ENDED, Running
+from tests.support.loads import kill_in_between
 
 WIDTH = 8
 
@@ -63,14 +63,7 @@ def test_a_workflow_survives_kills_and_every_task_runs_exactly_once(
     job = layered(count)
     with site:
         number = submit(site, job, ["sh", "-c", f"echo {{task}} >> {site.work}/ran"])
-        for kill in range(1, kills + 1):
-            wanted = count * kill // (kills + 1)
-            site.until(lambda wanted=wanted: len(ran(site)) >= wanted, 300.0)  # type: ignore[misc]
-            site.kill("coallocd", signal.SIGKILL)
-            if kill % 2 == 0:
-                site.kill("alpha", signal.SIGKILL)
-                site.start_executor("alpha")
-            site.start_daemon()
+        kill_in_between(site, kills, count, lambda: len(ran(site)))
         site.until(lambda: site.job(number)["state"] in ENDED, 600.0)
         shown = site.job(number)
         assert (shown["state"], shown["exit_code"]) == ("completed", 0), shown["detail"]
