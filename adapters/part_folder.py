@@ -37,7 +37,7 @@ from msgspec import structs
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
-from coalloc.adapters.runner.spec import Place, Queue, RunnerSpec
+from coalloc.adapters.runner.spec import Queue, RankPlace, RunnerSpec
 from coalloc.adapters.runner.status import (
     END,
     PAGE,
@@ -306,7 +306,7 @@ def _runner_spec(
     spec: PartSpec, user: Path, cpus: Mapping[str, tuple[int, ...] | None], claim: str
 ) -> RunnerSpec:
     launch = spec.launch or Launch(argv=())
-    ranks: list[Place] = []
+    ranks: list[RankPlace] = []
     for node, count in spec.nodes.items():
         ranks += [
             {

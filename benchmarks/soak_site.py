@@ -214,7 +214,7 @@ class SoakSite:
             reading = ClusterReading(cluster=name, nodes=nodes)
             self._say(Read(cluster=name, reading=reading, at=self.now))
             self._deliver(name, Ping(epoch=self.core.state.epoch))
-            self._obey(name, self.executors[name].handle(effects_there.Ticked(), self.now))
+            self._obey(name, self.executors[name].handle(effects_there.ExecutorTicked(), self.now))
         for name, left in self.delivery.waiting().items():
             if left:
                 self.delivery.pump(name)

@@ -95,10 +95,10 @@ def write_csv(rows: Iterable[Mapping[str, Any]]) -> None:
 
 def _write_swf(rows: Iterable[AccountRow]) -> None:
     """A log of what ran, and of what was cancelled before it did."""
-    from coalloc.adapters.formats.swf_export import EndedJob, swf_lines
+    from coalloc.adapters.formats.swf_export import ExportedJob, swf_lines
 
     jobs = [
-        EndedJob(
+        ExportedJob(
             user=row.user,
             project=row.project,
             program=row.command,

@@ -11,7 +11,7 @@ from coalloc.cli.output import show_table
 from coalloc.runtime.texts import length
 
 if TYPE_CHECKING:
-    from coalloc.wire.estimate_answers import StartAccuracyRow
+    from coalloc.core.base.accuracy import StartAccuracy
 
 HEADERS = ("EXPECTED", "AHEAD", "STARTS", "HELD", "WIDTH", "ERROR", "5-95 %")
 KINDS = {"first": "at first", "later": "while waiting"}
@@ -41,7 +41,7 @@ def _estimates(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _cells(row: StartAccuracyRow) -> tuple[str, ...]:
+def _cells(row: StartAccuracy) -> tuple[str, ...]:
     return (
         KINDS.get(row.kind, row.kind),
         row.lead,

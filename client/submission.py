@@ -17,7 +17,7 @@ ENV_KEPT = frozenset({"COALLOC_CONFIG"})
 """Of our own variables, what a job inherits; the others describe the job that submits it."""
 
 
-class CommonOptions(TypedDict, total=False):
+class SubmissionOptions(TypedDict, total=False):
     """Options of all submissions; all may be left out.
 
     Those that are fields of a job, of `SubmitOptions` or of `Launch` mean what these say.
@@ -55,7 +55,7 @@ class CommonOptions(TypedDict, total=False):
     """A resend with the same token is the same job. Default: a new one."""
 
 
-class JobOptions(CommonOptions, total=False):
+class JobOptions(SubmissionOptions, total=False):
     """Options of `Client.submit` besides the command; all may be left out."""
 
     procs: int | tuple[int, int]
@@ -189,7 +189,7 @@ def request_of(
     }
 
 
-def known_options(options: Mapping[str, Any], cls: type[CommonOptions]) -> dict[str, Any]:
+def known_options(options: Mapping[str, Any], cls: type[SubmissionOptions]) -> dict[str, Any]:
     """The options that were given.
 
     Raises

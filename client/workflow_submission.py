@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from coalloc.client.submission import CommonOptions, known_options, request_of
+from coalloc.client.submission import SubmissionOptions, known_options, request_of
 from coalloc.model.errors import InputError
 from coalloc.model.formats.job_json import write_job
 from coalloc.model.jobs import WorkflowJob
 
 
-class WorkflowOptions(CommonOptions, total=False):
+class WorkflowOptions(SubmissionOptions, total=False):
     """Options of `Client.submit_workflow` besides the file; all may be left out.
 
     The batch options, the output and the time limit are those of each task.

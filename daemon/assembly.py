@@ -23,7 +23,7 @@ from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import Effects, tell
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.launches import Launches
-from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.metrics import DaemonMetrics
 from coalloc.daemon.notify import Notifier
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import Sources, array_of
@@ -80,7 +80,7 @@ def assembled(
     memory = recall(store, config.daemon.keep_ended)
     core = Coordinator(config, memory.remembered)
     state = core.state
-    metrics, notifier = Metrics(), Notifier(config.notify, log)
+    metrics, notifier = DaemonMetrics(), Notifier(config.notify, log)
 
     # What calls back is made before what it calls.
     def turn(batch: list[CoreEvent]) -> None:
@@ -123,7 +123,7 @@ def assembled(
     owner = Caller(user=getpass.getuser(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
     replies = Replies(server, owner, access)
     writer = Writer(store, core, loop, log, time.time, carry_out=carry_out, refuse=replies.send)
-    writer.on_commit = metrics.store.commit_s.observe
+    writer.on_commit = metrics.histogram["coalloc_store_commit_seconds"].observe
     planner = RoundPlanner(solver, loop.offer)
     planner.rounds = config.rounds
     sources = Sources(state=state, store=store, caller=owner, health=lambda: service.health())

@@ -25,7 +25,7 @@ from coalloc.core.base.events import Ticked
 from coalloc.core.base.messages import Numbered, Ping, Welcome
 from coalloc.core.base.state import State
 from coalloc.daemon.core_loop import CoreLoop
-from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.metrics import DaemonMetrics
 from coalloc.daemon.notify import Notifier
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.waiters import Waiters
@@ -55,7 +55,7 @@ class Effects:
         planner: RoundPlanner,
         replies: Replies,
         waiters: Waiters,
-        metrics: Metrics,
+        metrics: DaemonMetrics,
         notifier: Notifier,
     ) -> None:
         self._state, self._server, self._loop = state, server, loop

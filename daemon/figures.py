@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct, field, structs
 
+from coalloc.core.base.accuracy import StartAccuracy
 from coalloc.core.base.state import State
 from coalloc.core.jobs.occupation import occupation
-from coalloc.core.learning.accuracy import StartAccuracy
 from coalloc.core.rounds import snapshots
 from coalloc.model.platform import NodeState
 

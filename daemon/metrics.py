@@ -16,22 +16,14 @@ from typing import Any
 import prometheus_client as prometheus
 
 import coalloc
+from coalloc.core.base.accuracy import StartAccuracy
 from coalloc.core.base.effects import AppendEvent, Effect, RoundFinished, Solve
 from coalloc.core.base.events import CoreEvent, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.learning.accuracy import ALL
-from coalloc.daemon.figures import ClusterFigures, Survey
-from coalloc.daemon.metric_families import (
-    MOVES,
-    ClusterMetrics,
-    JobMetrics,
-    RoundMetrics,
-    RuleMetrics,
-    SolverMetrics,
-    StartMetrics,
-    StoreMetrics,
-)
+from coalloc.daemon.figures import Survey
+from coalloc.daemon.metric_families import COUNTERS, GAUGES, HISTOGRAMS, MOVES, OF_CLUSTER
 from coalloc.model.event_kinds import EventKind
 from coalloc.wire.rule_rows import RuleCostsRow
 
@@ -39,7 +31,7 @@ BOUND_S = 10.0
 """Shorter run times count as this in a slowdown, so that one of a second says little; seconds."""
 
 
-class Metrics:
+class DaemonMetrics:
     """The daemon's figures, in a registry of its own."""
 
     def __init__(self) -> None:
@@ -51,46 +43,49 @@ class Metrics:
         prometheus.ProcessCollector(registry=registry)
         build = prometheus.Info("coalloc_build", "This daemon.", registry=registry)
         build.info({"version": coalloc.__version__, "python": platform.python_version()})
-        self.rounds = RoundMetrics(registry)
-        self.rules = RuleMetrics(registry)
-        self.solver = SolverMetrics(registry)
-        self.jobs = JobMetrics(registry)
-        self.starts = StartMetrics(registry)
-        self.clusters = ClusterMetrics(registry)
-        self.store = StoreMetrics(registry)
-        self.surveyed_at = prometheus.Gauge(
-            "coalloc_survey_timestamp_seconds",
-            "When clusters, queue and disk were looked at last, seconds since 1970.",
-            registry=registry,
-        )
-        self.notifications = prometheus.Counter(
-            "coalloc_notifications",
-            "Notifications sent, failed or dropped.",
-            ["outcome"],
-            registry=registry,
-        )
-        for outcome in ("sent", "failed", "dropped"):
-            self.notifications.labels(outcome)
+        self.gauge = {
+            name: prometheus.Gauge(name, family.help, family.labels, registry=registry)
+            for name, family in GAUGES.items()
+        }
+        self.counter = {
+            name: prometheus.Counter(name, family.help, family.labels, registry=registry)
+            for name, family in COUNTERS.items()
+        }
+        self.histogram = {
+            name: prometheus.Histogram(
+                name, family.help, family.labels, registry=registry, buckets=family.buckets
+            )
+            for name, family in HISTOGRAMS.items()
+        }
+        for name, family in COUNTERS.items():
+            for value in family.known:
+                self.counter[name].labels(value)
 
     def recorded(self, event: AppendEvent, record: JobRecord | None = None) -> None:
         """Count an event of the stream, and of which job it is."""
-        self.jobs.idle_node_s.inc(event.fields.get("idle_node_s", 0.0))
+        self.counter["coalloc_idle_node_seconds"].inc(event.fields.get("idle_node_s", 0.0))
         if event.kind in MOVES:
-            self.jobs.moves.labels(MOVES[event.kind]).inc()
+            self.counter["coalloc_moves"].labels(MOVES[event.kind]).inc()
         is_whole = record is not None and not record.flow
         if event.kind is EventKind.JOB_STARTED:
-            self.jobs.started.inc()
+            self.counter["coalloc_jobs_started"].inc()
             if is_whole and record is not None and record.started is not None:
-                self.jobs.wait_s.observe(max(0.0, record.started - record.submitted))
+                self.histogram["coalloc_job_wait_seconds"].observe(
+                    max(0.0, record.started - record.submitted)
+                )
             skew_ms = event.fields.get("skew_ms")
             if skew_ms is not None:
-                self.jobs.coallocated.inc()
-                self.starts.skew_s.observe(skew_ms / 1e3)
+                self.counter["coalloc_jobs_coallocated"].inc()
+                self.histogram["coalloc_start_skew_seconds"].observe(skew_ms / 1e3)
         elif event.kind is EventKind.JOB_ENDED and is_whole and record is not None:
-            self.jobs.ended.labels(str(event.fields.get("state", record.state))).inc()
+            self.counter["coalloc_jobs_ended"].labels(
+                str(event.fields.get("state", record.state))
+            ).inc()
             if record.started is not None and record.ended is not None:
                 run_s = max(BOUND_S, record.ended - record.started)
-                self.jobs.slowdown.observe(max(1.0, (record.ended - record.submitted) / run_s))
+                self.histogram["coalloc_job_slowdown"].observe(
+                    max(1.0, (record.ended - record.submitted) / run_s)
+                )
 
     def handled(
         self, event: CoreEvent, effects: Sequence[Effect], spent_s: float, *, failed: bool
@@ -107,33 +102,35 @@ class Metrics:
             No round is being solved after it.
         """
         if isinstance(event, Solved):
-            self.rounds.phase_s.labels("solve").observe(event.solve_s)
-            self.rounds.phase_s.labels("commit").observe(spent_s)
+            self.histogram["coalloc_round_phase_seconds"].labels("solve").observe(event.solve_s)
+            self.histogram["coalloc_round_phase_seconds"].labels("commit").observe(spent_s)
         elif isinstance(event, SolveFailed):
-            self.rounds.policy_failures.labels(event.policy).inc()
+            self.counter["coalloc_policy_failures"].labels(event.policy).inc()
             if failed:
-                self.rounds.failed.inc()
+                self.counter["coalloc_rounds_failed"].inc()
         elif any(isinstance(effect, Solve) for effect in effects):
-            self.rounds.phase_s.labels("assemble").observe(spent_s)
+            self.histogram["coalloc_round_phase_seconds"].labels("assemble").observe(spent_s)
 
     def round_finished(self, effect: RoundFinished, now: float) -> None:
         """Count a round."""
-        self.rounds.finished.labels(effect.policy, effect.status).inc()
-        self.rounds.solve_s.labels(effect.policy).observe(effect.solve_s)
-        self.rounds.gap.set(float("nan") if effect.gap is None else effect.gap)
-        self.clusters.stale.set(effect.stale)
-        self.rounds.ended_at.set(now)
+        self.counter["coalloc_rounds"].labels(effect.policy, effect.status).inc()
+        self.histogram["coalloc_solve_seconds"].labels(effect.policy).observe(effect.solve_s)
+        self.gauge["coalloc_plan_gap_ratio"].set(or_nan(effect.gap))
+        self.gauge["coalloc_clusters_stale"].set(effect.stale)
+        self.gauge["coalloc_round_timestamp_seconds"].set(now)
 
     def costed(self, found: RuleCostsRow) -> None:
         """Take over what the rules cost in a round."""
-        none = float("nan")
-        for metric in (self.rules.cost, self.rules.cost_limit, self.rules.held):
+        cost = self.gauge["coalloc_rule_cost_weighted_seconds"]
+        cost_limit = self.gauge["coalloc_rule_cost_bound_weighted_seconds"]
+        held = self.gauge["coalloc_rule_jobs_held"]
+        for metric in (cost, cost_limit, held):
             metric.clear()
         for rule, row in found.rules.items():
-            self.rules.cost.labels(rule).set(none if row.cost is None else row.cost)
-            self.rules.cost_limit.labels(rule).set(none if row.at_most is None else row.at_most)
-            self.rules.held.labels(rule).set(none if row.held is None else row.held)
-        self.rules.begun_at.set(found.time)
+            cost.labels(rule).set(or_nan(row.cost))
+            cost_limit.labels(rule).set(or_nan(row.at_most))
+            held.labels(rule).set(or_nan(row.held))
+        self.gauge["coalloc_rule_costs_timestamp_seconds"].set(found.time)
 
     def sample(
         self, state: State, orders_waiting: Mapping[str, int], faults: Mapping[str, int]
@@ -145,60 +142,61 @@ class Metrics:
         faults : mapping of reason to number
             Since the start of the daemon.
         """
-        self.jobs.active.labels("waiting").set(len(state.waiting))
-        self.jobs.active.labels("placed").set(len(state.placed))
+        self.gauge["coalloc_jobs"].labels("waiting").set(len(state.waiting))
+        self.gauge["coalloc_jobs"].labels("placed").set(len(state.placed))
         for name, there in state.clusters.items():
             share = None if there.reading is None else there.reading.share
             if share is not None:
-                self.clusters.share_kept.labels(name).set(share.kept)
-                self.clusters.local_delay.labels(name).set(share.delay_s)
+                self.gauge["coalloc_share_nodes_kept"].labels(name).set(share.kept)
+                self.gauge["coalloc_local_delay_seconds"].labels(name).set(share.delay_s)
         for cluster, count in orders_waiting.items():
-            self.clusters.outbox.labels(cluster).set(count)
-        self._catch_up("dropped", self.clusters.dropped, faults)
+            self.gauge["coalloc_outbox_messages"].labels(cluster).set(count)
+        self._catch_up("coalloc_messages_dropped", faults)
 
     def survey(self, found: Survey) -> None:
         """Take over what was looked at just now."""
         for reason in self._reasons - found.waiting.keys():
-            self.jobs.waiting.labels(reason).set(0)
+            self.gauge["coalloc_jobs_waiting"].labels(reason).set(0)
         for reason, count in found.waiting.items():
-            self.jobs.waiting.labels(reason).set(count)
+            self.gauge["coalloc_jobs_waiting"].labels(reason).set(count)
         self._reasons |= found.waiting.keys()
         for name in self._clusters - found.clusters.keys():
-            for metric in self.clusters.of.values():
-                metric.remove(name)
+            for metric, _ in OF_CLUSTER.values():
+                self.gauge[metric].remove(name)
         self._clusters = set(found.clusters)
         for name, cluster in found.clusters.items():
-            self._set_cluster(name, cluster)
-        self.clusters.stale.set(sum(not cluster.up for cluster in found.clusters.values()))
-        self.solver.warm.set(found.solver_warm)
-        self.store.writable.set(found.writable)
-        self.store.bytes.set(found.store_bytes)
+            values = cluster.values()
+            for field, (metric, _) in OF_CLUSTER.items():
+                self.gauge[metric].labels(name).set(or_nan(values[field]))
+        self.gauge["coalloc_clusters_stale"].set(
+            sum(not cluster.up for cluster in found.clusters.values())
+        )
+        self.gauge["coalloc_solver_warm"].set(found.solver_warm)
+        self.gauge["coalloc_store_writable"].set(found.writable)
+        self.gauge["coalloc_store_bytes"].set(found.store_bytes)
         if found.disk is not None:
-            self.store.disk_size.set(found.disk[0])
-            self.store.disk_free.set(found.disk[1])
-        self._catch_up("solver", self.solver.requests, found.solver_requests)
-        self._catch_up("notified", self.notifications, found.notifications)
+            self.gauge["coalloc_disk_size_bytes"].set(found.disk[0])
+            self.gauge["coalloc_disk_free_bytes"].set(found.disk[1])
+        self._catch_up("coalloc_solver_requests", found.solver_requests)
+        self._catch_up("coalloc_notifications", found.notifications)
         for row in found.starts:
             if row.lead == ALL:
-                none = float("nan")
-                self.starts.held.labels(row.kind).set(none if row.held is None else row.held)
-                self.starts.interval_s.labels(row.kind).set(
-                    none if row.width_s is None else row.width_s
-                )
-                self.starts.error_s.labels(row.kind).set(row.error_s)
-        self.surveyed_at.set(found.time)
+                self._set_starts(row)
+        self.gauge["coalloc_survey_timestamp_seconds"].set(found.time)
 
-    def _set_cluster(self, name: str, cluster: ClusterFigures) -> None:
-        values = cluster.values()
-        for field, metric in self.clusters.of.items():
-            value = values[field]
-            metric.labels(name).set(float("nan") if value is None else value)
+    def _set_starts(self, row: StartAccuracy) -> None:
+        for name, value in (
+            ("coalloc_start_interval_held_ratio", row.held),
+            ("coalloc_start_interval_seconds", row.width_s),
+            ("coalloc_start_error_seconds", row.error_s),
+        ):
+            self.gauge[name].labels(row.kind).set(or_nan(value))
 
-    def _catch_up(self, kind: str, metric: prometheus.Counter, counts: Mapping[str, int]) -> None:
+    def _catch_up(self, name: str, counts: Mapping[str, int]) -> None:
         """Raise a counter to what was counted elsewhere since the start."""
         for label, count in counts.items():
-            metric.labels(label).inc(count - self._counted[kind, label])
-            self._counted[kind, label] = count
+            self.counter[name].labels(label).inc(count - self._counted[name, label])
+            self._counted[name, label] = count
 
     def serve(self, address: str) -> int:
         """Answer Prometheus from a thread.
@@ -233,3 +231,8 @@ class Metrics:
             server.shutdown()
             server.server_close()
             thread.join()
+
+
+def or_nan(value: float | None) -> float:
+    """The value, or NaN where there is none: a gauge has no other word for it."""
+    return float("nan") if value is None else value

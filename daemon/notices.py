@@ -53,7 +53,7 @@ def job_notice(
             "state": str(record.state),
             "exit_code": record.exit_code,
             "detail": record.detail,
-            "clusters": [part.cluster for part in record.parts],
+            "clusters": list(record.clusters),
             "submitted": record.submitted,
             "started": record.started,
             "ended": record.ended,

@@ -26,7 +26,7 @@ from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats
-from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.metrics import DaemonMetrics
 from coalloc.daemon.notify import Notifier
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import Health, Sources
@@ -69,7 +69,7 @@ class Service:
     delivery: Delivery
     heartbeats: Heartbeats
     writer: Writer
-    metrics: Metrics
+    metrics: DaemonMetrics
     notifier: Notifier
     replies: Replies
     sources: Sources

@@ -50,11 +50,11 @@ FILES: Mapping[str, str] = {
 }
 DENIED_PAGE = "login.html"
 
-Answering = Callable[["Site", Any, Viewer], Awaitable[Any]]
+Answering = Callable[["DashboardSite", Any, Viewer], Awaitable[Any]]
 """Site, parameters, viewer -> one of `coalloc.dashboard.answers`, or a response."""
 
 
-class Site(Struct, frozen=True, kw_only=True):
+class DashboardSite(Struct, frozen=True, kw_only=True):
     """Sources from which the routes answer."""
 
     known: Known
@@ -63,7 +63,7 @@ class Site(Struct, frozen=True, kw_only=True):
     gate: Gate
 
 
-def application(site: Site) -> SecurityHeaders:
+def application(site: DashboardSite) -> SecurityHeaders:
     """The dashboard as an ASGI application."""
     routes = [Route(path, _api(site, answer), methods=["GET"]) for path, answer in API.items()]
     routes += [
@@ -97,7 +97,7 @@ def page_files() -> Mapping[str, bytes]:
 # The way in
 
 
-def _viewer(site: Site, request: Request) -> Viewer | Denied:
+def _viewer(site: DashboardSite, request: Request) -> Viewer | Denied:
     peer = request.client.host if request.client else ""
     return site.gate.viewer(peer, request.headers)
 
@@ -107,7 +107,7 @@ def _denied(denied: Denied) -> Response:
     return _json(Fault(error=denied.message), denied.status, headers)
 
 
-def _file(site: Site, name: str, *, is_open: bool = False) -> Callable[[Request], Any]:
+def _file(site: DashboardSite, name: str, *, is_open: bool = False) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         viewer = _viewer(site, request)
         if isinstance(viewer, Denied) and not is_open:
@@ -119,7 +119,7 @@ def _file(site: Site, name: str, *, is_open: bool = False) -> Callable[[Request]
     return endpoint
 
 
-def _login(site: Site) -> Callable[[Request], Any]:
+def _login(site: DashboardSite) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         given = request.query_params.get("token", "")
         if request.method == "POST":
@@ -154,7 +154,7 @@ async def _form_token(request: Request) -> str:
 # The REST interface
 
 
-def _api(site: Site, answer: Answering) -> Callable[[Request], Any]:
+def _api(site: DashboardSite, answer: Answering) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         viewer = _viewer(site, request)
         if isinstance(viewer, Denied):
@@ -185,27 +185,27 @@ def _asked(request: Request, answer: Answering) -> Any:
     return msgspec.convert({**given, **request.path_params}, form, strict=False)
 
 
-async def _status(site: Site, asked: Nothing, viewer: Viewer) -> SiteStatus:
+async def _status(site: DashboardSite, asked: Nothing, viewer: Viewer) -> SiteStatus:
     """Whether the daemon answers, and how the queue is."""
     return views.status(site.known, viewer)
 
 
-async def _clusters(site: Site, asked: Nothing, viewer: Viewer) -> Clusters:
+async def _clusters(site: DashboardSite, asked: Nothing, viewer: Viewer) -> Clusters:
     """All clusters in figures."""
     return views.clusters(site.known)
 
 
-async def _nodes(site: Site, asked: Nothing, viewer: Viewer) -> Nodes:
+async def _nodes(site: DashboardSite, asked: Nothing, viewer: Viewer) -> Nodes:
     """All nodes and what is on them."""
     return views.nodes(site.known)
 
 
-async def _jobs(site: Site, asked: JobsAsked, viewer: Viewer) -> Jobs:
+async def _jobs(site: DashboardSite, asked: JobsAsked, viewer: Viewer) -> Jobs:
     """Jobs, the newest first."""
     return views.jobs(site.known, asked)
 
 
-async def _job(site: Site, asked: JobAsked, viewer: Viewer) -> Job:
+async def _job(site: DashboardSite, asked: JobAsked, viewer: Viewer) -> Job:
     """One job: a row for all, details for those who may see them."""
     row = site.known.row(asked.job)
     details, withheld = None, "shown to the job's owner and to operators"
@@ -231,32 +231,32 @@ async def _job(site: Site, asked: JobAsked, viewer: Viewer) -> Job:
     )
 
 
-async def _why(site: Site, asked: JobAsked, viewer: Viewer) -> JobWhy:
+async def _why(site: DashboardSite, asked: JobAsked, viewer: Viewer) -> JobWhy:
     """The reason why a job waits; may take some seconds."""
     return JobWhy(why=await site.questions.why(asked.job), time=site.known.heard or 0.0)
 
 
-async def _plan(site: Site, asked: Nothing, viewer: Viewer) -> SitePlan:
+async def _plan(site: DashboardSite, asked: Nothing, viewer: Viewer) -> SitePlan:
     """Work that runs, and the newest plan."""
     return views.plan(site.known)
 
 
-async def _rounds(site: Site, asked: Nothing, viewer: Viewer) -> Rounds:
+async def _rounds(site: DashboardSite, asked: Nothing, viewer: Viewer) -> Rounds:
     """Rounds, the newest first."""
     return views.rounds(site.known)
 
 
-async def _waits(site: Site, asked: WaitsAsked, viewer: Viewer) -> Waits:
+async def _waits(site: DashboardSite, asked: WaitsAsked, viewer: Viewer) -> Waits:
     """Wait times of jobs that have started."""
     return views.waits(site.known, asked.by)
 
 
-async def _timeline(site: Site, asked: TimelineAsked, viewer: Viewer) -> Timeline:
+async def _timeline(site: DashboardSite, asked: TimelineAsked, viewer: Viewer) -> Timeline:
     """Rows of the Gantt chart, in a short form."""
     return views.timeline(site.known, asked)
 
 
-async def _events(site: Site, asked: Nothing, viewer: Viewer) -> StreamingResponse:
+async def _events(site: DashboardSite, asked: Nothing, viewer: Viewer) -> StreamingResponse:
     """Server-sent events: `change` (a Change) when something is to be fetched anew."""
     return StreamingResponse(site.hub.watch(), media_type="text/event-stream")
 
@@ -276,7 +276,7 @@ API: Mapping[str, Answering] = {
 }
 
 
-def _openapi(site: Site) -> Callable[[Request], Any]:
+def _openapi(site: DashboardSite) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         viewer = _viewer(site, request)
         return _denied(viewer) if isinstance(viewer, Denied) else _json(document(API))

@@ -21,7 +21,7 @@ UNDER_WAY = 50
 KEPT = 500
 
 
-class Asking(Protocol):
+class AskingClient(Protocol):
     """As much of `Client` as is needed."""
 
     def show(self, job: str) -> JobDetails:
@@ -50,9 +50,9 @@ class Questions:
         Opens a client; called in the thread that asks, at the first question.
     """
 
-    def __init__(self, connect: Callable[[], Asking]) -> None:
+    def __init__(self, connect: Callable[[], AskingClient]) -> None:
         self._connect = connect
-        self._client: Asking | None = None
+        self._client: AskingClient | None = None
         self._thread = ThreadPoolExecutor(1, "dashboard-questions")
         self._answers: dict[tuple[str, str], tuple[float, asyncio.Future[Any]]] = {}
 
@@ -114,4 +114,4 @@ class Questions:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-__all__ = ["Asking", "BusyError", "NoAnswerError", "Questions", "RefusedError"]
+__all__ = ["AskingClient", "BusyError", "NoAnswerError", "Questions", "RefusedError"]

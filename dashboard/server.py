@@ -16,7 +16,7 @@ import uvicorn
 
 from coalloc.client.client import Client
 from coalloc.dashboard.access import Gate
-from coalloc.dashboard.api import Site, application
+from coalloc.dashboard.api import DashboardSite, application
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.polling import TIMEOUT_S, Polling, Post
 from coalloc.dashboard.questions import Questions
@@ -42,7 +42,7 @@ class WebServer(uvicorn.Server):
 Start = Callable[[Post], Polling | None]
 
 
-class Server:
+class DashboardServer:
     """Serves one site.
 
     Parameters
@@ -59,7 +59,7 @@ class Server:
         self.run_token = secrets.token_urlsafe(24) if settings.is_open else ""
         self._start_polling, self._questions = start_polling, questions
         gate = Gate(settings, self.run_token)
-        site = Site(known=self.known, hub=self.hub, questions=questions, gate=gate)
+        site = DashboardSite(known=self.known, hub=self.hub, questions=questions, gate=gate)
         self._listener = _listener(settings.host, settings.port)
         self.port: int = self._listener.getsockname()[1]
         self._web = WebServer(
@@ -138,7 +138,7 @@ def run(settings: Settings, endpoint: str | None, config: Path | None, timeout_s
         return polling
 
     questions = Questions(lambda: Client(endpoint, max(timeout_s, TIMEOUT_S), config=config))
-    server = Server(settings, start_polling, questions)
+    server = DashboardServer(settings, start_polling, questions)
     print(f"coalloc: dashboard at {server.url}", flush=True)
     if server.run_token and sys.stdout.isatty():
         print(f"coalloc: with all jobs' details: {server.url}login?token={server.run_token}")

@@ -26,7 +26,10 @@ MODULES = (
     *(f"coalloc.wire.{name}_answers" for name in ("share", "estimate")),
     *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
     *(f"coalloc.wire.{name}" for name in ("answers", "questions")),
-    *(f"coalloc.core.base.{name}" for name in ("requests", "messages", "records")),
+    *(
+        f"coalloc.core.base.{name}"
+        for name in ("accuracy", "projects", "requests", "messages", "records")
+    ),
     *(f"coalloc.model.sites.{name}" for name in ("parts", "reading", "reserved", "site_rules")),
     "coalloc.model.snapshot",
 )

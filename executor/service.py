@@ -24,9 +24,9 @@ from coalloc.core.base.messages import Goodbye, Numbered, Ping, Read, Statement,
 from coalloc.core.executor.effects import (
     ExecutorEffect,
     ExecutorEvent,
+    ExecutorTicked,
     MessageReceived,
     PartNews,
-    Ticked,
 )
 from coalloc.core.executor.machine import ExecutorCore
 from coalloc.core.executor.state import ExecutorState
@@ -230,7 +230,7 @@ class ExecutorService:
     async def _ticking(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._turn([Ticked()])
+            self._turn([ExecutorTicked()])
 
     def _complain(self, event: str, why: str) -> None:
         """Log what is wrong with the readings, when that changes; empty: nothing."""

@@ -52,7 +52,7 @@ class KeyUnusableError(NoAnswerError):
     """A key is needed to ask, and there is none that can be used."""
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _AnswerHead(msgspec.Struct, frozen=True):
     type: str
     id: str = ""
     code: str = ""
@@ -60,7 +60,7 @@ class _Head(msgspec.Struct, frozen=True):
     protocol: int = PROTOCOL
 
 
-_head_decoder = msgspec.json.Decoder(_Head)
+_head_decoder = msgspec.json.Decoder(_AnswerHead)
 
 
 class AnswerFrame(msgspec.Struct, frozen=True):

@@ -24,12 +24,12 @@ class WireError(ValueError):
         self.code = code
 
 
-class _Head(msgspec.Struct):
+class _RequestHead(msgspec.Struct):
     id: str = ""
 
 
 _encoder = msgspec.json.Encoder()
-_head_decoder = msgspec.json.Decoder(_Head)
+_head_decoder = msgspec.json.Decoder(_RequestHead)
 _decoder = msgspec.json.Decoder()
 
 

@@ -6,21 +6,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from coalloc.core.base.projects import Lead
 from coalloc.core.base.records import JobState
 from coalloc.wire.answers import Answer
-
-
-class LeadRow(Struct, frozen=True, kw_only=True):
-    """Lead of a project, or in the end a user within it, over its siblings."""
-
-    name: str
-    """Of the project, or of the user."""
-    share: float
-    """Of everything, 0..1."""
-    usage_proc_s: float
-    """Decayed, processor-seconds."""
-    seconds: float
-    """Of its entitlement, ahead of the sibling with waiting jobs that is furthest behind."""
 
 
 class PriorityRow(Struct, frozen=True, kw_only=True):
@@ -45,7 +33,7 @@ class PriorityRow(Struct, frozen=True, kw_only=True):
     """Not above 0."""
     weight: float
     """The effective one."""
-    leads: tuple[LeadRow, ...] = ()
+    leads: tuple[Lead, ...] = ()
     """Below, from the highest project to the user; empty where shares do not count."""
     ahead_s: float = 0.0
     """Entitlement of its project that the project's earlier jobs take, seconds."""

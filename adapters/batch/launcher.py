@@ -20,7 +20,7 @@ from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder, ended_report
 from coalloc.adapters.runner.grant import GRANT, kept
-from coalloc.adapters.runner.spec import BatchTerms, Site
+from coalloc.adapters.runner.spec import BatchSite, BatchTerms
 from coalloc.adapters.runner.status import END, PAGE, decoded
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
@@ -119,7 +119,7 @@ class BatchLauncher(PartLauncher):
         cpus = dict.fromkeys(part.nodes)
         return BatchFolder.create(self._root, part, cpus, extra=terms, claim=token.claim)
 
-    def _site(self, part: PartSpec) -> Site:
+    def _site(self, part: PartSpec) -> BatchSite:
         """Facts of the cluster for the runner."""
         raise NotImplementedError
 
@@ -152,7 +152,7 @@ def avoided(settings: BatchSettings, part: PartSpec, known: Collection[str]) -> 
     return set() if part.queue is None else set(map(settings.plain, part.queue.avoid)) & set(known)
 
 
-def site_of_part(settings: BatchSettings, part: PartSpec, options: list[str]) -> Site:
+def site_of_part(settings: BatchSettings, part: PartSpec, options: list[str]) -> BatchSite:
     """Facts of any batch system for a part's runner.
 
     Parameters

@@ -46,10 +46,10 @@ def parse_dax(raw: bytes, name: str) -> WorkflowFile:
     InputError
         With the line or the task.
     """
-    return _Reader(name).read(raw)
+    return _DaxReader(name).read(raw)
 
 
-class _Reader:
+class _DaxReader:
     def __init__(self, name: str) -> None:
         self.name = name
         self.graph = TaskGraph()

@@ -78,7 +78,7 @@ def parse_dot(text: str, name: str) -> WorkflowFile:
     InputError
         With the line or the task.
     """
-    return _Reader(text, name).read()
+    return _DotReader(text, name).read()
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -97,7 +97,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     yield _Token("end", "", line)
 
 
-class _Reader:
+class _DotReader:
     def __init__(self, text: str, name: str) -> None:
         self.tokens = _tokens(text)
         self.now = next(self.tokens)

@@ -16,7 +16,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedJob:
+class ExportedJob:
     """A job that has ended; times in seconds since 1970.
 
     Attributes
@@ -52,7 +52,7 @@ class Numbers:
         return self.of.setdefault(name, len(self.of) + 1)
 
 
-def swf_lines(jobs: Iterable[EndedJob], source: str) -> Iterator[str]:
+def swf_lines(jobs: Iterable[ExportedJob], source: str) -> Iterator[str]:
     """The lines of a log, in the order of submission.
 
     Parameters
@@ -78,7 +78,7 @@ def swf_lines(jobs: Iterable[EndedJob], source: str) -> Iterator[str]:
         yield _line(number, job, first, numbered)
 
 
-def _line(number: int, job: EndedJob, first: int, names: tuple[int, int, int]) -> str:
+def _line(number: int, job: ExportedJob, first: int, names: tuple[int, int, int]) -> str:
     wait, run = 0.0, 0.0
     if job.started is not None:
         wait, run = max(job.started - job.eligible, 0.0), max(job.ended - job.started, 0.0)

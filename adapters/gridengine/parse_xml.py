@@ -33,7 +33,7 @@ _SPAN = re.compile(r"(\d{1,9}):(\d{1,9}):(\d{1,9})", re.A)
 _TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.A)
 
 
-class ParseError(Exception):
+class QstatError(Exception):
     """An answer that is not what Grid Engine prints; the message is one line."""
 
 
@@ -70,7 +70,7 @@ class JobEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueEntry:
+class QueueInstance:
     """One queue instance."""
 
     queue: str
@@ -96,10 +96,10 @@ class QueueEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class CellStatus:
     """One answer of ``qstat``."""
 
-    queues: tuple[QueueEntry, ...] = ()
+    queues: tuple[QueueInstance, ...] = ()
     waiting: tuple[JobEntry, ...] = ()
 
     def jobs(self) -> Iterator[JobEntry]:
@@ -109,7 +109,7 @@ class Status:
         yield from self.waiting
 
 
-def parse_status(text: str) -> Status:
+def parse_status(text: str) -> CellStatus:
     """Read ``qstat -f -xml -F -r``, or ``qstat -xml`` without queues.
 
     Raises
@@ -118,11 +118,11 @@ def parse_status(text: str) -> Status:
     """
     root = parse_xml(text)
     if root.tag != "job_info":
-        raise ParseError(f"<{root.tag[:40]}> came in place of <job_info>")
+        raise QstatError(f"<{root.tag[:40]}> came in place of <job_info>")
     queues = tuple(_queue(item) for item in root.findall("queue_info/Queue-List"))
     # Without -f the running jobs stand where the queues do.
     rest = (*root.findall("queue_info/job_list"), *root.findall("job_info/job_list"))
-    return Status(queues=queues, waiting=tuple(_job(item) for item in rest))
+    return CellStatus(queues=queues, waiting=tuple(_job(item) for item in rest))
 
 
 def parse_xml(text: str) -> ElementTree.Element:
@@ -133,14 +133,14 @@ def parse_xml(text: str) -> ElementTree.Element:
     ParseError
     """
     if len(text) > LARGEST:
-        raise ParseError(f"an answer of {len(text)} characters is too long")
+        raise QstatError(f"an answer of {len(text)} characters is too long")
     # In XML "<!" begins a declaration, a comment or CDATA, none of which Grid Engine prints.
     if "<!" in text:
-        raise ParseError("the answer holds a declaration")
+        raise QstatError("the answer holds a declaration")
     try:
         return ElementTree.fromstring(_NOT_XML.sub("\ufffd", text))
     except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise ParseError(f"not XML: {error}") from error
+        raise QstatError(f"not XML: {error}") from error
 
 
 def parse_number(said: str) -> str:
@@ -153,7 +153,7 @@ def parse_number(said: str) -> str:
     for line in said.splitlines():
         if _COUNT.fullmatch(line.strip()):
             return line.strip()
-    raise ParseError(f"no job number in {said[:80]!r}")
+    raise QstatError(f"no job number in {said[:80]!r}")
 
 
 def parse_time(text: str) -> float | None:
@@ -194,12 +194,12 @@ def tasks_in(tasks: str) -> int:
     return max(count, 1)
 
 
-def _queue(item: ElementTree.Element) -> QueueEntry:
+def _queue(item: ElementTree.Element) -> QueueInstance:
     queue, _, host = _text(item, "name").partition("@")
     if not queue or not host:
-        raise ParseError(f"{_text(item, 'name')[:80]!r} is not a queue instance")
+        raise QstatError(f"{_text(item, 'name')[:80]!r} is not a queue instance")
     said = {each.get("name", ""): (each.text or "").strip() for each in item.findall("resource")}
-    return QueueEntry(
+    return QueueInstance(
         queue=queue,
         host=host,
         slots=_count(item, "slots_total"),
@@ -219,7 +219,7 @@ def _queue(item: ElementTree.Element) -> QueueEntry:
 def _job(item: ElementTree.Element) -> JobEntry:
     number = _text(item, "JB_job_number")
     if not _COUNT.fullmatch(number):
-        raise ParseError(f"{number[:80]!r} is not a job number")
+        raise QstatError(f"{number[:80]!r} is not a job number")
     limits = [
         limit
         for request in item.findall("hard_request")
@@ -247,7 +247,7 @@ def _count(item: ElementTree.Element, tag: str, absent: int | None = None) -> in
     if not text and absent is not None:
         return absent
     if not _COUNT.fullmatch(text):
-        raise ParseError(f"{tag}: {text[:80]!r} is not a number")
+        raise QstatError(f"{tag}: {text[:80]!r} is not a number")
     return int(text)
 
 

@@ -11,10 +11,10 @@ import time
 from collections.abc import Collection, Iterable
 from typing import cast
 
-from coalloc.adapters.gridengine.parse_xml import JobEntry, Status
+from coalloc.adapters.gridengine.parse_xml import CellStatus, JobEntry
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
-from coalloc.adapters.runner.spec import BatchSpec, Site
+from coalloc.adapters.runner.spec import BatchSite, BatchSpec
 
 OTHERS_FIRST = "others_first"
 WAITABLE = frozenset({"nodes_taken", "node_unavailable"})
@@ -48,7 +48,7 @@ REFUSALS = (
 """What Grid Engine says, in lower case, and the reason of the refusal; the first counts."""
 
 
-class GridEngineSite(Site):
+class GridEngineSite(BatchSite):
     """Facts of a Grid Engine cell for a runner."""
 
     root: str
@@ -140,7 +140,9 @@ def joint_state(numbers: Iterable[str], jobs: Iterable[JobEntry]) -> str:
     return RUNS
 
 
-def given(numbers: Iterable[str], status: Status, whole: Collection[str] = ()) -> dict[str, int]:
+def given(
+    numbers: Iterable[str], status: CellStatus, whole: Collection[str] = ()
+) -> dict[str, int]:
     """The hosts of a part's jobs that have started, and how many processes each takes.
 
     Parameters

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from coalloc.adapters.gridengine.commands import GridEngine
-from coalloc.adapters.gridengine.parse_xml import ParseError, Status, parse_number, parse_status
+from coalloc.adapters.gridengine.parse_xml import CellStatus, QstatError, parse_number, parse_status
 from coalloc.adapters.gridengine.part_commands import (
     ALIVE,
     HOST_VARIABLE,
@@ -89,7 +89,7 @@ class GridEngineJob(PartJob):
                 self.number = ",".join([*self._numbers, parse_number(said)])
         except BatchError as error:
             raise self._refused(error, refusal(error)) from error
-        except ParseError as error:
+        except QstatError as error:
             self.is_unsure = True
             raise FaultError("refused_by_gridengine", f"qsub: {error}") from error
         self._submitted = time.monotonic()
@@ -126,7 +126,7 @@ class GridEngineJob(PartJob):
         try:
             if joint_state(self._numbers, self._status().jobs()) == WAITS:
                 self._delete()
-        except (ParseError, BatchError):
+        except (QstatError, BatchError):
             return False
         return True
 
@@ -136,7 +136,7 @@ class GridEngineJob(PartJob):
             return self._turn_at_once()
         try:
             status = parse_status(self._commands.run("qstat", "-f", "-xml", "-u", "*"))
-        except (ParseError, BatchError):
+        except (QstatError, BatchError):
             return None
         state = joint_state(self._numbers, status.jobs())
         if state == RUNS:
@@ -159,7 +159,7 @@ class GridEngineJob(PartJob):
         """The jobs' joint state; None: not known; empty: one of them is not there."""
         try:
             state = joint_state(self._numbers, self._status().jobs())
-        except (ParseError, BatchError):
+        except (QstatError, BatchError):
             return None, ""
         wait_s = site_of(self._spec)["queue_wait_s"]
         if state == WAITS and not self._is_queued and time.monotonic() - self._submitted > wait_s:
@@ -188,7 +188,7 @@ class GridEngineJob(PartJob):
             self._delete()
             if not has_run:
                 self._are_gone(RELEASE_S)
-        except (BatchError, ParseError):
+        except (BatchError, QstatError):
             return False
         return True
 
@@ -217,7 +217,7 @@ class GridEngineJob(PartJob):
         env = {"TZ": "UTC"}
         return self._commands.run(name, *words, text=text, account=self._account, env=env)
 
-    def _status(self) -> Status:
+    def _status(self) -> CellStatus:
         return parse_status(self._commands.run("qstat", "-xml", "-u", "*"))
 
     def _delete(self) -> None:

@@ -12,7 +12,12 @@ from collections.abc import Callable, Collection
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
 from coalloc.adapters.gridengine.commands import GridEngine
-from coalloc.adapters.gridengine.parse_xml import ParseError, QueueEntry, Status, parse_status
+from coalloc.adapters.gridengine.parse_xml import (
+    CellStatus,
+    QstatError,
+    QueueInstance,
+    parse_status,
+)
 from coalloc.adapters.gridengine.reading import (
     chosen_queues,
     measured,
@@ -96,7 +101,7 @@ class GridEngineReader:
             ),
         )
 
-    def _node(self, entry: QueueEntry, load: Load) -> NodeReading:
+    def _node(self, entry: QueueInstance, load: Load) -> NodeReading:
         settings = self._settings
         state, reason, _ = state_of(entry.state)
         name = settings.published(entry.host)
@@ -115,7 +120,7 @@ class GridEngineReader:
         )
 
 
-def read_status(commands: GridEngine) -> Status:
+def read_status(commands: GridEngine) -> CellStatus:
     """All queue instances and jobs.
 
     Raises
@@ -126,5 +131,5 @@ def read_status(commands: GridEngine) -> Status:
         return parse_status(commands.run("qstat", *QSTAT, env=UTC))
     except BatchError as error:
         raise AdapterError(str(error)) from error
-    except ParseError as error:
+    except QstatError as error:
         raise AdapterError(f"Grid Engine's answer is not understood: {error}") from error

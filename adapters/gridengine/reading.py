@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 
 from coalloc.adapters.batch.token import claim_in_name
-from coalloc.adapters.gridengine.parse_xml import JobEntry, QueueEntry, Status
+from coalloc.adapters.gridengine.parse_xml import CellStatus, JobEntry, QueueInstance
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Running
@@ -51,7 +51,7 @@ class MeasuredHost(Struct, frozen=True, kw_only=True):
     extra: str = ""
 
 
-def chosen_queues(settings: GridEngineSettings, status: Status) -> list[QueueEntry]:
+def chosen_queues(settings: GridEngineSettings, status: CellStatus) -> list[QueueInstance]:
     """The instances of the site's queue on the site's hosts."""
     return [
         entry
@@ -62,7 +62,7 @@ def chosen_queues(settings: GridEngineSettings, status: Status) -> list[QueueEnt
     ]
 
 
-def slots_of(settings: GridEngineSettings, entry: QueueEntry) -> int:
+def slots_of(settings: GridEngineSettings, entry: QueueInstance) -> int:
     """Processes that a host takes."""
     return entry.slots if settings.slots == "queue" else 1
 
@@ -81,7 +81,7 @@ def relative_power(settings: GridEngineSettings, host: str) -> float:
     return settings.power_by_node.get(host, settings.power)
 
 
-def measured(entries: Iterable[QueueEntry], status: Status) -> list[MeasuredHost]:
+def measured(entries: Iterable[QueueInstance], status: CellStatus) -> list[MeasuredHost]:
     """Hosts of these instances, and the slots that jobs of any queue have there."""
     used: dict[str, int] = {}
     for each in status.queues:
@@ -105,7 +105,7 @@ def is_ours(entry: JobEntry, claims: Collection[str] | None) -> bool:
 
 def running_jobs(
     settings: GridEngineSettings,
-    entries: Iterable[QueueEntry],
+    entries: Iterable[QueueInstance],
     now: float,
     claims: Collection[str] | None,
 ) -> tuple[Running, ...]:
@@ -139,7 +139,7 @@ Share = tuple[str, int, float, float]
 """Of a job on a host: its id, slots, start and end."""
 
 
-def _counted(entry: QueueEntry, local: list[JobEntry], ours: int, now: float) -> list[Share]:
+def _counted(entry: QueueInstance, local: list[JobEntry], ours: int, now: float) -> list[Share]:
     """Slots of each local job; never more than the instance has."""
     free, shares = entry.slots, []
     for job in sorted(local, key=lambda job: -span_of(job, entry, now)[1]):
@@ -153,7 +153,7 @@ def _counted(entry: QueueEntry, local: list[JobEntry], ours: int, now: float) ->
     return shares
 
 
-def _whole(entry: QueueEntry, local: list[JobEntry], is_held: bool, now: float) -> list[Share]:
+def _whole(entry: QueueInstance, local: list[JobEntry], is_held: bool, now: float) -> list[Share]:
     """The host, for the local job that leaves it last."""
     if local:
         last = max(local, key=lambda job: span_of(job, entry, now)[1])
@@ -163,7 +163,7 @@ def _whole(entry: QueueEntry, local: list[JobEntry], is_held: bool, now: float) 
     return []
 
 
-def _taken(entry: QueueEntry) -> int:
+def _taken(entry: QueueInstance) -> int:
     """Slots that no further job can have."""
     taken = entry.used + entry.reserved
     if entry.available is not None and not entry.state:
@@ -171,7 +171,7 @@ def _taken(entry: QueueEntry) -> int:
     return min(taken, entry.slots)
 
 
-def span_of(job: JobEntry, entry: QueueEntry, now: float) -> tuple[float, float]:
+def span_of(job: JobEntry, entry: QueueInstance, now: float) -> tuple[float, float]:
     """Start of a running job, and the time at which it must have ended, seconds."""
     start = now if job.start is None else min(job.start, now)
     if "d" in job.state:
@@ -180,6 +180,6 @@ def span_of(job: JobEntry, entry: QueueEntry, now: float) -> tuple[float, float]
     return start, start + min(limits, default=ENDLESS_S)
 
 
-def waiting_count(status: Status, claims: Collection[str] | None) -> int:
+def waiting_count(status: CellStatus, claims: Collection[str] | None) -> int:
     """Local jobs that wait, each task of an array counted."""
     return sum(entry.count for entry in status.waiting if not is_ours(entry, claims))

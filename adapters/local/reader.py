@@ -53,7 +53,7 @@ class ProcessTime(Struct, frozen=True):
     """What it may run on."""
 
 
-class Sample(Struct, frozen=True):
+class MachineSample(Struct, frozen=True):
     """The machine at one instant; processes by process id, CPUs by number."""
 
     at: float
@@ -68,7 +68,7 @@ class LocalReader:
     def __init__(self, settings: LocalSettings) -> None:
         self._settings = settings
         self._pinned = {frozenset(node.cpus) for node in settings.nodes if node.cpus is not None}
-        self._last: Sample | None = None
+        self._last: MachineSample | None = None
         self._loads: dict[frozenset[int] | None, float] = {}
         self._memory_mb = psutil.virtual_memory().total >> 20 if settings.wants_memory else None
 
@@ -104,7 +104,7 @@ class LocalReader:
             )
         return ClusterReading(rules=SiteRules(), cluster=self._settings.cluster, nodes=tuple(nodes))
 
-    def _sample(self, now: float) -> Sample:
+    def _sample(self, now: float) -> MachineSample:
         busy = tuple(
             # guest time is part of user time already
             sum(t) - t.idle - t.iowait - t.guest - t.guest_nice
@@ -114,7 +114,7 @@ class LocalReader:
             highest = max(cpu for cpus in self._pinned for cpu in cpus)
             raise AdapterError(f"there is no CPU {highest}: this machine has {len(busy)}")
         ours = self._ours(now + self._settings.read_limit_s)
-        return Sample(at=now, wall=time.time(), busy=busy, ours=ours)
+        return MachineSample(at=now, wall=time.time(), busy=busy, ours=ours)
 
     def _ours(self, end: float) -> dict[int, ProcessTime]:
         everyone = frozenset(range(os.cpu_count() or 1))
@@ -155,8 +155,8 @@ class LocalReader:
 
 
 def foreign_loads(
-    old: Sample,
-    new: Sample,
+    old: MachineSample,
+    new: MachineSample,
     pinned: Iterable[frozenset[int]],
     last: Mapping[frozenset[int] | None, float],
 ) -> dict[frozenset[int] | None, float]:

@@ -31,7 +31,7 @@ MOST_NODES = 100_000
 Address = Annotated[str, Meta(pattern=r"^[!-~]+\Z", extra={"kind": "a host name or an address"})]
 
 
-class NodeTable(Struct, frozen=True, kw_only=True):
+class NodeKeys(Struct, frozen=True, kw_only=True):
     """Keys that a node set has of its own or from its cluster."""
 
     slots: Slots | None = None
@@ -44,7 +44,7 @@ class NodeTable(Struct, frozen=True, kw_only=True):
     """Memory, MiB; default the machine's; null is unlimited."""
 
 
-class NodeSet(NodeTable, frozen=True, kw_only=True):
+class NodeSet(NodeKeys, frozen=True, kw_only=True):
     """Equal nodes."""
 
     name: Name
@@ -53,7 +53,7 @@ class NodeSet(NodeTable, frozen=True, kw_only=True):
     """Per node of the set the CPUs its processes are pinned to, such as "0-3,8"."""
 
 
-class LocalTable(NodeTable, frozen=True, kw_only=True):
+class LocalTable(NodeKeys, frozen=True, kw_only=True):
     """Settings of a cluster, as they stand in the configuration."""
 
     nodes: Any = 1
@@ -112,7 +112,7 @@ def read_settings(
     """
     table = read_struct(value, LocalTable, where)
     place = f"{where}.nodes" if where else "nodes"
-    shared = {key: value[key] for key in NodeTable.__struct_fields__ if key in value}
+    shared = {key: value[key] for key in NodeKeys.__struct_fields__ if key in value}
     sets = _node_sets(table.nodes, shared, cluster, place)
     count = sum(len(names) for _, names, _ in sets)
     if count > MOST_NODES:

@@ -21,7 +21,7 @@ AUTHENTICATION_LIMIT_S = 10.0
 MOST_UNAUTHENTICATED = 256
 
 
-class Node:
+class NodeWrapper:
     """One node's wrapper.
 
     Attributes
@@ -95,7 +95,7 @@ class Barrier:
         ports: tuple[int, int],
         poller: select.poll,
     ) -> None:
-        self.nodes = {name: Node(spec) for name, spec in specs.items()}
+        self.nodes = {name: NodeWrapper(spec) for name, spec in specs.items()}
         self._key, self._poller = key, poller
         self._unauthenticated: dict[int, UnauthenticatedPeer] = {}
         self._names: dict[int, str] = {}
@@ -130,7 +130,7 @@ class Barrier:
 
     def brief(self, specs: dict[str, NodeSpec]) -> None:
         """Tell those that are here what to run, and from now on those that come."""
-        self.nodes = {name: Node(spec) for name, spec in specs.items()}
+        self.nodes = {name: NodeWrapper(spec) for name, spec in specs.items()}
         early, self.early = self.early, {}
         for name, connection in early.items():
             if name in self.nodes:
@@ -282,11 +282,11 @@ class Barrier:
         except (TalkError, ValueError):
             self._lose(node)
 
-    def _let_go(self, node: Node, code: int) -> None:
+    def _let_go(self, node: NodeWrapper, code: int) -> None:
         node.is_let_go = True
         self._tell(node, "over", str(code))
 
-    def _tell(self, node: Node, *words: str) -> None:
+    def _tell(self, node: NodeWrapper, *words: str) -> None:
         if node.connection is None:
             return
         try:
@@ -294,7 +294,7 @@ class Barrier:
         except OSError:
             self._lose(node)
 
-    def _lose(self, node: Node) -> None:
+    def _lose(self, node: NodeWrapper) -> None:
         if node.connection is not None:
             fd = node.connection.fileno()
             self._names.pop(fd, None)

@@ -90,7 +90,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CommandOutput:
     """Output of a command, and its exit code."""
 
     code: int
@@ -98,7 +98,7 @@ class Answer:
     err: str
 
 
-class Started:
+class StartedCommand:
     """A command that runs."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -183,7 +183,7 @@ class Commands:
         text: str | None = None,
         account: Account | None = None,
         timeout_s: float | None = None,
-    ) -> Answer:
+    ) -> CommandOutput:
         """Run a command; how it ended is the caller's to judge.
 
         Raises
@@ -213,7 +213,7 @@ class Commands:
                 said = one_line((error.stderr or b"").decode(errors="replace"))
                 why = f"no answer within {limit:g} s" + (f": {said}" if said else "")
                 raise UnreachableError(name, why) from None
-        return Answer(
+        return CommandOutput(
             code=process.returncode,
             out=out.decode(errors="replace"),
             err=err.decode(errors="replace"),
@@ -226,7 +226,7 @@ class Commands:
         log: IO[bytes],
         env: Mapping[str, str] | None = None,
         account: Account | None = None,
-    ) -> Started:
+    ) -> StartedCommand:
         """Start a command that goes on by itself, in a session of its own.
 
         Parameters
@@ -239,7 +239,7 @@ class Commands:
         UnreachableError
             It cannot be run.
         """
-        return Started(
+        return StartedCommand(
             self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
         )
 
@@ -286,7 +286,7 @@ class Commands:
         """Output of a command on one line, without the prefix of each line."""
         return one_line(said)
 
-    def failure(self, name: str, answer: Answer) -> BatchError:
+    def failure(self, name: str, answer: CommandOutput) -> BatchError:
         """The error of a command that ended badly: out of reach, or refused."""
         why = self.words(answer.err or answer.out) or f"exit code {answer.code}"
         lowered = answer.err.lower()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from coalloc.adapters.runner.barrier import Node
+from coalloc.adapters.runner.barrier import NodeWrapper
 from coalloc.adapters.runner.batch_job import PartJob
 from coalloc.adapters.runner.status import READY, RUN, START, StatusFile, boot_id
 
@@ -70,7 +70,7 @@ def exit_code(ends: Iterable[dict[str, Any]]) -> int:
     return min(worst, HIGHEST_EXIT)
 
 
-def start_times(nodes: Iterable[Node]) -> dict[str, Any]:
+def start_times(nodes: Iterable[NodeWrapper]) -> dict[str, Any]:
     """Start of the part's first process."""
     runs = [node.records[RUN] for node in nodes if RUN in node.records]
     runs = [run for run in runs if run.get("started") is not None]

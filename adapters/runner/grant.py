@@ -12,7 +12,7 @@ import json
 import os
 from typing import Any
 
-from coalloc.adapters.runner.spec import BatchSpec, Place
+from coalloc.adapters.runner.spec import BatchSpec, RankPlace
 
 GRANT, LAYOUT = "grant.json", "layout.json"
 Nodes = list[tuple[str, int]]
@@ -80,7 +80,7 @@ def settled(spec: BatchSpec, folder: str) -> BatchSpec:
     if not nodes:
         return spec
     first, prefix = spec["ranks"][0]["rank"], spec["site"]["prefix"]
-    ranks: list[Place] = []
+    ranks: list[RankPlace] = []
     for node, count in nodes:
         ranks += [
             {

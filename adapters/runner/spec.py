@@ -16,7 +16,7 @@ class Holding(TypedDict, total=False):
     holds: bool
 
 
-class Place(Holding):
+class RankPlace(Holding):
     """The place of one process."""
 
     rank: int
@@ -56,7 +56,7 @@ class RunnerSpec(TypedDict):
     stdout: str
     stderr: str
     uid: int | None
-    ranks: list[Place]
+    ranks: list[RankPlace]
     size: int
     nodelist: str
     hostfile: str
@@ -82,7 +82,7 @@ class NodeSpec(RunnerSpec, total=False):
     """The part has been started before."""
 
 
-class Site(TypedDict):
+class BatchSite(TypedDict):
     """Facts of a batch system for a runner; each has more."""
 
     bin: str
@@ -112,7 +112,7 @@ class Mark(TypedDict):
 class BatchTerms(TypedDict):
     """Further fields of a part on a batch system."""
 
-    site: Site
+    site: BatchSite
     key: str
     """The secret by which wrappers prove that they are this part's."""
     token: Mark

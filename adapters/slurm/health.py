@@ -11,7 +11,7 @@ from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
     WAITS,
-    NodeEntry,
+    NodeRecord,
     PartitionEntry,
     QueueEntry,
 )
@@ -32,7 +32,7 @@ def target_partition(
 
 
 def closed_nodes(
-    settings: SlurmSettings, partitions: tuple[PartitionEntry, ...], nodes: Iterable[NodeEntry]
+    settings: SlurmSettings, partitions: tuple[PartitionEntry, ...], nodes: Iterable[NodeRecord]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Nodes on which Slurm would start nothing of ours, with the reason of each; notices.
 
@@ -54,7 +54,7 @@ def closed_nodes(
     return {n.name: why for n in nodes if not open_names.intersection(n.partitions)}, notices
 
 
-def shut(node: NodeEntry, why: str) -> NodeEntry:
+def shut(node: NodeRecord, why: str) -> NodeRecord:
     """A node that is as good as drained, with the reason; itself where there is none."""
     if not why:
         return node

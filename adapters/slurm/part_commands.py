@@ -11,7 +11,7 @@ from typing import cast
 from coalloc.adapters.runner.batch_job import node_counts
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
-from coalloc.adapters.runner.spec import BatchSpec, Site
+from coalloc.adapters.runner.spec import BatchSite, BatchSpec
 
 LONGEST_NAME = 200
 HOLD_S = 20.0
@@ -105,7 +105,7 @@ ENDS = {
 """How a job's state in Slurm explains that its processes are gone."""
 
 
-class SlurmSite(Site):
+class SlurmSite(BatchSite):
     """Facts of a Slurm cluster for a runner."""
 
     conf: str

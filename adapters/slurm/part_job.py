@@ -12,10 +12,10 @@ from collections.abc import Callable
 from coalloc.adapters.runner.batch_job import PartJob, Turn
 from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.command import (
-    Answer,
     BatchError,
+    CommandOutput,
     CommandRefusedError,
-    Started,
+    StartedCommand,
     UnreachableError,
     one_line,
 )
@@ -64,7 +64,7 @@ class SlurmJob(PartJob):
         site = site_of(spec)
         self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
         self._shown = ShownJob(self._slurm, is_exclusive=site["exclusive"])
-        self._step: Started | None = None
+        self._step: StartedCommand | None = None
         self._leave_until = 0.0
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
@@ -122,7 +122,7 @@ class SlurmJob(PartJob):
         except BatchError as error:
             raise self._refused(error, refusal(error)) from error
 
-    def _await_grant(self, srun: Started) -> None:
+    def _await_grant(self, srun: StartedCommand) -> None:
         """Read that the nodes are granted; a claim that is to wait is withdrawn.
 
         What srun says goes to a file, which no reader has to empty while it runs on.
@@ -140,7 +140,9 @@ class SlurmJob(PartJob):
                 return
             self.number = pending_claim(said)
             if has_ended:
-                raise self._slurm.failure("srun", Answer(code=srun.code, out="", err=told(said)))
+                raise self._slurm.failure(
+                    "srun", CommandOutput(code=srun.code, out="", err=told(said))
+                )
             reason = self._why_pending()
             if reason not in UNDECIDED:
                 self.cancel()

@@ -28,7 +28,7 @@ from coalloc.adapters.slurm.health import (
 )
 from coalloc.adapters.slurm.native.handover import handed_jobs, to_hold
 from coalloc.adapters.slurm.parsers.records import (
-    NodeEntry,
+    NodeRecord,
     ParseError,
 )
 from coalloc.adapters.slurm.parsers.rules import Manager, enforced, parse_manager, parse_partitions
@@ -262,7 +262,7 @@ class SlurmReader:
         )
 
     def _node(
-        self, entry: NodeEntry, state: NodeState, load: Load, measured: dict[str, float]
+        self, entry: NodeRecord, state: NodeState, load: Load, measured: dict[str, float]
     ) -> NodeReading:
         settings = self._settings
         return NodeReading(

@@ -21,7 +21,7 @@ from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
     WAITS,
-    NodeEntry,
+    NodeRecord,
     PartitionEntry,
     QueueEntry,
     ReservationEntry,
@@ -56,7 +56,7 @@ class Answers(Struct, frozen=True, kw_only=True):
 
     now: float
     """When it was asked, seconds since 1970."""
-    nodes: tuple[NodeEntry, ...]
+    nodes: tuple[NodeRecord, ...]
     queue: tuple[QueueEntry, ...]
     reservations: tuple[ReservationEntry, ...] = ()
     claimed: Collection[str] = field(default_factory=frozenset)
@@ -76,7 +76,7 @@ class Answers(Struct, frozen=True, kw_only=True):
         return token is not None and (self.claims is None or token.claim in self.claims)
 
 
-def chosen_nodes(settings: SlurmSettings, nodes: Iterable[NodeEntry]) -> list[NodeEntry]:
+def chosen_nodes(settings: SlurmSettings, nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
     """Nodes of the partitions, and of the node set, that the site names.
 
     Those of the least weight come first, as Slurm takes them: planning takes the first of equals.
@@ -91,13 +91,13 @@ def chosen_nodes(settings: SlurmSettings, nodes: Iterable[NodeEntry]) -> list[No
     return sorted(chosen, key=lambda node: node.weight)
 
 
-def slots_of(settings: SlurmSettings, node: NodeEntry) -> int:
+def slots_of(settings: SlurmSettings, node: NodeRecord) -> int:
     """Processes that a node takes."""
     return node.cpus if settings.slots == "cpus" else 1
 
 
 def relative_power(
-    settings: SlurmSettings, node: NodeEntry, measured: Mapping[str, float]
+    settings: SlurmSettings, node: NodeRecord, measured: Mapping[str, float]
 ) -> float:
     """Speed of a node when nothing else runs on it, (0, 1].
 
@@ -116,7 +116,7 @@ def relative_power(
     return min(named, default=settings.power)
 
 
-def states_of(nodes: Iterable[NodeEntry]) -> tuple[dict[str, NodeState], dict[str, int]]:
+def states_of(nodes: Iterable[NodeRecord]) -> tuple[dict[str, NodeState], dict[str, int]]:
     """State of each node, and how often each unknown word was said."""
     states: dict[str, NodeState] = {}
     unknown: dict[str, int] = {}
@@ -134,7 +134,7 @@ def unknown_jobs(queue: Iterable[QueueEntry]) -> dict[str, int]:
 
 
 def running_jobs(
-    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeEntry]
+    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeRecord]
 ) -> tuple[Running, ...]:
     """Local jobs that have nodes, with the slots they take on each of them."""
     local = [
@@ -178,7 +178,7 @@ def end_of(entry: QueueEntry, now: float) -> float:
 
 
 def _whole_nodes(
-    local: Iterable[QueueEntry], known: Mapping[str, NodeEntry], now: float
+    local: Iterable[QueueEntry], known: Mapping[str, NodeRecord], now: float
 ) -> dict[str, dict[str, int]]:
     """One slot for each node, for the job that leaves it last."""
     last: dict[str, QueueEntry] = {}
@@ -195,7 +195,7 @@ def _whole_nodes(
 def _cpus(
     local: Iterable[QueueEntry],
     ours: Iterable[QueueEntry],
-    known: Mapping[str, NodeEntry],
+    known: Mapping[str, NodeRecord],
     now: float,
 ) -> dict[str, dict[str, int]]:
     """CPUs of each job on each node; never more on a node than it has."""
@@ -232,7 +232,7 @@ def spread(entry: QueueEntry) -> list[tuple[str, int]]:
 def kept_nodes(
     settings: SlurmSettings,
     answers: Answers,
-    nodes: Iterable[NodeEntry],
+    nodes: Iterable[NodeRecord],
     ours: str = "",
 ) -> tuple[Reservation, ...]:
     """Reservations that are not ours; `ours` is the name of the one that we have made."""
@@ -254,7 +254,7 @@ def kept_nodes(
 
 
 def expected_nodes(
-    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeEntry]
+    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeRecord]
 ) -> tuple[Reservation, ...]:
     """Nodes that local pending jobs expect, where the site wants them kept."""
     if settings.pending != "respect":

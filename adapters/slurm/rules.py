@@ -10,7 +10,7 @@ from __future__ import annotations
 import grp
 from collections.abc import Iterable, Mapping
 
-from coalloc.adapters.slurm.parsers.records import NodeEntry, PartitionEntry
+from coalloc.adapters.slurm.parsers.records import NodeRecord, PartitionEntry
 from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
 from coalloc.adapters.slurm.part_commands import HOLD_S
 from coalloc.adapters.slurm.settings import SlurmSettings
@@ -27,7 +27,7 @@ GRACE_S = 10.0
 def site_rules(
     settings: SlurmSettings,
     partitions: Iterable[PartitionEntry],
-    nodes: Iterable[NodeEntry],
+    nodes: Iterable[NodeRecord],
     manager: Manager | None,
     words: frozenset[str],
     reservations: tuple[str, ...] = (),

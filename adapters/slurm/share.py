@@ -28,7 +28,7 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
 from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
-    NodeEntry,
+    NodeRecord,
     ReservationEntry,
     node_state,
 )
@@ -155,7 +155,7 @@ class Share:
         """Whether the reservation is to be looked after now."""
         return self.is_granted and self.use is not None
 
-    def plan(self, answers: Answers, nodes: Iterable[NodeEntry]) -> None:
+    def plan(self, answers: Answers, nodes: Iterable[NodeRecord]) -> None:
         """See what the reservation is to be now; `carry_out` makes it so."""
         now = answers.now
         if self._denied and now - self._denied_at > REFUSED_S:
@@ -212,7 +212,7 @@ class Share:
                 self._denied, self._denied_at = error.why, self._planned_at
                 self._nodes, self.use = frozenset(), None
 
-    def closed(self, answers: Answers, nodes: Iterable[NodeEntry]) -> Mapping[str, str]:
+    def closed(self, answers: Answers, nodes: Iterable[NodeRecord]) -> Mapping[str, str]:
         """Nodes on which we may start nothing now, with the reason of each.
 
         While nothing waits in Slurm and nothing is kept yet, the first claims need no
@@ -233,7 +233,7 @@ class Share:
     def _measure(
         self,
         answers: Answers,
-        entries: Mapping[str, NodeEntry],
+        entries: Mapping[str, NodeRecord],
         busy: Collection[str],
         kept: Collection[str],
     ) -> None:

@@ -12,7 +12,7 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, CommandError, connect, note
 from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.client.client import NoAnswerError, RefusedError
-from coalloc.client.submission import CommonOptions, portable
+from coalloc.client.submission import SubmissionOptions, portable
 from coalloc.runtime import texts
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def add_answer(group: Any) -> None:
 
 
 def given_options(
-    args: argparse.Namespace, kind: type[CommonOptions], command: str
+    args: argparse.Namespace, kind: type[SubmissionOptions], command: str
 ) -> dict[str, Any]:
     """Options for the client that were typed: each is typed under its name there.
 

@@ -15,7 +15,7 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, Parser, note
 from coalloc.cli.submit import command as submit
 from coalloc.cli.submit import options as shared
-from coalloc.cli.submit.sbatch_options import BARE, HETEROGENEOUS, NO_EQUAL, Verdict
+from coalloc.cli.submit.sbatch_options import BARE, HETEROGENEOUS, NO_EQUAL, Consequence
 from coalloc.wire.answers import Submitted
 
 ABOUT = """\
@@ -175,7 +175,7 @@ def _judge(options: argparse.Namespace, told: Origins) -> None:
             continue
         said = each.flags[-1] + (f"={value}" if value else "")
         what = f"{said}: {each.why}"
-        if each.verdict is Verdict.REFUSED:
+        if each.verdict is Consequence.REFUSED:
             raise told.refusal(_dest(name), what)
         told.warn(_dest(name), what)
 

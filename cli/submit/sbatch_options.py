@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Verdict(Enum):
+class Consequence(Enum):
     """The end of a job with an option that has no equal."""
 
     WARNED = "warned"
@@ -21,7 +21,7 @@ class NoEqual(NamedTuple):
 
     flags: tuple[str, ...]
     """As they are typed, the long one last."""
-    verdict: Verdict
+    verdict: Consequence
     why: str
     """What happens instead."""
     value: str = "needed"
@@ -32,7 +32,7 @@ class NoEqual(NamedTuple):
 
 HETEROGENEOUS = ("hetjob", "packjob", ":")
 """Words that part a job's components."""
-W, R = Verdict.WARNED, Verdict.REFUSED
+W, R = Consequence.WARNED, Consequence.REFUSED
 PLANNER = "is not passed on; nodes are chosen by the planner"
 COUNTED = "is not passed on; a process takes one slot"
 TUNING = "is not passed on"

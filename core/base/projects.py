@@ -39,6 +39,19 @@ class Scope(Struct, frozen=True, kw_only=True):
         return f"project {self.project}" + (f", user {self.user}" if self.user is not None else "")
 
 
+class Lead(Struct, frozen=True, kw_only=True):
+    """Lead of a project, or in the end a user within it, over its siblings."""
+
+    name: str
+    """Of the project, or of the user."""
+    share: float
+    """Of everything, 0..1."""
+    usage_proc_s: float
+    """Decayed, processor-seconds."""
+    seconds: float
+    """Of its entitlement, ahead of the sibling with waiting jobs that is furthest behind."""
+
+
 class ProjectTree:
     """The projects of the configuration, with what follows from their order.
 

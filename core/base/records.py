@@ -273,6 +273,11 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return {node: count for part in self.parts for node, count in part.nodes.items()}
 
     @property
+    def clusters(self) -> tuple[str, ...]:
+        """One for each part."""
+        return tuple(part.cluster for part in self.parts)
+
+    @property
     def placed_procs(self) -> int:
         """Processes of all its parts."""
         return sum(sum(part.nodes.values()) for part in self.parts)

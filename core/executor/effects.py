@@ -30,7 +30,7 @@ class PartNews(Struct, frozen=True, kw_only=True):
     report: PartReport
 
 
-class Ticked(Struct, frozen=True, kw_only=True):
+class ExecutorTicked(Struct, frozen=True, kw_only=True):
     """Time passed."""
 
 
@@ -147,4 +147,4 @@ class ProgressUnwritten(Struct, frozen=True, kw_only=True):
     """What the disk holds."""
 
 
-ExecutorEvent = MessageReceived | PartNews | Ticked | EffectFailed | ProgressUnwritten
+ExecutorEvent = MessageReceived | PartNews | ExecutorTicked | EffectFailed | ProgressUnwritten

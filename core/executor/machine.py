@@ -48,6 +48,7 @@ from coalloc.core.executor.effects import (
     ExecutorEffect,
     ExecutorEvent,
     ExecutorLogLine,
+    ExecutorTicked,
     HastenPart,
     MessageReceived,
     PartEffect,
@@ -58,7 +59,6 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     SendStatement,
     StartPart,
-    Ticked,
     WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
@@ -118,7 +118,7 @@ class ExecutorCore:
                 self._ordered(numbered, now)
             case PartNews(report=report):
                 self._news(report, now)
-            case Ticked():
+            case ExecutorTicked():
                 self._ticked(now)
             case EffectFailed(effect=effect, why=why):
                 self._failed(effect, why, now)

@@ -19,7 +19,7 @@ PORTS = range(20_000, 30_000)
 
 
 @dataclass(slots=True)
-class Occupation:
+class SlotsInUse:
     """Slots and link capacity that are free at this instant."""
 
     free: dict[str, int] = field(default_factory=dict)
@@ -39,9 +39,9 @@ class Occupation:
                 self.link_free[cluster] -= load
 
 
-def occupation(state: State, now: float) -> Occupation:
+def occupation(state: State, now: float) -> SlotsInUse:
     """Free slots and links now, counted afresh from the current state."""
-    view = Occupation()
+    view = SlotsInUse()
     for name, cluster in state.clusters.items():
         view.link_free[name] = cluster.settings.link_capacity_gbps
         if cluster.reading is None:
@@ -64,7 +64,7 @@ def occupation(state: State, now: float) -> Occupation:
     return view
 
 
-def misfit(placement: Placement, record: JobRecord, view: Occupation) -> str:
+def misfit(placement: Placement, record: JobRecord, view: SlotsInUse) -> str:
     """Reason why the placement no longer fits; empty if it does."""
     for node, count in placement.nodes.items():
         if node not in view.free:
@@ -74,7 +74,7 @@ def misfit(placement: Placement, record: JobRecord, view: Occupation) -> str:
     return misfit_of_links(loads_of(placement, record, view), view)
 
 
-def misfit_of_links(loads: Mapping[str, float], view: Occupation) -> str:
+def misfit_of_links(loads: Mapping[str, float], view: SlotsInUse) -> str:
     """Reason why the links no longer carry a placement; empty if they do."""
     for cluster, load in loads.items():
         capacity = view.link_free[cluster]
@@ -83,7 +83,7 @@ def misfit_of_links(loads: Mapping[str, float], view: Occupation) -> str:
     return ""
 
 
-def loads_of(placement: Placement, record: JobRecord, view: Occupation) -> dict[str, float]:
+def loads_of(placement: Placement, record: JobRecord, view: SlotsInUse) -> dict[str, float]:
     """Link load of a placement, Gbit/s by cluster."""
     job = record.job
     if not isinstance(job, RigidJob | MoldableJob) or not job.proc_gbps:
@@ -95,7 +95,7 @@ def loads_of(placement: Placement, record: JobRecord, view: Occupation) -> dict[
     return link_loads(job.proc_gbps, inside)
 
 
-def parts_of(placement: Placement, view: Occupation) -> tuple[PartRecord, ...]:
+def parts_of(placement: Placement, view: SlotsInUse) -> tuple[PartRecord, ...]:
     """One part for each cluster, in the order in which the plan first names them.
 
     Ranks fill nodes in plan order inside each part, and parts one after the other.

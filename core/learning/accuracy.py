@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from statistics import median
 
-from msgspec import Struct
-
+from coalloc.core.base.accuracy import RunTimeAccuracy, StartAccuracy
 from coalloc.core.base.start_intervals import StartError
 
 HOUR_S = 3600.0
@@ -20,28 +19,6 @@ BANDS: tuple[tuple[str, float], ...] = (
 )
 """Lead times in words, and up to how many seconds they are."""
 ALL = "all"
-
-
-class StartAccuracy(Struct, frozen=True, kw_only=True):
-    """Accuracy of the expected starts of one kind with one band of lead times."""
-
-    kind: str
-    """``first`` or ``later``."""
-    lead: str
-    """The band, or ``all``."""
-    starts: int
-    """Expected starts whose jobs have started."""
-    intervals: int
-    """Those of them that had an interval."""
-    held: float | None
-    """Share of the intervals that had the start in them."""
-    width_s: float | None
-    """Median width of the intervals, seconds."""
-    error_s: float
-    """Median distance of the start from the expected one, seconds."""
-    error_width_s: float
-    """Between the 5th and the 95th percentile of the start less the expected one, seconds: the
-    interval that one would lay around each instant afterwards, knowing all of them."""
 
 
 def start_accuracy(errors: Sequence[StartError]) -> tuple[StartAccuracy, ...]:
@@ -57,20 +34,6 @@ def start_accuracy(errors: Sequence[StartError]) -> tuple[StartAccuracy, ...]:
                 rows.append(_row(kind, lead, inside))
             above = most
     return tuple(rows)
-
-
-class RunTimeAccuracy(Struct, frozen=True, kw_only=True):
-    """Accuracy of planned run times."""
-
-    runs: int
-    error: float
-    """Median distance of real by planned run times from 1."""
-    low: float
-    """5th percentile of real by planned run times."""
-    median: float
-    """50th percentile of the same."""
-    high: float
-    """95th percentile of the same."""
 
 
 def run_time_accuracy(ratios: Iterable[float]) -> RunTimeAccuracy | None:

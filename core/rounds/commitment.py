@@ -10,7 +10,7 @@ from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.commands.reservations import is_kept_from
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.jobs.occupation import Occupation, misfit, occupation
+from coalloc.core.jobs.occupation import SlotsInUse, misfit, occupation
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.starts import queued_claims as queueing
@@ -61,7 +61,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
 
 
 def _obstacle(
-    state: State, placement: Placement, record: JobRecord, view: Occupation, now: float
+    state: State, placement: Placement, record: JobRecord, view: SlotsInUse, now: float
 ) -> str:
     """Reason why a placement cannot start now; empty if it can.
 

@@ -16,7 +16,7 @@ from coalloc.core.base.plan_order import Entry, PlanOrder
 from coalloc.core.base.records import JobState
 from coalloc.core.base.state import State
 from coalloc.core.commands.reservations import is_kept_from
-from coalloc.core.jobs.occupation import Occupation, misfit, occupation
+from coalloc.core.jobs.occupation import SlotsInUse, misfit, occupation
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.sharing.limits import holds, start_of
 from coalloc.core.starts.placements import Commitment, place, startable
@@ -98,7 +98,7 @@ def _fronts(state: State, plan_order: PlanOrder, node: str) -> list[Entry]:
 def _start_all(
     state: State, plan_order: PlanOrder, todo: list[tuple[float, Entry]], now: float
 ) -> None:
-    view: Occupation | None = None
+    view: SlotsInUse | None = None
     book = LimitBook(state, now) if state.sharing.tree.has_limits else None
     seen: set[Entry] = set()
     while todo:
@@ -137,7 +137,7 @@ def _start_all(
                 heapq.heappush(todo, (plan_order.placements[other].start, other))
 
 
-def _is_reserved(state: State, placement: Placement, view: Occupation, now: float) -> bool:
+def _is_reserved(state: State, placement: Placement, view: SlotsInUse, now: float) -> bool:
     """A batch system, or an operator, keeps one of the nodes for others while the task would run.
 
     The plan has it after such a time; who starts earlier must end before it.
@@ -154,7 +154,7 @@ def _is_reserved(state: State, placement: Placement, view: Occupation, now: floa
     return False
 
 
-def _arrival(state: State, placement: Placement, view: Occupation, now: float) -> float:
+def _arrival(state: State, placement: Placement, view: SlotsInUse, now: float) -> float:
     """Arrival of the data of a task's parents on the clusters it is planned on, seconds."""
     assert placement.task is not None
     flow = state.composites[placement.job]

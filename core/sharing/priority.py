@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from coalloc.core.base.projects import OTHERS, ProjectTree
+from coalloc.core.base.projects import OTHERS, Lead, ProjectTree
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import procs_of
@@ -48,19 +48,6 @@ from coalloc.model.values import replace
 LONGEST_S = 1e9
 LEAST = 1e-9
 """Slots of a share of nothing."""
-
-
-class Lead(Struct, frozen=True, kw_only=True):
-    """Lead of one level of a job's path over its siblings."""
-
-    name: str
-    """Of the project; of the last level, of the user."""
-    share: float
-    """Of everything, 0..1."""
-    usage_proc_s: float
-    """Decayed, with what running jobs are charged ahead."""
-    seconds: float
-    """Of its entitlement, ahead of the sibling that is furthest behind."""
 
 
 class Factors(NamedTuple):

@@ -167,7 +167,7 @@ def best_place(
     OtherPlace or None
         None if there is no such place.
     """
-    here = {part.cluster for part in record.parts}
+    here = set(record.clusters)
     allowed = state.clusters if record.job.clusters is None else record.job.clusters
     rooms: dict[str, list[NodeReading]] = {}
     for name in allowed:

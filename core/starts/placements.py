@@ -17,7 +17,7 @@ from coalloc.core.base.composites import (
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.jobs.occupation import Occupation, loads_of, meeting_place, parts_of
+from coalloc.core.jobs.occupation import SlotsInUse, loads_of, meeting_place, parts_of
 from coalloc.core.jobs.workflows import begin, part_record, task_record
 from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.two_phase import prepare
@@ -34,7 +34,7 @@ class Commitment(Struct, frozen=True, kw_only=True):
     """A plan whose placements are committed now, and what is free for them."""
 
     state: State
-    view: Occupation
+    view: SlotsInUse
     """What is free; every placement takes its share of it."""
     now: float
     policy: str

@@ -21,7 +21,7 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.jobs.deadlines import misses
 from coalloc.core.jobs.eligibility import offered, owner_of, verdict_of
-from coalloc.core.jobs.occupation import LINK_TOLERANCE, Occupation, loads_of, misfit_of_links
+from coalloc.core.jobs.occupation import LINK_TOLERANCE, SlotsInUse, loads_of, misfit_of_links
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.sharing.limits import are_on, holds, start_of, trimmed
 from coalloc.core.starts.negotiation import may_queue, others, suits
@@ -55,7 +55,7 @@ SOON_S = 1.0
 """A turn of which the plan says nothing is expected after this, seconds, until more is heard."""
 
 
-def clusters_of(placement: Placement, view: Occupation) -> tuple[str, ...]:
+def clusters_of(placement: Placement, view: SlotsInUse) -> tuple[str, ...]:
     """The clusters of a placement, in its order; empty where one of its nodes is not known."""
     known = view.cluster_of
     if any(node not in known for node in placement.nodes):
@@ -64,7 +64,7 @@ def clusters_of(placement: Placement, view: Occupation) -> tuple[str, ...]:
 
 
 def may_wait(
-    state: State, record: JobRecord, placement: Placement, view: Occupation, claims: Claims
+    state: State, record: JobRecord, placement: Placement, view: SlotsInUse, claims: Claims
 ) -> bool:
     """Whether the claims of a job may wait in the queues of all its clusters."""
     names = clusters_of(placement, view)
@@ -75,7 +75,7 @@ def may_wait(
 
 
 def gathered(
-    state: State, record: JobRecord, placement: Placement, view: Occupation, now: float
+    state: State, record: JobRecord, placement: Placement, view: SlotsInUse, now: float
 ) -> Placement:
     """A placement over clusters where others go first; on one of them, if one can hold the job.
 
@@ -89,7 +89,7 @@ def gathered(
     return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
 
 
-def must_wait(state: State, placement: Placement, view: Occupation) -> bool:
+def must_wait(state: State, placement: Placement, view: SlotsInUse) -> bool:
     """Whether jobs of others go first on one of its clusters, in whose queue claims may wait."""
     names = clusters_of(placement, view)
     return may_queue(state, names) and any(is_crowded(state, name) for name in names)
@@ -112,7 +112,7 @@ def commit(
     current.committed.add(record.id)
 
 
-def queue_up(state: State, current: RoundState, plan: Plan, view: Occupation, now: float) -> None:
+def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, now: float) -> None:
     """Send what the plan has later on crowded clusters into their queues."""
     if not any(is_crowded(state, name) for name in state.clusters):
         return
@@ -187,7 +187,7 @@ def _piece_on(
 
 
 def _later(
-    state: State, current: RoundState, plan: Plan, view: Occupation, now: float
+    state: State, current: RoundState, plan: Plan, view: SlotsInUse, now: float
 ) -> Iterator[Placement]:
     """Later placements of the plan, then jobs that it leaves out."""
     begun = current.snapshot.time + NOW_S
@@ -219,7 +219,7 @@ def left_out(plan: Plan) -> list[str]:
 
 
 def turn_of(
-    state: State, record: JobRecord, view: Occupation, now: float, start: float
+    state: State, record: JobRecord, view: SlotsInUse, now: float, start: float
 ) -> Placement | None:
     """A placement of a rigid job as if its clusters were idle; None where there is none."""
     job = record.job

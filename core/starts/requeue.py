@@ -89,7 +89,7 @@ def _move(state: State, record: JobRecord, now: float) -> None:
 
     It keeps its place among the waiting jobs, and was not refused: there is no back-off.
     """
-    left = tuple(part.cluster for part in record.parts)
+    left = record.clusters
     text = f"left the queue of {', '.join(left)} for an earlier start elsewhere"
     idle = negotiating.idle_node_s(state, record, now)
     state.put(

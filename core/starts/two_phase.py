@@ -57,7 +57,7 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
         round=record.round,
         policy=record.policy,
         nodes=record.nodes,
-        parts=[part.cluster for part in record.parts],
+        parts=list(record.clusters),
     )
     state.out.append(Wake(at=deadline))
 
@@ -224,7 +224,7 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
             give_back(state, record, now, first.cluster, first.reason, first.detail)
         elif all(s is PartState.READY for s in states):
             if deadlines.misses(record, now, record.planned):
-                names = ", ".join(part.cluster for part in record.parts)
+                names = ", ".join(record.clusters)
                 why = "its nodes were ready too late for its deadline"
                 give_back(state, record, now, names, deadlines.DEADLINE, why)
                 return
@@ -263,7 +263,7 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     )
     state.put(record)
     has_started(state, record)
-    fields: dict[str, Any] = {"clusters": ",".join(part.cluster for part in record.parts)}
+    fields: dict[str, Any] = {"clusters": ",".join(record.clusters)}
     fields |= part_fields(record)
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)

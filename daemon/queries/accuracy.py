@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from msgspec.structs import asdict
-
 from coalloc.core.base.start_intervals import MISSES
 from coalloc.core.base.state import State
 from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
-from coalloc.wire.estimate_answers import AccuracyAnswer, RunTimeRow, StartAccuracyRow
+from coalloc.wire.estimate_answers import AccuracyAnswer
 
 
 def accuracy(state: State, now: float) -> AccuracyAnswer:
@@ -15,10 +13,7 @@ def accuracy(state: State, now: float) -> AccuracyAnswer:
     runs = run_time_accuracy(value for values in state.learning.ratios.values() for value in values)
     return AccuracyAnswer(
         wanted=1.0 - MISSES,
-        starts=tuple(
-            StartAccuracyRow(**asdict(row))
-            for row in start_accuracy(state.learning.calibration.newest())
-        ),
-        run_times=None if runs is None else RunTimeRow(**asdict(runs)),
+        starts=start_accuracy(state.learning.calibration.newest()),
+        run_times=runs,
         time=now,
     )

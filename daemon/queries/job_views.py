@@ -87,7 +87,7 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
     if record.id in state.composites:
         nodes, clusters = workflow_views.occupied(state.composites[record.id], state)
     else:
-        nodes, clusters = record.nodes, workflow_views.clusters_of(record)
+        nodes, clusters = record.nodes, record.clusters
     job = record.job
     return QueueRow(
         **{**fields_of(record, JobSummary), "reason": reason, "detail": detail},

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from coalloc.core.base.records import JobState
 from coalloc.core.base.state import State
 from coalloc.core.sharing.priority import factors, project_of
-from coalloc.wire.share_answers import LeadRow, PriorityAnswer, PriorityRow
+from coalloc.wire.share_answers import PriorityAnswer, PriorityRow
 
 ROWS_AT_ONCE = 2_000
 
@@ -28,23 +28,7 @@ def priority_rows(state: State, jobs: Collection[str] | None, now: float) -> Pri
             user=record.user,
             project=project_of(state, record),
             place=place,
-            submitted=found.submitted,
-            allowed=found.allowed,
-            operator=found.operator,
-            age=found.age,
-            size=found.size,
-            shares=found.shares,
-            weight=found.weight,
-            leads=tuple(
-                LeadRow(
-                    name=lead.name,
-                    share=lead.share,
-                    usage_proc_s=lead.usage_proc_s,
-                    seconds=lead.seconds,
-                )
-                for lead in found.leads
-            ),
-            ahead_s=found.ahead_s,
+            **found._asdict(),
         )
         for place, (record, found) in enumerate(made, 1)
         if jobs is None or record.id in jobs

@@ -12,8 +12,8 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import first_record
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
-from coalloc.model.values import replace
-from coalloc.wire.job_rows import PieceRow, Progress, TaskRow
+from coalloc.model.values import fields_of, replace
+from coalloc.wire.job_rows import MemberRow, PieceRow, Progress, TaskRow
 
 CHUNKS = "chunks"
 """What progress counts of a divisible job; of a workflow, tasks."""
@@ -81,29 +81,13 @@ def piece_rows(pieces: Iterable[JobRecord]) -> tuple[PieceRow, ...]:
     """Every piece of a divisible job, in the order of their numbers."""
     return tuple(
         PieceRow(
-            id=piece.id,
-            state=str(piece.state),
-            attempt=piece.attempt,
-            failures=piece.failures,
-            nodes=piece.nodes,
-            clusters=clusters_of(piece),
-            started=piece.started,
-            ended=piece.ended,
-            exit_code=piece.exit_code,
-            planned=piece.planned,
-            reason=piece.reason,
-            detail=piece.detail,
+            **fields_of(piece, MemberRow),
             first=piece.chunk_first,
             chunks=piece.chunks,
             not_before=piece.not_before if piece.is_waiting else None,
         )
         for piece in pieces
     )
-
-
-def clusters_of(record: JobRecord) -> tuple[str, ...]:
-    """One for each part."""
-    return tuple(part.cluster for part in record.parts)
 
 
 def occupied(
@@ -149,20 +133,14 @@ def task_rows(
         start, reason, detail = task_expectation(record, workflow, state)
         rows.append(
             TaskRow(
-                id=record.id,
+                **{
+                    **fields_of(record, MemberRow),
+                    "state": NOT_RUN if reason == NOT_RUN else record.state,
+                    "reason": reason,
+                    "detail": detail,
+                },
                 task=task.id,
-                state=NOT_RUN if reason == NOT_RUN else str(record.state),
-                attempt=record.attempt,
-                failures=record.failures,
-                nodes=record.nodes,
-                clusters=clusters_of(record),
-                started=record.started,
-                ended=record.ended,
-                exit_code=record.exit_code,
-                planned=record.planned,
                 start_estimate=start,
-                reason=reason,
-                detail=detail,
             )
         )
     return tuple(rows)

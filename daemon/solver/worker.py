@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.collect()
     gc.freeze()  # what is here now is never collected, so its pages stay shared
     control = socket.socket(fileno=given.control)
-    return Template(control, report, given.spares, given.memory_mb, extra).run()
+    return SolverForkServer(control, report, given.spares, given.memory_mb, extra).run()
 
 
 def tell(report: int, **fields: Any) -> None:
@@ -86,7 +86,7 @@ def tell(report: int, **fields: Any) -> None:
         os.write(report, msgspec.json.encode(fields) + b"\n")
 
 
-class Template:
+class SolverForkServer:
     """Keeps forks ready and cleans up after them."""
 
     def __init__(

@@ -40,11 +40,6 @@ def decode_json(data: bytes | str, where: str = "") -> Any:
         raise InputError(where, "holds a number with too many digits") from error
 
 
-def encode_json(value: Any) -> str:
-    """JSON text on one line; what a strict reader would refuse (NaN) raises ValueError."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False)
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) < len(pairs):

@@ -164,7 +164,7 @@ TARGETS: dict[str, Target] = {
     ),
     "gridengine": Target(
         run=_gridengine,
-        allowed=(parse_xml.ParseError,),
+        allowed=(parse_xml.QstatError,),
         seeds=_gridengine_seeds,
         words=(
             b"<job_list>",

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import zmq
 
-from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.metrics import DaemonMetrics
 from tests.support.live_site import Running
 
 Samples = dict[str, str]
@@ -40,7 +40,7 @@ def declared() -> Samples:
         family.name: " ".join(
             f"{s.name}{s.labels}={s.value}" for s in family.samples if is_fed(s.name)
         )
-        for family in Metrics().registry.collect()
+        for family in DaemonMetrics().registry.collect()
         if family.name not in OF_SLURM | OF_TROUBLE | OF_RULES
     }
 

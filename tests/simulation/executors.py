@@ -11,13 +11,13 @@ from coalloc.core.executor.effects import (
     DismissJob,
     EndPart,
     ExecutorEffect,
+    ExecutorTicked,
     HastenPart,
     MessageReceived,
     PartNews,
     RemovePart,
     SaveProgress,
     StartPart,
-    Ticked,
     WithdrawPart,
 )
 from coalloc.core.executor.machine import ExecutorCore
@@ -133,7 +133,7 @@ class ExecutorHost:
         if self.core is None:
             return
         epoch = self.core.state.epoch
-        self._carry_out(self.core.handle(Ticked(), now), now)
+        self._carry_out(self.core.handle(ExecutorTicked(), now), now)
         self._check_lease(now)
         seen = replace(
             self.reading, handed=self.batch.guests.handed(), waiting=self.batch.strangers()

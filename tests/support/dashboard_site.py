@@ -13,8 +13,8 @@ from typing import Any
 
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.dashboard.known import Known
-from coalloc.dashboard.questions import Asking, Questions
-from coalloc.dashboard.server import Server
+from coalloc.dashboard.questions import AskingClient, Questions
+from coalloc.dashboard.server import DashboardServer
 from coalloc.dashboard.settings import Settings
 from coalloc.model.jobs import RigidJob
 from coalloc.model.sites.parts import Launch
@@ -72,9 +72,9 @@ class Answers:
 class Served:
     """A dashboard that listens on a free port of loopback."""
 
-    def __init__(self, settings: Settings, answers: Asking) -> None:
+    def __init__(self, settings: Settings, answers: AskingClient) -> None:
         self._ready = threading.Event()
-        self.server = Server(settings, self._started, Questions(lambda: answers))
+        self.server = DashboardServer(settings, self._started, Questions(lambda: answers))
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def _started(self, post: object) -> None:
@@ -126,7 +126,9 @@ class Served:
 
 
 @contextmanager
-def served(settings: Settings | None = None, answers: Asking | None = None) -> Iterator[Served]:
+def served(
+    settings: Settings | None = None, answers: AskingClient | None = None
+) -> Iterator[Served]:
     """A dashboard that asks no daemon."""
     running = Served(settings or Settings(host="127.0.0.1", port=0), answers or Answers())
     running.start()

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coalloc.adapters.gridengine.commands import GridEngine
-from coalloc.adapters.gridengine.parse_xml import Status, parse_status
+from coalloc.adapters.gridengine.parse_xml import CellStatus, parse_status
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.runner.status import descendants
 from tests.testbeds.processes import (
@@ -135,7 +135,7 @@ class Cell:
         """Run one of Grid Engine's commands on this cell."""
         return self.commands.run(name, *arguments, text=text)
 
-    def status(self) -> Status:
+    def status(self) -> CellStatus:
         """Its queue and its jobs."""
         return parse_status(self.run("qstat", "-f", "-xml", "-F", "num_proc", "-r", "-u", "*"))
 

@@ -24,7 +24,7 @@ class ParseError(ValueError):
         self.where, self.what = where, what
 
 
-class NodeEntry(Struct, frozen=True, kw_only=True):
+class NodeRecord(Struct, frozen=True, kw_only=True):
     """One node."""
 
     name: str

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from coalloc.adapters.slurm.parsers.records import (
-    NodeEntry,
+    NodeRecord,
     ParseError,
     QueueEntry,
     ReservationEntry,
@@ -221,7 +221,7 @@ def present(text: str) -> str:
     return "" if text.strip() in NONE else text
 
 
-def parse_node_list(text: str) -> tuple[NodeEntry, ...]:
+def parse_node_list(text: str) -> tuple[NodeRecord, ...]:
     """Nodes as ``scontrol show node`` prints them, with or without ``-o``.
 
     Raises
@@ -235,14 +235,14 @@ def parse_node_list(text: str) -> tuple[NodeEntry, ...]:
     return tuple(nodes)
 
 
-def _node_entry(pairs: Mapping[str, str], where: str) -> NodeEntry:
+def _node_entry(pairs: Mapping[str, str], where: str) -> NodeRecord:
     for key in ("State", "CPUTot"):
         if key not in pairs:
             raise ParseError(where, f"no {key}")
     total = read_integer(pairs["CPUTot"], where, "CPUTot")
     usable = read_integer(pairs.get("CPUEfctv", pairs["CPUTot"]), where, "CPUEfctv")
     taken = read_integer(pairs.get("CPUAlloc", "0"), where, "CPUAlloc")
-    return NodeEntry(
+    return NodeRecord(
         name=pairs["NodeName"],
         states=state_words(pairs["State"]),
         cpus=max(1, min(usable, total) if usable >= taken else total),

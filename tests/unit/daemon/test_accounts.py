@@ -10,7 +10,7 @@ import pytest
 
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf import read_swf
-from coalloc.adapters.formats.swf_export import EndedJob, swf_lines
+from coalloc.adapters.formats.swf_export import ExportedJob, swf_lines
 from coalloc.daemon.queries import accounts
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.store.sqlite import Store
@@ -139,7 +139,7 @@ def test_old_accounts_are_forgotten(kept: Store) -> None:
 
 def test_the_exported_log_is_replayed_as_it_was(tmp_path: Path) -> None:
     jobs = [
-        EndedJob(
+        ExportedJob(
             user=user,
             project="p",
             program="x",

@@ -8,7 +8,7 @@ from coalloc.core.base.effects import AppendEvent, RoundFinished
 from coalloc.core.base.events import Disconnected, Solved, SolveFailed, Ticked
 from coalloc.daemon.figures import Survey, cluster_figures, waiting_by_reason
 from coalloc.daemon.metric_families import MOVES
-from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.metrics import DaemonMetrics
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.reading import ShareUse
 from coalloc.model.values import replace
@@ -31,7 +31,7 @@ def read(port: int) -> dict[str, float]:
 
 
 def test_figures_are_served() -> None:
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     port = metrics.serve("127.0.0.1:0")
     metrics.round_finished(finished(gap=0.25), 7.0)
     site = Site({"a": 4, "b": 4}, solving=False)
@@ -58,7 +58,7 @@ def test_figures_are_served() -> None:
 
 
 def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     site = Site({"a": 4, "b": 4}, solving=False)
     share = ShareUse(nodes=3, kept=2, delay_s=4.0)
     there = site.state.clusters["a"]
@@ -81,10 +81,10 @@ def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
 
 
 def test_two_registries_do_not_meet() -> None:
-    first, second = Metrics(), Metrics()
-    first.clusters.stale.set(1)
+    first, second = DaemonMetrics(), DaemonMetrics()
+    first.gauge["coalloc_clusters_stale"].set(1)
     assert second.registry.get_sample_value("coalloc_clusters_stale") == 0
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     metrics.round_finished(finished(gap=None), 7.0)
     value = metrics.registry.get_sample_value("coalloc_plan_gap_ratio")
     assert value is not None
@@ -92,7 +92,7 @@ def test_two_registries_do_not_meet() -> None:
 
 
 def test_events_of_rounds_are_counted_by_phase() -> None:
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     figure = metrics.registry.get_sample_value
     site = Site({"a": 2}, solving=False)
     site.submit()
@@ -113,7 +113,7 @@ def test_events_of_rounds_are_counted_by_phase() -> None:
 
 
 def test_waits_and_slowdowns_of_whole_jobs() -> None:
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     figure = metrics.registry.get_sample_value
     site = Site({"a": 2})
     job = site.submit()
@@ -131,7 +131,7 @@ def test_waits_and_slowdowns_of_whole_jobs() -> None:
 
 
 def test_clusters_and_queue_as_surveyed() -> None:
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     figure = metrics.registry.get_sample_value
     site = Site({"a": 2, "b": 3}, slots=4)
     site.run(site.submit(3))
@@ -160,13 +160,13 @@ def test_clusters_and_queue_as_surveyed() -> None:
 
 
 def test_what_is_served_names_its_build() -> None:
-    info = [f for f in Metrics().registry.collect() if f.name == "coalloc_build"]
+    info = [f for f in DaemonMetrics().registry.collect() if f.name == "coalloc_build"]
     assert info[0].samples[0].labels["version"] == coalloc.__version__
 
 
 def test_the_documentation_has_every_metric() -> None:
     page = Path(__file__).parents[3] / "docs" / "operations" / "health.md"
     text = page.read_text(encoding="utf-8")
-    names = [family.name for family in Metrics().registry.collect()]
+    names = [family.name for family in DaemonMetrics().registry.collect()]
     missing = [name for name in names if name.startswith("coalloc_") and name not in text]
     assert not missing

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from coalloc.cli.jobs.rule_lines import rule_lines
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CoreEvent, CostsWanted
-from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.metrics import DaemonMetrics
 from coalloc.daemon.solver import rule_costs
 from coalloc.daemon.solver.answer import encoded, solved, trimmed
 from coalloc.daemon.solver.frames import Request
@@ -115,7 +115,7 @@ def test_a_plan_that_was_not_made_is_not_nothing(monkeypatch: pytest.MonkeyPatch
     assert found.rules["limits"].why == "not computed: was killed at its time limit"
     assert found.rules["guard"].cost is not None
     assert offered == [CostsWanted()]
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     metrics.costed(found)
     name = "coalloc_rule_cost_weighted_seconds"
     value = metrics.registry.get_sample_value(name, {"rule": "limits"})

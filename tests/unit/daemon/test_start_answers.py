@@ -15,7 +15,7 @@ from coalloc.core.base.start_intervals import ENOUGH, FIRST
 from coalloc.core.learning.accuracy import start_accuracy
 from coalloc.core.rounds import snapshots
 from coalloc.daemon.figures import Survey
-from coalloc.daemon.metrics import Metrics
+from coalloc.daemon.metrics import DaemonMetrics
 from coalloc.daemon.queries import estimate, job_views
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from tests.support.core_site import HOUR, Site
@@ -97,7 +97,7 @@ def test_the_accuracy_is_asked_for_and_shown(
 
 
 def test_figures_for_prometheus(site: Site) -> None:
-    metrics = Metrics()
+    metrics = DaemonMetrics()
     rows = start_accuracy(site.state.learning.calibration.newest())
     metrics.survey(Survey(time=site.now, starts=rows))
     figure = metrics.registry.get_sample_value

@@ -25,7 +25,7 @@ from coalloc.core.base.messages import (
     Statement,
     Welcome,
 )
-from coalloc.core.executor.effects import MessageReceived, Ticked
+from coalloc.core.executor.effects import ExecutorTicked, MessageReceived
 from coalloc.core.executor.machine import START_WITHIN_S
 from coalloc.executor.service import ExecutorService
 from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartSpec, PartState
@@ -159,7 +159,7 @@ class Bench:
     def tick(self, seconds: float = 1.0) -> None:
         self.now += seconds
         self.executor._look()
-        self.executor._turn([Ticked()])
+        self.executor._turn([ExecutorTicked()])
 
     def heard_of(self, job: str) -> PartReport:
         """The last that was said of a job."""

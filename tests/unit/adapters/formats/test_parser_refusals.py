@@ -51,14 +51,14 @@ def test_other_answers_of_slurm() -> None:
 def test_answers_of_grid_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     (queue,) = parse_status(STATUS).queues
     assert queue.used == 4
-    with pytest.raises(parse_xml.ParseError, match="slots_used: 'four' is not a number"):
+    with pytest.raises(parse_xml.QstatError, match="slots_used: 'four' is not a number"):
         parse_status(STATUS.replace("<slots_used>4<", "<slots_used>four<"))
-    with pytest.raises(parse_xml.ParseError, match="'x7' is not a job number"):
+    with pytest.raises(parse_xml.QstatError, match="'x7' is not a job number"):
         parse_status(STATUS.replace("<JB_job_number>1<", "<JB_job_number>x7<"))
     missing = STATUS.replace("<slots>2</slots>", "", 1)
     assert parse_status(missing).queues[0].jobs[0].slots == 1
     monkeypatch.setattr(parse_xml, "LARGEST", 10)
-    with pytest.raises(parse_xml.ParseError, match="an answer of 11 characters is too long"):
+    with pytest.raises(parse_xml.QstatError, match="an answer of 11 characters is too long"):
         parse_status("<job_info/>")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.adapters.gridengine.parse_xml import (
-    ParseError,
+    QstatError,
     parse_number,
     parse_size_mb,
     parse_span,
@@ -89,7 +89,7 @@ def test_jobs_without_queues() -> None:
     ],
 )
 def test_what_is_no_answer(text: str) -> None:
-    with pytest.raises(ParseError) as caught:
+    with pytest.raises(QstatError) as caught:
         parse_status(text)
     assert "\n" not in str(caught.value)
 
@@ -99,7 +99,7 @@ def test_any_text(text: str) -> None:
     for read in (parse_status, parse_number):
         try:
             read(text)
-        except ParseError:
+        except QstatError:
             continue
 
 
@@ -110,7 +110,7 @@ def test_any_damage_to_a_real_answer(noise: bytes, place: int) -> None:
     damaged = (raw[:at] + noise + raw[at + len(noise) :]).decode(errors="replace")
     try:
         status = parse_status(damaged)
-    except ParseError:
+    except QstatError:
         return
     assert all(queue.slots >= 0 and queue.used >= 0 for queue in status.queues)
 

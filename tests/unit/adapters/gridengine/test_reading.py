@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.gridengine.commands import GridEngine
-from coalloc.adapters.gridengine.parse_xml import JobEntry, QueueEntry, Status
+from coalloc.adapters.gridengine.parse_xml import CellStatus, JobEntry, QueueInstance
 from coalloc.adapters.gridengine.part_commands import (
     DELETING,
     FAILED,
@@ -41,9 +41,9 @@ OURS = "coalloc-" + 32 * "a"
 SITE = GridEngineSettings(cluster="c", queue="all.q")
 
 
-def queue(*jobs: JobEntry, slots: int = 8, host: str = "n1", **given: Any) -> QueueEntry:
+def queue(*jobs: JobEntry, slots: int = 8, host: str = "n1", **given: Any) -> QueueInstance:
     used = given.pop("used", sum(job.slots for job in jobs))
-    return QueueEntry(queue="all.q", host=host, slots=slots, used=used, jobs=jobs, **given)
+    return QueueInstance(queue="all.q", host=host, slots=slots, used=used, jobs=jobs, **given)
 
 
 def job(number: int, slots: int = 1, **given: Any) -> JobEntry:
@@ -51,7 +51,7 @@ def job(number: int, slots: int = 1, **given: Any) -> JobEntry:
     return JobEntry(number=str(number), slots=slots, **fields)
 
 
-def running(*entries: QueueEntry, site: GridEngineSettings = SITE) -> dict[str, Running]:
+def running(*entries: QueueInstance, site: GridEngineSettings = SITE) -> dict[str, Running]:
     return {each.id: each for each in running_jobs(site, entries, NOW, None)}
 
 
@@ -128,7 +128,7 @@ def test_hosts_that_take_one_process() -> None:
 
 
 def test_waiting_jobs_are_counted_by_task() -> None:
-    status = Status(waiting=(job(1, tasks="3-5:1"), job(2), job(3, name=OURS)))
+    status = CellStatus(waiting=(job(1, tasks="3-5:1"), job(2), job(3, name=OURS)))
     assert waiting_count(status, None) == 4
     assert waiting_count(status, frozenset()) == 5
 
@@ -236,7 +236,7 @@ def test_words_of_a_request_that_may_wait() -> None:
 
 
 def test_what_a_claim_was_given_and_how_many_are_before_it() -> None:
-    status = Status(queues=(queue(job(7, 3), job(8)), queue(job(9), host="n2")))
+    status = CellStatus(queues=(queue(job(7, 3), job(8)), queue(job(9), host="n2")))
     assert given(["7"], status) == {"n1": 3}
     assert given(["7"], status, {"n1"}) == {"n1": 1}
     assert given(["5"], status) == {}
@@ -295,7 +295,7 @@ def test_every_state_is_explained() -> None:
     ],
 )
 def test_reasons_of_refusals(said: str, reason: str) -> None:
-    from coalloc.adapters.runner.command import Answer
+    from coalloc.adapters.runner.command import CommandOutput
 
-    error = GridEngine().failure("qsub", Answer(code=1, out="", err=said))
+    error = GridEngine().failure("qsub", CommandOutput(code=1, out="", err=said))
     assert refusal(error) == reason

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from coalloc.adapters.local.reader import ProcessTime, Sample, foreign_loads
+from coalloc.adapters.local.reader import MachineSample, ProcessTime, foreign_loads
 
 ALL = frozenset({0, 1, 2, 3})
 LEFT, RIGHT = frozenset({0, 1}), frozenset({2, 3})
@@ -23,11 +23,11 @@ def ours(
     return ProcessTime(parent=parent, created=created, own=own, waited=waited, cpus=cpus)
 
 
-def sample(at: float, busy: list[float], processes: Mapping[int, ProcessTime]) -> Sample:
-    return Sample(at=at, wall=1000.0 + at, busy=tuple(busy), ours=processes)
+def sample(at: float, busy: list[float], processes: Mapping[int, ProcessTime]) -> MachineSample:
+    return MachineSample(at=at, wall=1000.0 + at, busy=tuple(busy), ours=processes)
 
 
-def whole(old: Sample, new: Sample, last: float = 0.0) -> float:
+def whole(old: MachineSample, new: MachineSample, last: float = 0.0) -> float:
     return foreign_loads(old, new, [], {None: last})[None]
 
 

@@ -17,7 +17,7 @@ from coalloc.adapters.slurm.health import (
 )
 from coalloc.adapters.slurm.launcher import Ledger
 from coalloc.adapters.slurm.parsers.records import (
-    NodeEntry,
+    NodeRecord,
     ParseError,
     PartitionEntry,
     QueueEntry,
@@ -32,8 +32,8 @@ from coalloc.adapters.slurm.settings import SlurmSettings
 MAIN = PartitionEntry(name="main", state="UP", is_default=True)
 GPU = PartitionEntry(name="gpu", state="UP", max_time_s=3600.0)
 NODES = (
-    NodeEntry(name="n1", partitions=("main", "gpu")),
-    NodeEntry(name="n2", partitions=("gpu",)),
+    NodeRecord(name="n1", partitions=("main", "gpu")),
+    NodeRecord(name="n2", partitions=("gpu",)),
 )
 
 

@@ -27,16 +27,16 @@ from coalloc.adapters.slurm.calibration import (
     relative,
     write_calibration,
 )
-from coalloc.adapters.slurm.parsers.records import NodeEntry
+from coalloc.adapters.slurm.parsers.records import NodeRecord
 from coalloc.adapters.slurm.reading import relative_power
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.values import replace
 
-NODE = NodeEntry(name="n1", cpus=8, cpu_load=4.0)
+NODE = NodeRecord(name="n1", cpus=8, cpu_load=4.0)
 T0 = 1_000_000.0
 
 
-def loads(*entries: NodeEntry, step_s: float = 10.0, **given: Any) -> list[Load]:
+def loads(*entries: NodeRecord, step_s: float = 10.0, **given: Any) -> list[Load]:
     """The loads of a node that is read again and again."""
     settings = SlurmSettings(cluster="a", **given)
     watch = LoadWatch(settings.load, settings.load_max_age_s)

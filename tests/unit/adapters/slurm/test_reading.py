@@ -18,7 +18,7 @@ from coalloc.adapters.slurm.native.part import (
     layout_of,
 )
 from coalloc.adapters.slurm.parsers.records import (
-    NodeEntry,
+    NodeRecord,
     ParseError,
     QueueEntry,
     ReservationEntry,
@@ -42,7 +42,7 @@ from coalloc.model.sites.parts import PartState
 from coalloc.model.values import replace
 
 NOW = 1_000_000.0
-NODES = tuple(NodeEntry(name=f"n{i}", cpus=8, states=("IDLE",)) for i in range(1, 5))
+NODES = tuple(NodeRecord(name=f"n{i}", cpus=8, states=("IDLE",)) for i in range(1, 5))
 JOB = QueueEntry(
     id="5",
     state="RUNNING",
@@ -59,7 +59,7 @@ def settings(**given: Any) -> SlurmSettings:
     return SlurmSettings(cluster="a", **given)
 
 
-def taken(*jobs: QueueEntry, nodes: tuple[NodeEntry, ...] = NODES, **given: Any) -> dict[str, Any]:
+def taken(*jobs: QueueEntry, nodes: tuple[NodeRecord, ...] = NODES, **given: Any) -> dict[str, Any]:
     answers = Answers(now=NOW, nodes=nodes, queue=jobs)
     found = running_jobs(settings(**given), answers, nodes)
     assert not any(job.ours for job in found)
@@ -319,5 +319,5 @@ def test_lines_of_the_accounts() -> None:
 
 
 def test_nodes_of_least_weight_come_first() -> None:
-    nodes = [NodeEntry(name=f"n{n}", weight=weight) for n, weight in enumerate((50, 1, 5, 1))]
+    nodes = [NodeRecord(name=f"n{n}", weight=weight) for n, weight in enumerate((50, 1, 5, 1))]
     assert [node.name for node in chosen_nodes(settings(), nodes)] == ["n1", "n3", "n2", "n0"]

@@ -6,7 +6,7 @@ import grp
 
 import pytest
 
-from coalloc.adapters.slurm.parsers.records import NodeEntry, ParseError
+from coalloc.adapters.slurm.parsers.records import NodeRecord, ParseError
 from coalloc.adapters.slurm.parsers.rules import enforced, parse_manager, parse_partitions
 from coalloc.adapters.slurm.parsers.text import parse_node_list
 from coalloc.adapters.slurm.rules import MOST_ASSOCIATIONS, site_rules
@@ -39,7 +39,7 @@ DefaultTime=NONE MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 Nodes=a3 State
 PartitionName=ours AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL Default=NO State=DOWN
 """
 ALL = frozenset({"associations", "limits", "qos"})
-NODES = (NodeEntry(name="a1", cpus=4), NodeEntry(name="a2", cpus=8))
+NODES = (NodeRecord(name="a1", cpus=4), NodeRecord(name="a2", cpus=8))
 
 
 def rules(words: frozenset[str] = ALL, *, manager: str = MANAGER, **given: str) -> SiteRules:

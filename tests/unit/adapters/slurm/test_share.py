@@ -9,7 +9,7 @@ import pytest
 from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
-from coalloc.adapters.slurm.parsers.records import NodeEntry, QueueEntry, ReservationEntry
+from coalloc.adapters.slurm.parsers.records import NodeRecord, QueueEntry, ReservationEntry
 from coalloc.adapters.slurm.reading import Answers
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.adapters.slurm.share import LASTS_S, STUCK_S, Candidate, Share, chosen
@@ -17,7 +17,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.values import replace
 
 NOW = 1000.0
-NODES = tuple(NodeEntry(name=f"n{i}", states=("IDLE",), partitions=("main",)) for i in range(1, 5))
+NODES = tuple(NodeRecord(name=f"n{i}", states=("IDLE",), partitions=("main",)) for i in range(1, 5))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def answers(*queue: QueueEntry, **fields: object) -> Answers:
     return Answers(now=NOW, nodes=NODES, queue=queue, **fields)  # type: ignore[arg-type]
 
 
-def keep(mine: Share, found: Answers, nodes: tuple[NodeEntry, ...]) -> None:
+def keep(mine: Share, found: Answers, nodes: tuple[NodeRecord, ...]) -> None:
     mine.plan(found, nodes)
     if mine.is_due:
         mine.carry_out()

@@ -28,6 +28,7 @@ from coalloc.core.executor.effects import (
     EndPart,
     ExecutorEffect,
     ExecutorLogLine,
+    ExecutorTicked,
     MessageReceived,
     PartNews,
     RemovePart,
@@ -35,7 +36,6 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     SendStatement,
     StartPart,
-    Ticked,
     WithdrawPart,
 )
 from coalloc.core.executor.machine import ExecutorCore
@@ -174,11 +174,11 @@ def test_an_end_is_final_and_told_until_it_may_be_forgotten() -> None:
     bench.news(PartState.FINISHED, exit_code=0)
     bench.news(PartState.RUNNING)
     bench.now += 10.0
-    told = said(bench.core.handle(Ticked(), bench.now), Report)[0]
+    told = said(bench.core.handle(ExecutorTicked(), bench.now), Report)[0]
     assert told.parts[0].state is PartState.FINISHED
     assert RemovePart in map(type, bench.order(Forget(job="1", attempt=1)))
     bench.now += 10.0
-    assert said(bench.core.handle(Ticked(), bench.now), Report)[0].parts == ()
+    assert said(bench.core.handle(ExecutorTicked(), bench.now), Report)[0].parts == ()
 
 
 def test_a_running_part_is_not_forgotten() -> None:
@@ -203,9 +203,9 @@ def test_claims_lapse_when_the_daemon_is_silent_and_running_parts_go_on() -> Non
     bench.news(PartState.READY, "1")
     bench.news(PartState.RUNNING, "2")
     bench.now += 59.0
-    assert EndPart not in map(type, bench.core.handle(Ticked(), bench.now))
+    assert EndPart not in map(type, bench.core.handle(ExecutorTicked(), bench.now))
     bench.now += 2.0
-    ended = [e for e in bench.core.handle(Ticked(), bench.now) if isinstance(e, EndPart)]
+    ended = [e for e in bench.core.handle(ExecutorTicked(), bench.now) if isinstance(e, EndPart)]
     assert [e.key.job for e in ended] == ["1"]
 
 
@@ -217,7 +217,7 @@ def test_what_was_let_go_is_not_ended_though_its_start_was_not_heard_of() -> Non
         bench.news(PartState.READY, job)
     bench.order(Start(job="1", attempt=1))
     bench.now += 61.0
-    effects = bench.core.handle(Ticked(), bench.now)
+    effects = bench.core.handle(ExecutorTicked(), bench.now)
     assert [e.key.job for e in effects if isinstance(e, EndPart)] == ["2"]
 
 
@@ -227,7 +227,7 @@ def test_a_ping_renews_the_leases_and_a_newer_epoch_asks_for_a_hello() -> None:
     bench.now += 59.0
     assert RenewLeases in map(type, bench.hear(Ping(epoch=5)))
     bench.now += 59.0
-    assert EndPart not in map(type, bench.core.handle(Ticked(), bench.now))
+    assert EndPart not in map(type, bench.core.handle(ExecutorTicked(), bench.now))
     assert said(bench.hear(Ping(epoch=6)), Hello)
     assert bench.hear(Ping(epoch=4)) == []
 
@@ -246,7 +246,7 @@ def test_a_daemon_that_falls_silent_and_returns_is_told_of_once() -> None:
         event = (
             MessageReceived(message=Welcome(store="s", epoch=5, base_seq=1, lease_s=60.0))
             if message
-            else Ticked()
+            else ExecutorTicked()
         )
         effects = core.handle(event, 100.0 + seconds)
         told += [(seconds, e.event) for e in effects if isinstance(e, ExecutorLogLine)]
@@ -275,9 +275,9 @@ def test_a_claim_that_waits_keeps_its_turn_while_the_daemon_is_silent() -> None:
     bench.order(prepare())
     bench.news(PartState.WAITING)
     bench.now += 1000.0
-    assert EndPart not in map(type, bench.core.handle(Ticked(), bench.now))
+    assert EndPart not in map(type, bench.core.handle(ExecutorTicked(), bench.now))
     bench.news(PartState.PREPARING, nodes={"a3": 1})
-    assert EndPart in map(type, bench.core.handle(Ticked(), bench.now))
+    assert EndPart in map(type, bench.core.handle(ExecutorTicked(), bench.now))
 
 
 def test_a_part_leaves_its_queue_until_that_succeeds_and_never_once_it_is_ready() -> None:
@@ -289,11 +289,11 @@ def test_a_part_leaves_its_queue_until_that_succeeds_and_never_once_it_is_ready(
     assert effects[0] == leave
     assert EndPart not in map(type, effects), "what was granted meanwhile is not ended"
     bench.core.handle(EffectFailed(effect=leave, why="broken"), bench.now)
-    assert leave in bench.core.handle(Ticked(), bench.now)
-    assert leave not in bench.core.handle(Ticked(), bench.now)
+    assert leave in bench.core.handle(ExecutorTicked(), bench.now)
+    assert leave not in bench.core.handle(ExecutorTicked(), bench.now)
     bench.core.handle(EffectFailed(effect=leave, why="broken"), bench.now)
     bench.news(PartState.READY)
-    assert leave not in bench.core.handle(Ticked(), bench.now)
+    assert leave not in bench.core.handle(ExecutorTicked(), bench.now)
     assert leave not in bench.order(Withdraw(job="1", attempt=1))
 
 
