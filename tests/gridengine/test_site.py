@@ -15,10 +15,8 @@ from tests.testbeds.slurm import bed as slurm_bed
 
 @pytest.fixture
 def site(cells: GridEngineTestbed, root: Path) -> Iterator[MixedSite]:
-    running = MixedSite(root, cells)
-    running.start()
-    yield running
-    running.stop()
+    with MixedSite(root, cells) as running:
+        yield running
     for cell in cells:
         cell.delete_all()
         cells.wait(cell.is_idle, "all is idle again")
@@ -92,17 +90,12 @@ def test_killed_daemon_and_executor_find_the_job_again(site: MixedSite) -> None:
 def test_one_job_over_grid_engine_slurm_and_this_machine(
     cells: GridEngineTestbed, root: Path
 ) -> None:
-    with slurm_bed(*alike(1, 2)) as others:
-        site = MixedSite(root, cells, others)
-        site.start()
-        try:
-            job = site.submit(["sh", "-c", "echo $COALLOC_CLUSTER"], 12)
-            ended = site.wait(job)
-            assert ended["state"] == "completed", ended
-            assert sorted(output(site, job)) == sorted(
-                ["p"] * 4 + ["q"] * 4 + ["alpha"] * 2 + ["a"] * 2
-            )
-            assert ended["skew_ms"] is not None
-            print(f"skew {ended['skew_ms']} ms")
-        finally:
-            site.stop()
+    with slurm_bed(*alike(1, 2)) as others, MixedSite(root, cells, others) as site:
+        job = site.submit(["sh", "-c", "echo $COALLOC_CLUSTER"], 12)
+        ended = site.wait(job)
+        assert ended["state"] == "completed", ended
+        assert sorted(output(site, job)) == sorted(
+            ["p"] * 4 + ["q"] * 4 + ["alpha"] * 2 + ["a"] * 2
+        )
+        assert ended["skew_ms"] is not None
+        print(f"skew {ended['skew_ms']} ms")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.runner.command import Account
-from coalloc.model.sites.parts import PartState, QueueTerms
+from coalloc.model.sites.parts import PartSpec, PartState, QueueTerms
 from tests.testbeds.gridengine import GridEngineTestbed
 from tests.testbeds.gridengine_background import background_user
 from tests.testbeds.gridengine_launches import GridEngineLaunches
@@ -71,47 +71,39 @@ def test_a_part_put_off_is_hastened_and_holds_for_the_others(
     assert launch.output("coalloc-1.out") == "b1,localhost\n"
 
 
+@pytest.fixture
+def queued(cells: GridEngineTestbed, launch: GridEngineLaunches) -> PartSpec:
+    """A claim that is the next one, behind a job with all slots."""
+    cell = cells["p"]
+    cell.submit("-pe", "smp", "4", "-l", "h_rt=600")
+    cells.wait(lambda: cell.status().queues[0].used == 4, "it runs")
+    spec = launch.shell("true", queue=SHAPE)
+    launch.launcher.claim(spec)
+    launch.wait_one(spec.key, lambda r: r.state is PartState.WAITING and r.is_next)
+    return spec
+
+
 def test_a_claim_leaves_the_queue_when_it_is_ordered_to(
-    cells: GridEngineTestbed, launch: GridEngineLaunches
+    launch: GridEngineLaunches, queued: PartSpec
 ) -> None:
-    cell = cells["p"]
-    cell.submit("-pe", "smp", "4", "-l", "h_rt=600")
-    cells.wait(lambda: cell.status().queues[0].used == 4, "it runs")
-    spec = launch.shell("true", queue=SHAPE)
-    launch.launcher.claim(spec)
-    launch.wait_one(spec.key, lambda r: r.state is PartState.WAITING and r.is_next)
-    launch.launcher.withdraw(spec.key)
-    end = launch.ended(spec.key)
+    launch.launcher.withdraw(queued.key)
+    end = launch.ended(queued.key)
     assert (end.state, end.reason) == (PartState.REFUSED, "withdrawn")
-    assert not cell.status().waiting
+    assert not launch.cell.status().waiting
 
 
-def test_a_claim_that_waits_is_withdrawn(
-    cells: GridEngineTestbed, launch: GridEngineLaunches
-) -> None:
-    cell = cells["p"]
-    cell.submit("-pe", "smp", "4", "-l", "h_rt=600")
-    cells.wait(lambda: cell.status().queues[0].used == 4, "it runs")
-    spec = launch.shell("true", queue=SHAPE)
-    launch.launcher.claim(spec)
-    launch.wait_one(spec.key, lambda r: r.state is PartState.WAITING and r.is_next)
-    launch.launcher.abort(spec.key, reason="another combination")
-    assert launch.ended(spec.key).state is PartState.REFUSED
-    assert not cell.status().waiting
+def test_a_claim_that_waits_is_withdrawn(launch: GridEngineLaunches, queued: PartSpec) -> None:
+    launch.launcher.abort(queued.key, reason="another combination")
+    assert launch.ended(queued.key).state is PartState.REFUSED
+    assert not launch.cell.status().waiting
 
 
 def test_a_claim_deleted_while_it_waits_is_refused(
-    cells: GridEngineTestbed, launch: GridEngineLaunches
+    launch: GridEngineLaunches, queued: PartSpec
 ) -> None:
-    cell = cells["p"]
-    cell.submit("-pe", "smp", "4", "-l", "h_rt=600")
-    cells.wait(lambda: cell.status().queues[0].used == 4, "it runs")
-    spec = launch.shell("true", queue=SHAPE)
-    launch.launcher.claim(spec)
-    launch.wait_one(spec.key, lambda r: r.state is PartState.WAITING and r.is_next)
-    (job,) = cell.status().waiting
-    cell.run("qdel", job.number)
-    report = launch.ended(spec.key)
+    (job,) = launch.cell.status().waiting
+    launch.cell.run("qdel", job.number)
+    report = launch.ended(queued.key)
     assert (report.state, report.reason) == (PartState.REFUSED, "cancelled_there")
 
 
@@ -127,18 +119,14 @@ def test_jobs_start_in_cells_that_a_local_user_keeps_full(
     """Narrow jobs wait their turn in one cell; one wider than any waits in several, and meets."""
     account = Account.of(NOBODY.pw_uid)
     site = MixedSite(root, cells, given={"start": "queue"})
-    with background_user(cells, account):
-        site.start()
-        try:
-            site.until(lambda: all(waiting_there(site, cell.name) for cell in cells))
-            jobs = [site.submit(["true"], n, job={"clusters": ["p", "q"]}) for n in (1, 2, 3, 1, 6)]
-            for job in jobs:
-                ended = site.wait(job)
-                assert ended["state"] == "completed", ended
-            assert len(ended["clusters"]) == 2
-            told = [event["kind"] for event in ended["events"]]
-            assert told.count("claim_queued") >= 2, told
-        finally:
-            site.stop()
+    with background_user(cells, account), site:
+        site.until(lambda: all(waiting_there(site, cell.name) for cell in cells))
+        jobs = [site.submit(["true"], n, job={"clusters": ["p", "q"]}) for n in (1, 2, 3, 1, 6)]
+        for job in jobs:
+            ended = site.wait(job)
+            assert ended["state"] == "completed", ended
+        assert len(ended["clusters"]) == 2
+        told = [event["kind"] for event in ended["events"]]
+        assert told.count("claim_queued") >= 2, told
     for cell in cells:
         cells.wait(cell.is_idle, "all is idle again")

@@ -42,11 +42,8 @@ def test_events_and_waits_go_on_over_a_restart(root: Path) -> None:
             assert (job.id, job.state) == (done.job, "completed")
             assert [row.id async for row in client.account()] == [done.job]
 
-    site.start()
-    try:
+    with site:
         asyncio.run(scene())
-    finally:
-        site.stop()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is more than one user")

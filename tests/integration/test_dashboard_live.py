@@ -55,9 +55,7 @@ def test_a_dashboard_beside_a_daemon(tmp_path_factory: Any) -> None:
     token = root / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    site = Running(root)
-    site.start()
-    try:
+    with Running(root) as site:
         done = site.submit(["true"])
         site.wait(done)
         with dashboard(site, "--token-file", str(token)) as url:
@@ -94,5 +92,3 @@ def test_a_dashboard_beside_a_daemon(tmp_path_factory: Any) -> None:
             site.until(lambda: bool(ask(f"{api}/status")["reachable"]))
             site.ask("cancel", job=wide)
             site.until(lambda: ask(f"{api}/jobs?state=cancelled")["total"] == 1)
-    finally:
-        site.stop()

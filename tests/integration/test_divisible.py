@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from coalloc.cli import main
 from tests.support.live_site import ENDED, Running
+from tests.support.loads import kill_in_between
 
 SCRIPT = """\
 #!/bin/sh
@@ -54,19 +54,10 @@ def ran(site: Running) -> Counter[int]:
 def test_every_chunk_runs_once_whoever_is_killed(
     root: Path, policy: str, chunks: int, kills: int
 ) -> None:
-    site = Running(root, policy=policy, rounds="piece_s = 0.6")
-    try:
-        site.start()
+    with Running(root, policy=policy, rounds="piece_s = 0.6") as site:
         number = submit(site, scan(site), chunks, 0.1)
         rigid = site.submit(["true"], procs=3)
-        for kill in range(1, kills + 1):
-            wanted = chunks * kill // (kills + 1)
-            site.until(lambda wanted=wanted: ran(site).total() >= wanted, 300.0)  # type: ignore[misc]
-            site.kill("coallocd", signal.SIGKILL)
-            if kill % 2 == 0:
-                site.kill("alpha", signal.SIGKILL)
-                site.start_executor("alpha")
-            site.start_daemon()
+        kill_in_between(site, kills, chunks, lambda: ran(site).total())
         site.until(lambda: site.job(number)["state"] in ENDED, 600.0)
         shown = site.job(number)
         assert (shown["state"], shown["exit_code"]) == ("completed", 0), shown["detail"]
@@ -82,8 +73,6 @@ def test_every_chunk_runs_once_whoever_is_killed(
             "unit": "chunks",
         }
         assert site.wait(rigid)["state"] == "completed"
-    finally:
-        site.stop()
 
 
 def test_failure_and_what_is_shown(
@@ -92,8 +81,7 @@ def test_failure_and_what_is_shown(
     site = Running(root, policy="plain", start="backoff_first_s = 0.1", rounds="piece_s = 0.2")
     monkeypatch.setenv("COALLOC_CONFIG", str(site.config))
     monkeypatch.chdir(site.work)
-    try:
-        site.start()
+    with site:
         words = ["--divisible", "2s", "--chunk", "0.1s", "-o", "/dev/null", "--retries", "1", "-k"]
         command = scan(site, "test $chunk -ne 13 || exit 7")
         assert main.main(["submit", *words, "--wait", "--", *command]) == 7
@@ -122,14 +110,10 @@ def test_failure_and_what_is_shown(
         capsys.readouterr()
         assert main.main(["show", "1.99"]) == 1
         assert "job 1 has no piece 99" in capsys.readouterr().err
-    finally:
-        site.stop()
 
 
 def test_processes_share_chunks_hold_starts_none_and_cancel_ends_all(root: Path) -> None:
-    site = Running(root, policy="plain", rounds="piece_s = 0.3")
-    try:
-        site.start()
+    with Running(root, policy="plain", rounds="piece_s = 0.3") as site:
         assert_shared(site)
         number = submit(site, scan(site), 10_000, 0.1)
         site.until(lambda: ran(site).total() > 4)
@@ -145,8 +129,6 @@ def test_processes_share_chunks_hold_starts_none_and_cancel_ends_all(root: Path)
         shown = site.wait(number)
         assert shown["state"] == "cancelled"
         assert {piece["state"] for piece in shown["pieces"]} == {"completed", "cancelled"}
-    finally:
-        site.stop()
 
 
 def assert_shared(site: Running) -> None:

@@ -46,10 +46,8 @@ MPI = {
 @pytest.fixture(scope="module")
 def site() -> Iterator[Running]:
     root = Path(tempfile.mkdtemp(prefix="co-"))
-    site = Running(root)
-    site.start()
-    yield site
-    site.stop()
+    with Running(root) as site:
+        yield site
     shutil.rmtree(root, ignore_errors=True)
 
 

@@ -26,10 +26,8 @@ LIMIT_S = 60.0
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("x"), daemon="max_jobs_per_user = 60")
-    running.start()
-    yield running
-    running.stop()
+    with Running(tmp_path_factory.mktemp("x"), daemon="max_jobs_per_user = 60") as running:
+        yield running
 
 
 def executor(
@@ -160,9 +158,7 @@ def test_more_jobs_than_a_user_may_queue(site: Running, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_daemon_that_is_killed_and_comes_back(root: Path) -> None:
     # It forgets most of these jobs before anybody can ask for them.
-    site = Running(root, daemon="keep_ended = 2")
-    site.start()
-    try:
+    with Running(root, daemon="keep_ended = 2") as site:
         with executor(site, root) as pool:
             gate = root / "gate"
             waiting = [pool.submit(called.after, str(gate)) for _ in range(12)]
@@ -176,16 +172,12 @@ def test_a_daemon_that_is_killed_and_comes_back(root: Path) -> None:
         assert len(site.ask("queue", all=True)["jobs"]) <= 3
         kinds = [event["kind"] for event in site.ask("events")["events"]]
         assert kinds.count("job_submitted") == 13
-    finally:
-        site.stop()
 
 
 @pytest.mark.slow
 def test_a_daemon_that_stays_away_is_an_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_events, "QUIET_S", 0.5)
-    site = Running(root)
-    site.start()
-    try:
+    with Running(root) as site:
         pool = executor(site, root, timeout_s=3.0, patience_s=0.2)
         future = pool.run(["sleep", "1000"])
         site.until(future.running)
@@ -197,8 +189,6 @@ def test_a_daemon_that_stays_away_is_an_error(root: Path, monkeypatch: pytest.Mo
         pool.shutdown()
         with pytest.raises(NoAnswerError):
             executor(site, root, timeout_s=3.0)
-    finally:
-        site.stop()
 
 
 SCRIPT = """

@@ -12,6 +12,7 @@ import pytest
 
 from coalloc.cli import main
 from tests.support.live_site import Running
+from tests.support.small_disk import mounted
 
 
 @pytest.fixture
@@ -54,15 +55,8 @@ def test_files_that_may_not_grow_refuse_submits_and_running_work_goes_on(site: R
 
 
 @pytest.mark.slow
-def test_a_read_only_file_system_is_named_and_nothing_is_lost(root: Path) -> None:
-    disk = root / "state"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)]
-    done = subprocess.run(mount, capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a tmpfs: {done.stderr.decode().strip()}")
-    site = Running(root)
-    try:
+def test_a_read_only_file_system_is_named_and_nothing_is_lost(site: Running, root: Path) -> None:
+    with mounted(root / "state", "size=32m") as disk:
         site.start_daemon()
         before = site.submit(["true"], hold=True)
         site.kill("coallocd")
@@ -73,9 +67,7 @@ def test_a_read_only_file_system_is_named_and_nothing_is_lost(root: Path) -> Non
         subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
         site.start_daemon()
         assert site.job(before)["state"] == "held"
-    finally:
         site.stop()
-        subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
 def test_a_damaged_page_keeps_the_daemon_down_until_a_backup_is_restored(

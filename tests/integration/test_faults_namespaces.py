@@ -83,12 +83,8 @@ def link() -> Iterator[Link]:
 
 @pytest.fixture
 def site(root: Path, link: Link) -> Iterator[Apart]:
-    site = Apart(root, link)
-    try:
-        site.start()
+    with Apart(root, link) as site:
         yield site
-    finally:
-        site.stop()
 
 
 @pytest.mark.slow

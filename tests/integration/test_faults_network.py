@@ -40,12 +40,8 @@ class Proxied(Running):
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Proxied]:
-    site = Proxied(root)
-    try:
-        site.start()
+    with Proxied(root) as site:
         yield site
-    finally:
-        site.stop()
 
 
 @pytest.mark.parametrize("submits", [15, pytest.param(150, marks=pytest.mark.slow)])

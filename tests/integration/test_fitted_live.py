@@ -31,9 +31,7 @@ def submitted(site: Running, *words: str) -> str:
 
 
 def test_two_sizes_are_enough_for_the_third_submit(root: Path) -> None:
-    site = Running(root, clusters={"alpha": 4})
-    site.start()
-    try:
+    with Running(root, clusters={"alpha": 4}) as site:
         (site.work / "work.sh").write_text(WORK)
         refused = coalloc(site, "submit", "-n", "1-4", "work.sh")
         assert refused.returncode == 1
@@ -59,5 +57,3 @@ def test_two_sizes_are_enough_for_the_third_submit(root: Path) -> None:
         assert site.wait(again["id"])["state"] == "completed"
         warned = coalloc(site, "submit", "--times", "1:10,2:12", "--", "true")
         assert "warning: job 5: time rises or work falls at 2 processes" in warned.stderr
-    finally:
-        site.stop()

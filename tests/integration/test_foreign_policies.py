@@ -161,9 +161,7 @@ def test_a_live_round_is_planned_by_one_and_a_reload_refuses_its_wrong_option(
     installed: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(installed))
-    site = Running(root, policy="narrow-first")
-    try:
-        site.start()
+    with Running(root, policy="narrow-first") as site:
         # An empty cache takes a minute to fill; until then another policy plans.
         site.until(lambda: bool(site.lines("solver_warmed")), WARM_S)
         job = site.submit(["true"], 2)
@@ -176,8 +174,6 @@ def test_a_live_round_is_planned_by_one_and_a_reload_refuses_its_wrong_option(
         site.until(lambda: bool(site.lines("reload_failed")))
         (line,) = site.lines("reload_failed")
         assert "rounds.options.guess: unknown option; narrow-first has " in line["why"]
-    finally:
-        site.stop()
 
 
 def test_they_are_listed_apart(installed: Path) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from coalloc.wire.client import RequestConnection
 from tests.support.live_site import Running
 from tests.support.multi_user import ADA, BOB, MultiUser
+from tests.support.small_disk import mounted
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is more than one user")
 SECRET = "hunter2-of-ada"
@@ -111,11 +111,7 @@ def test_a_full_disk_is_named_to_the_user_and_hangs_nothing(make: Callable[..., 
     site.kill("alpha", 15)
     saved = site.root / "saved"
     shutil.copytree(folder, saved, ignore=_pipes)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=711", "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a small tmpfs: {done.stderr.decode().strip()}")
-    try:
+    with mounted(folder, "size=512k,mode=711"):
         shutil.copytree(saved, folder, dirs_exist_ok=True)
         site.start_executor("alpha")
         site.until(site.is_complete)
@@ -137,8 +133,6 @@ def test_a_full_disk_is_named_to_the_user_and_hangs_nothing(make: Callable[..., 
         assert site.wait(job)["state"] == "completed"
         assert SECRET not in logs(site)
         site.kill("alpha", 15)
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def _pipes(folder: str, names: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.runner.status import PAGE, START, encoded
 from coalloc.model.sites.parts import PartKey, PartState
 from tests.support.launch_bed import LIMIT_S, LaunchTestbed, Signpost, wait_dead
+from tests.support.small_disk import mounted
 
 # ---- claims ----------------------------------------------------------------------------------
 
@@ -304,13 +305,8 @@ def test_folder_that_somebody_removed(bed: LaunchTestbed, sign: Signpost) -> Non
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(path)]
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
-        pytest.skip("cannot mount a small disk here")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with mounted(tmp_path / "disk", "size=512k") as disk:
+        yield disk
 
 
 def fill(path: Path) -> None:

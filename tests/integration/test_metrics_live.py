@@ -64,9 +64,7 @@ def served(port: int) -> Samples:
 def test_every_metric_moves(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    site = Running(root, daemon=f'metrics_address = "127.0.0.1:{port}"')
-    site.start()
-    try:
+    with Running(root, daemon=f'metrics_address = "127.0.0.1:{port}"') as site:
         moved: set[str] = set()
 
         def all_moved() -> bool:
@@ -91,5 +89,3 @@ def test_every_metric_moves(root: Path) -> None:
         site.until(lambda: all_moved() or "coalloc_outbox_messages" in moved)
         site.processes["beta"].send_signal(signal.SIGKILL)
         site.until(lambda: bool(site.ask("round_now")) and all_moved())
-    finally:
-        site.stop()

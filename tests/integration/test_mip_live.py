@@ -20,9 +20,7 @@ WARM_S = 400.0
 @pytest.mark.parametrize("policy", ["mbpc", "jpn", "cbs", "pas", "mbpc-published", "oas-slots"])
 def test_a_stream_of_jobs_runs_under_the_policy(root: Path, policy: str) -> None:
     # 6 + 4: cbs wants three quarters of the 8 processes in one cluster
-    site = Running(root, policy=policy, clusters={"alpha": 6, "beta": 4})
-    site.start()
-    try:
+    with Running(root, policy=policy, clusters={"alpha": 6, "beta": 4}) as site:
         site.until(lambda: bool(site.lines("solver_warmed")), WARM_S)
         jobs = [site.submit(["true"], n, job={"proc_gbps": 0.02}) for n in (1, 6, 2, 8, 3, 5)]
         for job in jobs:
@@ -32,8 +30,6 @@ def test_a_stream_of_jobs_runs_under_the_policy(root: Path, policy: str) -> None
         used = {line["policy"] for line in site.lines("round_finished") if line["started"]}
         assert used == {policy}
         assert not site.lines("policy_failed")
-    finally:
-        site.stop()
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_site import Running
+from tests.support.live_site import Running, warm_site
 
 WARM_S = 400.0
 POLICIES = ("bicriteria", "bicriteria-batch", "auto")
@@ -18,23 +18,14 @@ TIMES = [8.0, 4.5, 3.2, 2.6]
 
 @pytest.fixture(params=POLICIES)
 def site(root: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    yield from warm_site(root, request.param)
+    with warm_site(root, WARM_S, policy=request.param) as running:
+        yield running
 
 
 @pytest.fixture
 def batches(root: Path) -> Iterator[Running]:
-    yield from warm_site(root, "bicriteria-batch")
-
-
-def warm_site(root: Path, policy: str) -> Iterator[Running]:
-    """A site whose configuration names this policy, once its solver is ready."""
-    running = Running(root, policy=policy)
-    running.start()
-    try:
-        running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
+    with warm_site(root, WARM_S, policy="bicriteria-batch") as running:
         yield running
-    finally:
-        running.stop()
 
 
 def submit_moldable(site: Running, argv: Sequence[str], times: Sequence[float] = TIMES) -> str:

@@ -88,10 +88,8 @@ def until_kind(lines: IO[str], kind: str) -> list[str]:
 @pytest.fixture(scope="module")
 def site() -> Iterator[Running]:
     root = Path(tempfile.mkdtemp(prefix="co-"))
-    site = Running(root)
-    site.start()
-    yield site
-    site.stop()
+    with Running(root) as site:
+        yield site
     shutil.rmtree(root, ignore_errors=True)
 
 
@@ -161,9 +159,7 @@ def test_what_is_refused_is_said(node: Node, words: list[str], code: int, said: 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is more than one user")
 def test_a_key_is_shown_where_the_daemon_wants_one(program: Path, root: Path) -> None:
-    site = MultiUser(root)
-    site.start()
-    try:
+    with MultiUser(root) as site:
         ada = key_file(root / "ada.json", site.key(ADA))
         code, job, said = Node(program, site, ada)("submit", "--", "id", "-u")
         assert code == 0, said
@@ -177,8 +173,6 @@ def test_a_key_is_shown_where_the_daemon_wants_one(program: Path, root: Path) ->
         code, _, said = Node(program, site)("cancel", job)
         assert code == 1
         assert "no key, or another daemon's" in said
-    finally:
-        site.stop()
 
 
 def key_file(path: Path, calling: CurveClient) -> Path:

@@ -7,20 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live_site import Running
+from tests.support.live_site import Running, warm_site
 
 WARM_S = 600.0
 
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    running = Running(root, policy="oas", rounds="time_limit_s = 20.0")
-    running.start()
-    try:
-        running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
+    with warm_site(root, WARM_S, policy="oas", rounds="time_limit_s = 20.0") as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.mark.slow

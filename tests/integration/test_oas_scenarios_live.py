@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_site import Running
+from tests.support.live_site import Running, warm_site
 
 WARM_S = 600.0
 ROUNDS = """\
@@ -22,13 +22,8 @@ scenario_objective = "p90"
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    running = Running(root, policy="oas", rounds=ROUNDS)
-    running.start()
-    try:
-        running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
+    with warm_site(root, WARM_S, policy="oas", rounds=ROUNDS) as running:
         yield running
-    finally:
-        running.stop()
 
 
 @pytest.mark.slow

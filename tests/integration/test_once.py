@@ -77,11 +77,11 @@ def test_the_time_limit_is_the_scripts(bed: LaunchTestbed) -> None:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Running]:
-    with tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as root:
-        running = Running(Path(root), clusters={"alpha": 2, "beta": 3}, slots=2)
-        running.start()
+    with (
+        tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as root,
+        Running(Path(root), clusters={"alpha": 2, "beta": 3}, slots=2) as running,
+    ):
         yield running
-        running.stop()
 
 
 def sbatch(site: Running, *words: str, text: str = "", code: int = 0) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.live_site import Running
+from tests.support.live_site import Running, warm_site
 
 WARM_S = 400.0
 POLICIES = ("auto", "easy", "conservative", "fcfs", "sjf", "bjf", "fpfs", "spt", "lpt")
@@ -18,13 +18,8 @@ POLICIES = ("auto", "easy", "conservative", "fcfs", "sjf", "bjf", "fpfs", "spt",
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    running = Running(root, policy="auto")
-    running.start()
-    try:
-        running.until(lambda: bool(running.lines("solver_warmed")), WARM_S)
+    with warm_site(root, WARM_S, policy="auto") as running:
         yield running
-    finally:
-        running.stop()
 
 
 def set_policy(site: Running, old: str, new: str) -> None:

@@ -28,8 +28,7 @@ def test_a_round_is_costed_once_its_plan_is_in_use(root: Path) -> None:
         lines = site.lines("rule_costs_computed")
         return [line for line in lines if line["limits"]["held"] == 1]
 
-    site.start()
-    try:
+    with site:
         site.until(lambda: bool(site.lines("solver_warmed")), WARM_S)
         first, held = site.submit(["sleep", "600"]), site.submit(["sleep", "600"])
         site.until(lambda: site.job(first)["state"] == "running")
@@ -40,5 +39,3 @@ def test_a_round_is_costed_once_its_plan_is_in_use(root: Path) -> None:
         assert answer["rules"] == ["shares", "limits"]
         assert answer["rule_costs"]["rules"]["limits"]["held"] == 1
         assert site.job(held)["state"] == "pending"
-    finally:
-        site.stop()

@@ -33,10 +33,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is more tha
 def site() -> Iterator[MultiUser]:
     """One site for all: a refusal leaves nothing behind."""
     root = Path(tempfile.mkdtemp(prefix="co-"))
-    site = MultiUser(root, daemon="max_message_bytes = 65536")
-    site.start()
-    yield site
-    site.stop()
+    with MultiUser(root, daemon="max_message_bytes = 65536") as site:
+        yield site
     secrets = [pair.secret for pair in site.pairs]
     logs = "".join(path.read_text() for path in root.glob("*.log"))
     shutil.rmtree(root, ignore_errors=True)

@@ -51,10 +51,10 @@ LIMIT_S = 0.25
 @pytest.fixture(scope="module")
 def site() -> Iterator[MultiUser]:
     root = Path(tempfile.mkdtemp(prefix="co-"))
-    site = MultiUser(root, clusters={"alpha": 2}, access="requests_per_s = 100.0\nburst = 100.0")
-    site.start()
-    yield site
-    site.stop()
+    with MultiUser(
+        root, clusters={"alpha": 2}, access="requests_per_s = 100.0\nburst = 100.0"
+    ) as site:
+        yield site
     shutil.rmtree(root, ignore_errors=True)
 
 

@@ -21,11 +21,11 @@ SHOW = 'echo "$COALLOC_JOB_ID $COALLOC_RANK $COALLOC_SIZE $COALLOC_PART $COALLOC
 @pytest.fixture(scope="module")
 def common() -> Iterator[Running]:
     """One site for what changes nothing but jobs."""
-    with tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as root:
-        running = Running(Path(root))
-        running.start()
+    with (
+        tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as root,
+        Running(Path(root)) as running,
+    ):
         yield running
-        running.stop()
 
 
 @pytest.fixture
@@ -41,10 +41,8 @@ def site(common: Running) -> Iterator[Running]:
 @pytest.fixture
 def own_site(root: Path) -> Iterator[Running]:
     """For one test: its processes are killed, or its configuration changes."""
-    running = Running(root)
-    running.start()
-    yield running
-    running.stop()
+    with Running(root) as running:
+        yield running
 
 
 def output(site: Running, job: str) -> list[str]:
@@ -181,9 +179,7 @@ every_s = 3600.0
 kind = "queue_length"
 at_least = 3
 """
-    site = Running(root, rounds=rounds)
-    site.start()
-    try:
+    with Running(root, rounds=rounds) as site:
         for _ in range(2):
             site.submit(["true"])
         assert site.ask("status")["rounds"] == 0
@@ -191,8 +187,6 @@ at_least = 3
         site.wait(last)
         assert site.lines("round_finished")[0]["trigger"] == "queue_length"
         assert site.lines("round_finished")[0]["started"] == 3
-    finally:
-        site.stop()
 
 
 def test_with_no_submits_the_timer_starts_rounds(root: Path) -> None:

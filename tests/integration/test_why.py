@@ -33,12 +33,8 @@ def cold_site(root: Path) -> Iterator[Running]:
 
 
 def running(root: Path, **fields: Any) -> Iterator[Running]:
-    site = Running(root, policy="easy", rounds="fallbacks = []", **fields)
-    site.start()
-    try:
+    with Running(root, policy="easy", rounds="fallbacks = []", **fields) as site:
         yield site
-    finally:
-        site.stop()
 
 
 @pytest.fixture

@@ -23,13 +23,11 @@ LIMIT_S = 60.0
 @pytest.fixture(scope="module")
 def site() -> Iterator[Running]:
     """One site for the module: 4 + 4 nodes."""
-    with tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as root:
-        running = Running(Path(root))
-        try:
-            running.start()
-            yield running
-        finally:
-            running.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="co-", ignore_cleanup_errors=True) as root,
+        Running(Path(root)) as running,
+    ):
+        yield running
 
 
 def coalloc(site: Running, *words: str, code: int = 0, stdin: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import pytest
 
 from coalloc.cli import main
 from tests.support.live_site import ENDED, Running
+from tests.support.loads import kill_in_between
 
 WIDTH = 8
 
@@ -61,24 +61,14 @@ def test_a_workflow_survives_kills_and_every_task_runs_exactly_once(
 ) -> None:
     site = Running(root, policy=policy)
     job = layered(count)
-    try:
-        site.start()
+    with site:
         number = submit(site, job, ["sh", "-c", f"echo {{task}} >> {site.work}/ran"])
-        for kill in range(1, kills + 1):
-            wanted = count * kill // (kills + 1)
-            site.until(lambda wanted=wanted: len(ran(site)) >= wanted, 300.0)  # type: ignore[misc]
-            site.kill("coallocd", signal.SIGKILL)
-            if kill % 2 == 0:
-                site.kill("alpha", signal.SIGKILL)
-                site.start_executor("alpha")
-            site.start_daemon()
+        kill_in_between(site, kills, count, lambda: len(ran(site)))
         site.until(lambda: site.job(number)["state"] in ENDED, 600.0)
         shown = site.job(number)
         assert (shown["state"], shown["exit_code"]) == ("completed", 0), shown["detail"]
         assert shown["progress"]["completed"] == count
         assert_in_order(job, ran(site))
-    finally:
-        site.stop()
 
 
 def test_commands_variables_failure_and_what_is_shown(
@@ -97,8 +87,7 @@ def test_commands_variables_failure_and_what_is_shown(
     ]
     edges = [{"from": "first", "to": "bad"}, {"from": "bad", "to": "after"}]
     file.write_text(json.dumps({"name": "two", "tasks": tasks, "edges": edges}))
-    try:
-        site.start()
+    with site:
         code = main.main(["submit-workflow", str(file), "--retries", "1", "-k", "--wait"])
         out = capsys.readouterr()
         assert out.out == "Submitted workflow 1 (4 tasks)\n"
@@ -125,8 +114,6 @@ def test_commands_variables_failure_and_what_is_shown(
         assert "2 of 4 tasks completed, 0 placed, 1 failed" in capsys.readouterr().out
         assert main.main(["show", "1.nothing"]) == 1
         assert "job 1 has no task nothing" in capsys.readouterr().err
-    finally:
-        site.stop()
 
 
 def test_a_template_stands_for_the_commands_and_is_needed_where_there_are_none(
@@ -137,8 +124,7 @@ def test_a_template_stands_for_the_commands_and_is_needed_where_there_are_none(
     monkeypatch.chdir(site.work)
     file = site.work / "bare.json"
     file.write_text(json.dumps({"tasks": [{"id": "a b", "work": 0.1}, {"id": "c", "work": 0.1}]}))
-    try:
-        site.start()
+    with site:
         assert main.main(["submit-workflow", str(file)]) == 2
         assert "task a b: has no command" in capsys.readouterr().err
         template = "echo {task} {name} {id} {procs}"
@@ -148,8 +134,6 @@ def test_a_template_stands_for_the_commands_and_is_needed_where_there_are_none(
         assert (site.work / "coalloc-1.1.out").read_text() == "a b named 1.1 1\n"
         assert (site.work / "coalloc-1.2.out").read_text() == "c named 1.2 1\n"
         _deadlines(site, file, capsys)
-    finally:
-        site.stop()
 
 
 def _deadlines(site: Running, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,13 +155,10 @@ def test_a_cancelled_workflow_ends_its_tasks(root: Path) -> None:
     site = Running(root)
     job = {"kind": "workflow", "tasks": [{"id": "a", "work": 60.0}, {"id": "b", "work": 60.0}]}
     job["edges"] = [{"from": "a", "to": "b"}]
-    try:
-        site.start()
+    with site:
         number = submit(site, job, ["sleep", "60"])
         site.until(lambda: site.job(f"{number}.a")["state"] == "running")
         assert site.ask("cancel", job=number)["type"] == "done"
         shown = site.wait(number)
         assert shown["state"] == "cancelled"
         assert [task["state"] for task in shown["tasks"]] == ["cancelled", "not_run"]
-    finally:
-        site.stop()

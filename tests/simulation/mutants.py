@@ -35,32 +35,24 @@ from coalloc.daemon.store import restore
 from tests.simulation import daemon as shell
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Mutant:
-    """One defect.
-
-    Attributes
-    ----------
-    of : callable
-        The function, or the method as its class has it.
-    old, new : str
-        Text of its source, and what stands there instead.
-    steps : int
-        With faults, in each seed.
-    """
+    """One defect: a function, text of its source, and what stands there instead."""
 
     of: Callable[..., Any]
+    """The function, or the method as its class has it."""
     old: str
     new: str
     steps: int = 400
+    """With faults, in each seed."""
 
 
 MUTANTS: dict[str, Mutant] = {
     # The daemon's order of things
     "reply-before-commit": Mutant(
-        of=shell.DaemonHost._carry_out,
-        old="        if self._crashes():\n",
-        new=(
+        shell.DaemonHost._carry_out,
+        "        if self._crashes():\n",
+        (
             "        from coalloc.core.base.effects import Reply\n"
             "        for reply in effects:\n"
             "            if isinstance(reply, Reply):\n"
@@ -69,9 +61,9 @@ MUTANTS: dict[str, Mutant] = {
         ),
     ),
     "send-before-commit": Mutant(
-        of=shell.DaemonHost._carry_out,
-        old="        if self._crashes():\n",
-        new=(
+        shell.DaemonHost._carry_out,
+        "        if self._crashes():\n",
+        (
             "        from coalloc.core.base.effects import SendOrder\n"
             "        self._speak([e for e in effects if isinstance(e, SendOrder)], now)\n"
             "        if self._crashes():\n"
@@ -79,298 +71,239 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Starting together, once
     "start-before-all-ready": Mutant(
-        of=starting._advance,
-        old="all(s is PartState.READY for s in states)",
-        new="any(s is PartState.READY for s in states)",
+        starting._advance,
+        "all(s is PartState.READY for s in states)",
+        "any(s is PartState.READY for s in states)",
     ),
     "start-not-recorded": Mutant(
-        of=starting._advance,
-        old="deadline=None)\n            state.put(record)",
-        new="deadline=None)\n            state.index(record)",
+        starting._advance,
+        "deadline=None)\n            state.put(record)",
+        "deadline=None)\n            state.index(record)",
     ),
     "start-sent-to-one-part-only": Mutant(
-        of=starting._advance,
-        old="for part in record.parts:\n",
-        new="for part in record.parts[:1]:\n",
+        starting._advance, "for part in record.parts:\n", "for part in record.parts[:1]:\n"
     ),
     "ended-jobs-start-again": Mutant(
-        of=starting._advance,
-        old="if record.cancelled_by or started:",
-        new="if record.cancelled_by:",
+        starting._advance, "if record.cancelled_by or started:", "if record.cancelled_by:"
     ),
     "ended-with-its-first-part": Mutant(
-        of=starting._advance,
-        old="elif all(s in PART_ENDED for s in states):",
-        new="elif any(s in PART_ENDED for s in states):",
+        starting._advance,
+        "elif all(s in PART_ENDED for s in states):",
+        "elif any(s in PART_ENDED for s in states):",
     ),
     # Claims that wait, and how parts meet
     "arranged-before-all-are-granted": Mutant(
-        of=negotiating.went_on,
-        old="if all(p.granted is not None for p in record.parts):",
-        new="if any(p.granted is not None for p in record.parts):",
+        negotiating.went_on,
+        "if all(p.granted is not None for p in record.parts):",
+        "if any(p.granted is not None for p in record.parts):",
     ),
     "arranged-for-one-part-only": Mutant(
-        of=negotiating._arranged,
-        old="    for part in record.parts:\n",
-        new="    for part in record.parts[:1]:\n",
+        negotiating._arranged,
+        "    for part in record.parts:\n",
+        "    for part in record.parts[:1]:\n",
     ),
     "granted-nodes-not-followed": Mutant(
-        of=starting.reported,
-        old="nodes=report.nodes or part.nodes",
-        new="nodes=part.nodes",
+        starting.reported, "nodes=report.nodes or part.nodes", "nodes=part.nodes"
     ),
-    "idle-nodes-held-for-ever": Mutant(
-        of=negotiating._deadline, old="if held <= 0.0:", new="if True:"
-    ),
+    "idle-nodes-held-for-ever": Mutant(negotiating._deadline, "if held <= 0.0:", "if True:"),
     "claims-that-wait-take-no-link": Mutant(
-        of=queueing.queue_up, old="misfit_of_links(", new="bool(view) and not misfit_of_links("
+        queueing.queue_up, "misfit_of_links(", "bool(view) and not misfit_of_links("
     ),
-    "put-off-for-ever": Mutant(
-        of=negotiating._hasten, old="    put_off = [", new="    put_off = [] and ["
-    ),
+    "put-off-for-ever": Mutant(negotiating._hasten, "    put_off = [", "    put_off = [] and ["),
     "tasks-take-no-turn": Mutant(
-        of=queueing._later, old="placement.chunks is None", new="placement.task is None"
+        queueing._later, "placement.chunks is None", "placement.task is None"
     ),
-    "pieces-take-no-turn": Mutant(
-        of=queueing._send_pieces, old="if is_crowded(state, name)", new="if False"
-    ),
+    "pieces-take-no-turn": Mutant(queueing._send_pieces, "if is_crowded(state, name)", "if False"),
     # Moves from one queue to another place
     "moves-not-saved": Mutant(
-        of=moving._look_at,
-        old="        state.put(record)\n",
-        new="        state.index(record)\n",
+        moving._look_at, "        state.put(record)\n", "        state.index(record)\n"
     ),
     "moved-again-and-again": Mutant(
-        of=moving._look_at, old="moves=record.moves + 1", new="moves=record.moves or 1"
+        moving._look_at, "moves=record.moves + 1", "moves=record.moves or 1"
     ),
     "moved-for-any-gain": Mutant(
-        of=moving._look_at, old="state.settings.start.move_margin_s * 2.0", new="0.0 * 2.0"
+        moving._look_at, "state.settings.start.move_margin_s * 2.0", "0.0 * 2.0"
     ),
-    "moved-and-forgotten": Mutant(
-        of=requeueing._move, old="    state.put(\n", new="    state.index(\n"
-    ),
+    "moved-and-forgotten": Mutant(requeueing._move, "    state.put(\n", "    state.index(\n"),
     # Expected starts
     "expected-starts-forgotten-by-a-restart": Mutant(
-        of=coordinator.Coordinator.__init__,
-        old="            learning=past.learning,\n",
-        new="            learning=past.learning.promises.clear() or past.learning,\n",
+        coordinator.Coordinator.__init__,
+        "            learning=past.learning,\n",
+        "            learning=past.learning.promises.clear() or past.learning,\n",
     ),
     "start-errors-forgotten-by-a-restart": Mutant(
-        of=coordinator.Coordinator.__init__,
-        old="            learning=past.learning,\n",
-        new="            learning=Learning(promises=past.learning.promises),\n",
+        coordinator.Coordinator.__init__,
+        "            learning=past.learning,\n",
+        "            learning=Learning(promises=past.learning.promises),\n",
     ),
     # Fencing
-    "no-fencing-by-attempt": Mutant(
-        of=starting._part, old="record.attempt != report.attempt", new="False"
-    ),
-    "attempt-not-counted": Mutant(
-        of=placing.place, old="attempt=record.attempt + 1", new="attempt=1"
-    ),
+    "no-fencing-by-attempt": Mutant(starting._part, "record.attempt != report.attempt", "False"),
+    "attempt-not-counted": Mutant(placing.place, "attempt=record.attempt + 1", "attempt=1"),
     "old-epochs-accepted": Mutant(
-        of=executor.ExecutorCore._ordered,
-        old="not state.welcomed or numbered.epoch != state.epoch",
-        new="not state.welcomed",
+        executor.ExecutorCore._ordered,
+        "not state.welcomed or numbered.epoch != state.epoch",
+        "not state.welcomed",
     ),
     "orders-carried-out-again": Mutant(
-        of=executor.ExecutorCore._ordered,
-        old="numbered.seq <= state.last_seq",
-        new="False",
+        executor.ExecutorCore._ordered, "numbered.seq <= state.last_seq", "False"
     ),
     "gaps-ignored": Mutant(
-        of=executor.ExecutorCore._ordered,
-        old="numbered.seq > state.last_seq + 1",
-        new="False",
+        executor.ExecutorCore._ordered, "numbered.seq > state.last_seq + 1", "False"
     ),
     "written-before-carried-out": Mutant(
-        of=executor_turn.carry_out,
-        old="    while waiting:\n",
-        new="    _is_saved(core.progress(), hands)\n    while waiting:\n",
+        executor_turn.carry_out,
+        "    while waiting:\n",
+        "    _is_saved(core.progress(), hands)\n    while waiting:\n",
         steps=3000,
     ),
     "lease-ignored": Mutant(
-        of=executor.ExecutorCore._ticked,
-        old="now - state.last_heard > state.lease_s:",
-        new="False:",
+        executor.ExecutorCore._ticked, "now - state.last_heard > state.lease_s:", "False:"
     ),
     # Launchers and disks that fail
     "failures-cost-the-rest-of-a-turn": Mutant(
-        of=executor_turn._performed,
-        old="        events = [EffectFailed",
-        new="        return []\n        events = [EffectFailed",
+        executor_turn._performed,
+        "        events = [EffectFailed",
+        "        return []\n        events = [EffectFailed",
     ),
     "failed-starts-left": Mutant(
-        of=executor.ExecutorCore._failed,
-        old="        match effect:\n",
-        new=(
-            "        if isinstance(effect, StartPart):\n            return\n        match effect:\n"
-        ),
+        executor.ExecutorCore._failed,
+        "        match effect:\n",
+        "        if isinstance(effect, StartPart):\n            return\n        match effect:\n",
     ),
     "failed-claims-not-given-up": Mutant(
-        of=executor.ExecutorCore._failed,
-        old='                self._out.append(EndPart(key=order.key, reason="its claim failed"))\n',
-        new="",
+        executor.ExecutorCore._failed,
+        '                self._out.append(EndPart(key=order.key, reason="its claim failed"))\n',
+        "",
     ),
     # What survives a restart
     "outbox-forgotten": Mutant(
-        of=outbox.Delivery.restore,
-        old="self._boxes[cluster] = Outbox(orders=dict(kept), sent=min(kept, default=1) - 1)",
-        new="pass",
+        outbox.Delivery.restore,
+        "self._boxes[cluster] = Outbox(orders=dict(kept), sent=min(kept, default=1) - 1)",
+        "pass",
     ),
     "numbers-not-saved": Mutant(
-        of=state.State.send,
-        old="self.out.append(SaveMeta(",
-        new="(lambda effect: None)(SaveMeta(",
+        state.State.send, "self.out.append(SaveMeta(", "(lambda effect: None)(SaveMeta("
     ),
     "token-not-saved": Mutant(
-        of=queue._queued,
-        old="state.out.append(SaveToken(",
-        new="(lambda effect: None)(SaveToken(",
+        queue._queued, "state.out.append(SaveToken(", "(lambda effect: None)(SaveToken("
     ),
     "unwritten-arrays-acknowledged": Mutant(
-        of=coordinator.Coordinator._take_back,
-        old='job.partition("_")[0]',
-        new="job",
+        coordinator.Coordinator._take_back, 'job.partition("_")[0]', "job"
     ),
     "unwritten-submits-kept": Mutant(
-        of=coordinator.Coordinator._take_back,
-        old="state.remove(job)",
-        new="pass",
+        coordinator.Coordinator._take_back, "state.remove(job)", "pass"
     ),
     # Executors and the daemon agree in the end
     "strangers-not-answered": Mutant(
-        of=starting._answer_stranger,
-        old='    """A part',
-        new='    return\n    """A part',
+        starting._answer_stranger, '    """A part', '    return\n    """A part'
     ),
     # Nodes and links
     "plans-not-checked-again": Mutant(
-        of=occupation.misfit, old='    """Reason', new='    return ""\n    """Reason'
+        occupation.misfit, '    """Reason', '    return ""\n    """Reason'
     ),
     "links-not-counted": Mutant(
-        of=occupation.loads_of, old='    """Link load', new='    return {}\n    """Link load'
+        occupation.loads_of, '    """Link load', '    return {}\n    """Link load'
     ),
     # Order among jobs, and time
     "dependencies-ignored": Mutant(
-        of=dependencies.resolved,
-        old="common += ((kind, member) for member in members)",
-        new="pass",
+        dependencies.resolved, "common += ((kind, member) for member in members)", "pass"
     ),
     "tasks-before-their-parents": Mutant(
-        of=composites.WorkflowState.is_ready, old="and not self.unmet[task]", new=""
+        composites.WorkflowState.is_ready, "and not self.unmet[task]", ""
     ),
     "chunks-given-twice": Mutant(
-        of=composites.ChunkPool.take,
-        old="self.given = max(self.given, record.chunk_first + record.chunks)",
-        new="self.given = max(self.given, record.chunk_first)",
+        composites.ChunkPool.take,
+        "self.given = max(self.given, record.chunk_first + record.chunks)",
+        "self.given = max(self.given, record.chunk_first)",
     ),
-    "chunks-left-behind": Mutant(of=placing._piece, old="    if rest:\n", new="    if False:\n"),
+    "chunks-left-behind": Mutant(placing._piece, "    if rest:\n", "    if False:\n"),
     "failures-not-counted": Mutant(
-        of=workflows.tries_again,
-        old="failures = record.failures + 1",
-        new="failures = record.failures",
+        workflows.tries_again, "failures = record.failures + 1", "failures = record.failures"
     ),
     "guests-taken-twice": Mutant(
-        of=native_jobs._queue,
-        old="state.out.append(SaveToken(",
-        new="(lambda effect: None)(SaveToken(",
+        native_jobs._queue, "state.out.append(SaveToken(", "(lambda effect: None)(SaveToken("
     ),
     # Executors that are not the one before
     "orders-of-the-former-carried-out-by-the-next": Mutant(
-        of=presence.taken_over,
-        old="    forget_orders(state, hello.cluster)\n",
-        new="",
-        steps=1000,
+        presence.taken_over, "    forget_orders(state, hello.cluster)\n", "", steps=1000
     ),
     "identity-not-saved": Mutant(
-        of=presence.taken_over,
-        old="    state.out.append(SaveMeta(",
-        new="    (lambda effect: None)(SaveMeta(",
+        presence.taken_over, "    state.out.append(SaveMeta(", "    (lambda effect: None)(SaveMeta("
     ),
     # A store that is an older copy of itself
     "restored-under-its-old-epoch": Mutant(
-        of=restore.renumbered,
-        old='epoch = max(int(now), high.get("epoch", 0) + 1)',
-        new='epoch = own.get("epoch", 0)',
+        restore.renumbered,
+        'epoch = max(int(now), high.get("epoch", 0) + 1)',
+        'epoch = own.get("epoch", 0)',
         steps=800,
     ),
-    "restored-without-asking-executors": Mutant(
-        of=restore.renumbered,
-        old='] = "1"',
-        new='] = ""',
-        steps=800,
-    ),
+    "restored-without-asking-executors": Mutant(restore.renumbered, '] = "1"', '] = ""', steps=800),
     "restored-with-numbers-used-again": Mutant(
-        of=restore.renumbered,
-        old="last_job) + NUMBERS_AHEAD)",
-        new="last_job))",
-        steps=800,
+        restore.renumbered, "last_job) + NUMBERS_AHEAD)", "last_job))", steps=800
     ),
     "restored-while-being-prepared": Mutant(
-        of=restore.unprepared,
-        old="    if record.state is not",
-        new="    if True or record.state is not",
+        restore.unprepared,
+        "    if record.state is not",
+        "    if True or record.state is not",
         steps=800,
     ),
     "overtaken-jobs-not-held": Mutant(
-        of=after_restore._hold,
-        old="state=JobState.HELD, attempt=attempt, ",
-        new="attempt=attempt, ",
+        after_restore._hold,
+        "state=JobState.HELD, attempt=attempt, ",
+        "attempt=attempt, ",
         steps=800,
     ),
     "claims-of-nobody-kept": Mutant(
-        of=after_restore._is_unknown,
-        old='    """A part of',
-        new='    return False\n    """A part of',
+        after_restore._is_unknown,
+        '    """A part of',
+        '    return False\n    """A part of',
         steps=600,
     ),
     # Limits, reservations, changes and usage
     "limits-not-checked-again": Mutant(
-        of=limits.holds,
-        old="why = book.why_not(record, *start_of(record, placement))",
-        new='why = ""',
+        limits.holds,
+        "why = book.why_not(record, *start_of(record, placement))",
+        'why = ""',
         steps=600,
     ),
     "reserved-nodes-given-to-others": Mutant(
-        of=committing._obstacle,
-        old="if not why and is_kept_from(",
-        new="if False and is_kept_from(",
+        committing._obstacle,
+        "if not why and is_kept_from(",
+        "if False and is_kept_from(",
         steps=800,
     ),
     "changes-not-saved": Mutant(
-        of=updating.update, old="state.put(record)", new="state.index(record)", steps=800
+        updating.update, "state.put(record)", "state.index(record)", steps=800
     ),
-    "usage-not-saved": Mutant(
-        of=accounting.charge, old="state.out.append(saved)", new="pass", steps=400
-    ),
+    "usage-not-saved": Mutant(accounting.charge, "state.out.append(saved)", "pass"),
     "priorities-not-saved": Mutant(
-        of=queue.set_priority,
-        old="state.put(replace(record, priority=command.priority))",
-        new="state.index(replace(record, priority=command.priority))",
+        queue.set_priority,
+        "state.put(replace(record, priority=command.priority))",
+        "state.index(replace(record, priority=command.priority))",
         steps=800,
     ),
     # Throttles of arrays, and deadlines
     "throttles-ignored": Mutant(
-        of=limit_book.LimitBook._scopes, old="if record.throttle and record.array:", new="if False:"
+        limit_book.LimitBook._scopes, "if record.throttle and record.array:", "if False:"
     ),
     "throttles-of-waiting-members-only": Mutant(
-        of=updating.update, old="            if record.is_placed:\n", new="            if False:\n"
+        updating.update, "            if record.is_placed:\n", "            if False:\n"
     ),
     "started-too-late": Mutant(
-        of=deadlines.misses, old="    limit = record", new="    return False\n    limit = record"
+        deadlines.misses, "    limit = record", "    return False\n    limit = record"
     ),
     "late-jobs-wait-for-ever": Mutant(
-        of=deadlines._end, old="    end_waiting(state, record, now,", new="    (state, record, now,"
+        deadlines._end, "    end_waiting(state, record, now,", "    (state, record, now,"
     ),
     "deadlines-forgotten-by-a-restart": Mutant(
-        of=state.State.index_all,
-        old="            self.index(record)\n",
-        new="            self.index(record)\n            self.deadlines.forget(record.id)\n",
+        state.State.index_all,
+        "            self.index(record)\n",
+        "            self.index(record)\n            self.deadlines.forget(record.id)\n",
     ),
     "after-before-the-start": Mutant(
-        of=dependencies.is_open,
-        old="needed.state is JobState.RUNNING",
-        new="needed.state is not JobState.HELD",
+        dependencies.is_open,
+        "needed.state is JobState.RUNNING",
+        "needed.state is not JobState.HELD",
         steps=600,
     ),
 }

@@ -27,9 +27,7 @@ def test_job_goes_where_its_user_has_an_association(root: Path) -> None:
             ("user", ann.name, "account=phys", "cluster=b"),
         ):
             cluster.run("sacctmgr", "-i", "add", *words)
-        site = SlurmSite(root, running, account=ann)
-        site.start()
-        try:
+        with SlurmSite(root, running, account=ann) as site:
             job = site.submit(["true"], 2)
             ended = site.wait(job)
             assert (ended["state"], ended["clusters"]) == ("completed", ["b"]), ended
@@ -37,5 +35,3 @@ def test_job_goes_where_its_user_has_an_association(root: Path) -> None:
             other = site.submission(["true"], 2, job={"clusters": ["a"]})
             answer = site.ask("submit", **other)
             assert answer["message"] == f"a: {ann.name} has no account there"
-        finally:
-            site.stop()

@@ -87,12 +87,8 @@ def test_associations_and_limits_are_enforced(users: list[Account]) -> None:
 def test_site_of_an_ordinary_user(users: list[Account], root: Path) -> None:
     """Daemon and executor are his, and so is every job."""
     with bed(ClusterShape(name="x", nodes=2)) as running:
-        site = SlurmSite(root, running, account=users[0])
-        site.start()
-        try:
+        with SlurmSite(root, running, account=users[0]) as site:
             job = site.submit(["id", "-un"], 2)
             assert site.wait(job)["state"] == "completed"
-        finally:
-            site.stop()
         said = (site.work / f"coalloc-{job}.out").read_text().split()
         assert said == [users[0].name] * 2

@@ -151,9 +151,7 @@ def test_clock_of_slurmctld_is_off(
     own["b"].run("sbatch", "-w", "b1", "-t", "10", "-o", "/dev/null", "--wrap", "sleep 600")
     own.wait(lambda: "R" in own["b"].run("squeue", "-h", "-o", "%t"), "the local job runs")
     given = {"bin": str(commands.folder), "start": way}
-    site = SlurmSite(root, own, given=given, start="prepare_timeout_s = 30.0")
-    site.start()
-    try:
+    with SlurmSite(root, own, given=given, start="prepare_timeout_s = 30.0") as site:
         (line,) = site.lines("cluster_noticed")
         assert line["cluster"] == "b"
         assert line["what"].startswith("slurmctld's clock is 180 s ahead"), line
@@ -162,8 +160,6 @@ def test_clock_of_slurmctld_is_off(
         ended = site.wait(site.submit(["true"], 1, **only("b")))
         assert (ended["state"], ended["nodes"]) == ("completed", {"b2": 1}), ended
         assert not site.lines("job_requeued")
-    finally:
-        site.stop()
 
 
 def test_node_goes_down_in_mid_job(site: SlurmSite, own: SlurmTestbed) -> None:
@@ -252,31 +248,18 @@ def test_munge_is_away(site: SlurmSite, own: SlurmTestbed) -> None:
     runs_in_both(site)
 
 
-def test_second_daemon_is_refused(site: SlurmSite) -> None:
-    """By mistake, with the same configuration."""
-    first = site.processes.pop("coallocd")
-    site.start_daemon(wait=False)
-    assert site.kill_when_ended("coallocd") == 1
-    site.processes["coallocd"] = first
-    # The first goes on to write into the same file.
-    assert "is in use by another process" in site.log.read_text()
-    runs_in_both(site)
-
-
 def test_two_services_share_the_clusters(
     site: SlurmSite, own: SlurmTestbed, root: Path, commands: Commands
 ) -> None:
     """A copy of the configuration, elsewhere: each takes the other's jobs for local ones."""
     other_root = root / "o"
     other_root.mkdir()
-    other = SlurmSite(
+    with SlurmSite(
         other_root,
         own,
         given={"bin": str(commands.folder), "command_limit_s": 2.0},
         start="backoff_first_s = 0.5\nbackoff_max_s = 1.0\nprepare_timeout_s = 10.0",
-    )
-    other.start()
-    try:
+    ) as other:
         jobs = [
             (each, each.submit(["sh", "-c", f"echo {name}{n} >> {root}/began"], 1 + n % 4))
             for n in range(6)
@@ -285,8 +268,6 @@ def test_two_services_share_the_clusters(
         # Wide jobs of both that hold a part each give way to one another after a while.
         site.until(lambda: all(each.job(job)["state"] in ENDED for each, job in jobs), 240.0)
         assert {each.job(job)["state"] for each, job in jobs} == {"completed"}
-    finally:
-        other.stop()
     began = (root / "began").read_text().split()
     wanted = [f"{name}{n}" for n in range(6) for name in ("one", "two") for _ in range(1 + n % 4)]
     assert sorted(began) == sorted(wanted)

@@ -16,9 +16,6 @@ def test_a_slurm_cluster_is_found_and_runs_a_job(clusters: SlurmTestbed, root: P
     text = site.config.read_text()
     assert f'conf = "{there.conf}"' in text
     assert 'partitions = ["main"]' in text
-    site.start()
-    try:
+    with site:
         site.until(site.is_healthy)
         assert site.wait(site.submit(["true"], 2))["state"] == "completed"
-    finally:
-        site.stop()

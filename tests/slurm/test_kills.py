@@ -29,22 +29,20 @@ def ends_once(
     jobs = stream.workload(
         count, widest=2 * scale, mean_s=mean_s, wide=[4 * scale] * max(1, count // 50)
     )
-    with bed(*stream.shapes(scale, root)) as running:
-        site = SlurmSite(root, running, **OPTIONS)  # type: ignore[arg-type]
-        site.start()
-        try:
-            chaos = stream.Chaos(site, kills, every_s=every_s) if kills else None
-            _, rows = stream.drive(site, jobs, lines, chaos=chaos, limit_s=3400.0)
-            assert stream.runs(lines) == stream.expected(jobs)
-            done = {row["id"] for row in rows if row["state"] == "completed"}
-            forgotten = set() if chaos is None else set(stream.forgotten(rows, chaos.kills))
-            others = [row for row in rows if row["id"] not in done | forgotten]
-            assert not others, others
-            running.wait(
-                lambda: all(cluster.is_idle() for cluster in running), "no claim is left", 180.0
-            )
-        finally:
-            site.stop()
+    with (
+        bed(*stream.shapes(scale, root)) as running,
+        SlurmSite(root, running, **OPTIONS) as site,  # type: ignore[arg-type]
+    ):
+        chaos = stream.Chaos(site, kills, every_s=every_s) if kills else None
+        _, rows = stream.drive(site, jobs, lines, chaos=chaos, limit_s=3400.0)
+        assert stream.runs(lines) == stream.expected(jobs)
+        done = {row["id"] for row in rows if row["state"] == "completed"}
+        forgotten = set() if chaos is None else set(stream.forgotten(rows, chaos.kills))
+        others = [row for row in rows if row["id"] not in done | forgotten]
+        assert not others, others
+        running.wait(
+            lambda: all(cluster.is_idle() for cluster in running), "no claim is left", 180.0
+        )
 
 
 @pytest.mark.slow

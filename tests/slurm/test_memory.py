@@ -20,11 +20,8 @@ SHAPE = ClusterShape(
 
 @pytest.fixture
 def site(root: Path) -> Iterator[SlurmSite]:
-    with bed(SHAPE) as running:
-        found = SlurmSite(root, running, given={"slots": "cpus"})
-        found.start()
+    with bed(SHAPE) as running, SlurmSite(root, running, given={"slots": "cpus"}) as found:
         yield found
-        found.stop()
 
 
 def memory(running: SlurmTestbed) -> list[str]:

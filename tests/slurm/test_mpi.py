@@ -55,8 +55,7 @@ def test_mpi_over_two_clusters(root: Path) -> None:
         source, program = site.work / "sum.c", site.work / "sum"
         source.write_text(PROGRAM)
         subprocess.run(["mpicc", "-o", program, source], check=True)
-        site.start()
-        try:
+        with site:
             argv = [PYTHON, str(EXAMPLE), str(program)]
             job = site.submit(argv, 4, launch={"env": ENVIRONMENT})
             ended = site.wait(job)
@@ -76,5 +75,3 @@ def test_mpi_over_two_clusters(root: Path) -> None:
             dying = {**ENVIRONMENT, "MPIRUN_OPTIONS": f"{OPTIONS} --launch-agent {agent}"}
             failed = site.wait(site.submit(argv, 4, launch={"env": dying}))
             assert failed["state"] == "failed", failed
-        finally:
-            site.stop()

@@ -126,8 +126,7 @@ srun sh -c 'echo task $SLURMD_NODENAME'
 def test_a_script_of_slurm_runs_unchanged(clusters: SlurmTestbed, root: Path) -> None:
     site = SlurmSite(root, clusters, given={"slots": "cpus"})
     (site.work / "job.sh").write_text(UNCHANGED)
-    site.start()
-    try:
+    with site:
         words = ["sbatch", "--config", str(site.config), "-o", "%x.out", "job.sh", "with", "words"]
         queued = subprocess.run(
             [sys.executable, "-m", "coalloc.cli.main", *words],
@@ -148,5 +147,3 @@ def test_a_script_of_slurm_runs_unchanged(clusters: SlurmTestbed, root: Path) ->
         tasks = [line.split()[1] for line in lines if line.startswith("task ")]
         assert len(tasks) == PROCS
         assert len(set(tasks)) == 2, "a node has eight processors"
-    finally:
-        site.stop()

@@ -46,9 +46,7 @@ def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -
     with accounts("ann", "bob") as (ann, bob), bed(*alike(2, 4), accounting=True) as running:
         for words in (("account", "phys"), *(("user", u.name, "account=phys") for u in (ann, bob))):
             running["a"].run("sacctmgr", "-i", "add", *words)
-        site = SlurmSite(root, running, account=ann, given={"start": start})
-        site.start()
-        try:
+        with SlurmSite(root, running, account=ann, given={"start": start}) as site:
             with BackgroundUser(running, bob, waiting=0 if start == "salloc" else 1):
                 made = {}
                 for number in range(jobs):
@@ -76,8 +74,6 @@ def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -
                 running.wait(agree, "accounts that agree")
             except BedError:
                 pytest.fail(f"accounts differ: {seen}")
-        finally:
-            site.stop()
         wanted: Counter[Row] = Counter()
         for job, (name, code) in made.items():
             wanted.update({(name, ACCOUNTED[code], f"{code}:0"): len(ended[job]["parts"])})

@@ -40,28 +40,22 @@ def test_jobs_start_in_clusters_that_local_jobs_keep_full(users: list[Account], 
     with (
         bed(*alike(2, 4)) as running,
         BackgroundUser(running, users[0], run_s=(0.5, 1.0), every_s=0.2),
+        SlurmSite(root, running, given={"max_share": 0.5, "max_delay_s": 600.0}) as site,
     ):
-        site = SlurmSite(root, running, given={"max_share": 0.5, "max_delay_s": 600.0})
-        site.start()
-        try:
-            jobs = [site.submit(["sleep", "1"], procs) for procs in (1, 4, 2, 3, 1, 2)]
-            site.until(lambda: share_of(site, "a")["kept"] == 2)
-            site.until(
-                lambda: share_of(site, "a")["delay_s"] > 0.0
-            )  # one waits for us, and is told
-            assert "coalloc-a" in reservation(running, "a")
-            for job in jobs:
-                ended = site.wait(job)
-                assert ended["state"] == "completed", ended
-                for part in ended["parts"]:
-                    assert len(part["nodes"]) <= 2, "half of four nodes"
-            # A local job that started after the last reading is quicker now and then: of six claims
-            # none to two are refused (21 runs). A claim that is only repeated is refused 41 times.
-            refused = site.lines("job_requeued")
-            assert len(refused) <= len(jobs), refused
-            site.until(lambda: "coalloc-a" not in reservation(running, "a"))
-        finally:
-            site.stop()
+        jobs = [site.submit(["sleep", "1"], procs) for procs in (1, 4, 2, 3, 1, 2)]
+        site.until(lambda: share_of(site, "a")["kept"] == 2)
+        site.until(lambda: share_of(site, "a")["delay_s"] > 0.0)  # one waits for us, and is told
+        assert "coalloc-a" in reservation(running, "a")
+        for job in jobs:
+            ended = site.wait(job)
+            assert ended["state"] == "completed", ended
+            for part in ended["parts"]:
+                assert len(part["nodes"]) <= 2, "half of four nodes"
+        # A local job that started after the last reading is quicker now and then: of six claims
+        # none to two are refused (21 runs). A claim that is only repeated is refused 41 times.
+        refused = site.lines("job_requeued")
+        assert len(refused) <= len(jobs), refused
+        site.until(lambda: "coalloc-a" not in reservation(running, "a"))
 
 
 @pytest.mark.slow
@@ -79,17 +73,13 @@ def test_operators_may_reserve_and_others_wait_their_turn(users: list[Account], 
             for number, (account, may) in enumerate(((bob, True), (eve, False))):
                 folder = root / str(number)
                 folder.mkdir()
-                site = SlurmSite(folder, running, account=account, given={"max_share": 0.5})
-                site.start()
-                try:
+                with SlurmSite(folder, running, account=account, given={"max_share": 0.5}) as site:
                     job = site.submit(["id", "-un"], 2)
                     site.until(partial(_is_said, site, may))
                     if may:
                         assert site.wait(job)["state"] == "completed"
                         said = (site.work / f"coalloc-{job}.out").read_text().split()
                         assert said == [bob.name] * 2
-                finally:
-                    site.stop()
 
 
 def _is_said(site: SlurmSite, may: bool) -> bool:
@@ -104,13 +94,11 @@ def test_job_fits_a_partition_of_five_minutes(root: Path) -> None:
     shape = ClusterShape(
         name="x", nodes=2, partitions="PartitionName=short Nodes=ALL MaxTime=5 State=UP"
     )
-    with bed(shape) as running:
-        site = SlurmSite(root, running, given={"partitions": ["short"]})
-        site.start()
-        try:
-            for limit_s in (240.0, 300.0):
-                job = site.submit(["true"], 2, job={"time_limit": limit_s})
-                assert site.wait(job)["state"] == "completed"
-            assert not site.lines("job_requeued")
-        finally:
-            site.stop()
+    with (
+        bed(shape) as running,
+        SlurmSite(root, running, given={"partitions": ["short"]}) as site,
+    ):
+        for limit_s in (240.0, 300.0):
+            job = site.submit(["true"], 2, job={"time_limit": limit_s})
+            assert site.wait(job)["state"] == "completed"
+        assert not site.lines("job_requeued")

@@ -20,10 +20,8 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmTestbed]:
 
 @pytest.fixture
 def site(wide: SlurmTestbed, root: Path) -> Iterator[SlurmSite]:
-    running = SlurmSite(root, wide)
-    running.start()
-    yield running
-    running.stop()
+    with SlurmSite(root, wide) as running:
+        yield running
     for cluster in wide:
         cluster.run("scancel", "--user=root")
     wide.wait(lambda: all(cluster.is_idle() for cluster in wide), "all is idle again")

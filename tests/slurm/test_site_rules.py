@@ -56,11 +56,8 @@ def running(root: Path) -> Iterator[tuple[SlurmTestbed, SlurmSite]]:
         place = text.index('name = "b"')
         head, tail = text[:place], text[place:].replace("\n", '\naccounts = { "*" = "guest" }\n', 1)
         site.config.write_text(head + tail)
-        site.start()
-        try:
+        with site:
             yield made, site
-        finally:
-            site.stop()
 
 
 def told(site: SlurmSite, procs: int = 1, limit: float = 60.0, on: str = "ab", **batch: str) -> str:

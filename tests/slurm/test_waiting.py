@@ -153,10 +153,8 @@ def users() -> Iterator[list[Account]]:
 
 @pytest.fixture
 def site(own: SlurmTestbed, root: Path, users: list[Account]) -> Iterator[SlurmSite]:
-    running = SlurmSite(root, own, given={"start": "sbatch"}, account=users[0], start=START)
-    running.start()
-    yield running
-    running.stop()
+    with SlurmSite(root, own, given={"start": "sbatch"}, account=users[0], start=START) as running:
+        yield running
     for cluster in own:
         cluster.run("scancel", f"--user={users[0].name}")
         cluster.run("scancel", "--name=local")

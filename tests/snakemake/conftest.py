@@ -47,7 +47,7 @@ def snakemake_installed() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("s"), clusters={"alpha": 1, "beta": 1}, slots=2)
-    running.start()
-    yield running
-    running.stop()
+    with Running(
+        tmp_path_factory.mktemp("s"), clusters={"alpha": 1, "beta": 1}, slots=2
+    ) as running:
+        yield running

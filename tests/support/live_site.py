@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from coalloc.adapters.runner.status import PAGE, READY, RUNNER_NAME, decoded
 from coalloc.wire.client import NoAnswerError, RequestConnection
@@ -52,7 +52,7 @@ settings = {{ nodes = {nodes}, slots = {slots} }}
 
 
 class Running:
-    """The processes of one site.
+    """The processes of one site; as a context they run, and all of them end with it.
 
     Parameters
     ----------
@@ -105,6 +105,13 @@ class Running:
         self.endpoint = f"ipc://{root}/run/coalloc.sock"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._asker: RequestConnection | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A cluster in the configuration."""
@@ -289,3 +296,11 @@ def _kill_runner(status: Path) -> None:
         pid = int(record["pid"]) if record else 0
         if pid and Path(f"/proc/{pid}/comm").read_text().strip() == RUNNER_NAME:
             os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def warm_site(root: Path, limit_s: float, **options: Any) -> Iterator[Running]:
+    """A site that runs, once its solver has compiled all it needs."""
+    with Running(root, **options) as running:
+        running.until(lambda: bool(running.lines("solver_warmed")), limit_s)
+        yield running

@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coalloc.wire.client import NoAnswerError, RequestConnection
 from tests.support.live_site import ENDED, Running
@@ -120,6 +120,18 @@ class Load(threading.Thread):
                 assert may_fail, details
                 assert details["reason"] in HONEST, details
         return ends
+
+
+def kill_in_between(site: Running, kills: int, total: int, done: Callable[[], int]) -> None:
+    """Kill the daemon so often while work is done, every second time alpha's executor with it."""
+    for kill in range(1, kills + 1):
+        wanted = total * kill // (kills + 1)
+        site.until(lambda wanted=wanted: done() >= wanted, 300.0)  # type: ignore[misc]
+        site.kill("coallocd")
+        if kill % 2 == 0:
+            site.kill("alpha")
+            site.start_executor("alpha")
+        site.start_daemon()
 
 
 def all_ended(site: Running, jobs: Sequence[str]) -> bool:

@@ -22,6 +22,7 @@ from typing import Protocol, TypeVar
 
 from coalloc.adapters.runner.status import descendants
 
+SBIN = "/usr/sbin"
 PORTS = range(20000, 32000)
 SHARES = 4
 UP_LIMIT_S = 30.0
@@ -43,6 +44,13 @@ class Daemons(Protocol):
 
 
 Bed = TypeVar("Bed", bound=Daemons)
+
+
+def absent(programs: Iterable[str], packages: str) -> str:
+    """Programs that are not installed, and how to install them; empty: nothing."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), SBIN])
+    names = [name for name in programs if shutil.which(name, path=path) is None]
+    return f"{', '.join(names)} not found; as root: apt-get install {packages}" if names else ""
 
 
 @contextlib.contextmanager

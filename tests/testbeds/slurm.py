@@ -17,7 +17,6 @@ import contextlib
 import os
 import pwd
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,8 +28,10 @@ from pathlib import Path
 from coalloc.adapters.runner.command import Account, BatchError
 from coalloc.adapters.slurm.commands import Slurm
 from tests.testbeds.processes import (
+    SBIN,
     UP_LIMIT_S,
     BedError,
+    absent,
     bed_folder,
     by_hand,
     free_ports,
@@ -49,7 +50,6 @@ PROGRAMS = ("slurmctld", "slurmd", "munged", "squeue", "sinfo", "scontrol", "sal
 PACKAGES = (
     "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurmrestd"
 )
-SBIN = "/usr/sbin"
 NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none"
 MARK = "COALLOC_BED"
 
@@ -95,11 +95,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 def missing() -> str:
     """What has to be installed before clusters can be made; empty: nothing."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), SBIN])
-    absent = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
-    if not absent:
-        return ""
-    return f"{', '.join(absent)} not found; as root: apt-get install {PACKAGES}"
+    return absent(PROGRAMS, PACKAGES)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import secrets
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from coalloc.adapters.slurm.commands import Slurm
-from tests.testbeds.processes import BedError, wait_port
+from tests.testbeds.processes import SBIN, BedError, absent, wait_port
 
-SBIN = "/usr/sbin"
 PROGRAMS = ("mariadbd", "mariadb-install-db", "slurmdbd", "sacctmgr", "sacct")
 PACKAGES = "slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core"
 SLURMDBD_CONF = """\
@@ -42,11 +40,7 @@ AccountingStorageEnforce=associations,limits,qos
 
 def missing() -> str:
     """What has to be installed before there can be accounting; empty: nothing."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), SBIN])
-    absent = [name for name in PROGRAMS if shutil.which(name, path=path) is None]
-    if not absent:
-        return ""
-    return f"{', '.join(absent)} not found; as root: apt-get install {PACKAGES}"
+    return absent(PROGRAMS, PACKAGES)
 
 
 class Accounting:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from coalloc import AsyncClient, Client
 from coalloc.client import async_client
 from coalloc.client.async_client import THREADS
-from coalloc.client.client import NoAnswerError, RefusedError
+from coalloc.client.client import NoAnswerError
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
 
 STATUS = {
@@ -30,16 +29,6 @@ STATUS = {
     "placed": 0,
 }
 Scene = Callable[[AsyncClient], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture
-def daemon() -> Iterator[FakeDaemon]:
-    with tempfile.TemporaryDirectory(prefix="co-client-") as root:
-        running = FakeDaemon(Path(root))
-        try:
-            yield running
-        finally:
-            running.close()
 
 
 def played(daemon: FakeDaemon, scene: Scene, timeout_s: float = LIMIT_S) -> None:
@@ -83,17 +72,6 @@ def test_answers_find_the_task_that_asked(daemon: FakeDaemon) -> None:
         jobs = [str(number) for number in range(20)]
         concerned = await asyncio.gather(*(client.cancel(job) for job in jobs))
         assert concerned == [(job,) for job in jobs]
-
-    played(daemon, scene)
-
-
-def test_a_refusal_is_raised(daemon: FakeDaemon) -> None:
-    daemon.respond = lambda body: {"type": "refused", "code": "not_found", "message": "no job 9"}
-
-    async def scene(client: AsyncClient) -> None:
-        with pytest.raises(RefusedError, match="no job 9") as caught:
-            await client.show("9")
-        assert caught.value.code == "not_found"
 
     played(daemon, scene)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,16 +16,6 @@ from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.submission import submission
 from coalloc.wire.curve import CurveClient, KeyPair
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
-
-
-@pytest.fixture
-def daemon() -> Iterator[FakeDaemon]:
-    with tempfile.TemporaryDirectory(prefix="co-client-") as root:
-        running = FakeDaemon(Path(root))
-        try:
-            yield running
-        finally:
-            running.close()
 
 
 @pytest.fixture

@@ -271,11 +271,16 @@ def test_no_environment_is_logged_whatever_fails(
     assert SECRET not in stream.getvalue()
 
 
-def test_a_start_that_failed_is_tried_again(bench: Bench) -> None:
+def owe(bench: Bench, call: str, order: Start | Abort) -> None:
+    """Order what fails of a part that is ready."""
     bench.order(prepare("bad"))
     bench.tick()
-    bench.launcher.fails = "go"
-    bench.order(Start(job="bad", attempt=1))
+    bench.launcher.fails = call
+    bench.order(order)
+
+
+def test_a_start_that_failed_is_tried_again(bench: Bench) -> None:
+    owe(bench, "go", Start(job="bad", attempt=1))
     bench.tick(START_WITHIN_S / 2)
     bench.launcher.fails = ""
     bench.tick()
@@ -285,20 +290,14 @@ def test_a_start_that_failed_is_tried_again(bench: Bench) -> None:
 
 def test_a_part_that_cannot_be_started_is_ended(bench: Bench) -> None:
     """Its job may have parts elsewhere, which run: they wait for this one."""
-    bench.order(prepare("bad"))
-    bench.tick()
-    bench.launcher.fails = "go"
-    bench.order(Start(job="bad", attempt=1))
+    owe(bench, "go", Start(job="bad", attempt=1))
     bench.tick(START_WITHIN_S + 1.0)
     bench.tick()
     assert bench.heard_of("bad").state is PartState.REFUSED
 
 
 def test_a_start_that_is_owed_survives_a_restart(bench: Bench, tmp_path: Path) -> None:
-    bench.order(prepare("bad"))
-    bench.tick()
-    bench.launcher.fails = "go"
-    bench.order(Start(job="bad", attempt=1))
+    owe(bench, "go", Start(job="bad", attempt=1))
     assert bench.acknowledged == 2
     bench.launcher.fails = ""
     again = Bench(tmp_path, bench.launcher)
@@ -309,10 +308,7 @@ def test_a_start_that_is_owed_survives_a_restart(bench: Bench, tmp_path: Path) -
 
 
 def test_an_end_that_is_owed_survives_a_restart(bench: Bench, tmp_path: Path) -> None:
-    bench.order(prepare("bad"))
-    bench.tick()
-    bench.launcher.fails = "abort"
-    bench.order(Abort(job="bad", attempt=1))
+    owe(bench, "abort", Abort(job="bad", attempt=1))
     bench.launcher.fails = ""
     again = Bench(tmp_path, bench.launcher)
     again.tick()
@@ -322,10 +318,7 @@ def test_an_end_that_is_owed_survives_a_restart(bench: Bench, tmp_path: Path) ->
 
 
 def test_a_start_that_a_former_daemon_is_owed_becomes_an_end(bench: Bench) -> None:
-    bench.order(prepare("bad"))
-    bench.tick()
-    bench.launcher.fails = "go"
-    bench.order(Start(job="bad", attempt=1))
+    owe(bench, "go", Start(job="bad", attempt=1))
     bench.launcher.fails = ""
     bench.hear(Welcome(store="s", epoch=6, base_seq=1, lease_s=60.0))
     bench.tick()

@@ -15,6 +15,7 @@ from coalloc.daemon.store import database
 from coalloc.daemon.store.disk import Mount, find_mount, mount_of, write_error
 from coalloc.daemon.store.errors import StoreError, StoreFullError, StoreReadOnlyError
 from coalloc.daemon.store.sqlite import Store
+from tests.support.small_disk import mounted
 from tests.support.stored import saved_job
 
 MOUNTINFO = r"""
@@ -79,16 +80,8 @@ def test_probe_writes_and_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Yield the folder of a 2 MiB file system; skipped where mounting is not allowed."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("needs to mount a small tmpfs")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mounted(tmp_path / "disk", "size=2m") as disk:
+        yield disk
 
 
 def job(name: str, size: int = 1000) -> SaveJob:
