@@ -5,17 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from structlog.stdlib import BoundLogger
 
-from coalloc.core.base.effects import Effect
-from coalloc.core.base.events import CoreEvent
-from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import opened_access
@@ -39,7 +34,7 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.model.settings import Config
-from coalloc.wire.server import Endpoints, ExecutorPeer, Origin, Server
+from coalloc.wire.server import Endpoints, OnRequest, OnStatement, Server
 
 
 async def opened(config: Config, log: BoundLogger, stack: AsyncExitStack) -> Service:
@@ -79,67 +74,36 @@ def assembled(
     """Make every part, and join them."""
     memory = recall(store, config.daemon.keep_ended)
     core = Coordinator(config, memory.remembered)
-    state = core.state
-    metrics, notifier = DaemonMetrics(), Notifier(config.notify, log)
-
+    metrics = DaemonMetrics()
     # What calls back is made before what it calls.
-    def turn(batch: list[CoreEvent]) -> None:
-        service.turn(batch)
-
-    def requested(origin: Origin, body: Mapping[str, Any]) -> None:
-        requests.take(origin, body)
-
-    def stated(statement: Statement, peer: ExecutorPeer) -> None:
-        heartbeats.received(statement, peer)
-
-    def faulted(where: str, code: str, message: str, first: bool) -> None:
-        if first:
-            log.warning("message_dropped", where=where, fault=code, what=message[:200])
-
-    def told(cluster: str, message: Numbered | Welcome | Ping) -> bool:
-        return tell(state, server, cluster, message)
-
-    def carry_out(effects: list[Effect], now: float) -> None:
-        carrier.carry_out(effects, now)
-
-    loop = CoreLoop(turn)
-    server = Server(
-        Endpoints(
-            clients=config.daemon.endpoint,
-            executors=config.daemon.executor_endpoint,
-            watchers=config.daemon.publish_endpoint,
-        ),
-        guard=access,
-        max_bytes=config.daemon.max_message_bytes,
-        max_values=config.daemon.max_values,
-        on_request=requested,
-        on_statement=stated,
-        on_fault=faulted,
+    loop = CoreLoop(lambda batch: service.turn(batch))
+    server = _server(
+        config,
+        log,
+        access,
+        on_request=lambda origin, body: requests.take(origin, body),
+        on_statement=lambda statement, peer: heartbeats.received(statement, peer),
     )
+    told = partial(tell, core.state, server)
     launches = Launches(store)
-    delivery = Delivery(told, launches.of, epoch=state.epoch, task_launch_of=launches.of_task)
+    delivery = Delivery(told, launches.of, epoch=core.state.epoch, task_launch_of=launches.of_task)
     delivery.restore(memory.outbox)
-    heartbeats = Heartbeats(state, told, delivery, loop)
+    heartbeats = Heartbeats(core.state, told, delivery, loop)
     owner = Caller(user=getpass.getuser(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
     replies = Replies(server, owner, access)
-    writer = Writer(store, core, loop, log, time.time, carry_out=carry_out, refuse=replies.send)
+    writer = Writer(
+        store,
+        core,
+        loop,
+        log,
+        time.time,
+        carry_out=lambda effects, now: carrier.carry_out(effects, now),
+        refuse=replies.send,
+    )
     writer.on_commit = metrics.histogram["coalloc_store_commit_seconds"].observe
     planner = RoundPlanner(solver, loop.offer)
     planner.rounds = config.rounds
-    sources = Sources(state=state, store=store, caller=owner, health=lambda: service.health())
-    waiters = Waiters(partial(array_of, sources), server.answer, replies.send)
-    carrier = Effects(
-        state,
-        server,
-        loop,
-        delivery=delivery,
-        planner=planner,
-        replies=replies,
-        waiters=waiters,
-        metrics=metrics,
-        notifier=notifier,
-    )
-    planner.costs.on_found = carrier.costed
+    sources = Sources(state=core.state, store=store, caller=owner, health=lambda: service.health())
     service = Service(
         config=config,
         log=log,
@@ -158,10 +122,39 @@ def assembled(
         heartbeats=heartbeats,
         writer=writer,
         metrics=metrics,
-        notifier=notifier,
+        notifier=Notifier(config.notify, log),
         replies=replies,
         sources=sources,
-        waiters=waiters,
+        waiters=Waiters(partial(array_of, sources), server.answer, replies.send),
     )
-    requests = Requests(service)
+    requests, carrier = Requests(service), Effects(service)
+    planner.costs.on_found = carrier.costed
     return service
+
+
+def _server(
+    config: Config,
+    log: BoundLogger,
+    access: Access | None,
+    *,
+    on_request: OnRequest,
+    on_statement: OnStatement,
+) -> Server:
+    def faulted(where: str, code: str, message: str, first: bool) -> None:
+        if first:
+            log.warning("message_dropped", where=where, fault=code, what=message[:200])
+
+    daemon = config.daemon
+    return Server(
+        Endpoints(
+            clients=daemon.endpoint,
+            executors=daemon.executor_endpoint,
+            watchers=daemon.publish_endpoint,
+        ),
+        guard=access,
+        max_bytes=daemon.max_message_bytes,
+        max_values=daemon.max_values,
+        on_request=on_request,
+        on_statement=on_statement,
+        on_fault=faulted,
+    )
