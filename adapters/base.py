@@ -174,7 +174,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = field(default_factory=dict)
     """For the adapter."""
     found: tuple[str, ...] = ()
-    """What was seen, for an operator to judge the proposal by; each a line."""
+    """Lines for the operator: what the proposal was read from."""
 
 
 def plain_name(text: str) -> str:

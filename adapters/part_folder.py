@@ -73,7 +73,7 @@ class PartFolder:
     path: Path
     key: PartKey
     nodes: Mapping[str, int]
-    """What it occupies."""
+    """Processes on each node, in rank order."""
     claim: str
     """Marks its processes' environments."""
 

@@ -46,11 +46,11 @@ class ProcessTime(Struct, frozen=True):
     parent: int
     created: float
     own: float
-    """Its own."""
+    """CPU time of the process itself, s."""
     waited: float
     """That of the children it waited for."""
     cpus: frozenset[int]
-    """What it may run on."""
+    """Processors that the process may run on."""
 
 
 class MachineSample(Struct, frozen=True):
