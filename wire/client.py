@@ -123,7 +123,16 @@ class Silence:
         KeyRefusedError
         """
         self._failed = "" if outcome == SUCCEEDED else outcome
-        if outcome == REFUSED:
+        self.check_key()
+
+    def check_key(self) -> None:
+        """Raise the daemon's refusal of our key, if that is how the last handshake ended.
+
+        Raises
+        ------
+        KeyRefusedError
+        """
+        if self._failed == REFUSED:
             raise KeyRefusedError(
                 f"the daemon at {self.endpoint} refuses this key; is it enrolled, and not "
                 "revoked? (see coalloc keys --help)"
@@ -201,10 +210,13 @@ class RequestConnection:
         Raises
         ------
         NoAnswerError
+            There is no connection to send it by; after a refused handshake none is made again.
         """
         try:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again as error:
+            self._read_handshakes()
+            self.silence.check_key()
             raise NoAnswerError(f"no daemon at {self.endpoint}") from error
 
     def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
@@ -229,11 +241,14 @@ class RequestConnection:
             It cannot be read, or the daemon refuses our key.
         """
         ready = dict(self.poller.poll(max(1, int(timeout_s * 1000)))) if timeout_s > 0.0 else {}
-        for outcome in self._handshakes.outcomes():
-            self.silence.handshaken(outcome)
+        self._read_handshakes()
         if self._socket not in ready:
             return None
         return read_answer(self._socket.recv_multipart(), self.endpoint)
+
+    def _read_handshakes(self) -> None:
+        for outcome in self._handshakes.outcomes():
+            self.silence.handshaken(outcome)
 
     def close(self) -> None:
         """Close the connection."""
