@@ -134,6 +134,7 @@ def tell(slurm: Slurm, node: str, share: float, at: float) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog="coalloc-probe",
         description="Tells Slurm how much of this node is taken by what Slurm did not start.",
         epilog="example: python -m coalloc.adapters.probe --every 30",

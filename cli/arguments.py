@@ -1,4 +1,4 @@
-"""Pure readers of what is typed: times, bandwidths, arrays, dependencies, ``#COALLOC`` lines.
+"""Pure readers of what is typed: times, bandwidths, arrays, dependencies.
 
 Each takes a text and returns a value, or raises `argparse.ArgumentTypeError` with one sentence.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 import time
 from argparse import ArgumentParser, Namespace
 from argparse import ArgumentTypeError as BadText
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import expand
@@ -21,7 +20,6 @@ from coalloc.runtime.texts import number
 MOST_INDICES = 1_000_000
 BASE_VARIABLES = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job gets of the environment where it asks for none of it."""
-PREFIX = "#COALLOC"
 
 _SUFFIXES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SUFFIXED = re.compile(r"([0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})([smhd])", re.ASCII)
@@ -300,72 +298,3 @@ def exported(text: str, environ: Mapping[str, str]) -> dict[str, str]:
         elif name in environ:
             out[name] = environ[name]
     return out
-
-
-def script_options(
-    text: str, prefixes: tuple[str, ...] = (PREFIX,)
-) -> Iterator[tuple[int, list[str]]]:
-    """The options in a script's ``#COALLOC`` lines, each with the number of its line.
-
-    As in sbatch, they end at the first line that is neither blank nor a comment.
-
-    Parameters
-    ----------
-    prefixes : tuple of str
-        Beginnings of the lines that hold options.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        With the number of the line.
-    """
-    for index, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if stripped and not stripped.startswith("#"):
-            return
-        prefix = next((each for each in prefixes if line.startswith(each)), None)
-        if prefix is not None and line[len(prefix) :][:1] in {"", " ", "\t"}:
-            try:
-                words = shlex.split(line[len(prefix) :], comments=True)
-            except ValueError as error:
-                raise BadText(f"line {index}: {str(error).lower()}") from None
-            yield index, words
-
-
-SBATCH = "#SBATCH"
-SAME_IN_SBATCH = {
-    "-n": "-n", "--ntasks": "-n", "-t": "-t", "--time": "-t", "-J": "-J", "--job-name": "-J",
-    "-o": "-o", "--output": "-o", "-e": "-e", "--error": "-e", "-D": "-D", "--chdir": "-D",
-    "-a": "-a", "--array": "-a", "-d": "-d", "--dependency": "-d", "-C": "-C",
-    "--constraint": "-C", "-b": "--begin", "--begin": "--begin", "-M": "-M", "--clusters": "-M",
-    "-H": "-H", "--hold": "-H", "-W": "-W", "--wait": "-W", "--export": "--export",
-    "--parsable": "--parsable", "--test-only": "--test-only", "--mem-per-cpu": "--mem-per-proc",
-    "-A": "-A", "--account": "-A", "-q": "-q", "--qos": "-q", "-p": "-p", "--partition": "-p",
-    "--requeue": "--requeue", "--deadline": "--deadline",
-    "-L": "-L", "--licenses": "-L", "--reservation": "--reservation", "--gres": "--gres",
-}  # fmt: skip
-"""Options of sbatch whose like is here."""
-
-
-def sbatch_lines(text: str) -> list[tuple[int, str, str]]:
-    """The ``#SBATCH`` lines of a script, which nothing reads: number, text, the line to write.
-
-    The last is empty where coalloc has no such option.
-    """
-    out = []
-    for index, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        if stripped and not stripped.startswith("#"):
-            break
-        if line.startswith(SBATCH) and line[len(SBATCH) :][:1] in {"", " ", "\t"}:
-            out.append((index, stripped, _as_coalloc(line[len(SBATCH) :].strip())))
-    return out
-
-
-def _as_coalloc(words: str) -> str:
-    """One option of sbatch as a ``#COALLOC`` line; empty where there is none."""
-    found = re.match(r"(--[a-z-]+|-[a-zA-Z])([= ]*)([^#]*)", words)
-    if found is None or found[1] not in SAME_IN_SBATCH:
-        return ""
-    option, value = SAME_IN_SBATCH[found[1]], found[3].strip()
-    return f"{PREFIX} {option} {value}".rstrip()

@@ -42,6 +42,29 @@ class Parser(argparse.ArgumentParser):
     bare: tuple[str, ...] = ()
     """Options whose value, if they have one, is joined to them by ``=``."""
 
+    def __init__(self, **kwargs: Any) -> None:
+        # A shortened option would change its meaning with a new one.
+        super().__init__(**{"allow_abbrev": False, **kwargs})
+
+    def takes(self, flag: str) -> str | None:
+        """Test if an option takes a value: none, optional or needed; null: there is none such."""
+        action = self._option_string_actions.get(flag)
+        if action is None:
+            return None
+        return "none" if action.nargs == 0 else "optional" if flag in self.bare else "needed"
+
+    def whole(self, flag: str) -> str:
+        """The long name of an option."""
+        return self._option_string_actions[flag].option_strings[-1]
+
+    def dest(self, flag: str) -> str:
+        """The name under which the value of an option is kept."""
+        return self._option_string_actions[flag].dest
+
+    def flags(self) -> list[str]:
+        """All names of its options."""
+        return list(self._option_string_actions)
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:

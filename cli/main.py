@@ -60,6 +60,19 @@ MODULES: Mapping[str, str] = {
 }
 """The module of each command; each has a table COMMANDS."""
 
+OF_SLURM: Mapping[str, str] = {
+    "srun": "coalloc submit --wait -- COMMAND starts it once for each process, and waits; in a "
+    "script of coalloc sbatch, write srun",
+    "salloc": "jobs are not interactive; coalloc sbatch runs a script, coalloc submit --wait a "
+    "command until it has ended",
+    "scancel": "coalloc cancel ends jobs",
+    "squeue": "coalloc queue lists jobs",
+    "sinfo": "coalloc nodes lists clusters and nodes",
+    "sacct": "coalloc account lists what has ended",
+    "scontrol": "see coalloc show, update, hold, release, reserve, drain and resume",
+}
+"""Commands of Slurm, and what to write for each."""
+
 GROUPS = (
     (
         "jobs",
@@ -119,11 +132,13 @@ def _run(arguments: Sequence[str]) -> int:
         print(build_parser(only="", overview=True).format_help(), end="")
         return BAD_USAGE
     first = arguments[0]
+    if first in OF_SLURM:
+        raise CommandError(f"there is no command {first!r}; {OF_SLURM[first]}", BAD_USAGE)
     if not first.startswith("-") and first not in MODULES:
         near = difflib.get_close_matches(first, MODULES, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise CommandError(f"there is no command {first!r}{hint} (see coalloc --help)", BAD_USAGE)
-    is_help = first == "-h" or first.startswith("--h")
+    is_help = first in {"-h", "--help"}
     parser = build_parser(only=first if first in MODULES else "", overview=is_help)
     args, unknown = parser.parse_known_args(arguments)
     if unknown:

@@ -43,6 +43,7 @@ from coalloc.runtime.systemd import set_process_name
 def build_parser() -> argparse.ArgumentParser:
     """The daemon's options."""
     parser = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog="coallocd",
         description="The coalloc daemon: plans and starts jobs over several clusters.",
         epilog="example: coallocd --config /etc/coalloc/coallocd.toml --check-config",

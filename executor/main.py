@@ -30,6 +30,7 @@ from coalloc.runtime.systemd import set_process_name
 def build_parser() -> argparse.ArgumentParser:
     """The executor's options."""
     parser = argparse.ArgumentParser(
+        allow_abbrev=False,
         prog="coalloc-executor",
         description="Reads one cluster and starts the parts of jobs on it, for coallocd.",
         epilog="example: coalloc-executor --cluster alpha",

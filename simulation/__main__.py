@@ -11,7 +11,7 @@ from coalloc.simulation.command import add_arguments, run
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m coalloc.simulation")
+    parser = argparse.ArgumentParser(prog="python -m coalloc.simulation", allow_abbrev=False)
     add_arguments(parser)
     return run(parser.parse_args(arguments))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import BAD_USAGE, Command, CommandError, Parser, note
+from coalloc.cli.command import Command, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
 from coalloc.cli.submit import options as shared
+from coalloc.cli.submit.sbatch_words import BY_FLAG, WORDS, Consequence
+from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, words_of
 from coalloc.cli.submit.script_programs import programs
+from coalloc.cli.submit.told import Told, add_without_equal, judge, merged, script_options
 from coalloc.client.submission import JobOptions, submission
 from coalloc.runtime import texts
 from coalloc.runtime.texts import between, instant
@@ -55,6 +59,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
         "them, on one cluster (coalloc sbatch reads #SBATCH lines, too)",
     )
     shared.add_answer(parser.add_argument_group("what is printed"))
+    assert isinstance(parser, Parser)
+    add_without_equal(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
 
 
@@ -154,12 +160,14 @@ def add_launch(group: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     argv, script = asked(args, "submit")
-    options = args
-    if script:
-        parser = Parser(prog="coalloc submit", add_help=False)
-        _add(parser)
-        options, _ = with_script_options(args, parser, script, argv[0])
-        _warn_of_sbatch(script, argv[0])
+    told = Told("submit")
+    parser = Parser(prog="coalloc submit", add_help=False)
+    _add(parser)
+    said = script_options(script, argv[0], (COALLOC,), told)
+    options = merged(args, parser, said, told)
+    _warn_of_sbatch(script, argv[0])
+    judge(options, WORDS, told)
+    told.end()
 
     def what(done: Submitted) -> str:
         return f"job {done.job}" + (f" ({len(done.jobs)} jobs)" if options.array else "")
@@ -217,63 +225,30 @@ def asked(args: argparse.Namespace, command: str) -> tuple[list[str], str]:
     return [os.path.basename(words[0]), *words[1:]], script_of(Path(words[0]))
 
 
-def with_script_options(
-    args: argparse.Namespace,
-    parser: Parser,
-    script: str,
-    shown: str,
-    prefixes: tuple[str, ...] = (parse.PREFIX,),
-) -> tuple[argparse.Namespace, dict[str, int]]:
-    """The options of a script's lines, and those of the command line over them.
-
-    Parameters
-    ----------
-    parser : Parser
-        Of the command's options.
-    shown : str
-        The script, for people.
-    prefixes : tuple of str
-        See `arguments.script_options`.
-
-    Returns
-    -------
-    options : Namespace
-    lines : dict of option to int
-        Line of the script from which an option came.
-    """
-    defaults = vars(parser.parse_args([]))
-    merged, lines = argparse.Namespace(), {}
-    try:
-        for line, words in parse.script_options(script, prefixes):
-            before = {**defaults, **vars(merged)}
-            merged = _parsed_line(parser, words, merged, f"{shown}:{line}")
-            new = (key for key, value in vars(merged).items() if value != before[key])
-            lines.update(dict.fromkeys(new, line))
-    except argparse.ArgumentTypeError as error:
-        raise CommandError(f"{shown}: {error}", BAD_USAGE) from error
-    for key, value in vars(args).items():
-        if key not in defaults or value != defaults[key]:
-            setattr(merged, key, value)
-            lines.pop(key, None)
-    return argparse.Namespace(**{**defaults, **vars(merged)}), lines
-
-
 def _warn_of_sbatch(script: str, shown: str) -> None:
     """One line that names what is not read; sbatch's options mean something to users."""
-    found = parse.sbatch_lines(script)
-    if not found:
-        return
-    told = [
-        f"{number} ({text.removeprefix(parse.SBATCH).strip()}: "
-        + (f"write {instead}" if instead else "has no like here")
-        + ")"
-        for number, text, instead in found
-    ]
-    lines = "line" if len(found) == 1 else "lines"
-    note(
-        f"warning: {shown}: #SBATCH is not read, in {lines} {', '.join(told)}; "
-        "coalloc sbatch reads it, and starts the script once"
-    )
+    told = []
+    for number, text in lines_of(script, (SBATCH,)).read:
+        try:
+            words = words_of(text)
+            advice = _advice(words) if words else "is empty"
+        except argparse.ArgumentTypeError as error:
+            advice = str(error)
+        told.append(f"{number} ({text.strip()}: {advice})")
+    if told:
+        note(
+            f"warning: {shown}: #SBATCH is not read, in line{'s' * (len(told) > 1)} "
+            f"{', '.join(told)}; coalloc sbatch reads it, and starts the script once"
+        )
+
+
+def _advice(words: Sequence[str]) -> str:
+    """What to write for an option of sbatch."""
+    flag, _, value = words[0].partition("=")
+    row = BY_FLAG.get(flag if flag.startswith("--") else flag[:2])
+    if row is not None and row.verdict is Consequence.MEANT and not row.why:
+        return f"write {COALLOC} {shlex.join(words)}"
+    return "is no option of sbatch" if row is None else row.why.format(value or words[-1])
 
 
 def _warn_of_missing_command(program: str, launch: Mapping[str, Any]) -> None:
@@ -295,22 +270,6 @@ def _warn_of_missing_folders(args: argparse.Namespace) -> None:
                 f"warning: {option}: there is no folder {folder} on this machine; the job fails if "
                 "its nodes have none either"
             )
-
-
-def _parsed_line(
-    parser: Parser, words: list[str], before: argparse.Namespace, where: str
-) -> argparse.Namespace:
-    try:
-        found: argparse.Namespace = parser.parse_args(words, before)
-    except CommandError as error:
-        command = parser.prog.partition(" ")[2]
-        what = str(error).partition(" (see ")[0].removeprefix(f"{command}: ")
-        raise CommandError(f"{where}: {what}", BAD_USAGE) from error
-    if found.command:
-        raise CommandError(
-            f"{where}: {found.command[0]!r} is no option; only options may stand here", BAD_USAGE
-        )
-    return found
 
 
 def _job_options(args: argparse.Namespace, script: str, command: str) -> JobOptions:

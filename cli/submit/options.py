@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 def add_order(group: Any) -> None:
     """Options of time and place."""
     group.add_argument(
-        "-M", "--clusters", type=parse.names, metavar="NAMES", help="clusters that may run it"
+        "-M",
+        "--cluster",
+        "--clusters",
+        dest="clusters",
+        type=parse.names,
+        metavar="NAMES",
+        help="clusters that may run it",
     )
     group.add_argument(
         "-C",
@@ -43,7 +49,7 @@ def add_order(group: Any) -> None:
         help="afterok:1:2,afterany:3,afternotok:4,after:5 (has started),aftercorr:6 (the same "
         "member of an array),singleton (my other jobs of this name)",
     )
-    add_begin(group, "--begin")
+    add_begin(group, "-b", "--begin")
     add_deadline(group)
     group.add_argument("-H", "--hold", action="store_true", help="queue it held")
 

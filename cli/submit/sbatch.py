@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable
 from typing import Any
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import BAD_USAGE, Command, CommandError, Parser, note
+from coalloc.cli.command import Command, Parser
 from coalloc.cli.submit import command as submit
 from coalloc.cli.submit import options as shared
-from coalloc.cli.submit.sbatch_options import BARE, HETEROGENEOUS, NO_EQUAL, Consequence
+from coalloc.cli.submit.sbatch_words import WORDS, written_out
+from coalloc.cli.submit.script_lines import (
+    COALLOC,
+    SBATCH,
+    lines_of,
+    unknown_variables,
+    variables_of,
+)
+from coalloc.cli.submit.told import Told, add_without_equal, judge, merged, script_options
 from coalloc.wire.answers import Submitted
 
 ABOUT = """\
@@ -29,7 +38,7 @@ All options of coalloc submit may stand here, also in #COALLOC lines. A process 
 nodes are chosen by the planner. Options of sbatch without an equal are named with their lines:
 those that would change what runs are refused, others are warnings."""
 
-PREFIXES = (parse.SBATCH, parse.PREFIX)
+PREFIXES = (SBATCH, COALLOC)
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -37,20 +46,19 @@ def _add(parser: argparse.ArgumentParser) -> None:
     # some letters and words mean something else to sbatch than to submit
     parser.conflict_handler = "resolve"
     assert isinstance(parser, Parser)
-    parser.bare = BARE
     size = parser.add_argument_group("what it needs")
     submit.add_shape(size)
     _add_layout(size)
     order = parser.add_argument_group("when and where")
     submit.add_order(order)
-    shared.add_begin(order, "-b", "--begin")
     order.add_argument("--no-requeue", action="store_false", dest="requeue", help="the default")
     shared.add_batch(parser.add_argument_group("what batch systems are told"))
     submit.add_launch(parser.add_argument_group("how it runs"))
     shared.add_answer(parser.add_argument_group("what is printed"))
-    _add_without_equal(parser.add_argument_group("of sbatch, without an equal here"))
+    parser.add_argument("-v", "--verbose", action="store_true", help=argparse.SUPPRESS)
+    add_without_equal(parser)
     parser.set_defaults(
-        once=True, work=None, chunk_s=None, retries=None, keep_going=False, verbose=False
+        once=True, work=None, chunk_s=None, retries=None, keep_going=False, requeue=None
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
 
@@ -60,10 +68,17 @@ def _add_layout(group: Any) -> None:
         "-N",
         "--nodes",
         type=parse.procs,
-        metavar="N|MIN-MAX",
+        metavar="N",
         help="with --ntasks-per-node, the number of processes; nodes are chosen by the planner",
     )
-    group.add_argument("--ntasks-per-node", type=parse.count, metavar="N", help="see -N")
+    group.add_argument(
+        "--tasks-per-node",
+        "--ntasks-per-node",
+        dest="ntasks_per_node",
+        type=parse.count,
+        metavar="N",
+        help="see -N",
+    )
     group.add_argument(
         "-c", "--cpus-per-task", type=parse.count, metavar="1", help="a process takes one slot"
     )
@@ -85,32 +100,26 @@ def _add_layout(group: Any) -> None:
     )
 
 
-def _add_without_equal(group: Any) -> None:
-    group.add_argument("-v", "--verbose", action="store_true", help=argparse.SUPPRESS)
-    for name, each in NO_EQUAL.items():
-        words: dict[str, Any] = {"dest": _dest(name), "help": argparse.SUPPRESS}
-        if each.value == "none":
-            words |= {"action": "store_const", "const": ""}
-        elif each.value == "optional":
-            words |= {"nargs": "?"}
-        group.add_argument(*each.flags, **words)
-
-
-def _dest(name: str) -> str:
-    return f"sbatch_{name}"
-
-
 def _run(args: argparse.Namespace) -> int:
     argv, script = submit.asked(args, "sbatch")
     if not script:
         raise shared.usage_error("sbatch", "a script is wanted; --wrap takes a command")
-    _refuse_heterogeneous(argv, script)
+    told = Told("sbatch")
     parser = Parser(prog="coalloc sbatch", add_help=False)
     _add(parser)
-    options, lines = submit.with_script_options(args, parser, script, argv[0], PREFIXES)
-    told = Origins(argv[0], lines)
-    _judge(options, told)
+
+    def completed(where: str, flag: str) -> str:
+        whole = written_out(flag)
+        if whole != flag:
+            told.warn(where, f"{flag} is taken for {whole}, as sbatch does")
+        return whole
+
+    said = script_options(script, argv[0], PREFIXES, told)
+    options = merged(args, parser, [*said, *variables_of(os.environ)], told, completed)
+    _warn_of_unread(options, script, argv[0], told)
+    judge(options, WORDS, told)
     _lay_out(options, told)
+    told.end()
 
     def what(done: Submitted) -> str:
         return f"batch job {done.job}"
@@ -118,140 +127,87 @@ def _run(args: argparse.Namespace) -> int:
     return submit.send(options, argv, script, what, "sbatch")
 
 
-class Origins:
-    """The place where each option was said.
-
-    Parameters
-    ----------
-    shown : str
-        The script, for people.
-    lines : mapping of option to int
-        Of those that come from the script.
-    """
-
-    def __init__(self, shown: str, lines: Mapping[str, int]) -> None:
-        self._shown, self._lines = shown, lines
-
-    def of(self, option: str) -> str:
-        """Beginning of a message on an option."""
-        line = self._lines.get(option)
-        return f"{self._shown}:{line}: " if line is not None else "sbatch: "
-
-    def refusal(self, option: str, what: str) -> CommandError:
-        """The refusal of an option."""
-        return CommandError(f"{self.of(option)}{what}", BAD_USAGE)
-
-    def warn(self, option: str, what: str) -> None:
-        """Tell that an option is not as it was meant."""
-        note(f"warning: {self.of(option)}{what}")
+def _warn_of_unread(options: argparse.Namespace, script: str, shown: str, told: Told) -> None:
+    """Name the lines and variables that sbatch may be thought to read."""
+    for prefix, lines in lines_of(script, PREFIXES).other.items():
+        if options.sbatch_ignore_pbs is None:
+            told.warn(f"{shown}:{lines[0]}: ", f"{prefix} lines are not read; sbatch reads them")
+    for name in unknown_variables(os.environ):
+        told.warn(f"{name}: ", "is no variable that sbatch knows; it is not read")
 
 
-def _refuse_heterogeneous(argv: list[str], script: str) -> None:
-    """Refuse a job of several components."""
-    for line, words in _lines_of(script, argv[0]):
-        if words and words[0] in HETEROGENEOUS:
-            what = "jobs of several components are not run here"
-            raise CommandError(f"{argv[0]}:{line}: {words[0]}: {what}", BAD_USAGE)
-
-
-def _lines_of(script: str, shown: str) -> Iterator[tuple[int, list[str]]]:
-    try:
-        yield from parse.script_options(script, PREFIXES)
-    except argparse.ArgumentTypeError as error:
-        raise CommandError(f"{shown}: {error}", BAD_USAGE) from error
-
-
-def _judge(options: argparse.Namespace, told: Origins) -> None:
-    """Name every option that has no equal here.
-
-    Raises
-    ------
-    CommandError
-        For one that would change what runs.
-    """
-    for name, each in NO_EQUAL.items():
-        value = getattr(options, _dest(name))
-        if value is None or value in each.harmless:
-            continue
-        said = each.flags[-1] + (f"={value}" if value else "")
-        what = f"{said}: {each.why}"
-        if each.verdict is Consequence.REFUSED:
-            raise told.refusal(_dest(name), what)
-        told.warn(_dest(name), what)
-
-
-def _lay_out(options: argparse.Namespace, told: Origins) -> None:
+def _lay_out(options: argparse.Namespace, told: Told) -> None:
     """Put processes, memory and devices of nodes in terms of processes."""
+
+    def refuse(option: str, what: str) -> None:
+        told.refuse(told.of(option), f"--{option.replace('_', '-')}={what}")
+
     if (options.cpus_per_task or 1) > 1:
-        raise told.refusal(
+        refuse(
             "cpus_per_task",
-            f"--cpus-per-task={options.cpus_per_task}: a process takes one slot, which is a "
-            "processor or a node as the site sets it; ask for more processes, and say -c 1",
+            f"{options.cpus_per_task}: a process takes one slot, which is a processor or a node as "
+            "the site sets it; ask for more processes, and say -c 1",
         )
+    if isinstance(options.nodes, tuple):
+        low, high = options.nodes
+        options.nodes = high
+        if low < high:
+            what = "a range of nodes is not taken; write"
+            refuse("nodes", f"{low}-{high}: {what} --nodes={low} or --nodes={high}")
     nodes, tasks = options.nodes, _processes(options)
     most = tasks[1] if isinstance(tasks, tuple) else tasks or 1
     if nodes == 1 and most > 1:
-        raise told.refusal(
+        refuse(
             "nodes",
-            f"--nodes=1: {most} processes may get slots of several nodes here; leave it out where "
-            "they need not share one",
+            f"1: {most} processes may get slots of several nodes here; leave it out where they "
+            "need not share one",
         )
     option = "nodes" if nodes is not None else "ntasks_per_node"
     if (nodes is not None and most > 1) or options.ntasks_per_node:
         plural = "processes" if most > 1 else "process"
         shown = f"{tasks[0]}-{tasks[1]}" if isinstance(tasks, tuple) else str(most)
         told.warn(
-            option,
-            f"--{option.replace('_', '-')}={_shown(getattr(options, option))}: {shown} {plural}, "
-            "on nodes that the planner chooses",
+            told.of(option),
+            f"--{option.replace('_', '-')}={getattr(options, option)}: {shown} {plural}, on nodes "
+            "that the planner chooses",
         )
     options.procs = tasks
     if options.mem is not None:
-        _share_memory(options, told, most)
+        _share_memory(options, told, most, refuse)
     if options.gpus_per_node is not None:
         gres = f"gpu:{options.gpus_per_node}"
         options.gres = f"{options.gres},{gres}" if options.gres else gres
 
 
-def _shown(value: int | tuple[int, int]) -> str:
-    return f"{value[0]}-{value[1]}" if isinstance(value, tuple) else str(value)
-
-
 def _processes(options: argparse.Namespace) -> int | tuple[int, int] | None:
     """Processes, as sbatch counts them: of each node so many, where they are not given."""
     tasks: int | tuple[int, int] | None = options.procs
-    nodes, each = options.nodes, options.ntasks_per_node or 1
-    if tasks is not None or (nodes is None and options.ntasks_per_node is None):
+    nodes, each = options.nodes, options.ntasks_per_node
+    if tasks is not None or (nodes is None and each is None):
         return tasks
-    if isinstance(nodes, tuple):
-        return nodes[0] * each, nodes[1] * each
-    return (nodes or 1) * each
+    return (nodes or 1) * (each or 1)
 
 
-def _share_memory(options: argparse.Namespace, told: Origins, tasks: int) -> None:
-    """Memory of a node as that of its processes.
-
-    Raises
-    ------
-    CommandError
-        It is not known how many a node gets.
-    """
+def _share_memory(
+    options: argparse.Namespace, told: Told, tasks: int, refuse: Callable[[str, str], None]
+) -> None:
+    """Memory of a node as that of its processes; refused where it is not known how many it gets."""
     memory = options.mem
     if options.memory_mb_per_proc is not None:
-        raise told.refusal("mem", "--mem and --mem-per-cpu exclude each other")
-    if memory == 0:
-        told.warn("mem", "--mem=0: all memory of a node cannot be asked for; none is")
+        refuse("mem", f"{memory}M: excludes --mem-per-cpu")
+    elif memory == 0:
+        told.warn(told.of("mem"), "--mem=0: all memory of a node cannot be asked for; none is")
     elif tasks == 1:
         options.memory_mb_per_proc = memory
-    elif isinstance(options.nodes, int):
+    elif options.nodes is not None:
         options.memory_mb_per_proc = math.ceil(memory * options.nodes / tasks)
     elif options.ntasks_per_node:
         options.memory_mb_per_proc = math.ceil(memory / options.ntasks_per_node)
     else:
-        raise told.refusal(
+        refuse(
             "mem",
-            f"--mem={memory}M: is of a node, and nothing says how many of the {tasks} processes a "
-            "node gets; say --mem-per-cpu",
+            f"{memory}M: is of a node, and nothing says how many of the {tasks} processes a node "
+            "gets; say --mem-per-cpu",
         )
 
 

@@ -230,33 +230,6 @@ def test_export_refusals(text: str) -> None:
         parse.exported(text, ENVIRON)
 
 
-SCRIPT = """\
-#!/bin/sh
-# about it
-#COALLOC -n 4 --time=10
-#COALLOC --job-name "a b" # the name
-#COALLOCX -n 9
- #COALLOC -n 7
-
-#COALLOC
-echo on
-#COALLOC -n 99
-"""
-
-
-def test_script_options_end_at_the_first_command() -> None:
-    assert list(parse.script_options(SCRIPT)) == [
-        (3, ["-n", "4", "--time=10"]),
-        (4, ["--job-name", "a b"]),
-        (8, []),
-    ]
-
-
-def test_script_options_name_the_line_of_a_bad_quote() -> None:
-    with pytest.raises(BadText, match="line 2: no closing quotation"):
-        list(parse.script_options('#!/bin/sh\n#COALLOC -J "x\n'))
-
-
 def test_node_sets() -> None:
     assert parse.node_set("beta[3-4,7]") == ("beta3", "beta4", "beta7")
     assert parse.node_set("alpha") == ("alpha",)

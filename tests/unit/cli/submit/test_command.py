@@ -223,7 +223,7 @@ def test_wrap(client: FakeClient) -> None:
         (b"#!/bin/sh\n#COALLOC -n x\n", "job.sh:2: argument -n/--ntasks: 'x' is not a number"),
         (b"#!/bin/sh\n\n#COALLOC --fast\n", "job.sh:3: "),
         (b"#!/bin/sh\n#COALLOC -n 2 extra\n", "job.sh:2: 'extra' is no option"),
-        (b"#!/bin/sh\n#COALLOC -J 'a\n", "job.sh: line 2: no closing quotation"),
+        (b"#!/bin/sh\n#COALLOC -J 'a\n", "job.sh:2: no closing quotation"),
     ],
 )
 def test_scripts_that_are_refused(
@@ -248,7 +248,7 @@ def test_scripts_that_are_refused(
         ("--times 1:5 --speedup amdahl:.5 -- true", "exclude each other"),
         ("--times 1:5 --base-time 9 -- true", "leave --base-time out"),
         ("-D nowhere -- true", "--chdir: nowhere: there is no such folder"),
-        ("--begin soon -- true", "argument --begin: 'soon' is not a time"),
+        ("--begin soon -- true", "argument -b/--begin: 'soon' is not a time"),
         ("--deadline soon -- true", "argument --deadline: 'soon' is not a time"),
         ("-a 0-9%x -- true", "'x' is not how many run at once"),
         ("--export COLOUR,NONE -- true", "argument --export"),
@@ -337,7 +337,8 @@ def test_lines_for_sbatch_are_named_in_one_warning(
     assert sent(client, str(script))["job"]["procs"] == 2
     assert capsys.readouterr().err == (
         "coalloc: warning: job.sh: #SBATCH is not read, in lines 2 (-n 4: write #COALLOC -n 4), "
-        "3 (--nice=5: has no like here), 4 (--time=10 # short: write #COALLOC -t 10); "
+        "3 (--nice=5: is not passed on; --weight says how important), "
+        "4 (--time=10 # short: write #COALLOC --time=10); "
         "coalloc sbatch reads it, and starts the script once\n"
     )
 

@@ -1,0 +1,140 @@
+"""The options of a submission from all places where they are said, and what is told of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from coalloc.cli.command import BAD_USAGE, CommandError, Parser, note, warn
+from coalloc.cli.submit.sbatch_words import BARE, Consequence, Word, without_equal
+from coalloc.cli.submit.script_lines import Said, lines_of, options_of, words_of
+
+
+class Told:
+    """Warnings and refusals, told together at the end: all refusals, else the warnings.
+
+    Parameters
+    ----------
+    command : str
+        Named where an option stands on its command line.
+    """
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.where: dict[str, str] = {}
+        """By the name of an option's value, where it was said."""
+        self._refusals: list[str] = []
+        self._warnings: list[str] = []
+
+    def of(self, dest: str) -> str:
+        """Beginning of a message on an option."""
+        return self.where.get(dest, f"{self.command}: ")
+
+    def refuse(self, where: str, what: str) -> None:
+        """Note a refusal."""
+        self._refusals.append(f"{where}{what}")
+
+    def warn(self, where: str, what: str) -> None:
+        """Note that something is not as it was meant."""
+        self._warnings.append(f"warning: {where}{what}")
+
+    def end(self) -> None:
+        """Tell all.
+
+        Raises
+        ------
+        CommandError
+            The last of the refusals; the others are told before.
+        """
+        for warning in [] if self._refusals else self._warnings:
+            note(warning)
+        for refusal in self._refusals[:-1]:
+            warn(refusal)
+        if self._refusals:
+            raise CommandError(self._refusals[-1], BAD_USAGE)
+
+
+def script_options(script: str, shown: str, prefixes: tuple[str, ...], told: Told) -> list[Said]:
+    """The options in a script's lines.
+
+    Parameters
+    ----------
+    shown : str
+        The script, for people.
+    """
+    lines, out = lines_of(script, prefixes), []
+    for number, text in lines.read:
+        where = f"{shown}:{number}: "
+        try:
+            out.append(Said(where, words_of(text)))
+        except argparse.ArgumentTypeError as error:
+            told.refuse(where, str(error))
+    if lines.late:
+        numbers = ", ".join(map(str, lines.late))
+        what = "options behind the first command are not read, in line"
+        told.warn(f"{shown}: ", f"{what}{'s' * (len(lines.late) > 1)} {numbers}")
+    return out
+
+
+def merged(
+    args: argparse.Namespace,
+    parser: Parser,
+    said: Iterable[Said],
+    told: Told,
+    completed: Callable[[str, str], str] = lambda _, flag: flag,
+) -> argparse.Namespace:
+    """All options: a later place over an earlier one, the command line over all.
+
+    Parameters
+    ----------
+    parser : Parser
+        Of the command's options.
+    completed : callable
+        From where a long option stands, and the option that is unknown, to its whole name.
+    """
+    defaults = vars(parser.parse_args([]))
+    found = argparse.Namespace()
+    for where, words in said:
+        for option, wrong in options_of(words, parser, lambda flag, at=where: completed(at, flag)):  # type: ignore[misc]
+            try:
+                if wrong:
+                    raise CommandError(wrong)
+                parser.parse_args([option], found)
+            except CommandError as error:
+                what = str(error).partition(" (see ")[0]
+                told.refuse(where, what.removeprefix(f"{parser.prog.partition(' ')[2]}: "))
+            else:
+                told.where[parser.dest(option.partition("=")[0])] = where
+    typed = {k: v for k, v in vars(args).items() if k not in defaults or v != defaults[k]}
+    for dest in typed:
+        told.where.pop(dest, None)
+    return argparse.Namespace(**{**defaults, **vars(found), **typed})
+
+
+def add_without_equal(parser: Parser) -> None:
+    """Declare the options of sbatch that this command lacks, each unlisted."""
+    group = parser.add_argument_group("of sbatch, without an equal here")
+    known = parser.flags()
+    parser.bare = (*parser.bare, *(flag for flag in BARE if flag not in known))
+    for word in without_equal(known):
+        how: dict[str, Any] = {"dest": word.dest, "help": argparse.SUPPRESS, "default": None}
+        if word.value == "none":
+            how |= {"action": "store_const", "const": ""}
+        elif word.value == "optional":
+            how |= {"nargs": "?"}
+        group.add_argument(*(flag for flag in word.flags if flag not in known), **how)
+
+
+def judge(options: argparse.Namespace, words: Iterable[Word], told: Told) -> None:
+    """Name every option of these words that was given."""
+    for word in words:
+        value = getattr(options, word.dest, None)
+        if value is None or value in word.harmless:
+            continue
+        said = word.flags[-1] + (f"={value}" if value else "")
+        what = f"{said}: {word.why.format(value)}"
+        if word.verdict is Consequence.WARNED:
+            told.warn(told.of(word.dest), what)
+        else:
+            told.refuse(told.of(word.dest), what)
