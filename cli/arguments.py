@@ -30,7 +30,7 @@ _BANDWIDTH = re.compile(_NUMBER + r" *([kKMGT]?)(bps|bit/s|b/s|Bps|B/s)", re.ASC
 _MEMORY = re.compile(_NUMBER + r"([kKmMgGtT]?)[bB]?", re.ASCII)
 _PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 _JOB = re.compile(r"[0-9]+(?:_[0-9]+|\..+)?", re.ASCII)
-_BEGIN_NOW = re.compile(rf"now(?:\+{_WHOLE}([a-z]*))?", re.ASCII)
+_BEGIN_NOW = re.compile(r"now(?: *([+-]) *([0-9]{1,9}) *([a-z]*))?", re.ASCII)
 _BEGIN_UNITS = {
     **dict.fromkeys(("", "second", "seconds"), 1),
     **dict.fromkeys(("minute", "minutes"), 60),
@@ -38,8 +38,14 @@ _BEGIN_UNITS = {
     **dict.fromkeys(("day", "days"), 86400),
     **dict.fromkeys(("week", "weeks"), 7 * 86400),
 }
-_BEGIN_DATES = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d")
-_BEGIN_NAMES = {"midnight": (0, 0, 0), "noon": (12, 0, 0)}
+_BEGIN_PIECES = re.compile(
+    r"(?P<clock>[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?) *(?P<half>[ap]m)?"
+    r"|(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"|(?P<month>[0-9]{2})(?P<mark>[/.]?)(?P<day>[0-9]{2})(?:(?P=mark)(?P<year>[0-9]{2}))?(?![0-9])"
+    r"|(?P<word>midnight|noon|elevenses|fika|teatime|today|tomorrow)|[ ,t-]",
+    re.ASCII,
+)
+_BEGIN_HOURS = {"midnight": 0, "noon": 12, "elevenses": 11, "fika": 15, "teatime": 16}
 
 
 def seconds(text: str) -> float:
@@ -162,7 +168,7 @@ def constraint(text: str) -> tuple[str, ...] | str:
 def indices(text: str) -> tuple[int, ...]:
     """Indices of a job array: 0-9,12,20-30:2."""
     out: dict[int, None] = {}
-    for piece in text.split(","):
+    for piece in filter(None, text.split(",")) if text.strip(",") else [text]:
         found = _PIECE.fullmatch(piece.strip())
         if found is None:
             raise BadText(f"{piece!r} is neither an index nor a range, as in 0-9,12,20-30:2")
@@ -177,11 +183,20 @@ def indices(text: str) -> tuple[int, ...]:
 
 
 def array(text: str) -> tuple[tuple[int, ...], int]:
-    """Indices of a job array and its throttle, 0 where there is none: 0-9,12,20-30:2%5."""
-    listed, percent, most = text.partition("%")
-    if percent and not (most.isascii() and most.isdigit() and len(most) <= 9):
+    """Indices of a job array and its throttle, 0 where there is none: 0-9,12,20-30:2%5.
+
+    As in sbatch, brackets may stand around them, and more indices behind the throttle.
+    """
+    found = re.fullmatch(r"([^%]*)(?:%([0-9]{0,9})(,[^%]*)?)?", _unbracketed(text), re.ASCII)
+    if found is None:
+        most = text.partition("%")[2]
         raise BadText(f"{text!r}: {most!r} is not how many run at once, as in 0-9%5")
-    return indices(listed), int(most or 0)
+    return indices(found[1] + (found[3] or "")), int(found[2] or 0)
+
+
+def _unbracketed(text: str) -> str:
+    found = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
+    return text if found is None else found[1] + (found[2] or "")
 
 
 def throttle(text: str) -> int:
@@ -192,19 +207,28 @@ def throttle(text: str) -> int:
 
 
 def needs(text: str) -> tuple[tuple[str, str], ...]:
-    """Dependencies: afterok:1:2,afterany:3,singleton."""
+    """Dependencies: afterok:1:2,afterany:3,singleton; with ? between them, any one is enough.
+
+    The minutes of after:1+5 stand behind its kind, as after+5, as does the ? of afterok?.
+    """
     out = []
-    for part in text.split(","):
-        kind, *jobs = part.split(":")
+    if "?" in text and "," in text:
+        raise BadText(f"{text!r}: commas (all of them) or question marks (any), not both")
+    for part in re.split("[,?]", text):
+        kind, *jobs = part.split(":") if not part.isdigit() else ("afterany", part)
+        kind = kind.lower()
         if kind not in DEPENDENCY_KINDS:
             raise BadText(f"{kind!r} is not one of {', '.join(DEPENDENCY_KINDS)}")
-        if kind == "singleton" and not jobs:
+        kind += "?" * ("?" in text)
+        if kind.startswith("singleton") and not jobs:
             out.append((kind, ""))
             continue
         for job in jobs or [""]:
-            if not _JOB.fullmatch(job):
+            number, plus, minutes = job.partition("+")
+            late = plus and kind.rstrip("?") == "after"
+            if not _JOB.fullmatch(number) or (plus and not (late and _is_count(minutes))):
                 raise BadText(f"{part!r}: {job!r} is not the number of a job")
-            out.append((kind, job))
+            out.append((kind.replace("after", f"after+{minutes}") if late else kind, number))
     return tuple(out)
 
 
@@ -244,57 +268,99 @@ def named_jobs(args: Namespace) -> list[str]:
 
 
 def begin(text: str, now: float | None = None) -> float:
-    """Earliest start, as in sbatch: now+1hour, 16:00, noon, 2030-01-20T12:34."""
+    """Earliest start, as in sbatch: now+1hour, 16:00, 3:30PM, noon, 2030-01-20T12:34, 01/20/30."""
     now = time.time() if now is None else now
-    found = _BEGIN_NOW.fullmatch(text)
+    wrong = BadText(f"{text!r} is not a time, such as now+1hour, 16:00 or 2030-01-20T12:34")
+    found = _BEGIN_NOW.fullmatch(text.lower())
     if found:
-        if (found[2] or "") not in _BEGIN_UNITS:
-            raise BadText(f"{text!r}: {found[2]!r} is not seconds, minutes, hours, days or weeks")
-        return now + int(found[1] or 0) * _BEGIN_UNITS[found[2] or ""]
-    for layout in _BEGIN_DATES:
-        try:
-            return time.mktime(time.strptime(text, layout))
-        except (ValueError, OverflowError):
-            continue
-    clock = _BEGIN_NAMES.get(text)
-    for layout in ("%H:%M", "%H:%M:%S") if clock is None else ():
-        try:
-            parsed = time.strptime(text, layout)
-        except ValueError:
-            continue
-        clock = parsed.tm_hour, parsed.tm_min, parsed.tm_sec
-    if text in {"today", "tomorrow"}:
-        today = time.localtime(now)
-        days = text == "tomorrow"
-        return time.mktime((today.tm_year, today.tm_mon, today.tm_mday + days, 0, 0, 0, 0, 0, -1))
-    if clock is None:
-        raise BadText(f"{text!r} is not a time, such as now+1hour, 16:00 or 2030-01-20T12:34")
-    local = time.localtime(now)
-    for later in (0, 1):
-        day = (local.tm_year, local.tm_mon, local.tm_mday + later)
-        at = time.mktime((*day, *clock, 0, 0, -1))
-        if at >= now:
-            break
-    return at
+        if (found[3] or "") not in _BEGIN_UNITS:
+            raise BadText(f"{text!r}: {found[3]!r} is not seconds, minutes, hours, days or weeks")
+        return now + int(f"{found[1] or ''}{found[2] or 0}") * _BEGIN_UNITS[found[3] or ""]
+    today = time.localtime(now)[:3]
+    day, clock, at = None, None, 0
+    while at < len(text):
+        piece = _BEGIN_PIECES.match(text.lower(), at)
+        if piece is None:
+            raise wrong
+        at = piece.end()
+        day = _day(piece, today) or day
+        clock = _clock(piece) or clock
+    if day is None and clock is None:
+        raise wrong
+    try:
+        # a time that is over is tomorrow's; the calendar knows how long a day is
+        for later in (0, 1) if day is None else (0,):
+            year, month, number = day or today
+            time.strptime(f"{year}-{month}-{number}", "%Y-%m-%d")
+            start = time.mktime((year, month, number + later, *(clock or (0, 0, 0)), 0, 0, -1))
+            if start >= now:
+                break
+    except (ValueError, OverflowError):
+        raise wrong from None
+    return start
+
+
+def _day(piece: re.Match[str], today: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """The day that a piece names."""
+    year, month, number = today
+    if piece["word"] in {"today", "tomorrow"}:
+        ahead = time.localtime(
+            time.mktime((year, month, number + (piece["word"] == "tomorrow"), 12, 0, 0, 0, 0, -1))
+        )
+        return ahead[:3]
+    if piece["date"]:
+        year, month, number = map(int, piece["date"].split("-"))
+        return year, month, number
+    if not piece["month"]:
+        return None
+    named = int(piece["month"]), int(piece["day"])
+    # without a year it is the next such day
+    return (2000 + int(piece["year"]) if piece["year"] else year + (named < today[1:])), *named
+
+
+def _clock(piece: re.Match[str]) -> tuple[int, int, int] | None:
+    """Hour, minute and second that a piece names."""
+    if piece["word"] in _BEGIN_HOURS:
+        return _BEGIN_HOURS[piece["word"]], 0, 0
+    if not piece["clock"]:
+        return None
+    hour, minute, second = (int(part) for part in f"{piece['clock']}:0".split(":")[:3])
+    if piece["half"] and not 1 <= hour <= 12:
+        raise BadText(f"{piece[0]!r} is not a time of day")
+    hour = hour if not piece["half"] else hour % 12 + 12 * (piece["half"] == "pm")
+    if not (hour < 24 and minute < 60 and second < 60):
+        raise BadText(f"{piece[0]!r} is not a time of day")
+    return hour, minute, second
+
+
+_ASSIGNMENT = re.compile(r"""((?:[^,='"]|'[^']*'|"[^"]*")*)(=(?:[^,'"]|'[^']*'|"[^"]*")*)?""")
 
 
 def exported(text: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job: ALL, NONE, or VAR,VAR=value, also after ALL."""
-    items = [item for item in text.split(",") if item]
-    out: dict[str, str] = {}
-    if items[:1] == ["ALL"]:
+    """The environment of a job: ALL, NONE or NIL, or VAR,VAR=value, also beside ALL.
+
+    A comma in quotes is the value's, as are the quotes.
+    """
+    items, at = list[tuple[str, str | None]](), 0
+    while at < len(text):
+        found = _ASSIGNMENT.match(text, at)
+        assert found is not None
+        at = found.end() + 1
+        if found.end() < len(text) and text[found.end()] != ",":
+            raise BadText(f"{text[found.start() :]!r}: no closing quotation")
+        if found[0]:
+            items.append((found[1], found[2]))
+    words = {name.upper() for name, value in items if value is None}
+    out = {name: environ[name] for name in BASE_VARIABLES if name in environ}
+    if "ALL" in words:
         out.update(environ)
-        del items[0]
-    else:
-        out.update((name, environ[name]) for name in BASE_VARIABLES if name in environ)
-        if items == ["NONE"]:
-            return out
-    for item in items:
-        name, equals, value = item.partition("=")
-        if not name or name in {"ALL", "NONE"}:
+    if not words.isdisjoint({"NONE", "NIL"}) and len(items) > 1:
+        raise BadText(f"{text!r}: {items[0][0]} stands alone")
+    for name, value in items:
+        if not name or name != name.strip():
             raise BadText(f"{text!r} is not ALL, NONE, or a list of VAR and VAR=value")
-        if equals:
-            out[name] = value
+        if value is not None:
+            out[name] = value[1:]
         elif name in environ:
             out[name] = environ[name]
     return out

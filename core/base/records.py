@@ -114,8 +114,9 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Empty: the command's name."""
     needs: tuple[tuple[str, str], ...] = ()
     """Dependencies on jobs or arrays: ``afterok``, ``afternotok``, ``afterany`` (ended so),
-    ``after`` (started or ended), ``aftercorr`` (the array's member of the same index has
-    completed), ``singleton`` with "" (the user's other jobs of this name have ended)."""
+    ``after`` (started or ended; ``after+5``: five minutes ago), ``aftercorr`` (the array's member
+    of the same index has completed), ``singleton`` with "" (the user's other jobs of this name
+    have ended). Of those with a question mark, as ``afterok?``, one is enough."""
     retries: int = 0
     """Of a divisible job: how often a piece that has failed is run again; others are refused."""
     keep_going: bool = False

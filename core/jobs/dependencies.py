@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from coalloc.core.base.records import JobRecord, JobState
@@ -15,18 +16,23 @@ _MET_BY_ANY_END = frozenset({"after", "afterany", "singleton"})
 _MET_BY_SUCCESS = frozenset({"afterok", "aftercorr"})
 
 
+def plain(kind: str) -> str:
+    """A kind without the minutes of ``after+5`` and the mark of ``afterok?``."""
+    return kind.removesuffix("?").partition("+")[0]
+
+
 def is_open(kind: str, needed: JobRecord) -> bool:
     """Test if a job still waits for this one."""
-    if kind == "after" and needed.state is JobState.RUNNING:
+    if plain(kind) == "after" and needed.state is JobState.RUNNING:
         return False
     return not needed.is_ended
 
 
 def cannot_be_met(kind: str, needed: JobRecord) -> str:
     """Reason why a dependency on this job will never be met; empty if it is, or may be."""
-    if not needed.is_ended or kind in _MET_BY_ANY_END:
+    if not needed.is_ended or plain(kind) in _MET_BY_ANY_END:
         return ""
-    if (kind in _MET_BY_SUCCESS) is (needed.state is JobState.COMPLETED):
+    if (plain(kind) in _MET_BY_SUCCESS) is (needed.state is JobState.COMPLETED):
         return ""
     return f"{kind}:{needed.id} cannot be met: job {needed.id} is {needed.state}"
 
@@ -34,17 +40,42 @@ def cannot_be_met(kind: str, needed: JobRecord) -> str:
 def has_started(state: State, record: JobRecord) -> None:
     """Have those that wait for the start of this job planned as if they had just arrived."""
     waiting = state.dependents.get(record.id, ())
-    if any(("after", record.id) in state.jobs[job].needs for job in waiting):
+    needs = (need for job in waiting for need in state.jobs[job].needs)
+    if any(plain(kind) == "after" and needed == record.id for kind, needed in needs):
         state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
 
 
 def open_needs(state: State, record: JobRecord) -> list[tuple[str, str]]:
     """Of a job's dependencies, those that are not met yet."""
-    return [
-        (kind, job)
-        for kind, job in record.needs
-        if job in state.jobs and is_open(kind, state.jobs[job])
+    found = [(kind, job, state.jobs.get(job)) for kind, job in record.needs]
+    still = [(k, job) for k, job, needed in found if needed is not None and is_open(k, needed)]
+    if any(
+        kind.endswith("?")
+        and (needed is None or not (is_open(kind, needed) or cannot_be_met(kind, needed)))
+        for kind, _, needed in found
+    ):
+        return [(kind, job) for kind, job in still if not kind.endswith("?")]
+    return still
+
+
+def never_met(state: State, needs: Needs) -> str:
+    """Reason why a job with these dependencies can never run; empty if it may."""
+    whys = [
+        (kind, cannot_be_met(kind, state.jobs[job])) for kind, job in needs if job in state.jobs
     ]
+    is_lost = all(why for kind, why in whys if kind.endswith("?"))
+    return next((why for kind, why in whys if why and (is_lost or not kind.endswith("?"))), "")
+
+
+def delayed(state: State, record: JobRecord) -> float:
+    """Earliest start by the minutes behind the starts of others, or behind ends without one."""
+    starts = [0.0]
+    for kind, job in record.needs:
+        needed, minutes = state.jobs.get(job), kind.removesuffix("?").partition("+")[2]
+        if minutes and needed is not None:
+            begun = needed.ended if needed.started is None else needed.started
+            starts.append(0.0 if begun is None else begun + int(minutes) * 60.0)
+    return max(starts)
 
 
 def members_of(state: State, number: str) -> list[str]:
@@ -60,7 +91,8 @@ def resolved(
     Parameters
     ----------
     needs : tuple of (kind, id)
-        The id of an array stands for each of its members; of `singleton` it means nothing.
+        Of the kinds with a question mark one is enough; ``after+5`` is five minutes later. The id
+        of an array stands for each of its members; of `singleton` it means nothing.
     user, name : str
         Of the job that depends on others.
     array : tuple of int
@@ -69,9 +101,8 @@ def resolved(
     common: list[tuple[str, str]] = []
     arrays: list[str] = []
     for kind, job in needs:
-        if kind not in DEPENDENCY_KINDS:
-            message = f"dependency: {kind!r} is not one of {', '.join(DEPENDENCY_KINDS)}"
-            return Refused(code="bad_request", message=message)
+        if why := _no_kind(kind):
+            return Refused(code="bad_request", message=f"dependency: {why}")
         if kind == "singleton":
             if len(array) > 1:
                 message = (
@@ -83,6 +114,9 @@ def resolved(
         members = [job] if job in state.jobs else members_of(state, job)
         if not members:
             return Refused(code="not_found", message=f"dependency: there is no job {job}")
+        if kind.endswith("?") and len(members) > 1:
+            message = f"dependency: {kind} is for single jobs; {job} is an array"
+            return Refused(code="bad_request", message=message)
         if kind == "aftercorr":
             arrays.append(job)
             continue
@@ -94,10 +128,21 @@ def resolved(
         if absent is not None:
             return Refused(code="not_found", message=f"dependency: aftercorr: no job {absent}")
         out[index] = (*common, *own)
-        for kind, needed in out[index]:
-            if why := cannot_be_met(kind, state.jobs[needed]):
-                return Refused(code="wrong_state", message=f"dependency: {why}")
+        if why := never_met(state, out[index]):
+            return Refused(code="wrong_state", message=f"dependency: {why}")
     return out
+
+
+def _no_kind(kind: str) -> str:
+    """What is wrong with a kind of dependency; empty: nothing."""
+    name, plus, minutes = kind.removesuffix("?").partition("+")
+    if name not in DEPENDENCY_KINDS:
+        return f"{name!r} is not one of {', '.join(DEPENDENCY_KINDS)}"
+    if plus and not (name == "after" and re.fullmatch("[0-9]{1,9}", minutes)):
+        return f"{kind!r}: minutes are for after, as in after+5"
+    if kind.endswith("?") and name in {"aftercorr", "singleton"}:
+        return f"{name} is not one of several"
+    return ""
 
 
 def _of_the_name(state: State, user: str, name: str) -> list[str]:

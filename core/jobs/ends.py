@@ -5,7 +5,7 @@ from __future__ import annotations
 from coalloc.core.base.messages import Abort, Dismiss
 from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
-from coalloc.core.jobs.dependencies import cannot_be_met
+from coalloc.core.jobs.dependencies import cannot_be_met, never_met
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.parts import PART_ENDED
 from coalloc.model.values import replace
@@ -61,7 +61,6 @@ def release_dependents(state: State, job: str, now: float) -> None:
         for other in tuple(state.dependents.get(record.id, ())):
             waiting = state.jobs[other]
             whys = (cannot_be_met(k, record) for k, needed in waiting.needs if needed == record.id)
-            why = next(filter(None, whys), "")
-            if why:
+            if any(whys) and (why := never_met(state, waiting.needs)):
                 _end_unrun(state, waiting, now, JobState.CANCELLED, why, "dependency")
                 ended.append(other)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from coalloc.core.base.composites import ChunkPool, WorkflowState, is_stopping
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
-from coalloc.core.jobs.dependencies import open_needs
+from coalloc.core.jobs.dependencies import delayed, open_needs, plain
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.starts.negotiation import others
 from coalloc.core.starts.waits import is_crowded
@@ -50,7 +50,7 @@ def waiting_view(
     if job.submitted > now:  # The clock was set back since.
         changes["submitted"] = now
     offer = offers.of(record)
-    earliest = max(record.not_before, record.opens(now), offer.earliest)
+    earliest = max(record.not_before, record.opens(now), offer.earliest, delayed(state, record))
     if earliest != job.earliest:
         changes["earliest"] = earliest
     if passed := state.findings.passed_over.get(record.id, 0):
@@ -75,8 +75,8 @@ def _unmet(record: JobRecord, state: State, seen: Collection[str]) -> list[str] 
     """
     unmet = []
     for kind, needed in open_needs(state, record):
-        if kind == "after":
-            return None  # It may start once that one has, which is not planned.
+        if plain(kind) == "after" or kind.endswith("?"):
+            return None  # It may start once that one has, or one of several, which is not planned.
         flow = state.composites.get(needed)
         parts = () if flow is None else map(flow.job_of, flow.placed)
         there = [name for name in (needed, *parts) if name in seen]

@@ -82,7 +82,10 @@ def test_arrays(text: str, value: tuple[int, ...]) -> None:
 
 
 def test_throttles() -> None:
-    assert parse.array("0-9%0") == (tuple(range(10)), 0)  # as none
+    for text in ("0-9%0", "0-9%", "[0-9]", ",0-9,"):
+        assert parse.array(text) == (tuple(range(10)), 0)
+    for text in ("0-2%3,12", "[0-2,12]%3", "[0-2,12%3]"):
+        assert parse.array(text) == ((0, 1, 2, 12), 3)
     assert [parse.throttle(text) for text in ("5", "0", "none", "")] == [5, 0, 0, 0]
     assert parse.jobs("12_[0-2%2],13") == ("12_0", "12_1", "12_2", "13")
 
@@ -150,7 +153,6 @@ def test_features_and_names() -> None:
         (parse.times, "1", "PROCESSES:SECONDS"),
         (parse.times, "1:5,1:6", "named twice"),
         (parse.times, "1:0", "above 0"),
-        (parse.array, "0-9%", "how many run at once"),
         (parse.array, "0-9%x", "how many run at once"),
         (parse.array, "9-0%2", "empty range"),
         (parse.throttle, "-1", "how many members"),
@@ -163,7 +165,8 @@ def test_features_and_names() -> None:
         (parse.needs, "after:", "number of a job"),
         (parse.needs, "afterok", "number of a job"),
         (parse.needs, "afterok:x", "number of a job"),
-        (parse.needs, "afterok:1?afterok:2", "number of a job"),
+        (parse.needs, "afterok:1?afterok:2,after:3", "not both"),
+        (parse.needs, "afterok:1+5", "number of a job"),
         (parse.names, ",", "no name"),
         (parse.job, "12.", "number of a job"),
     ],
@@ -193,6 +196,15 @@ NOW = time.mktime((2030, 5, 17, 14, 30, 0, 0, 0, -1))
         ("tomorrow", (18, 0, 0, 0)),
         ("2030-05-20T12:34", (20, 12, 34, 0)),
         ("2030-05-20", (20, 0, 0, 0)),
+        ("now-1hour", (17, 13, 30, 0)),
+        ("NOW + 1 HOUR", (17, 15, 30, 0)),
+        ("3:30PM", (17, 15, 30, 0)),
+        ("12:10 am", (18, 0, 10, 0)),
+        ("Teatime", (17, 16, 0, 0)),
+        ("fika tomorrow", (18, 15, 0, 0)),
+        ("05/19/30", (19, 0, 0, 0)),
+        ("0519", (19, 0, 0, 0)),
+        ("05.19.30-10:30", (19, 10, 30, 0)),
     ],
 )
 def test_begin(text: str, local: tuple[int, ...]) -> None:
@@ -200,7 +212,22 @@ def test_begin(text: str, local: tuple[int, ...]) -> None:
     assert (found.tm_mday, found.tm_hour, found.tm_min, found.tm_sec) == local
 
 
-@pytest.mark.parametrize("text", ["soon", "now+", "now+1fortnight", "25:00", "2030-13-01", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "soon",
+        "now+",
+        "now+1fortnight",
+        "25:00",
+        "2030-13-01",
+        "",
+        "13:00PM",
+        "3PM",
+        "10",
+        "02/30/31",
+        "x noon",
+    ],
+)
 def test_begin_refusals(text: str) -> None:
     with pytest.raises(BadText):
         parse.begin(text, NOW)
@@ -215,6 +242,9 @@ ENVIRON = {"PATH": "/bin", "HOME": "/home/ada", "COLOUR": "red", "SIZE": "3"}
         ("ALL", ENVIRON),
         ("NONE", {"PATH": "/bin", "HOME": "/home/ada"}),
         ("COLOUR", {"PATH": "/bin", "HOME": "/home/ada", "COLOUR": "red"}),
+        ("all", ENVIRON),
+        ("nil", {"PATH": "/bin", "HOME": "/home/ada"}),
+        ("X='a,b=c',All,,Y=d", {**ENVIRON, "X": "'a,b=c'", "Y": "d"}),
         ("ABSENT,SIZE=9", {"PATH": "/bin", "HOME": "/home/ada", "SIZE": "9"}),
         ("ALL,SIZE=9", {**ENVIRON, "SIZE": "9"}),
         ("A=b=c", {"PATH": "/bin", "HOME": "/home/ada", "A": "b=c"}),
@@ -224,7 +254,7 @@ def test_export(text: str, kept: dict[str, str]) -> None:
     assert parse.exported(text, ENVIRON) == kept
 
 
-@pytest.mark.parametrize("text", ["=x", "COLOUR,ALL", "COLOUR,NONE"])
+@pytest.mark.parametrize("text", ["=x", "COLOUR,NONE", "ALL, X=1", "X='a,b"])
 def test_export_refusals(text: str) -> None:
     with pytest.raises(BadText):
         parse.exported(text, ENVIRON)

@@ -6,6 +6,7 @@ from typing import Any
 
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, CommandAnswer, Refused, Submit
+from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.sites.parts import Launch
 from tests.support.core_site import Site
 
@@ -39,6 +40,39 @@ def test_after_is_met_by_a_job_that_never_starts() -> None:
     site.wait(1.0)
     site.submit()
     assert site.job(later).is_placed
+
+
+def test_after_waits_some_minutes_longer() -> None:
+    site = Site({"a": 1, "b": 1})
+    first = site.submit()
+    later = site.submit(needs=(("after+5", first),))
+    site.run(first)
+    begun = site.job(first).started
+    assert begun is not None
+    (view,) = snapshot(site.state, site.now).queue
+    assert (view.id, view.earliest) == (later, begun + 300.0)
+
+
+def test_one_of_several_dependencies_is_enough() -> None:
+    site = Site({"a": 1, "b": 1})
+    ahead = site.submit(), site.submit()
+    one, none = (
+        site.submit(needs=tuple((kind, job) for job in ahead))
+        for kind in ("afterok?", "afternotok?")
+    )
+    site.run(ahead[0])
+    site.finish(ahead[0], code=1)
+    assert site.job(none).is_placed
+    assert not site.job(one).is_placed
+    assert site.job(one).is_waiting
+    site.run(ahead[1])
+    site.finish(ahead[1], code=1)
+    assert site.job(one).state is JobState.CANCELLED
+    assert "cannot be met" in site.job(one).detail
+    refused = site.ask(
+        Submit(token="x", job=FIELDS, launch=Launch(argv=("w",)), needs=(("singleton?", ""),))
+    )
+    assert isinstance(refused, Refused)
 
 
 def test_aftercorr_waits_for_the_same_member() -> None:
