@@ -110,7 +110,7 @@ class PartFolder:
             _write(draft / "spec.json", json.dumps({**record, **(extra or {})}), 0o600)
             _write(draft / "lock", "", 0o600)
             os.mkfifo(draft / "barrier", 0o600)
-            _write_users(draft / "user", spec)
+            write_users(draft / "user", spec)
             draft.rename(path)
         except Exception:
             removed(draft)
@@ -347,13 +347,14 @@ def _runner_spec(
     }
 
 
-def _write_users(folder: Path, spec: PartSpec) -> None:
+def write_users(folder: Path, spec: PartSpec) -> None:
     """Write the files that the job's processes read, closed to others and to writing."""
     folder.mkdir(mode=0o700)
     hosts = "".join(f"{host} slots={count}\n" for host, count in spec.all_nodes.items())
     _write(folder / "hostfile", hosts, 0o600)
     if spec.launch is not None and spec.launch.script:
-        _write(folder / "script", spec.launch.script, 0o700)
+        encoding = "latin-1" if spec.launch.script_bytes else "utf-8"
+        _write(folder / "script", spec.launch.script, 0o700, encoding)
     if spec.uid is not None and os.geteuid() == 0:
         for path in [*folder.iterdir(), folder]:
             _let_read(path, spec.uid)
@@ -377,8 +378,8 @@ def _let_read(path: Path, uid: int) -> None:
     os.setxattr(path, "system.posix_acl_access", packed)
 
 
-def _write(path: Path, text: str, mode: int) -> None:
+def _write(path: Path, text: str, mode: int, encoding: str = "utf-8") -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with open(fd, "w", encoding=encoding, errors="surrogateescape", newline="") as file:
         os.fchmod(fd, mode)
         file.write(text)

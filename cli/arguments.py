@@ -120,6 +120,13 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= 1
 
 
+def at_least_one(text: str) -> int:
+    """A whole number above 0."""
+    if not _is_count(text):
+        raise BadText(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
 def count(text: str) -> int:
     """A whole number that is not negative."""
     if not (text.isascii() and text.isdigit() and len(text) <= 15):

@@ -41,7 +41,7 @@ def script_of(path: Path) -> str:
 
 
 def read_script(raw: bytes, shown: str) -> str:
-    """The text of a script, if it is one.
+    """The text of a script, if it is one; bytes that are not UTF-8 are surrogates in it.
 
     Raises
     ------
@@ -54,6 +54,9 @@ def read_script(raw: bytes, shown: str) -> str:
             f"{shown}: is a program, no script; write: coalloc submit [options] -- {shown}",
             BAD_USAGE,
         )
+    if raw[:5] == b"\xef\xbb\xbf#!":
+        what = "begins with a byte order mark; to remove it: LC_ALL=C sed -i '1s/^...//' FILE"
+        raise CommandError(f"{shown}: {what}", BAD_USAGE)
     if raw[:2] != b"#!":
         raise CommandError(
             f"{shown}: is no script: its first line must begin with #! and the interpreter's "
@@ -64,11 +67,8 @@ def read_script(raw: bytes, shown: str) -> str:
         raise CommandError(f"{shown}: is larger than {LARGEST_SCRIPT >> 20} MiB", BAD_USAGE)
     if b"\r\n" in raw:
         raise CommandError(f"{shown}: has DOS line breaks; convert it with dos2unix", BAD_USAGE)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise CommandError(f"{shown}:{line}: is not UTF-8 text", BAD_USAGE) from error
+    # other bytes reach the job as they are
+    text = raw.decode("utf-8", "surrogateescape")
     if "\0" in text:
         raise CommandError(f"{shown}: holds a zero byte", BAD_USAGE)
     return text

@@ -80,7 +80,8 @@ class JobOptions(SubmissionOptions, total=False):
     once: bool
     one_cluster: bool
     script: str
-    """Text of a script; the command's first word is its name then."""
+    """Text of a script; the command's first word is its name then. Bytes that are not UTF-8 are
+    surrogates, as ``errors="surrogateescape"`` reads them."""
 
 
 _KNOWN = frozenset(JobOptions.__annotations__)
@@ -182,11 +183,22 @@ def request_of(
             "env": portable(given.get("env", os.environ)),
             "cwd": os.path.abspath(given.get("cwd", "")),
             **_chosen(given, _LAUNCH_FIELDS),
+            **_script(given.get("script", "")),
         },
         "needs": [list(pair) for pair in given.get("needs", ())],
         "batch": _chosen(given, NAMES),
         **_chosen(given, _REQUEST_FIELDS),
     }
+
+
+def _script(text: str) -> dict[str, Any]:
+    """A script's text as it is sent: where it is not UTF-8, a letter for each byte."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raw = text.encode("utf-8", "surrogateescape")
+        return {"script": raw.decode("latin-1"), "script_bytes": True}
+    return {}
 
 
 def known_options(options: Mapping[str, Any], cls: type[SubmissionOptions]) -> dict[str, Any]:

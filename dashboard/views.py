@@ -26,7 +26,7 @@ from coalloc.dashboard.answers import (
 )
 from coalloc.dashboard.known import ENDED, ON_NODES, WAITING, Known
 from coalloc.dashboard.parameters import JobsAsked, TimelineAsked
-from coalloc.model.output_names import DEFAULT_OUTPUT, filled, marks_of
+from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of
 from coalloc.model.values import replace
 from coalloc.wire.job_rows import JobDetails, QueueRow
 
@@ -232,4 +232,5 @@ def output_path(details: JobDetails) -> str:
     launch = details.launch
     pattern = launch.stdout or DEFAULT_OUTPUT
     marks = {**marks_of(details.id, details.name, details.user), "%": "%"}
+    marks |= BATCH_MARKS if details.record.once else {}
     return str(PurePosixPath(launch.cwd) / filled(pattern, marks))

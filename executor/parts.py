@@ -47,9 +47,10 @@ def _filled_in(launch: Launch, order: Prepare) -> Launch:
     if order.task:
         env["COALLOC_TASK"] = order.task
         env["COALLOC_WORKFLOW"] = order.job.partition(".")[0]
+    of = order.job, order.name, order.user
     return replace(
         launch,
         env=env,
-        stdout=pattern_of_ranks(launch.stdout, order.job, order.name, order.user),
-        stderr=pattern_of_ranks(launch.stderr, order.job, order.name, order.user),
+        stdout=pattern_of_ranks(launch.stdout, *of, once=order.once),
+        stderr=pattern_of_ranks(launch.stderr, *of, once=order.once),
     )

@@ -189,7 +189,7 @@ class Rank:
         return str(path)
 
     def _output(self, pattern: str) -> int:
-        path = output_path(pattern, self.spec["job"], self.rank)
+        path = output_path(pattern, self.spec["job"], self.rank, self.node)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOCTTY | os.O_NONBLOCK
         try:
             fd = os.open(path, flags, 0o666)
@@ -211,12 +211,15 @@ class Rank:
             raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
 
 
-def output_path(pattern: str, job: str, rank: int) -> str:
+def output_path(pattern: str, job: str, rank: int, node: str) -> str:
     """The path of an output file, of the marks that are left for the processes."""
-    marks = {"j": job, "r": str(rank), "%": "%"}
-    return re.sub(
-        "%([0-9]?)([jr%])", lambda found: marks[found[2]].zfill(int(found[1] or 0)), pattern
-    )
+    marks = {"j": job, "r": str(rank), "N": node.partition(".")[0], "%": "%"}
+
+    def value(found: re.Match[str]) -> str:
+        text = marks[found[2]]
+        return text.zfill(min(int(found[1] or 0), 10)) if text.isdigit() else text
+
+    return re.sub("%([0-9]*)([jrN%])", value, pattern)
 
 
 def chunk_variables(chunks: Sequence[int] | None, rank: int, size: int) -> dict[str, str]:

@@ -16,10 +16,17 @@ from coalloc.cli.command import Command, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
 from coalloc.cli.submit import options as shared
-from coalloc.cli.submit.sbatch_words import BY_FLAG, WORDS, Consequence
+from coalloc.cli.submit.sbatch_words import BY_FLAG, Consequence
 from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, words_of
 from coalloc.cli.submit.script_programs import programs
-from coalloc.cli.submit.told import Told, add_without_equal, judge, merged, script_options
+from coalloc.cli.submit.told import (
+    Told,
+    add_words,
+    judge,
+    judge_marks,
+    merged,
+    script_options,
+)
 from coalloc.client.submission import JobOptions, submission
 from coalloc.runtime import texts
 from coalloc.runtime.texts import between, instant
@@ -60,7 +67,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     )
     shared.add_answer(parser.add_argument_group("what is printed"))
     assert isinstance(parser, Parser)
-    add_without_equal(parser)
+    add_words(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
 
 
@@ -166,7 +173,8 @@ def _run(args: argparse.Namespace) -> int:
     said = script_options(script, argv[0], (COALLOC,), told)
     options = merged(args, parser, said, told)
     _warn_of_sbatch(script, argv[0])
-    judge(options, WORDS, told)
+    judge(options, told)
+    judge_marks(options, told, once=options.once)
     told.end()
 
     def what(done: Submitted) -> str:

@@ -16,7 +16,7 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, Parser
 from coalloc.cli.submit import command as submit
 from coalloc.cli.submit import options as shared
-from coalloc.cli.submit.sbatch_words import WORDS, written_out
+from coalloc.cli.submit.sbatch_words import written_out
 from coalloc.cli.submit.script_lines import (
     COALLOC,
     SBATCH,
@@ -24,7 +24,14 @@ from coalloc.cli.submit.script_lines import (
     unknown_variables,
     variables_of,
 )
-from coalloc.cli.submit.told import Told, add_without_equal, judge, merged, script_options
+from coalloc.cli.submit.told import (
+    Told,
+    add_words,
+    judge,
+    judge_marks,
+    merged,
+    script_options,
+)
 from coalloc.wire.answers import Submitted
 
 ABOUT = """\
@@ -56,7 +63,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     submit.add_launch(parser.add_argument_group("how it runs"))
     shared.add_answer(parser.add_argument_group("what is printed"))
     parser.add_argument("-v", "--verbose", action="store_true", help=argparse.SUPPRESS)
-    add_without_equal(parser)
+    add_words(parser, over=True)
     parser.set_defaults(
         once=True, work=None, chunk_s=None, retries=None, keep_going=False, requeue=None
     )
@@ -75,12 +82,16 @@ def _add_layout(group: Any) -> None:
         "--tasks-per-node",
         "--ntasks-per-node",
         dest="ntasks_per_node",
-        type=parse.count,
+        type=parse.at_least_one,
         metavar="N",
         help="see -N",
     )
     group.add_argument(
-        "-c", "--cpus-per-task", type=parse.count, metavar="1", help="a process takes one slot"
+        "-c",
+        "--cpus-per-task",
+        type=parse.at_least_one,
+        metavar="1",
+        help="a process takes one slot",
     )
     group.add_argument(
         "--mem-per-cpu",
@@ -117,7 +128,8 @@ def _run(args: argparse.Namespace) -> int:
     said = script_options(script, argv[0], PREFIXES, told)
     options = merged(args, parser, [*said, *variables_of(os.environ)], told, completed)
     _warn_of_unread(options, script, argv[0], told)
-    judge(options, WORDS, told)
+    judge(options, told)
+    judge_marks(options, told, once=True)
     _lay_out(options, told)
     told.end()
 

@@ -6,7 +6,7 @@ against the real command: it means the same here, is a warning, or is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -236,13 +236,6 @@ WORDS: tuple[Word, ...] = (
     Word("--x11", R, INTERACTIVE, value="optional"),
 )
 BY_FLAG: Mapping[str, Word] = {flag: word for word in WORDS for flag in word.flags}
-BARE = tuple(flag for flag, word in BY_FLAG.items() if word.value == "optional")
-
-
-def without_equal(flags: Iterable[str]) -> list[Word]:
-    """The words of which a command with these options lacks one."""
-    known = set(flags)
-    return [word for word in WORDS if not known.issuperset(word.flags)]
 
 
 def written_out(flag: str) -> str:

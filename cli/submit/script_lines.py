@@ -86,7 +86,10 @@ def _word(text: str, at: int) -> tuple[str, int]:
         letter = text[at]
         if letter == "\\":
             at += 1
-            word += text[at : at + 1]
+            if quote or text[at : at + 1] not in BLANKS:
+                word += text[at : at + 1]
+            else:
+                break  # a blank ends a word all the same
         elif quote and letter == quote:
             quote = ""
         elif not quote and letter in "'\"":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from coalloc.cli.command import BAD_USAGE, CommandError, Parser, note, warn
-from coalloc.cli.submit.sbatch_words import BARE, Consequence, Word, without_equal
+from coalloc.cli.submit.sbatch_words import WORDS, Consequence
 from coalloc.cli.submit.script_lines import Said, lines_of, options_of, words_of
+from coalloc.model.output_names import strange_marks
 
 
 class Told:
@@ -112,23 +114,32 @@ def merged(
     return argparse.Namespace(**{**defaults, **vars(found), **typed})
 
 
-def add_without_equal(parser: Parser) -> None:
-    """Declare the options of sbatch that this command lacks, each unlisted."""
+def add_words(parser: Parser, *, over: bool = False) -> None:
+    """Declare the options of sbatch that a command lacks, each unlisted.
+
+    Parameters
+    ----------
+    over : bool
+        Over options of ours that have their names but not their meaning.
+    """
     group = parser.add_argument_group("of sbatch, without an equal here")
     known = parser.flags()
-    parser.bare = (*parser.bare, *(flag for flag in BARE if flag not in known))
-    for word in without_equal(known):
+    for word in WORDS:
+        is_ours = over and word.verdict is not Consequence.MEANT
+        flags = [flag for flag in word.flags if is_ours or flag not in known]
         how: dict[str, Any] = {"dest": word.dest, "help": argparse.SUPPRESS, "default": None}
         if word.value == "none":
             how |= {"action": "store_const", "const": ""}
         elif word.value == "optional":
             how |= {"nargs": "?"}
-        group.add_argument(*(flag for flag in word.flags if flag not in known), **how)
+            parser.bare = (*parser.bare, *flags)
+        if flags:
+            group.add_argument(*flags, **how)
 
 
-def judge(options: argparse.Namespace, words: Iterable[Word], told: Told) -> None:
-    """Name every option of these words that was given."""
-    for word in words:
+def judge(options: argparse.Namespace, told: Told) -> None:
+    """Name every option of sbatch that was given and that the command lacks."""
+    for word in WORDS:
         value = getattr(options, word.dest, None)
         if value is None or value in word.harmless:
             continue
@@ -138,3 +149,18 @@ def judge(options: argparse.Namespace, words: Iterable[Word], told: Told) -> Non
             told.warn(told.of(word.dest), what)
         else:
             told.refuse(told.of(word.dest), what)
+
+
+def judge_marks(options: argparse.Namespace, told: Told, *, once: bool) -> None:
+    """Name the marks in names of output files that stay, or are not what they seem."""
+    for dest, option in (("stdout", "--output"), ("stderr", "--error")):
+        pattern = getattr(options, dest) or ""
+        strange = strange_marks(pattern, once=once)
+        if strange:
+            what = f"{option}={pattern}: {', '.join(strange)} is no mark here, and stays as it is"
+            told.warn(told.of(dest), what)
+        if re.search(r"(?<!%)(?:%%)*%[0-9]*a", pattern) and options.array is None:
+            told.warn(told.of(dest), f"{option}={pattern}: in no array, %a is 0")
+        if "\\" in pattern and once:
+            what = "a backslash, to sbatch, keeps marks as they are; write %% for %"
+            told.refuse(told.of(dest), f"{option}={pattern}: {what}")

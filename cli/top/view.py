@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.output import printable
-from coalloc.model.output_names import DEFAULT_OUTPUT, filled, marks_of, rank_marks
+from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of, rank_marks
 from coalloc.runtime.texts import clock, length
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.job_rows import JobDetails, QueueRow
@@ -91,7 +91,10 @@ def output_path(job: JobDetails) -> Path | None:
         return None
     pattern = job.launch.stdout or DEFAULT_OUTPUT
     return Path(job.launch.cwd) / filled(
-        pattern, marks_of(job.id, job.name, job.user) | rank_marks(0)
+        pattern,
+        marks_of(job.id, job.name, job.user)
+        | rank_marks(0, next(iter(job.nodes), ""))
+        | (BATCH_MARKS if job.record.once else {}),
     )
 
 

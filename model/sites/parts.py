@@ -79,6 +79,8 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Command and arguments; where `script` is given, ``argv[0]`` is only its name."""
     script: str = ""
     """Text of a batch script, executed from a private copy; empty: `argv` is a command."""
+    script_bytes: bool = False
+    """Each letter of `script` is one byte (Latin-1), since the script is not UTF-8."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment; the executor adds ``COALLOC_*`` and the rank variables."""
     cwd: str = "/"
@@ -86,8 +88,8 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     stdout: str = ""
     """Pattern of the output file, relative to `cwd`; it is appended to. Empty: ``coalloc-%j.out``.
 
-    ``%j`` is the job, ``%r`` the rank (``%3r``: of three digits), ``%%`` a per cent sign; the other
-    marks of `output_names` are filled in by the executor.
+    ``%j`` is the job, ``%r`` the rank (``%3r``: of three digits), ``%N`` the node and ``%%`` a per
+    cent sign; the other marks of `output_names` are filled in by the executor.
     """
     stderr: str = ""
     """The same of the errors; empty: the file of `stdout`."""

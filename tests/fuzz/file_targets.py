@@ -17,6 +17,7 @@ from coalloc.adapters.formats.workflow import parse_workflow
 from coalloc.cli import arguments
 from coalloc.cli.command import CommandError
 from coalloc.cli.files import read_script
+from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, words_of
 from coalloc.client.workflow_submission import workflow_submission
 from coalloc.daemon.access.key_table import KeyTableError, parse_table
 from coalloc.model.errors import ConfigError, InputError
@@ -88,8 +89,9 @@ def _platform(content: bytes) -> None:
 
 def _script(content: bytes) -> None:
     text = read_script(content, "job.sh")
-    for _ in arguments.script_options(text):
-        pass
+    for _, line in lines_of(text, (SBATCH, COALLOC)).read:
+        with suppress(ArgumentTypeError):
+            words_of(line)
 
 
 def _typed(content: bytes) -> None:

@@ -7,12 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from coalloc.adapters.part_folder import write_users
 from coalloc.cli import main
 from coalloc.cli.submit import options as submit_options
 from coalloc.client.client import Client
+from coalloc.model.sites.parts import Launch
+from coalloc.model.values import replace
 from coalloc.wire.answers import EndedJob, Estimate, Submitted
+from tests.support.part_specs import part_spec
 
 
 class FakeClient:
@@ -217,7 +222,7 @@ def test_wrap(client: FakeClient) -> None:
         (b"echo hello\n", "its first line must begin with #!"),
         (b"\x7fELF\x02\x01", "is a program, no script"),
         (b"#!/bin/sh\r\ntrue\r\n", "DOS line breaks"),
-        (b"#!/bin/sh\necho \xe4\n", "job.sh:2: is not UTF-8"),
+        (b"\xef\xbb\xbf#!/bin/sh\ntrue\n", "begins with a byte order mark"),
         (b"#!/bin/sh\n\0\n", "zero byte"),
         (b"#!/bin/sh\n" + b"#" * (5 << 20), "larger than 4 MiB"),
         (b"#!/bin/sh\n#COALLOC -n x\n", "job.sh:2: argument -n/--ntasks: 'x' is not a number"),
@@ -232,6 +237,35 @@ def test_scripts_that_are_refused(
     Path("job.sh").write_bytes(content)
     assert words in refusal(capsys, "job.sh")
     assert not client.sent
+
+
+def test_any_bytes_of_a_script_reach_the_job(client: FakeClient, tmp_path: Path) -> None:
+    raw = b"#!/bin/sh\n# f\xfcr \xe2\x82\xac\n#COALLOC -n 2\ntrue\n"
+    Path("job.sh").write_bytes(raw)
+    body = sent(client, "job.sh")
+    assert body["job"]["procs"] == 2
+    launch = msgspec.json.decode(msgspec.json.encode(body["launch"]), type=Launch)
+    write_users(tmp_path / "user", replace(part_spec("1"), launch=launch))
+    assert (tmp_path / "user" / "script").read_bytes() == raw
+
+
+def test_words_of_sbatch_are_answered(
+    client: FakeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, told in (
+        ("--mem=16G", "submit: --mem=16G: is of a node; --mem-per-proc is of a process"),
+        ("-N 2", "submit: --nodes=2: -n says how many processes there are"),
+        ("-c 4", "submit: --cpus-per-task=4: a process takes one slot"),
+        ("--gpus=1", "submit: --gpus=1: GPUs are asked for on each node"),
+        ("--pty", "submit: --pty: no interactive jobs; coalloc submit --wait runs"),
+        ("--mem-per-cpu=1G", "submit: --mem-per-cpu=1G: write --mem-per-proc=1G"),
+        ("--mem-per=1G", "unrecognized arguments: --mem-per=1G"),
+    ):
+        assert told in refusal(capsys, *words.split(), "--", "true")
+    sent(client, "--exclusive", "--mail-type=END", "--", "true")
+    err = capsys.readouterr().err
+    assert "warning: submit: --exclusive: is not passed on" in err
+    assert "warning: submit: --mail-type=END: no mail is sent" in err
 
 
 @pytest.mark.parametrize(
