@@ -10,7 +10,7 @@ import re
 import time
 from argparse import ArgumentParser, Namespace
 from argparse import ArgumentTypeError as BadText
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import expand
@@ -267,6 +267,22 @@ def add_jobs(parser: ArgumentParser, count: str = "+") -> None:
         metavar="JOB",
         help="as the queue prints them: 12, 12_3, 12_[0-9]",
     )
+
+
+FEW = 4
+"""So many members of an array are told one by one."""
+
+
+def grouped(jobs: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Jobs by what is told as one: the array, where more than a few of its members are named."""
+    out: dict[str, list[str]] = {}
+    for job in jobs:
+        number, _, index = job.partition("_")
+        out.setdefault(number if index else job, []).append(job)
+    groups = list[tuple[str, list[str]]]()
+    for name, alike in out.items():
+        groups += [(name, alike)] if len(alike) > FEW else [(job, [job]) for job in alike]
+    return groups
 
 
 def named_jobs(args: Namespace) -> list[str]:

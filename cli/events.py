@@ -23,15 +23,19 @@ def _add(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"after event N, 0 for all (default: the latest {LATEST}; of a job, all)",
     )
-    parser.add_argument("-j", "--job", type=parse.job, metavar="JOB", help="of one job")
+    parser.add_argument("-j", "--job", type=parse.jobs, metavar="JOBS", help="only of these")
 
 
 def _events(args: argparse.Namespace) -> int:
     with connect(args) as client:
-        since = args.since
+        since: int | None = args.since
+        jobs: tuple[str, ...] = args.job or ()
         if since is None:
-            since = 0 if args.job else max(0, client.last_event() - LATEST)
-        for event in client.events(since, follow=args.follow, job=args.job or ""):
+            since = 0 if jobs else max(0, client.last_event() - LATEST)
+        one = jobs[0] if len(jobs) == 1 else ""
+        for event in client.events(since, follow=args.follow, job=one):
+            if jobs and event.job not in jobs and not one:
+                continue
             print(_json_line(event) if args.json else event_line(event))
             if args.follow:
                 sys.stdout.flush()

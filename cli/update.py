@@ -31,7 +31,7 @@ throttle or a deadline."""
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", type=parse.job, metavar="JOB", help="12, 12_3, or an array's number")
+    parse.add_jobs(parser)
     add_limit(parser, "its new time limit; infinite: none")
     parser.add_argument(
         "-n",
@@ -97,14 +97,15 @@ def _run(args: argparse.Namespace) -> int:
     given = given_options(args, JobOptions, "update")
     if not given:
         raise usage_error("update", "nothing is to be changed")
+    code = DONE
     with connect(args) as client:
-        try:
-            changed = client.update(args.job, **given)
-        except RefusedError as error:
-            warn(error)
-            return FAILED
-    print(f"Changed {', '.join(changed)}")
-    return DONE
+        for job in parse.named_jobs(args):
+            try:
+                print(f"Changed {', '.join(client.update(job, **given))}")
+            except RefusedError as error:
+                warn(error)
+                code = FAILED
+    return code
 
 
 COMMANDS: Mapping[str, Command] = {

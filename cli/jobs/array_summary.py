@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from coalloc.cli.output import block, printable, reason
 from coalloc.client.client import Client
@@ -13,9 +13,16 @@ from coalloc.wire.job_rows import QueueRow
 WAITING = frozenset({"pending", "held"})
 
 
-def members_of(client: Client, number: str) -> list[QueueRow]:
-    """Rows of an array's members that the daemon remembers; empty where there is no such array."""
-    return [row for row in client.queue(everything=True) if row.id.startswith(f"{number}_")]
+def members_of(client: Client, number: str, named: Collection[str] = ()) -> list[QueueRow]:
+    """Rows of an array's members that the daemon remembers; empty where there is no such array.
+
+    Parameters
+    ----------
+    named : collection of str
+        Only these; empty: all.
+    """
+    rows = client.queue(everything=True)
+    return [r for r in rows if (r.id in named if named else r.id.startswith(f"{number}_"))]
 
 
 def first_waiting(rows: Sequence[QueueRow]) -> str:

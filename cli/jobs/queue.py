@@ -28,7 +28,7 @@ def _add_queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-a", "--all", action="store_true", help="those that have ended, too")
     parser.add_argument("-u", "--user", type=parse.names, metavar="NAMES", help="of these users")
     parser.add_argument("--me", action="store_true", help="of mine")
-    parser.add_argument("-j", "--jobs", type=parse.names, metavar="JOBS", help="only these")
+    parser.add_argument("-j", "--jobs", type=parse.jobs, metavar="JOBS", help="only these")
     parser.add_argument("-n", "--name", type=parse.names, metavar="NAMES", help="of these names")
     parser.add_argument(
         "-t",
@@ -146,7 +146,7 @@ def _has_one_of(row: QueueRow, nodes: Collection[str]) -> bool:
 
 
 def _add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("jobs", nargs="+", type=parse.job, metavar="JOB")
+    parse.add_jobs(parser)
     parser.add_argument(
         "--for",
         dest="limit",
@@ -161,7 +161,7 @@ def _wait(args: argparse.Namespace) -> int:
     worst = 0
     end = None if args.limit is None else time.monotonic() + args.limit
     with connect(args) as client:
-        for job in args.jobs:
+        for job in parse.named_jobs(args):
             left = None if end is None else max(0.0, end - time.monotonic())
             try:
                 worst = max(worst, wait_and_tell(client, job, left, quiet=args.quiet))

@@ -25,16 +25,17 @@ from coalloc.wire.job_rows import QueueRow
 def _show(args: argparse.Namespace) -> int:
     """Show one job, or each of several: one that is refused does not keep the others back."""
     jobs = parse.named_jobs(args)
+    groups = [(job, [job]) for job in jobs] if args.json else parse.grouped(jobs)
     code, bodies = DONE, list[dict[str, Any]]()
     with connect(args) as client:
-        for number, job in enumerate(jobs):
+        for number, (job, members) in enumerate(groups):
             try:
                 if args.json:
                     bodies.append(_body(client, job))
                 else:
-                    print("\n".join(([""] if number else []) + _lines(client, job)))
+                    print("\n".join(([""] if number else []) + _lines(client, job, members)))
             except RefusedError as error:
-                if len(jobs) == 1:
+                if len(groups) == 1:
                     raise
                 warn(error)
                 code = FAILED
@@ -45,14 +46,15 @@ def _show(args: argparse.Namespace) -> int:
     return code
 
 
-def _lines(client: Client, job: str) -> list[str]:
+def _lines(client: Client, job: str, members: list[str]) -> list[str]:
+    from coalloc.cli.jobs.array_summary import array_lines, members_of
     from coalloc.cli.jobs.job_details import job_lines
 
+    if len(members) > 1 and (rows := members_of(client, job, frozenset(members))):
+        return array_lines(job, rows)
     try:
-        answer = client.shown(job)
+        answer = client.shown(members[0])
     except RefusedError as error:
-        from coalloc.cli.jobs.array_summary import array_lines
-
         return array_lines(job, _members(client, job, error))
     return job_lines(answer.job, answer.time)
 
@@ -79,8 +81,8 @@ def _members(client: Client, job: str, error: RefusedError) -> list[QueueRow]:
 COMMANDS: Mapping[str, Command] = {
     "show": Command(
         doc="everything known of jobs, and their history",
-        about="Everything known of each job, and its history. With --json one object; of several "
-        "jobs\na list of these.",
+        about="Everything known of each job, and its history; of many members of an array, a "
+        "summary.\nWith --json one object; of several jobs a list of these.",
         example="coalloc show 12\n  coalloc show 12,13 14_[0-9]",
         add=parse.add_jobs,
         run=_show,

@@ -12,18 +12,21 @@ from coalloc.cli.command import (
     BAD_USAGE,
     Command,
     CommandError,
-    answer_json,
+    answer_body,
     connect,
     print_json,
+    print_json_rows,
 )
 from coalloc.cli.jobs.array_summary import array_lines, first_waiting, members_of
 from coalloc.cli.output import WALL_CLOCK_S, reason
+from coalloc.client.client import Client
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.runtime import texts
 from coalloc.runtime.texts import between, clock, instant
-from coalloc.wire.answers import Why
+from coalloc.wire.answers import Why, WhyAnswer
 from coalloc.wire.client import RefusedError
+from coalloc.wire.job_rows import QueueRow
 
 WAITING = frozenset({"pending", "held"})
 SAME_START_S = 60.0
@@ -31,7 +34,10 @@ SAME_START_S = 60.0
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB", help="its number, such as 12 or 12_3")
+    # of a snapshot: any name
+    parser.add_argument(
+        "jobs", nargs="+", metavar="JOB", help="as the queue prints them: 12, 12_3, 12_[0-9]"
+    )
     parser.add_argument(
         "--snapshot", type=Path, metavar="FILE", help="ask this file, not the daemon"
     )
@@ -53,24 +59,38 @@ def _why(args: argparse.Namespace) -> int:
             name = option.replace("_", "-")
             raise CommandError(f"why: --{name} needs --snapshot", BAD_USAGE)
     try:
-        job = parse.job(args.job)
+        jobs = [job for word in args.jobs for job in parse.jobs(word)]
     except argparse.ArgumentTypeError as error:
         raise CommandError(f"why: argument JOB: {error}", BAD_USAGE) from error
-    lines: list[str] = []
+    bodies = []
     with connect(args) as client:
-        try:
-            answer = client.explained(job)
-        except RefusedError as error:
-            members = members_of(client, job) if error.code == "not_found" else []
-            if not members:
-                raise
-            lines = [*array_lines(job, members), ""]
-            answer = client.explained(first_waiting(members))
-    if args.json:
-        answer_json(answer)
-        return 0
-    print("\n".join(lines + why_lines(answer.why, answer.time)))
+        for number, (job, members) in enumerate(parse.grouped(jobs)):
+            lines, answer = _explained(client, job, members)
+            if args.json:
+                bodies.append(answer_body(answer))
+                continue
+            print("\n".join([""] * (number > 0) + lines + why_lines(answer.why, answer.time)))
+    if len(bodies) == 1:
+        print_json(bodies[0])
+    elif bodies:
+        print_json_rows("jobs", bodies)
     return 0
+
+
+def _explained(client: Client, job: str, members: list[str]) -> tuple[list[str], WhyAnswer]:
+    """The answer for a job, or for one of an array's members below what is said of all."""
+    rows = members_of(client, job, frozenset(members)) if len(members) > 1 else []
+    try:
+        return ([], client.explained(members[0])) if not rows else _of_array(client, job, rows)
+    except RefusedError as error:
+        rows = members_of(client, job) if error.code == "not_found" else []
+        if not rows:
+            raise
+        return _of_array(client, job, rows)
+
+
+def _of_array(client: Client, job: str, rows: list[QueueRow]) -> tuple[list[str], WhyAnswer]:
+    return [*array_lines(job, rows), ""], client.explained(first_waiting(rows))
 
 
 def why_lines(why: Why, now: float) -> list[str]:
@@ -109,22 +129,25 @@ def _off_line(args: argparse.Namespace) -> int:
     from coalloc.policies.explain.explanation import write_explanation
     from coalloc.policies.explain.words import lines
 
+    if len(args.jobs) > 1:
+        raise CommandError("why: --snapshot takes one job", BAD_USAGE)
+    (wanted,) = args.jobs
     snapshot = load_snapshot(args.snapshot)
-    if all(job.id != args.job for job in snapshot.queue):
-        runs = any(job.id == args.job for job in snapshot.running)
+    if all(job.id != wanted for job in snapshot.queue):
+        runs = any(job.id == wanted for job in snapshot.running)
         what = "runs already" if runs else "is not in its queue"
-        raise CommandError(f"{args.snapshot}: job {args.job} {what}", BAD_USAGE)
+        raise CommandError(f"{args.snapshot}: job {wanted} {what}", BAD_USAGE)
     plan = _plan_of(args, snapshot)
     began = time.monotonic()
     limit = float("inf") if args.time_limit is None else float(args.time_limit)
-    made = explain_plan(snapshot, plan, args.job, lambda: time.monotonic() - began >= limit)
+    made = explain_plan(snapshot, plan, wanted, lambda: time.monotonic() - began >= limit)
     now = snapshot.time
     shown = (lambda at: clock(at, now)) if now > WALL_CLOCK_S else None
     words = lines(made, snapshot, shown)
     if args.json:
         print_json({"explanation": write_explanation(made), "lines": words})
         return 0
-    print("\n".join((f"job {args.job}", *(f"  {line}" for line in words))))
+    print("\n".join((f"job {wanted}", *(f"  {line}" for line in words))))
     return 0
 
 

@@ -125,7 +125,7 @@ def add_words(parser: Parser, *, over: bool = False) -> None:
     group = parser.add_argument_group("of sbatch, without an equal here")
     known = parser.flags()
     for word in WORDS:
-        is_ours = over and word.verdict is not Consequence.MEANT
+        is_ours = over and word.verdict is not Consequence.MEANT and word.names != "-h --help"
         flags = [flag for flag in word.flags if is_ours or flag not in known]
         how: dict[str, Any] = {"dest": word.dest, "help": argparse.SUPPRESS, "default": None}
         if word.value == "none":

@@ -46,7 +46,9 @@ OOM_SCORE = "500"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the template until its life line ends."""
-    parser = argparse.ArgumentParser(prog="coalloc-solver", description="started by coallocd")
+    parser = argparse.ArgumentParser(
+        prog="coalloc-solver", description="started by coallocd", allow_abbrev=False
+    )
     parser.add_argument("--control", type=int, required=True, help="socket with the requests")
     parser.add_argument("--spares", type=int, default=2)
     parser.add_argument("--nice", type=int, default=0)

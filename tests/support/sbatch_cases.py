@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coalloc.cli.submit.sbatch_words import WORDS
+from coalloc.cli.submit.sbatch_words import BY_FLAG, WORDS
 from tests.testbeds.slurm import ClusterShape, bed
 
 ANSWERS = Path(__file__).with_name("sbatch-22.05.json")
@@ -240,17 +240,18 @@ def options_of(env: Mapping[str, str]) -> list[str]:
     named = sorted(set(re.findall(r"--[a-z][a-z-]+[a-z]", manual.replace("\\-", "-"))))
     told = [
         subprocess.run(
-            ["sbatch", word, "--no"], env=env, capture_output=True, text=True, check=False
+            ["sbatch", word, "--zz"], env=env, capture_output=True, text=True, check=False
         )
-        for word in (*named, *(word.flags[-1] for word in WORDS))
+        for word in (*named, *(flag for flag in BY_FLAG if flag.startswith("--")))
     ]
-    return sorted(
-        {
-            done.args[1]
-            for done in told
-            if not re.search("unrecog|ambig", done.stderr.split("\n")[0])
-        }
-    )
+    known = {done.args[1] for done in told if not _is_unknown(done)}
+    shorter = {word for word in known for other in known - {word} if other.startswith(word)}
+    return sorted(known - (shorter - BY_FLAG.keys()))
+
+
+def _is_unknown(done: subprocess.CompletedProcess[str]) -> bool:
+    first = done.stderr.partition("\n")[0]
+    return f"'{done.args[1]}'" in first and re.search("unrecog|ambig", first) is not None
 
 
 def recorded() -> dict[str, Any]:

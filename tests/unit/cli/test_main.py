@@ -9,12 +9,13 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coalloc.cli import main
+from coalloc.cli import arguments, main
 from coalloc.cli.command import error_line
 from coalloc.cli.jobs import queue
 from coalloc.client.client import NoAnswerError, RefusedError
@@ -43,6 +44,45 @@ def test_the_whole_parser_builds() -> None:
     assert sorted(names) == sorted(main.MODULES)
 
 
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser, and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from parsers(each)
+
+
+def test_no_option_of_any_command_can_be_shortened() -> None:
+    assert [each.prog for each in parsers(main.build_parser()) if each.allow_abbrev] == []
+    made = [
+        call
+        for file in subprocess.check_output(["git", "ls-files", "*.py"], text=True).split()
+        if not file.startswith(("tests/", "benchmarks/", "docs/", "examples/", "integrations/"))
+        for call in re.findall(r"[^(]ArgumentParser\(.*?\)", Path(file).read_text(), re.DOTALL)
+        if "__init__" not in call and "allow_abbrev=False" not in call
+    ]
+    assert made == []
+
+
+def test_every_command_takes_jobs_as_the_queue_prints_them() -> None:
+    taken = {
+        each.prog: action.type
+        for each in parsers(main.build_parser())
+        for action in each._actions
+        if action.metavar in {"JOB", "JOBS"}
+    }
+    assert taken.pop("coalloc why") is None  # with --snapshot, any name
+    assert len(taken) >= 8
+    assert set(taken.values()) == {arguments.jobs}
+    assert arguments.grouped(arguments.jobs("12_[0-9],13,14_[1-2]")) == [
+        ("12", [f"12_{index}" for index in range(10)]),
+        ("13", ["13"]),
+        ("14_1", ["14_1"]),
+        ("14_2", ["14_2"]),
+    ]
+
+
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--help") == 0
     page = capsys.readouterr().out
@@ -57,6 +97,9 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "expected"),
     [
         (["qeue"], "there is no command 'qeue'; did you mean queue?"),
+        (["srun", "--pty", "bash"], "there is no command 'srun'; coalloc submit --wait -- COMMAND"),
+        (["salloc", "-n", "4"], "there is no command 'salloc'; jobs are not interactive"),
+        (["queue", "--forma=x"], "unrecognized arguments: --forma=x"),
         (["--frob"], "unrecognized arguments: --frob"),
         (["queue", "--frob"], "queue: unrecognized arguments: --frob (see coalloc queue --help)"),
         (["queue", "-t", "melted"], "queue: argument -t/--states: 'melted' is not one of"),
