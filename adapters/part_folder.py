@@ -86,6 +86,7 @@ class PartFolder:
         *,
         extra: Mapping[str, object] | None = None,
         claim: str = "",
+        address: str = "",
     ) -> Self:
         """Write the folder of a new part; it appears complete or not at all.
 
@@ -97,6 +98,8 @@ class PartFolder:
             What this kind of runner needs to know besides.
         claim : str
             Default a new one.
+        address : str
+            Under which all of its nodes are reached, whose names nothing resolves.
 
         Raises
         ------
@@ -110,7 +113,7 @@ class PartFolder:
             _write(draft / "spec.json", json.dumps({**record, **(extra or {})}), 0o600)
             _write(draft / "lock", "", 0o600)
             os.mkfifo(draft / "barrier", 0o600)
-            write_users(draft / "user", spec)
+            write_users(draft / "user", spec, address)
             draft.rename(path)
         except Exception:
             removed(draft)
@@ -347,10 +350,15 @@ def _runner_spec(
     }
 
 
-def write_users(folder: Path, spec: PartSpec) -> None:
+def write_users(folder: Path, spec: PartSpec, address: str = "") -> None:
     """Write the files that the job's processes read, closed to others and to writing."""
     folder.mkdir(mode=0o700)
-    hosts = "".join(f"{host} slots={count}\n" for host, count in spec.all_nodes.items())
+    own = dict.fromkeys(spec.nodes, address) if address else {}
+    slots: dict[str, int] = {}
+    for node, count in spec.all_nodes.items():
+        host = own.get(node, node)
+        slots[host] = slots.get(host, 0) + count
+    hosts = "".join(f"{host} slots={count}\n" for host, count in slots.items())
     _write(folder / "hostfile", hosts, 0o600)
     if spec.launch is not None and spec.launch.script:
         encoding = "latin-1" if spec.launch.script_bytes else "utf-8"

@@ -19,6 +19,7 @@ from protocol import with_fields
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.cli.submit.sbatch_words import WORDS
 from coalloc.model.formats import schema
 from coalloc.model.formats.job_json import Times
 from coalloc.model.formats.structs import range_text
@@ -75,6 +76,7 @@ TAGS = {
 # Defaults that stand for what the meaning says of them.
 EMPTY: tuple[object, ...] = ("", (), {})
 MARKED = re.compile(r"(<!-- keys: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+SBATCH = re.compile(r"(<!-- sbatch: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 OF_ADAPTER = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -94,7 +96,18 @@ def generated() -> dict[Path, str]:
             DOCS / name: OF_ADAPTER.sub(_settings, (DOCS / name).read_text(encoding="utf-8"))
             for name in ("slurm.md", "adapters.md")
         },
+        DOCS / "from-slurm.md": SBATCH.sub(_words, (DOCS / "from-slurm.md").read_text("utf-8")),
     }
+
+
+def _words(found: re.Match[str]) -> str:
+    """The options of sbatch of one consequence; those with the same sentence in one row."""
+    alike: dict[str, list[str]] = {}
+    for word in WORDS:
+        if word.verdict.value == found[2]:
+            alike.setdefault(word.why, []).append(f"`{word.flags[-1]}`")
+    rows = (f"| {', '.join(names)} | {why} |" for why, names in alike.items())
+    return "\n".join([found[1], "| Option | |", "|---|---|", *rows, "", found[3]])
 
 
 def with_tables(text: str) -> str:

@@ -31,11 +31,14 @@ class LocalLauncher(PartLauncher):
 
     def __init__(self, settings: LocalSettings, state_dir: Path) -> None:
         self._nodes = {node.name: node for node in settings.nodes}
+        self._address = settings.address
         super().__init__(state_dir)
 
     def _create(self, part: PartSpec) -> PartFolder:
         cpus = {name: self._nodes[name].cpus for name in part.nodes}
-        return PartFolder.create(self._root, part, cpus)
+        # the names of its nodes are nothing to a script's mpirun
+        address = self._address if part.once else ""
+        return PartFolder.create(self._root, part, cpus, address=address)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that do not exist, or have too few slots left."""

@@ -6,8 +6,10 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, answer_json, connect
 from coalloc.cli.output import figure, show_table
+from coalloc.model.values import replace
 from coalloc.runtime.texts import length
 
 if TYPE_CHECKING:
@@ -24,19 +26,25 @@ NONE = "(none)"
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", nargs="?", default="", metavar="JOB", help="one job or one array")
+    parse.add_jobs(parser, "*")
 
 
 def _priority(args: argparse.Namespace) -> int:
+    jobs = parse.named_jobs(args)
+    one = jobs[0] if len(jobs) == 1 else ""
     with connect(args) as client:
-        answer = client.priority(args.job)
+        answer = client.priority(one)
+    if len(jobs) > 1:
+        rows = answer.jobs
+        kept = (row for row in rows if {row.job, row.job.partition("_")[0]}.intersection(jobs))
+        answer = replace(answer, jobs=tuple(kept))
     if args.json:
         answer_json(answer)
         return 0
-    if args.job and not answer.jobs:
-        raise CommandError(f"job {args.job} is not being planned")
+    if jobs and not answer.jobs:
+        raise CommandError(f"job {', '.join(jobs)} is not being planned")
     show_table(HEADERS, map(_cells, answer.jobs), right=NUMBERS)
-    if args.job and answer.jobs and answer.jobs[0].leads:
+    if one and answer.jobs[0].leads:
         print()
         row = answer.jobs[0]
         show_table(LEAD_HEADERS, _lead_cells(row), right=frozenset({"SHARE", "PROC-HOURS"}))

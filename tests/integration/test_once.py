@@ -35,8 +35,7 @@ def test_a_script_is_started_once(bed: LaunchTestbed) -> None:
     assert report.detail == "its command exited with 7"
     assert bed.output("out-0").splitlines() == [
         "one two 4 n1 no no",
-        "n1 slots=1",
-        "n2 slots=3",
+        "127.0.0.1 slots=4",
     ]
     assert [path.name for path in bed.cwd.iterdir()] == ["out-0"]
 

@@ -219,7 +219,8 @@ def asked(case: Case, conf: str, folder: Path) -> dict[str, Any]:
     run("scancel", number)
     found = dict(re.findall(r"(?:^| )([A-Za-z:/]+)=(.*?)(?= [A-Za-z:/]+=|$)", shown))
     fields = {name: found[name] for name in FIELDS if found.get(name) not in {None, "(null)"}}
-    fields = {k: v.replace(str(folder), "/here").replace(number, "JOB") for k, v in fields.items()}
+    fields = {k: v.replace(str(folder), "/here") for k, v in fields.items()}
+    fields["StdOut"] = fields["StdOut"].replace(number, "JOB")
     return {"asked": now, "job": fields}
 
 
@@ -240,7 +241,12 @@ def options_of(env: Mapping[str, str]) -> list[str]:
     named = sorted(set(re.findall(r"--[a-z][a-z-]+[a-z]", manual.replace("\\-", "-"))))
     told = [
         subprocess.run(
-            ["sbatch", word, "--zz"], env=env, capture_output=True, text=True, check=False
+            ["sbatch", word, "--zz"],
+            cwd="/tmp",
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         for word in (*named, *(flag for flag in BY_FLAG if flag.startswith("--")))
     ]
