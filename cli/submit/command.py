@@ -251,7 +251,7 @@ def _warn_of_sbatch(script: str, shown: str) -> None:
 
 
 def _advice(words: Sequence[str]) -> str:
-    """What to write for an option of sbatch."""
+    """Advice on what to write for an option of sbatch."""
     flag, _, value = words[0].partition("=")
     row = BY_FLAG.get(flag if flag.startswith("--") else flag[:2])
     if row is not None and row.verdict is Consequence.MEANT and not row.why:

@@ -29,7 +29,7 @@ class Word(NamedTuple):
     """As they are typed; the last is the one that is shown."""
     verdict: Consequence
     why: str = ""
-    """What happens instead; of one that is meant, what to write for it at ``coalloc submit``,
+    """Consequence in words; of one that is meant, what to write for it at ``coalloc submit``,
     and nothing where it is the same there."""
     variables: str = ""
     """The input variables that stand for it."""

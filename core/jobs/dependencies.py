@@ -134,7 +134,7 @@ def resolved(
 
 
 def _no_kind(kind: str) -> str:
-    """What is wrong with a kind of dependency; empty: nothing."""
+    """The fault of a kind of dependency; empty: none."""
     name, plus, minutes = kind.removesuffix("?").partition("+")
     if name not in DEPENDENCY_KINDS:
         return f"{name!r} is not one of {', '.join(DEPENDENCY_KINDS)}"

@@ -37,6 +37,8 @@ def test_the_answers_that_are_kept(conf: str, tmp_path: Path) -> None:
     differ = {}
     for case in sbatch_cases.cases(answers):
         kept, now = answers["cases"][case.name], sbatch_cases.asked(case, conf, tmp_path)
+        if now.get("tested"):
+            continue
         job = {k: v for k, v in now.get("job", {}).items() if plain.get(k) != v and k not in TIMES}
         kept_job = {k: v for k, v in kept.get("job", {}).items() if k not in TIMES}
         if (job, now.get("refused", "")[:20]) != (kept_job, kept.get("refused", "")[:20]):

@@ -214,13 +214,14 @@ def asked(case: Case, conf: str, folder: Path) -> dict[str, Any]:
     number = done.stdout.partition(";")[0].strip()
     if done.returncode or not number.isdigit():
         lines = done.stderr.replace(str(folder), "").splitlines() or [done.stdout]
-        return {"refused": lines[0], "tested": not done.returncode}
+        is_test = not done.returncode
+        return {"refused": "it is only a test" if is_test else lines[0], "tested": is_test}
     shown = run("scontrol", "-o", "show", "job", number).stdout.partition("\n")[0]
     run("scancel", number)
     found = dict(re.findall(r"(?:^| )([A-Za-z:/]+)=(.*?)(?= [A-Za-z:/]+=|$)", shown))
     fields = {name: found[name] for name in FIELDS if found.get(name) not in {None, "(null)"}}
     fields = {k: v.replace(str(folder), "/here") for k, v in fields.items()}
-    fields["StdOut"] = fields["StdOut"].replace(number, "JOB")
+    fields["StdOut"] = re.sub(rf"(?<![0-9]){number}(?![0-9])", "JOB", fields["StdOut"])
     return {"asked": now, "job": fields}
 
 
