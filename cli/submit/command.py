@@ -22,6 +22,7 @@ from coalloc.cli.submit.script_programs import programs
 from coalloc.cli.submit.told import (
     Told,
     add_words,
+    before_the_script,
     judge,
     judge_marks,
     merged,
@@ -166,6 +167,7 @@ def add_launch(group: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    before_the_script(args, "submit")
     argv, script = asked(args, "submit")
     told = Told("submit")
     parser = Parser(prog="coalloc submit", add_help=False)

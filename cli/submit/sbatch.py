@@ -27,6 +27,7 @@ from coalloc.cli.submit.script_lines import (
 from coalloc.cli.submit.told import (
     Told,
     add_words,
+    before_the_script,
     judge,
     judge_marks,
     merged,
@@ -112,6 +113,7 @@ def _add_layout(group: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    before_the_script(args, "sbatch")
     argv, script = submit.asked(args, "sbatch")
     if not script:
         raise shared.usage_error("sbatch", "a script is wanted; --wrap takes a command")

@@ -49,12 +49,29 @@ class Told:
         CommandError
             The last of the refusals; the others are told before.
         """
-        for warning in [] if self._refusals else self._warnings:
+        self.stop()
+        for warning in self._warnings:
             note(warning)
-        for refusal in self._refusals[:-1]:
+
+    def stop(self) -> None:
+        """Tell the refusals, in the order of their lines; raises as `end`."""
+        refusals = sorted(self._refusals, key=_line)
+        for refusal in refusals[:-1]:
             warn(refusal)
-        if self._refusals:
-            raise CommandError(self._refusals[-1], BAD_USAGE)
+        if refusals:
+            raise CommandError(refusals[-1], BAD_USAGE)
+
+
+def _line(text: str) -> int:
+    found = re.match(r"[^ ]*:([0-9]+): ", text)
+    return int(found[1]) if found else 0
+
+
+def before_the_script(args: argparse.Namespace, command: str) -> None:
+    """Refuse words of the command line that stay refused whatever a script says."""
+    told = Told(command)
+    judge(args, told)
+    told.stop()
 
 
 def script_options(script: str, shown: str, prefixes: tuple[str, ...], told: Told) -> list[Said]:

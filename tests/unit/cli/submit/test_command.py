@@ -261,7 +261,7 @@ def test_words_of_sbatch_are_answered(
         ("--mem-per-cpu=1G", "submit: --mem-per-cpu=1G: write --mem-per-proc=1G"),
         ("--mem-per=1G", "unrecognized arguments: --mem-per=1G"),
     ):
-        assert told in refusal(capsys, *words.split(), "--", "true")
+        assert told in refusal(capsys, *words.split(), "true")
     sent(client, "--exclusive", "--mail-type=END", "--", "true")
     err = capsys.readouterr().err
     assert "warning: submit: --exclusive: is not passed on" in err

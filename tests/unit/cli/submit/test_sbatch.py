@@ -149,6 +149,48 @@ def test_what_would_change_what_runs_is_refused(
     assert not client.sent
 
 
+def test_all_refusals_are_told_at_once(
+    client: FakeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = script(
+        "#!/bin/sh\n#SBATCH -c 4 -n 4\n#SBATCH --mem=4G -t soon\n#SBATCH --signal=USR1\ntrue\n"
+    )
+    assert main.main(["sbatch", name]) == 2
+    lines = [line.split(": ")[2:4] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        ["job.sh:2", "--cpus-per-task=4"],
+        ["job.sh:3", "argument -t/--time"],
+        ["job.sh:3", "--mem=4096M"],
+        ["job.sh:4", "--signal=USR1"],
+    ]
+
+
+def test_variables_of_sbatch_stand_over_the_script_and_below_the_command_line(
+    client: FakeClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = script("#!/bin/sh\n#SBATCH -t 5 -J of-the-script -o of-the-script\ntrue\n")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "1")
+    monkeypatch.setenv("SBATCH_JOB_NAME", "of-the-variable")
+    monkeypatch.setenv("SBATCH_REQUEUE", "no")
+    monkeypatch.setenv("SBATCH_SPREAD_JOB", "")
+    body = queued(client, "-J", "typed", name)
+    assert (body["name"], body["job"]["time_limit"]) == ("typed", 60.0)
+    assert body["launch"]["stdout"] == "of-the-script"
+    assert "requeue" not in body
+    assert "warning: SBATCH_SPREAD_JOB: --spread-job: is not" in capsys.readouterr().err
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "soon")
+    assert refused(capsys, name).startswith("SBATCH_TIMELIMIT: argument -t/--time: 'soon' is not")
+
+
+def test_an_option_is_completed_as_sbatch_does_and_said(
+    client: FakeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = script("#!/bin/sh\n#SBATCH --tasks=4\ntrue\n")
+    assert queued(client, name)["job"]["procs"] == 4
+    assert "job.sh:2: --tasks is taken for --ntasks-per-node" in capsys.readouterr().err
+    assert main.main(["sbatch", "--tasks=4", name]) == 2
+
+
 def test_the_command_line_overrules_what_is_refused(client: FakeClient) -> None:
     name = script("#!/bin/sh\n#SBATCH -c 8 -n 2 --input=data\ntrue\n")
     assert queued(client, "-c1", "-i", "/dev/null", name)["job"]["procs"] == 2
