@@ -285,7 +285,14 @@ def main() -> None:
     for answer in answers["cases"].values():
         if "job" in answer:
             answer["job"] = {k: v for k, v in answer["job"].items() if plain.get(k) != v}
-    ANSWERS.write_text(json.dumps(answers, indent=0, ensure_ascii=True) + "\n", encoding="utf-8")
+    ANSWERS.write_text(written(answers), encoding="utf-8")
+
+
+def written(answers: Mapping[str, Any]) -> str:
+    """The answers as JSON, a line for each case."""
+    rest = json.dumps({key: value for key, value in answers.items() if key != "cases"})
+    rows = (f"{json.dumps(key)}: {json.dumps(case)}" for key, case in answers["cases"].items())
+    return rest[:-1] + ',\n"cases": {\n' + ",\n".join(rows) + "\n}}\n"
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from coalloc.cli.jobs.queue_columns import (
     read_format,
     read_order,
 )
+from coalloc.cli.jobs.show import _lines
 from coalloc.cli.output import aligned
 from coalloc.client.client import Client
 from coalloc.wire.answers import QueueAnswer
@@ -158,6 +159,10 @@ def test_an_array_as_a_whole() -> None:
         "  pending: Resources  3: 5_[1-3]",
         "  failed              1: 5_4",
     ]
+    # of many members that are named, the same of these alone
+    named = [f"5_{index}" for index in range(4)]
+    assert _lines(client, "5", named)[0] == "Job 5  scan  array of 4"
+    assert [one.id for one in members_of(client, "5", named)] == named
 
 
 class Listing(Client):
