@@ -1,7 +1,7 @@
 """The programs of the server, which say what to install where only the client is.
 
-``pip install coalloc`` is the client: commands that ask a daemon, `Client` and `Executor`.
-``pip install 'coalloc[server]'`` adds what daemon, executors, policies and the simulation import.
+Without extras the package is the client: commands that ask a daemon, `Client` and `Executor`. The
+extra ``server`` adds what daemon, executors, policies and the simulation import.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+
+from coalloc.runtime.texts import to_install
 
 SERVER = frozenset(
     {
@@ -24,7 +26,7 @@ def missing_part(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if name not in SERVER:
         return ""
-    return f"this needs the server ({name} is missing): pip install 'coalloc[server]'"
+    return f"this needs the server ({name} is missing): {to_install('server')}"
 
 
 def require_server() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -65,8 +66,19 @@ def test_what_needs_the_server_says_so_in_one_line(call: str) -> None:
     done = without_server(call)
     assert done.returncode == 1
     assert TOLD in done.stderr
-    assert "pip install 'coalloc[server]'" in done.stderr
+    assert "pip install '.[server]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_nothing_is_installed_by_a_name_that_is_not_ours() -> None:
+    """The package index has no coalloc of ours: whoever takes the name would be installed."""
+    by_name = re.compile(r"pip install [^\n#]*(?<![\w./-])(?<!of )coalloc(?![\w./-])")
+    texts = [path for kind in ("md", "py", "toml") for path in ROOT.glob(f"[!.]*/**/*.{kind}")]
+    told = [path for path in (*ROOT.glob("*.md"), *texts) if path.is_file()]
+    assert len(told) > 500
+    for path in told:
+        if path.name != "before-0.1.0.md":  # the history of what was once printed
+            assert not by_name.search(path.read_text(encoding="utf-8")), path
 
 
 def test_the_extra_installs_what_is_named() -> None:
