@@ -1,4 +1,4 @@
-"""The programs of the server, which say what to install where only the client is.
+"""The programs; those of the server say what to install where only the client is.
 
 Without extras the package is the client: commands that ask a daemon, `Client` and `Executor`. The
 extra ``server`` adds what daemon, executors, policies and the simulation import.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 
-from coalloc.runtime.texts import to_install
+import coalloc
 
 SERVER = frozenset(
     {
@@ -26,6 +25,8 @@ def missing_part(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if name not in SERVER:
         return ""
+    from coalloc.runtime.texts import to_install
+
     return f"this needs the server ({name} is missing): {to_install('server')}"
 
 
@@ -36,9 +37,21 @@ def require_server() -> None:
     ------
     ModuleNotFoundError
     """
+    from importlib.util import find_spec
+
     for name in sorted(SERVER):
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def command() -> int:
+    """``coalloc``; its version alone loads nothing else."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"coalloc {coalloc.__version__}")
+        return 0
+    from coalloc.cli.main import main
+
+    return main()
 
 
 def daemon() -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import coalloc
 from coalloc.cli.main import GROUPS
 from coalloc.programs import SERVER
 
@@ -50,6 +51,17 @@ def test_the_library_and_every_command_of_users_load() -> None:
     assert done.returncode == 0, done.stderr
     assert TOLD not in done.stderr
     assert "no daemon listens" in done.stderr
+
+
+def test_the_version_alone_loads_no_library() -> None:
+    done = without_server(
+        "from coalloc.programs import command\n"
+        "before = set(sys.modules)\n"
+        "sys.argv[1:] = ['--version']\n"
+        "assert command() == 0\n"
+        "assert set(sys.modules) == before, set(sys.modules) - before\n"
+    )
+    assert (done.returncode, done.stdout) == (0, f"coalloc {coalloc.__version__}\n"), done.stderr
 
 
 @pytest.mark.parametrize(
