@@ -21,7 +21,7 @@ SIMGRID := g++ libsimgrid-dev
 BROWSER := chromium chromium-driver fonts-dejavu-core
 
 .PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online nightly docs site stage deb rpm dist \
-  kernels coverage mutation clean links slurm gridengine simgrid snakemake prometheus browser
+  kernels coverage mutation clean links slurm gridengine simgrid snakemake prometheus rpmbuild browser
 
 help:
 	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | site | deb | rpm | dist | clean"
@@ -102,6 +102,15 @@ prometheus:
 	    echo "Prometheus is not installed; as root: apt-get install prometheus" >&2; \
 	  fi
 
+# Debian's rpm, for the package of systems like RHEL.
+rpmbuild:
+	@command -v rpmbuild >/dev/null 2>&1 && command -v cpio >/dev/null 2>&1 || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    apt-get install -y --no-install-recommends rpm cpio || echo "rpm could not be installed" >&2; \
+	  else \
+	    echo "rpmbuild is not installed; as root: apt-get install rpm cpio" >&2; \
+	  fi
+
 test-snakemake: .venv/.installed snakemake
 	$(BIN)/pytest -m "snakemake and not nightly" -rs tests/snakemake
 
@@ -175,8 +184,11 @@ site: docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # dist/coalloc_VERSION_ARCH.deb and dist/coalloc-VERSION-1.ARCH.rpm (docs/install.md)
-deb rpm: stage
-	packaging/$@/build
+deb: stage
+	packaging/deb/build
+
+rpm: stage rpmbuild
+	packaging/rpm/build
 
 stage: .venv/.installed-package
 	@echo "stage: man pages and completion"
