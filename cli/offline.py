@@ -85,7 +85,7 @@ def _solve(args: argparse.Namespace) -> int:
     plan = replace(plan, stats={**plan.stats, "elapsed_s": elapsed})
     write_text(json.dumps(write_plan(plan), indent=1) + "\n", args.output)
     if args.output is not None:
-        from coalloc.cli.pictures.picture import counts, headline
+        from coalloc.model.pictures.plans import counts, headline
 
         note(f"{args.output}: {headline(plan)}; {counts(plan)}; {elapsed:.3g} s")
     if compiled.seconds > FIRST_S:

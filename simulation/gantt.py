@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coalloc.simulation.gantt_svg import COLUMNS, Area, Bar, Chart, Lane, draw
+from coalloc.model.pictures.plans import LEGEND, LOCAL, LOCAL_SHADES, SPLIT, SPLIT_SHADES
+from coalloc.model.pictures.svg import COLUMNS, Area, Bar, Chart, Lane, draw
 from coalloc.simulation.metrics import load_profile
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats, Ints
@@ -23,9 +24,7 @@ BODY = 560
 LEAST = 24
 """Height of the smallest cluster, pixels."""
 QUEUE = 90
-LOCAL, SPLIT, WAITING = "#7a9cc6", "#d9822b", "#8a6d9e"
-LOCAL_SHADES = (LOCAL, "#9bb7d9", "#5f86b5", "#b3c9e3", "#8aabd0")
-SPLIT_SHADES = (SPLIT, "#e8a463", "#c06c17", "#f0bd8b", "#e09448")
+WAITING = "#8a6d9e"
 
 
 def write_gantt(trace: Trace, path: Path) -> None:
@@ -68,7 +67,7 @@ def draw_gantt(trace: Trace, until: float | None = None) -> str:
             begin=begin,
             end=end,
             zero=begin,
-            legend=((LOCAL, "on one cluster"), (SPLIT, "split over clusters")),
+            legend=LEGEND,
         )
     )
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from coalloc.model.pictures.svg import ticks_of
 from coalloc.simulation.gantt import column_means, draw_gantt
-from coalloc.simulation.gantt_svg import ticks_of
 from coalloc.simulation.metrics import TAU_S, Metrics, load_profile
 from coalloc.simulation.report.charts import Axis, Points, bar_chart, line_chart, linear
 from coalloc.simulation.report.page import html_page, html_table, section

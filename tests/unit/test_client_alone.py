@@ -53,6 +53,14 @@ def test_the_library_and_every_command_of_users_load() -> None:
     assert "no daemon listens" in done.stderr
 
 
+def test_planning_without_the_server_says_what_to_install() -> None:
+    done = without_server("import coalloc\ncoalloc.solve")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: coalloc.solve: this needs the server (")
+    assert "pip install '.[server]'" in last
+
+
 def test_the_version_alone_loads_no_library() -> None:
     done = without_server(
         "from coalloc.programs import command\n"
