@@ -180,6 +180,9 @@ def _run(args: argparse.Namespace) -> int:
         keep_clusters=args.keep_clusters,
         partitions=platform.partitions,
         clusters=tuple(cluster.name for cluster in platform.clusters),
+        counts_memory=any(
+            node.memory_mb is not None for cluster in platform.clusters for node in cluster.nodes
+        ),
     )
     workload = read_workload(args.workload, rule, args.limit)
     if args.moldable is not None:
