@@ -122,6 +122,27 @@ def read_workload(
     )
 
 
+def piece_of(logged: Sequence[LoggedJob], first: int, jobs: int, name: str) -> Workload:
+    """Some consecutive jobs of a log; times start at the first submission.
+
+    What had ended in the log before is `earlier`, so that policies which predict run times know of
+    it what a site's daemon would.
+    """
+    begin = logged[first].job.submitted
+    ended = [one for one in logged[:first] if one.logged_end <= begin]
+    return Workload(
+        name=name,
+        jobs=tuple(_moved(one, begin) for one in logged[first : first + jobs]),
+        earlier=tuple(_moved(one, begin) for one in sorted(ended, key=lambda one: one.logged_end)),
+    )
+
+
+def _moved(logged: LoggedJob, begin: float) -> LoggedJob:
+    """The job on an axis of time that begins there."""
+    time = logged.job.submitted - begin
+    return replace(logged, job=replace(logged.job, submitted=time, earliest=time))
+
+
 def _merged(names: Sequence[str], logs: Sequence[tuple[LoggedJob, ...]]) -> tuple[LoggedJob, ...]:
     """Merge logs by submit time; ids get their log in front."""
     jobs = []

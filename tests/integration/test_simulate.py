@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -228,3 +229,37 @@ def test_metacentrum_under_four_policies(
     assert {metrics["completed"] for metrics in summaries.values()} == {50000}
     assert summaries["easy"]["mean_wait_s"] <= summaries["fcfs"]["mean_wait_s"]
     assert all(0.0 < metrics["compaction"] <= 1.0 for metrics in summaries.values())
+
+
+def test_policies_are_compared_over_pieces_and_seeds(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each policy by itself is 1; pairs are pieces times seeds; the same twice."""
+    log = "".join(f"{n} {n * 10} -1 {60 + n % 7 * 30} {1 + n % 4}\n" for n in range(1, 121))
+    (tmp_path / "log.swf").write_text(log)
+    asked = ["--workload", str(tmp_path / "log.swf"), *files[2:], "--quiet"]
+    asked += ["--sigma", "uniform:0.5,1", "--seeds", "3", "--pieces", "2"]
+    said = []
+    for _ in range(2):
+        assert main([*asked, "--policy", "fcfs,easy", "-o", str(tmp_path / "out")]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    head, names, _, easy = said[0].splitlines()
+    assert "ratios to fcfs over 6 pairs" in head
+    assert names.split() == [
+        "mean",
+        "wait",
+        "95th",
+        "percentile",
+        "longest",
+        "wait",
+        "mean",
+        "slowdown",
+    ]
+    mean, low, high = map(float, re.findall(r"\d\.\d\d", easy)[:3])
+    assert low <= mean <= high <= 1.0
+    rows = (tmp_path / "out" / "pairs.csv").read_text().splitlines()
+    assert len(rows) == 1 + 6 * 2
+    assert main([*asked, "--policy", "easy"]) == 2
+    assert main([*asked, "--policy", "fcfs,easy", "--pieces", "50"]) == 2
+    assert "120 jobs in 50 pieces are fewer than 50 in each" in capsys.readouterr().err
