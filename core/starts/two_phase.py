@@ -32,6 +32,7 @@ from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
 from coalloc.model.event_kinds import EventKind
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState
 from coalloc.model.values import replace
@@ -272,8 +273,14 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.emit(now, EventKind.JOB_STARTED, record.id, **fields)
-    state.log("job_started", job=record.id, **fields)
+    nodes = fold(record.nodes)
+    state.log("job_started", job=record.id, **_whose(record), nodes=nodes, **fields)
     return record
+
+
+def _whose(record: JobRecord) -> dict[str, str]:
+    """The fields by which an operator knows a job in the log."""
+    return {"user": record.user, "name": record.name}
 
 
 def _some_ended(state: State, record: JobRecord) -> None:
@@ -323,7 +330,9 @@ def _end(state: State, record: JobRecord, now: float) -> None:
     fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}
     fields |= part_fields(record)
     state.emit(now, EventKind.JOB_ENDED, record.id, **fields)
-    state.log("job_ended", job=record.id, **fields)
+    level = "info" if end in {JobState.COMPLETED, JobState.CANCELLED} else "warning"
+    told = fields if detail else {key: value for key, value in fields.items() if key != "detail"}
+    state.log("job_ended", level, job=record.id, **_whose(record), **told)
     release_dependents(state, record.id, now)
     if record.flow:
         task_ended(state, record, now)
