@@ -57,6 +57,7 @@ def configure(level: Level = "info", format: Format = "auto", stream: TextIO | N
     )
     renderers: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if is_console:
+        renderers.append(_one_line)
         renderers.append(
             structlog.dev.ConsoleRenderer(
                 colors=stream.isatty(),
@@ -94,6 +95,14 @@ def report_callback_errors(loop: asyncio.AbstractEventLoop) -> None:
         get_logger().error("callback_failed", what=what, exc_info=error)
 
     loop.set_exception_handler(report)
+
+
+def _one_line(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    """Leave nothing in texts, such as users' names of jobs, that a terminal would act on."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = "".join(c if c.isprintable() else "?" for c in value)
+    return event
 
 
 def _headed(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

@@ -131,6 +131,17 @@ def test_named_format_outranks_the_stream() -> None:
     assert "\x1b" not in stream.getvalue()  # no colours in a file
 
 
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_name_of_a_job_makes_no_line_and_moves_no_terminal(form: logs.Format) -> None:
+    stream = io.StringIO()
+    logs.configure("info", form, stream)
+    logs.get_logger().info("job_started", name="a\nb\x1b]0;owned\x07", user="é")
+    said = stream.getvalue()
+    assert said.count("\n") == 1
+    assert "\x1b]" not in said
+    assert "é" in said
+
+
 def test_level_is_kept_and_can_be_changed() -> None:
     stream = io.StringIO()
     log = logs.get_logger()
