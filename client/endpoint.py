@@ -81,11 +81,12 @@ def _configured(config: Path | None) -> Config:
 def _security(key: Path | None, server: str) -> CurveClient:
     from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
 
-    path = key or user_key_path()
+    path = key
     try:
+        path = key or user_key_path()
         return calling(read_key(path), server, path)
     except KeyFileError as error:
-        hint = "" if path.exists() else "; 'coalloc keys new' makes one"
+        hint = "" if path is None or path.exists() else "; 'coalloc keys new' makes one"
         raise KeyUnusableError(f"{error}{hint}") from error
 
 

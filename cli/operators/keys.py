@@ -79,7 +79,6 @@ def _new(args: argparse.Namespace, config: Config) -> int:
     from coalloc.runtime.key_files import KeyFileError, user_key_path, write_key
     from coalloc.wire.curve import is_key
 
-    path = args.file or user_key_path()
     if args.server is not None and not args.offline:
         raise CommandError("keys new: --server is for --offline", BAD_USAGE)
     if args.server is not None and not is_key(args.server):
@@ -91,6 +90,7 @@ def _new(args: argparse.Namespace, config: Config) -> int:
     if (args.role == "executor") != bool(args.cluster):
         raise CommandError("keys new: --role executor goes with --cluster", BAD_USAGE)
     try:
+        path = args.file or user_key_path()
         key, is_new = _own(path)
         if args.offline:
             key = replace(key, server=args.server or key.server)

@@ -6,13 +6,15 @@ import os
 import pwd
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import LaunchTestbed
+from tests.support.live_site import Running
+from tests.support.multi_user import STRAY, as_uid
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs of other users")
@@ -146,3 +148,21 @@ def test_state_is_closed_to_others(bed: LaunchTestbed) -> None:
         "user/script": 0o700,
         "user/hostfile": 0o600,
     }
+
+
+class Stray(Running):
+    """A site whose processes run under a uid that has no account, and without an environment."""
+
+    def before(self, name: str) -> Sequence[str]:
+        return (*as_uid(STRAY), "env", "-i", f"PATH={os.environ['PATH']}")
+
+
+@needs_root
+def test_a_daemon_runs_without_account_and_home(root: Path) -> None:
+    site = Stray(root, clusters={"alpha": 1})
+    for folder in (root, site.work):
+        folder.chmod(0o777)
+    with site:
+        job = site.wait(site.submit(["sh", "-c", "id -u > uid"]))
+        assert (job["state"], job["user"]) == ("completed", str(STRAY))
+    assert (site.work / "uid").read_text() == f"{STRAY}\n"
