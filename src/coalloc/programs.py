@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from io import TextIOWrapper
 
 SERVER = frozenset(
     {
@@ -17,6 +20,8 @@ SERVER = frozenset(
     }
 )
 """What the extra ``server`` installs, by the names that are imported."""
+PIPE_CLOSED = 141
+"""128 + SIGPIPE: as a shell reports a program that this signal ended."""
 
 
 def missing_part(error: ModuleNotFoundError) -> str:
@@ -39,6 +44,25 @@ def require_server() -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
+def open_output() -> None:
+    """Have standard output and error take every text: where they are not UTF-8, or are closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def end_output() -> None:
+    """Drop what standard output does not take, which the interpreter would write at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def daemon() -> int:
     """``coallocd``."""
     return _run("coallocd", "coalloc.daemon.main")
@@ -50,8 +74,16 @@ def executor() -> int:
 
 
 def _run(name: str, module: str) -> int:
+    open_output()
     try:
         code: int = import_module(module).main()
+        sys.stdout.flush()
+    except OSError as error:  # a program says itself what it cannot read: this is its output
+        end_output()
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CLOSED
+        print(f"{name}: error: {error}", file=sys.stderr)
+        return 1
     except ModuleNotFoundError as error:
         todo = missing_part(error)
         if not todo:
