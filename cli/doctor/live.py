@@ -122,6 +122,8 @@ def cluster_finding(row: ClusterRow, status: ServiceStatus) -> Finding:
         return warning(
             about, f"{waiting} orders not carried out yet", "see the log of its executor"
         )
+    if row.notices:
+        return warning(about, "; ".join(row.notices), "see to it in its batch system")
     slots = sum(node.slots for node in row.nodes)
     if not any(node.state == "up" for node in row.nodes):
         return warning(about, f"none of its {len(row.nodes)} nodes is up", "coalloc nodes says why")
