@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from coalloc.adapters.formats.files import HEAD, misfit
 from coalloc.cli.command import BAD_USAGE, CommandError
 from coalloc.model.errors import InputError
 
@@ -85,6 +86,8 @@ def read_json(path: Path) -> Any:
     shown = "standard input" if str(path) == "-" else str(path)
     try:
         raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        if what := misfit(raw[:HEAD]):
+            raise CommandError(f"{shown}: {what}", BAD_USAGE)
         return json.loads(raw)
     except OSError as error:
         raise CommandError(f"{shown}: {error.strerror}", BAD_USAGE) from error

@@ -94,7 +94,7 @@ def load(
     if path is None:
         return _housed(_completed(Config(), DEFAULTS, folders, check), DEFAULTS)
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
