@@ -6,11 +6,13 @@ import errno
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from coalloc.runtime.user import user_name
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
 
@@ -129,5 +131,17 @@ def is_listening(endpoint: str) -> bool:
         probe.setblocking(False)
         code = probe.connect_ex(endpoint.removeprefix("ipc://"))
     if code not in {0, errno.EAGAIN, errno.EINPROGRESS, errno.ENOENT, errno.ECONNREFUSED}:
-        raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}")
+        why = _kept_out(Path(endpoint.removeprefix("ipc://"))) if code == errno.EACCES else ""
+        raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}{why}")
     return code not in {errno.ENOENT, errno.ECONNREFUSED}
+
+
+def _kept_out(path: Path) -> str:
+    """Whose daemon it is, where its folder is closed to others."""
+    for folder in path.parents:
+        with suppress(OSError):
+            found = folder.stat()
+            owner = user_name(found.st_uid)
+            what = f'; this daemon serves one user ({owner}): mode = "multi-user" is for several'
+            return "" if found.st_mode & 0o011 else what
+    return ""

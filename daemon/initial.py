@@ -31,6 +31,8 @@ from coalloc.wire.curve import new_pair
 
 Mode = Literal["single-user", "multi-user"]
 UNITS = ("/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system")
+SYSTEMD = Path("/run/systemd/system")
+"""Is there where systemd runs, as sd_booted(3) has it."""
 ACCOUNT = "coalloc"
 """The daemon's user where it is a service of systemd, see systemd/coalloc.sysusers."""
 EXECUTORS = Path("/var/lib/coalloc-executor")
@@ -194,7 +196,7 @@ def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
     for cluster in config.clusters:
         folder = (layout.executors or state) / "executors" / cluster.name
         folder.mkdir(parents=True, exist_ok=True, mode=0o711)
-        for passed in (folder, folder.parent):
+        for passed in (folder, folder.parent, layout.executors or state):
             passed.chmod(0o711)
         path = folder / "key.json"
         key = _key(path, server.pair.public)
@@ -243,14 +245,24 @@ def _report(
     yield from (f"key {line}" for line in made)
     yield "next:"
     names = [proposal.name for proposal in found]
-    if layout.executors is not None:
+    if layout.executors is not None and SYSTEMD.is_dir():
         units = " ".join(f"coalloc-executor@{name}" for name in names)
         yield f"  systemctl enable --now coallocd {units}"
     else:
-        yield f"  coallocd --config {layout.config} &"
+        # As the units have it.
+        owner = layout.owner.pw_name if layout.owner is not None else ""
+        as_owner = f"setpriv --reuid={owner} --regid={owner} --clear-groups " if owner else ""
+        with_state = f"STATE_DIRECTORY={layout.executors} " if layout.executors is not None else ""
+        if owner:
+            yield f"  install -d -o {owner} -g {owner} /run/coalloc /var/cache/coalloc"
+        yield f"  {as_owner}coallocd --config {layout.config} &"
         yield from (
-            f"  coalloc-executor --config {layout.config} --cluster {name} &" for name in names
+            f"  {with_state}coalloc-executor --config {layout.config} --cluster {name} &"
+            for name in names
         )
     is_asked_for = mode == "multi-user" and layout.own_folders
     before = f"COALLOC_KEY={layout.key} " if is_asked_for else ""
     yield f"  {before}coalloc doctor --config {layout.config}"
+    if mode == "multi-user" and os.geteuid() == 0:
+        where = f"export COALLOC_CONFIG={layout.config}; " if layout.own_folders else ""
+        yield f"  as a user: {where}coalloc keys new; coalloc submit -- hostname"

@@ -220,6 +220,9 @@ def _keys(config: Config) -> Iterator[Finding]:
             yield key_finding(about, path, todo)
         elif os.access(state, os.R_OK):
             yield unknown(about, "is not on this machine", todo)
+    if os.geteuid() == 0 and not config.access.root_jobs:
+        todo = "submit as a user: coalloc keys new; coalloc submit -- hostname"
+        yield warning("your jobs", "root's are refused (access.root_jobs)", todo)
     path = None
     try:
         path = user_key_path()

@@ -18,13 +18,17 @@ APART_S, FAR_APART_S = 1.0, 30.0
 """Clocks that differ by more blur start times; by more than the second, leases and deadlines."""
 
 
-def daemon_findings(client: Client, *, sees_disk: bool) -> Iterator[Finding]:
+def daemon_findings(
+    client: Client, *, sees_disk: bool, one_machine: bool = False
+) -> Iterator[Finding]:
     """Ask the daemon; the first finding says whether it answers.
 
     Parameters
     ----------
     sees_disk : bool
         The store's disk is one of this machine, and was looked at.
+    one_machine : bool
+        All executors run on the daemon's machine, whose clock is theirs.
     """
     try:
         sent = time.time()
@@ -41,7 +45,8 @@ def daemon_findings(client: Client, *, sees_disk: bool) -> Iterator[Finding]:
         yield cluster_finding(row, status)
         if row.connected:
             yield version_finding(f"executor {row.cluster}", row.version, status.version)
-            yield _executor_clock(row)
+            if not one_machine:
+                yield _executor_clock(row)
 
 
 def no_daemon(error: Exception) -> Finding:

@@ -112,6 +112,10 @@ def _new(args: argparse.Namespace, config: Config) -> int:
         raise CommandError(str(error)) from error
     print(key.pair.public)
     note(f"{'made' if is_new else 'kept'} {path}{'; not enrolled yet' if args.offline else ''}")
+    if args.offline:
+        note(f"now, as root on the daemon's machine: coalloc keys authorize '{key.pair.public}'")
+    elif args.role == "submit" and (os.geteuid() != 0 or config.access.root_jobs):
+        note("now: coalloc submit -- hostname")
     return DONE
 
 

@@ -55,7 +55,7 @@ def find_config(explicit: Path | None, environ: Mapping[str, str] = os.environ) 
     if environ.get("COALLOC_CONFIG"):
         return Path(environ["COALLOC_CONFIG"])
     for path in (user_config(environ), SYSTEM_PATH):
-        if path is not None and path.exists():
+        if path is not None and os.path.exists(path):  # false where we may not look
             return path
     return None
 
