@@ -81,7 +81,7 @@ ANSI = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def misfit(head: bytes) -> str:
-    """Why no reader takes a file that begins so, in words; empty: one may."""
+    """Reason for which no reader takes a file that begins so; empty: one may."""
     head = ANSI.sub(b"", head.removeprefix(BOM))
     for words, pattern in FOREIGN:
         if pattern.search(head):
