@@ -137,11 +137,11 @@ def is_listening(endpoint: str) -> bool:
 
 
 def _kept_out(path: Path) -> str:
-    """Whose daemon it is, where its folder is closed to others."""
-    for folder in path.parents:
+    """Owner of a daemon whose socket, or a folder above it, is closed to others."""
+    for place in (path, *path.parents):
         with suppress(OSError):
-            found = folder.stat()
+            found = place.stat()
             owner = user_name(found.st_uid)
             what = f'; this daemon serves one user ({owner}): mode = "multi-user" is for several'
-            return "" if found.st_mode & 0o011 else what
+            return "" if found.st_mode & 0o007 else what
     return ""

@@ -303,5 +303,7 @@ def test_whose_daemon_it_is_that_lets_nobody_in(tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     assert "serves one user" in endpoint._kept_out(folder / "coalloc.sock")
     assert user_name() in endpoint._kept_out(folder / "coalloc.sock")
-    folder.chmod(0o755)
+    folder.chmod(0o711)
     assert endpoint._kept_out(folder / "coalloc.sock") == ""
+    (folder / "coalloc.sock").touch(0o600)
+    assert "serves one user" in endpoint._kept_out(folder / "coalloc.sock")
