@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coalloc.adapters.formats.files import HEAD, misfit
+from coalloc.adapters.formats.files import BOM, HEAD, misfit
 from coalloc.cli.command import BAD_USAGE, CommandError
 from coalloc.model.errors import InputError
 
@@ -55,6 +55,11 @@ def read_script(raw: bytes, shown: str) -> str:
             f"{shown}: is a program, no script; write: coalloc submit [options] -- {shown}",
             BAD_USAGE,
         )
+    if raw.startswith(BOM):
+        what = (
+            "begins with a byte order mark, so that its first line is not #!; dos2unix removes it"
+        )
+        raise CommandError(f"{shown}: {what}", BAD_USAGE)
     if raw[:2] != b"#!":
         raise CommandError(
             f"{shown}: is no script: its first line must begin with #! and the interpreter's "

@@ -14,6 +14,7 @@ from coalloc.runtime.texts import length
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.node_rows import ClusterRow
 
+ONE = "the daemon's own: they are on one machine"
 APART_S, FAR_APART_S = 1.0, 30.0
 """Clocks that differ by more blur start times; by more than the second, leases and deadlines."""
 
@@ -45,8 +46,7 @@ def daemon_findings(
         yield cluster_finding(row, status)
         if row.connected:
             yield version_finding(f"executor {row.cluster}", row.version, status.version)
-            if not one_machine:
-                yield _executor_clock(row)
+            yield ok(f"clock of {row.cluster}", ONE) if one_machine else _executor_clock(row)
 
 
 def no_daemon(error: Exception) -> Finding:

@@ -77,6 +77,7 @@ def _ask(config: Config, verb: str, **fields: Any) -> Mapping[str, Any]:
 
 def _new(args: argparse.Namespace, config: Config) -> int:
     from coalloc.runtime.key_files import KeyFileError, user_key_path, write_key
+    from coalloc.runtime.user import user_name
     from coalloc.wire.curve import is_key
 
     if args.server is not None and not args.offline:
@@ -113,7 +114,11 @@ def _new(args: argparse.Namespace, config: Config) -> int:
     print(key.pair.public)
     note(f"{'made' if is_new else 'kept'} {path}{'; not enrolled yet' if args.offline else ''}")
     if args.offline:
-        note(f"now, as root on the daemon's machine: coalloc keys authorize '{key.pair.public}'")
+        rest = "".join(f" --cluster {name}" for name in args.cluster)
+        rest = f"--role {args.role}{rest}" if args.role != "submit" else f"--user {user_name()}"
+        note(
+            f"now, as root, where the daemon is: coalloc keys authorize '{key.pair.public}' {rest}"
+        )
     elif args.role == "submit" and (os.geteuid() != 0 or config.access.root_jobs):
         note("now: coalloc submit -- hostname")
     return DONE
