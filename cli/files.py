@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coalloc.adapters.formats.files import BOM, HEAD, misfit
 from coalloc.cli.command import BAD_USAGE, CommandError
 from coalloc.model.errors import InputError
 
@@ -55,10 +55,8 @@ def read_script(raw: bytes, shown: str) -> str:
             f"{shown}: is a program, no script; write: coalloc submit [options] -- {shown}",
             BAD_USAGE,
         )
-    if raw.startswith(BOM):
-        what = (
-            "begins with a byte order mark, so that its first line is not #!; dos2unix removes it"
-        )
+    if raw.startswith(codecs.BOM_UTF8):
+        what = "begins with a byte order mark, and so not with #!; dos2unix removes it"
         raise CommandError(f"{shown}: {what}", BAD_USAGE)
     if raw[:2] != b"#!":
         raise CommandError(
@@ -88,6 +86,8 @@ def read_json(path: Path) -> Any:
     CommandError
         With the path and what is wrong; exit code 2.
     """
+    from coalloc.adapters.formats.files import HEAD, misfit
+
     shown = "standard input" if str(path) == "-" else str(path)
     try:
         raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()

@@ -180,6 +180,7 @@ def test_kernels_are_compiled_where_nothing_can_be_kept(tmp_path: Path) -> None:
 
 
 @needs_root
+@pytest.mark.slow
 def test_a_daemon_runs_without_account_and_home(root: Path) -> None:
     site = Stray(root, clusters={"alpha": 1})
     for folder in (root, site.work):
