@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import sys
 from collections.abc import Callable
@@ -55,9 +54,6 @@ def read_script(raw: bytes, shown: str) -> str:
             f"{shown}: is a program, no script; write: coalloc submit [options] -- {shown}",
             BAD_USAGE,
         )
-    if raw.startswith(codecs.BOM_UTF8):
-        what = "begins with a byte order mark, and so not with #!; dos2unix removes it"
-        raise CommandError(f"{shown}: {what}", BAD_USAGE)
     if raw[:2] != b"#!":
         raise CommandError(
             f"{shown}: is no script: its first line must begin with #! and the interpreter's "

@@ -216,7 +216,6 @@ def test_wrap(client: FakeClient) -> None:
         (b"", "is empty"),
         (b"echo hello\n", "its first line must begin with #!"),
         (b"\x7fELF\x02\x01", "is a program, no script"),
-        (b"\xef\xbb\xbf#!/bin/sh\n", "begins with a byte order mark"),
         (b"#!/bin/sh\r\ntrue\r\n", "DOS line breaks"),
         (b"#!/bin/sh\necho \xe4\n", "job.sh:2: is not UTF-8"),
         (b"#!/bin/sh\n\0\n", "zero byte"),
