@@ -170,6 +170,8 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
     if procs <= exist:
         return _never_carried(state, procs, gbps, slots)
     what = "1 process" if procs == 1 else f"{procs} processes"
+    if job.memory_mb_per_proc:
+        what += f" of {job.memory_mb_per_proc} MiB"
     unknown = _features_of_no_node(state, job)
     if unknown:
         where = f" on {', '.join(job.clusters)}" if job.clusters else ""

@@ -1,17 +1,17 @@
-"""The programs of the server, which say what to install where only the client is.
+"""The programs; those of the server say what to install where only the client is.
 
-``pip install coalloc`` is the client: commands that ask a daemon, `Client` and `Executor`.
-``pip install 'coalloc[server]'`` adds what daemon, executors, policies and the simulation import.
+Without extras the package is the client: commands that ask a daemon, `Client` and `Executor`. The
+extra ``server`` adds what daemon, executors, policies and the simulation import.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from io import TextIOWrapper
+
+import coalloc
 
 SERVER = frozenset(
     {
@@ -29,7 +29,9 @@ def missing_part(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if name not in SERVER:
         return ""
-    return f"this needs the server ({name} is missing): pip install 'coalloc[server]'"
+    from coalloc.runtime.texts import to_install
+
+    return f"this needs the server ({name} is missing): {to_install('server')}"
 
 
 def require_server() -> None:
@@ -39,6 +41,8 @@ def require_server() -> None:
     ------
     ModuleNotFoundError
     """
+    from importlib.util import find_spec
+
     for name in sorted(SERVER):
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -56,11 +60,23 @@ def open_output() -> None:
 
 def end_output() -> None:
     """Drop what standard output does not take, which the interpreter would write at its end."""
+    from contextlib import suppress
+
     try:
         sys.stdout.flush()
     except OSError:
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def command() -> int:
+    """``coalloc``; its version alone loads nothing else."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"coalloc {coalloc.__version__}")
+        return 0
+    from coalloc.cli.main import main
+
+    return main()
 
 
 def daemon() -> int:

@@ -133,4 +133,4 @@ def test_what_is_missing_is_named_in_one_line(
     monkeypatch.setattr(dashboard, "NEEDS", ("starlette", "no_such_module"))
     assert main(["dashboard"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "no_such_module not installed; pip install 'coalloc[dashboard]'" in line
+    assert "no_such_module not installed; pip install '.[dashboard]'" in line
