@@ -6,11 +6,13 @@ import errno
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from coalloc.runtime.user import user_name
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
 
@@ -81,11 +83,12 @@ def _configured(config: Path | None) -> Config:
 def _security(key: Path | None, server: str) -> CurveClient:
     from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
 
-    path = key or user_key_path()
+    path = key
     try:
+        path = key or user_key_path()
         return calling(read_key(path), server, path)
     except KeyFileError as error:
-        hint = "" if path.exists() else "; 'coalloc keys new' makes one"
+        hint = "" if path is None or path.exists() else "; 'coalloc keys new' makes one"
         raise KeyUnusableError(f"{error}{hint}") from error
 
 
@@ -128,5 +131,17 @@ def is_listening(endpoint: str) -> bool:
         probe.setblocking(False)
         code = probe.connect_ex(endpoint.removeprefix("ipc://"))
     if code not in {0, errno.EAGAIN, errno.EINPROGRESS, errno.ENOENT, errno.ECONNREFUSED}:
-        raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}")
+        why = _kept_out(Path(endpoint.removeprefix("ipc://"))) if code == errno.EACCES else ""
+        raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}{why}")
     return code not in {errno.ENOENT, errno.ECONNREFUSED}
+
+
+def _kept_out(path: Path) -> str:
+    """Owner of a daemon whose socket, or a folder above it, is closed to others."""
+    for place in (path, *path.parents):
+        with suppress(OSError):
+            found = place.stat()
+            owner = user_name(found.st_uid)
+            what = f'; this daemon serves one user ({owner}): mode = "multi-user" is for several'
+            return "" if found.st_mode & 0o007 else what
+    return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import time
 from contextlib import AsyncExitStack
@@ -34,6 +33,7 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.model.settings import Config
+from coalloc.runtime.user import user_name
 from coalloc.wire.server import Endpoints, OnRequest, OnStatement, Server
 
 
@@ -89,7 +89,7 @@ def assembled(
     delivery = Delivery(told, launches.of, epoch=core.state.epoch, task_launch_of=launches.of_task)
     delivery.restore(memory.outbox)
     heartbeats = Heartbeats(core.state, told, delivery, loop)
-    owner = Caller(user=getpass.getuser(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
+    owner = Caller(user=user_name(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
     replies = Replies(server, owner, access)
     writer = Writer(
         store,

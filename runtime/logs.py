@@ -25,6 +25,10 @@ TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, ma
 QUIET = ("apscheduler", "asyncio")
 
 
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "utf-8").lower().replace("-", "") == "utf8"
+
+
 def configure(level: Level = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
     """Set up logging for this process; may be called again, after a reload.
 
@@ -70,7 +74,8 @@ def configure(level: Level = "info", format: Format = "auto", stream: TextIO | N
         renderers += [
             structlog.processors.ExceptionRenderer(TRACEBACKS),
             _headed,
-            structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False),
+            # JSON has an escape for what the stream cannot show, which is not the stream's own
+            structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=not _is_utf8(stream)),
         ]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(

@@ -72,7 +72,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         required=True,
-        help="job log, SWF or .xswf, gzipped or not; given again, logs are merged in time",
+        help="job log, SWF or .xswf, packed or not (gz, bz2, xz); given again, logs are merged",
     )
     add("--platform", metavar="FILE", required=True, help="clusters: TOML, JSON or SimGrid XML")
     add(

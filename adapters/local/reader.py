@@ -33,6 +33,9 @@ from coalloc.model.sites.site_rules import SiteRules
 LEAST_INTERVAL_S = 0.2
 """Two readings closer than this are one: the kernel counts in ticks of 10 ms."""
 
+FIRST_SPAN_S = 0.25
+"""Between the two samples of the first reading, seconds."""
+
 NOISE = 0.03
 """A load below this is the system itself; without it no machine would ever be whole."""
 
@@ -73,20 +76,19 @@ class LocalReader:
         self._memory_mb = psutil.virtual_memory().total >> 20 if settings.wants_memory else None
 
     def read(self) -> ClusterReading:
-        """Return the nodes as they are now; the first reading knows of no load.
+        """Return the nodes as they are now; the first reading takes as long as its span.
 
         Raises
         ------
         AdapterError
         """
-        now = time.monotonic()
-        if self._last is None or now - self._last.at >= LEAST_INTERVAL_S:
-            try:
-                sample = self._sample(now)
-            except (psutil.Error, OSError) as error:
-                raise AdapterError(f"this machine cannot be read: {error}") from error
-            if self._last is not None:
-                self._loads = foreign_loads(self._last, sample, self._pinned, self._loads)
+        if self._last is None:
+            # What is planned next is planned with this reading: a load is a difference.
+            self._last = self._sample()
+            time.sleep(FIRST_SPAN_S)
+        if time.monotonic() - self._last.at >= LEAST_INTERVAL_S:
+            sample = self._sample()
+            self._loads = foreign_loads(self._last, sample, self._pinned, self._loads)
             self._last = sample
         nodes = []
         for node in self._settings.nodes:
@@ -104,7 +106,13 @@ class LocalReader:
             )
         return ClusterReading(rules=SiteRules(), cluster=self._settings.cluster, nodes=tuple(nodes))
 
-    def _sample(self, now: float) -> MachineSample:
+    def _sample(self) -> MachineSample:
+        try:
+            return self._sampled(time.monotonic())
+        except (psutil.Error, OSError) as error:
+            raise AdapterError(f"this machine cannot be read: {error}") from error
+
+    def _sampled(self, now: float) -> MachineSample:
         busy = tuple(
             # guest time is part of user time already
             sum(t) - t.idle - t.iowait - t.guest - t.guest_nice

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +15,7 @@ from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.cli.output import is_terminal, printable, show_table
 from coalloc.model.values import replace
 from coalloc.runtime import texts
+from coalloc.runtime.user import user_name
 from coalloc.wire.job_rows import QueueRow
 
 
@@ -126,7 +126,7 @@ def show_queue(rows: Sequence[QueueRow], time: float, args: argparse.Namespace) 
 
 
 def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
-    users = (*(args.user or ()), *((getpass.getuser(),) if args.me else ()))
+    users = (*(args.user or ()), *((user_name(),) if args.me else ()))
     return (
         (not users or row.user in users)
         and (not args.jobs or row.id in args.jobs or row.id.partition("_")[0] in args.jobs)

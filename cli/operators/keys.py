@@ -77,9 +77,9 @@ def _ask(config: Config, verb: str, **fields: Any) -> Mapping[str, Any]:
 
 def _new(args: argparse.Namespace, config: Config) -> int:
     from coalloc.runtime.key_files import KeyFileError, user_key_path, write_key
+    from coalloc.runtime.user import user_name
     from coalloc.wire.curve import is_key
 
-    path = args.file or user_key_path()
     if args.server is not None and not args.offline:
         raise CommandError("keys new: --server is for --offline", BAD_USAGE)
     if args.server is not None and not is_key(args.server):
@@ -91,6 +91,7 @@ def _new(args: argparse.Namespace, config: Config) -> int:
     if (args.role == "executor") != bool(args.cluster):
         raise CommandError("keys new: --role executor goes with --cluster", BAD_USAGE)
     try:
+        path = args.file or user_key_path()
         key, is_new = _own(path)
         if args.offline:
             key = replace(key, server=args.server or key.server)
@@ -112,6 +113,14 @@ def _new(args: argparse.Namespace, config: Config) -> int:
         raise CommandError(str(error)) from error
     print(key.pair.public)
     note(f"{'made' if is_new else 'kept'} {path}{'; not enrolled yet' if args.offline else ''}")
+    if args.offline:
+        rest = "".join(f" --cluster {name}" for name in args.cluster)
+        rest = f"--role {args.role}{rest}" if args.role != "submit" else f"--user {user_name()}"
+        note(
+            f"now, as root, where the daemon is: coalloc keys authorize '{key.pair.public}' {rest}"
+        )
+    elif args.role == "submit" and (os.geteuid() != 0 or config.access.root_jobs):
+        note("now: coalloc submit -- hostname")
     return DONE
 
 

@@ -145,6 +145,7 @@ def _rules_against(state: State, job: Job, owner: JobOwner) -> str:
         why = verdict.never or bound_text(verdict, job)
         if not why and not open_nodes(cluster, verdict, owner.batch):
             why = f"no node there has {nodes_text(verdict, owner.batch)}"
+            why = why if cluster.reading.nodes else "it has no nodes now"
         if why:
             told.append(f"{name}: {why}")
     return "; ".join(told)

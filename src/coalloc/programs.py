@@ -6,8 +6,10 @@ extra ``server`` adds what daemon, executors, policies and the simulation import
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 
 import coalloc
 
@@ -18,6 +20,8 @@ SERVER = frozenset(
     }
 )
 """What the extra ``server`` installs, by the names that are imported."""
+PIPE_CLOSED = 141
+"""128 + SIGPIPE: as a shell reports a program that this signal ended."""
 
 
 def missing_part(error: ModuleNotFoundError) -> str:
@@ -44,6 +48,27 @@ def require_server() -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
+def open_output() -> None:
+    """Have standard output and error take every text: where they are not UTF-8, or are closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def end_output() -> None:
+    """Drop what standard output does not take, which the interpreter would write at its end."""
+    from contextlib import suppress
+
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def command() -> int:
     """``coalloc``; its version alone loads nothing else."""
     if sys.argv[1:] == ["--version"]:
@@ -65,8 +90,16 @@ def executor() -> int:
 
 
 def _run(name: str, module: str) -> int:
+    open_output()
     try:
         code: int = import_module(module).main()
+        sys.stdout.flush()
+    except OSError as error:  # a program says itself what it cannot read: this is its output
+        end_output()
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CLOSED
+        print(f"{name}: error: {error}", file=sys.stderr)
+        return 1
     except ModuleNotFoundError as error:
         todo = missing_part(error)
         if not todo:

@@ -32,6 +32,16 @@ def restore() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_line_is_json_on_every_stream(encoding: str) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")
+    logs.configure("info", "json", stream)
+    logs.get_logger().info("job_started", name="é日本\udcff")
+    stream.flush()
+    assert json.loads(raw.getvalue().decode(encoding))["name"] == "é日本\udcff"
+
+
 def test_json_lines() -> None:
     stream = io.StringIO()
     logs.configure("info", "auto", stream)
