@@ -201,7 +201,7 @@ class Plan(
     _repr_svg_ = plot
 
     def __str__(self) -> str:
-        """What it is worth, and the first starts."""
+        """Its value and the first starts."""
         from coalloc.model.pictures.plans import text
 
         return text(self)

@@ -13,7 +13,7 @@ from coalloc.model.formats.speedup_text import amount, shape_of
 
 
 def to_install(extra: str) -> str:
-    """How to install an optional part; the name alone is not ours on the package index."""
+    """Command that installs an optional part; the bare name is not ours on the package index."""
     return f"pip install '.[{extra}]' in a checkout of coalloc, or 'PATH/TO/coalloc-….whl[{extra}]'"
 
 
