@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import psutil
 from msgspec import Struct
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.local.settings import LocalSettings
+from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.sites.site_rules import SiteRules
 
@@ -63,14 +64,24 @@ class MachineSample(Struct, frozen=True):
 
 
 class LocalReader:
-    """Reads the nodes of one cluster on this machine."""
+    """Reads the nodes of one cluster on this machine.
 
-    def __init__(self, settings: LocalSettings) -> None:
-        self._settings = settings
+    Parameters
+    ----------
+    settings : LocalSettings
+    kept : callable
+        Returns the nodes that take no new work, and why.
+    """
+
+    def __init__(
+        self, settings: LocalSettings, kept: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        self._settings, self._kept = settings, kept
         self._pinned = {frozenset(node.cpus) for node in settings.nodes if node.cpus is not None}
         self._last: MachineSample | None = None
         self._loads: dict[frozenset[int] | None, float] = {}
-        self._memory_mb = psutil.virtual_memory().total >> 20 if settings.wants_memory else None
+        machine_mb = psutil.virtual_memory().total >> 20
+        self._memory_mb = machine_mb // len(settings.nodes) if settings.wants_memory else None
 
     def read(self) -> ClusterReading:
         """Return the nodes as they are now; the first reading knows of no load.
@@ -88,7 +99,7 @@ class LocalReader:
             if self._last is not None:
                 self._loads = foreign_loads(self._last, sample, self._pinned, self._loads)
             self._last = sample
-        nodes = []
+        nodes, kept = [], self._kept()
         for node in self._settings.nodes:
             load = self._loads.get(None if node.cpus is None else frozenset(node.cpus), 0.0)
             nodes.append(
@@ -99,6 +110,8 @@ class LocalReader:
                     features=node.features,
                     memory_mb=node.memory_mb if self._memory_mb is None else self._memory_mb,
                     load=load,
+                    state=NodeState.DRAINING if node.name in kept else NodeState.UP,
+                    reason=kept.get(node.name, ""),
                     address=self._settings.address,
                 )
             )

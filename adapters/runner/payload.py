@@ -19,6 +19,8 @@ MODULES = (
     "once",
     "rank",
     "orders",
+    "cgroup",
+    "sweep",
     "runner",
     "talk",
     "node",
