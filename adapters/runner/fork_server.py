@@ -176,6 +176,7 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
     """
     sock = socket.socket(fileno=socket_fd)
     named(FORK_SERVER_NAME)
+    _keep_place()
     os.chdir("/")
     wake_read, wake_write = os.pipe()
     for fd in (wake_read, wake_write):
@@ -232,6 +233,14 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
                 keeper.add(pid, os.fsdecode(folder), fds[LOCK_FD])
         if keeper is not None:
             keeper.step()
+
+
+def _keep_place() -> None:
+    """Have the executor's niceness count among other sessions' (`runtime.systemd.keep_place`)."""
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    if nice < 0:
+        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
+            file.write(str(nice))
 
 
 def _reap(keeper: Keeper | None) -> None:

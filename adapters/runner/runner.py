@@ -39,7 +39,15 @@ from coalloc.adapters.runner.status import (
     children,
     descendants,
 )
-from coalloc.adapters.runner.sweep import RETRY_S, SWEEP_S, UNKILLABLE_S, Sweep, hurry, send
+from coalloc.adapters.runner.sweep import (
+    RETRY_S,
+    SWEEP_S,
+    UNKILLABLE_S,
+    Sweep,
+    calm_down,
+    hurry,
+    send,
+)
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
@@ -97,6 +105,7 @@ class Runner(OrderLoop):
             self.orders_fd, lambda: self.stop("cancelled", "its runner was told to")
         )
         be_subreaper()
+        hurry()
         self._load()
         self.spec["cgroup"] = self.cgroup = cgroup.make(self.spec.get("cgroup", ""))
         if self.spec.get("once"):
@@ -192,6 +201,7 @@ class Runner(OrderLoop):
                 self.first_ns = at if self.first_ns is None else min(at, self.first_ns)
                 if self.execs == len(self.codes):
                     self._record(RUN, self._start_times())
+                    calm_down()  # whom it reaps from now on is for its jobs to say
             else:
                 index, reason, detail = rest.split(" ", 2)
                 place = self.spec["ranks"][int(index)]
@@ -255,7 +265,6 @@ class Runner(OrderLoop):
         grace_s: float | None = None,
     ) -> None:
         """End what runs; the first reason stays."""
-        hurry()
         now = time.monotonic()
         self.reason, self.detail = self.reason or reason, self.detail or detail
         self.lease_end = self.limit_end = float("inf")
@@ -286,7 +295,6 @@ class Runner(OrderLoop):
             return False
         if not self.are_leftovers_told:
             self.are_leftovers_told = True
-            hurry()
             send(descendants(os.getpid()), signal.SIGTERM)
             self.kill_at = min(self.kill_at, time.monotonic() + LEFTOVER_GRACE_S)
         return True
