@@ -18,6 +18,7 @@ time of processes that ended is spread over what the CPUs' busy time leaves unex
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +39,11 @@ NOISE = 0.03
 """A load below this is the system itself; without it no machine would ever be whole."""
 
 LEAST_SHARE = 0.05
-OURS = "coalloc"
+OURS = b"coalloc"
+PPID, TIMES, STARTED = 1, slice(11, 15), 19
+"""Fields of ``/proc/PID/stat`` behind the name, see proc(5)."""
+HZ = os.sysconf("SC_CLK_TCK")
+BOOTED = psutil.boot_time()
 
 
 class ProcessTime(Struct, frozen=True):
@@ -132,39 +137,51 @@ class LocalReader:
     def _ours(self, end: float) -> dict[int, ProcessTime]:
         everyone = frozenset(range(os.cpu_count() or 1))
         users = {0, os.getuid()}
-        roots: list[psutil.Process] = []
-        children: dict[int, list[psutil.Process]] = {}
-        found: dict[int, ProcessTime] = {}
-        for process in psutil.process_iter(["name", "ppid", "uids"]):
+        known: dict[int, list[bytes]] = {}
+        children: dict[int, list[int]] = {}
+        front: list[int] = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
             if time.monotonic() > end:
                 raise AdapterError(f"reading took longer than {self._settings.read_limit_s:g} s")
-            facts = process.info
-            children.setdefault(facts["ppid"], []).append(process)
-            is_ours = facts["uids"] is None or facts["uids"].real in users
-            if process.pid == os.getpid() or (is_ours and (facts["name"] or "").startswith(OURS)):
-                roots.append(process)
-        front = roots
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    front_part, _, rest = file.read().rpartition(b")")
+                pid, fields = int(name), rest.split()
+                known[pid] = fields
+                children.setdefault(int(fields[PPID]), []).append(pid)
+                is_ours = front_part.partition(b"(")[2].startswith(OURS)
+                if pid == os.getpid() or (is_ours and _uid(pid) in users):
+                    front.append(pid)
+            except (OSError, IndexError):
+                continue  # it has just ended
+        found: dict[int, ProcessTime] = {}
         while front:
-            for process in front:
-                try:
-                    times = process.cpu_times()
-                    cpus = frozenset(process.cpu_affinity()) if self._pinned else everyone
-                except (psutil.NoSuchProcess, psutil.AccessDenied):
-                    continue  # it has just ended
-                found[process.pid] = ProcessTime(
-                    parent=process.info["ppid"],
-                    created=process.create_time(),
-                    own=times.user + times.system,
-                    waited=times.children_user + times.children_system,
-                    cpus=cpus,
-                )
+            for pid in front:
+                with contextlib.suppress(OSError):
+                    cpus = frozenset(os.sched_getaffinity(pid)) if self._pinned else everyone
+                    found[pid] = _process_time(known[pid], cpus)
             front = [
-                child
-                for process in front
-                for child in children.get(process.pid, ())
-                if child.pid not in found
+                child for pid in front for child in children.get(pid, ()) if child not in found
             ]
         return found
+
+
+def _uid(pid: int) -> int:
+    """Real user of a process; its folder's owner is not, where it has hidden its memory."""
+    with open(f"/proc/{pid}/status", "rb") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith(b"Uid:")), -1)
+
+
+def _process_time(fields: list[bytes], cpus: frozenset[int]) -> ProcessTime:
+    """The times of a process, from what stands behind its name in ``/proc/PID/stat``."""
+    user, system, waited_user, waited_system = (int(text) / HZ for text in fields[TIMES])
+    return ProcessTime(
+        parent=int(fields[PPID]),
+        created=BOOTED + int(fields[STARTED]) / HZ,
+        own=user + system,
+        waited=waited_user + waited_system,
+        cpus=cpus,
+    )
 
 
 def foreign_loads(

@@ -31,7 +31,6 @@ from coalloc.adapters.runner.sweep import (
     SWEEP_S,
     UNKILLABLE_S,
     Sweep,
-    calm_down,
     hurry,
     last_ones,
 )
@@ -73,6 +72,7 @@ class Keeper:
 
     def __init__(self) -> None:
         be_subreaper()
+        hurry()  # so do the runners, and their ranks, until the start
         self.runners: dict[int, tuple[str, int]] = {}  # process id: folder, lock
         self.dead: list[tuple[str, int]] = []
         self.sweep: Sweep | None = None
@@ -132,7 +132,6 @@ class Keeper:
         """Go on with the ends of the dead."""
         if self.sweep is None:
             return
-        hurry()
         self.sweep.step(self.runners)
         zombies = last_ones(self.runners)
         if zombies is not None and all(map(_is_reaped, zombies)):
@@ -141,7 +140,6 @@ class Keeper:
             self.dead, self.sweep, self.give_up_at = [], None, float("inf")
         elif time.monotonic() > self.give_up_at:
             self._give_up()
-        calm_down()
 
     def _give_up(self) -> None:
         """Let the jobs end; the locks, and with them the slots, are kept."""
@@ -176,7 +174,6 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
     """
     sock = socket.socket(fileno=socket_fd)
     named(FORK_SERVER_NAME)
-    _keep_place()
     os.chdir("/")
     wake_read, wake_write = os.pipe()
     for fd in (wake_read, wake_write):
@@ -233,14 +230,6 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
                 keeper.add(pid, os.fsdecode(folder), fds[LOCK_FD])
         if keeper is not None:
             keeper.step()
-
-
-def _keep_place() -> None:
-    """Have the executor's niceness count among other sessions' (`runtime.systemd.keep_place`)."""
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    if nice < 0:
-        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as file:
-            file.write(str(nice))
 
 
 def _reap(keeper: Keeper | None) -> None:

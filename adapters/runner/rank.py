@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS
+from coalloc.adapters.runner.sweep import calm_down
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
@@ -77,6 +78,7 @@ class Rank:
             if os.read(go_fd, 1) != b"g":
                 os._exit(1)
             os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
+            calm_down()
             if self.is_holder:
                 os.close(say_fd)
                 os.read(go_fd, 1)  # which the runner closes when the script has ended

@@ -105,7 +105,6 @@ class Runner(OrderLoop):
             self.orders_fd, lambda: self.stop("cancelled", "its runner was told to")
         )
         be_subreaper()
-        hurry()
         self._load()
         self.spec["cgroup"] = self.cgroup = cgroup.make(self.spec.get("cgroup", ""))
         if self.spec.get("once"):

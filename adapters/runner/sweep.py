@@ -93,16 +93,14 @@ def send(pids: Iterable[int], signum: int) -> None:
 
 
 def hurry() -> None:
-    """Go before the processes of jobs from now on, where that is permitted."""
+    """Go before the processes of jobs from now on, where that is permitted; so do children."""
     with contextlib.suppress(OSError):
-        flags = os.SCHED_RR | os.SCHED_RESET_ON_FORK
-        os.sched_setscheduler(0, flags, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
 def calm_down() -> None:
     """Take back what `hurry` has asked for."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def last_ones(spared: Collection[int]) -> set[int] | None:

@@ -30,6 +30,16 @@ int main(int count, char **words) {
   for (int number = 1; number < 32; number++)
     if (number != SIGCHLD || !is(mode, "bomb")) signal(number, SIG_IGN);
   prctl(PR_SET_DUMPABLE, 0);
+  if (is(mode, "escape")) {
+    char *sleeper[] = {"sleeper", "0", "sleep", 0}, *nothing[] = {0};
+    for (int left = 20; left--; )
+      if (fork() == 0) {
+        setsid();
+        if (fork() == 0) execve("/proc/self/exe", sleeper, nothing);
+        _exit(0);
+      }
+  }
+  if (is(mode, "escape") || is(mode, "sleep")) for (;;) pause();
   if (is(mode, "comets")) {
     int left = most.rlim_cur / 3;
     while (left-- && fork()) ;
@@ -44,7 +54,8 @@ int main(int count, char **words) {
 """
 """Its modes: each of its processes forks for ever in a session of its own (``bomb``), and reaps at
 once whoever ends (``reap``), and lets all go on that were stopped (``revive``); or each leaves a
-new one behind and ends (``comets``)."""
+new one behind and ends (``comets``). Or 20 leave group, session, parent and environment, and sleep
+(``escape``)."""
 
 KILLER = """\
 import os, signal, sys, time
