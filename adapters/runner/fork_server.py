@@ -147,6 +147,7 @@ class Keeper:
         for folder, _ in self.dead:
             status = StatusFile(folder)
             with contextlib.suppress(OSError):
+                status.open()
                 if status.read(END) is None:
                     record = {
                         "state": "lost",

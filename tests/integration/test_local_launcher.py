@@ -236,6 +236,7 @@ def test_slots_are_kept_by_what_could_not_be_ended(tmp_path: Path) -> None:
     bed.launcher.close()
     folder = bed.state / spec.key.folder
     status = StatusFile(str(folder))
+    status.open()
     end = status.read(END)
     assert end is not None
     status.write(END, end | {"left": 17})
