@@ -89,7 +89,7 @@ class PartLauncher:
                 "state_unwritable", f"{self._root}: {error.strerror}"
             ) from error
         except ValueError as error:
-            raise ClaimRefusedError("bad_spec", str(error)) from error
+            raise ClaimRefusedError("impossible", str(error)) from error
         try:
             self._spawn(folder)
         except OSError as error:
@@ -247,20 +247,21 @@ class PartLauncher:
     def _check(self, part: PartSpec) -> None:
         """Refuse what cannot be claimed."""
         if len(part.key.folder.encode()) > LONGEST_NAME:
-            raise ClaimRefusedError("bad_spec", "the job's id is too long")
+            raise ClaimRefusedError("impossible", "the job's id is too long")
         launch = part.launch
-        is_empty = min(part.nodes.values(), default=0) < 1
-        if launch is None or not launch.argv or is_empty:
-            raise ClaimRefusedError("bad_spec", "a part needs a command and processes")
+        if min(part.nodes.values(), default=0) < 1:
+            raise ClaimRefusedError("bad_spec", "a part needs processes")
+        if launch is None or not launch.argv:
+            raise ClaimRefusedError("impossible", "a part needs a command")
         if part.uid is not None and part.uid < 0:
             # to the kernel -1 means "as it is", which would be root
-            raise ClaimRefusedError("bad_spec", f"{part.uid} is no user")
+            raise ClaimRefusedError("impossible", f"{part.uid} is no user")
         for option, value in part.batch.given():
             if option not in self.honours:
                 why = f"--{option}={value} cannot be honoured there"
                 raise ClaimRefusedError("not_permitted", why)
         if any("\0" in text for text in (*launch.argv, launch.cwd, launch.stdout, launch.stderr)):
-            raise ClaimRefusedError("bad_spec", "a command or path holds a NUL character")
+            raise ClaimRefusedError("impossible", "a command or path holds a NUL character")
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse what these nodes cannot take.

@@ -60,10 +60,10 @@ def test_slots_are_claimed_once(bed: LaunchTestbed) -> None:
         ({"nodes": (("n1", 5),)}, "nodes_taken"),  # more than it has
         ({"nodes": (("n1", 0),)}, "bad_spec"),
         ({"nodes": ()}, "bad_spec"),
-        ({"argv": ()}, "bad_spec"),
-        ({"argv": ("true\0",)}, "bad_spec"),
-        ({"uid": -1}, "bad_spec"),
-        ({"job": "x" * 250}, "bad_spec"),  # no folder can have this name
+        ({"argv": ()}, "impossible"),
+        ({"argv": ("true\0",)}, "impossible"),
+        ({"uid": -1}, "impossible"),
+        ({"job": "x" * 250}, "impossible"),  # no folder can have this name
     ],
 )
 def test_impossible_claims_leave_nothing(
