@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_process_name("coalloc-executor")
     if config.daemon.mode == "multi-user" and cluster.adapter == "local":
         go_before_jobs()
+    os.umask(0o066)  # nobody reads what is written here; a job's processes have one of their own
     state_dir = Path(config.daemon.state_dir) / "executors" / cluster.name
     try:
         # What lies above it is the daemon's, and as private, whoever is the first to start.
