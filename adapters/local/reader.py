@@ -120,7 +120,8 @@ class LocalReader:
                     address=self._settings.address,
                 )
             )
-        return ClusterReading(rules=SiteRules(), cluster=self._settings.cluster, nodes=tuple(nodes))
+        rules = SiteRules(bounds_memory=False)
+        return ClusterReading(rules=rules, cluster=self._settings.cluster, nodes=tuple(nodes))
 
     def _sample(self, now: float) -> MachineSample:
         busy = tuple(
