@@ -217,7 +217,7 @@ class PartFolder:
         )
 
     def left(self) -> int:
-        """How many processes lived when the part's end was written without theirs, and live on."""
+        """Processes that lived when the part's end was written without theirs, and live on."""
         end = decoded(self.status()[END * PAGE :]) or {}
         if not end.get("left"):
             return 0

@@ -65,7 +65,7 @@ class NodeRunner(Runner):
         """The runner has it on disk before it says go."""
 
     def _stay(self) -> None:
-        """What is left is the batch system's to end, which keeps its node until then."""
+        """Leave it to the batch system to end the rest, and to keep its node until then."""
 
     def _take_orders(self) -> None:
         if self._connection is None:

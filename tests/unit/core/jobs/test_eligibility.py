@@ -82,7 +82,7 @@ def test_memory_that_is_not_enforced_is_told_at_submit() -> None:
             "base_time": 9.0,
             "procs": 1,
             "memory_mb_per_proc": memory_mb,
-            "clusters": clusters,
+            "clusters": clusters or None,
         }
         launch = Launch(argv=("x",))
         answer = site.ask(Submit(token=f"{memory_mb} {clusters}", job=job, launch=launch))
