@@ -77,6 +77,9 @@ class Keeper:
         self.dead: list[tuple[str, int]] = []
         self.sweep: Sweep | None = None
         self.give_up_at = float("inf")
+        self.step_at = 0.0
+        self.limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.limits[1], self.limits[1]))  # for locks
 
     @property
     def is_idle(self) -> bool:
@@ -87,15 +90,14 @@ class Keeper:
         """For how long nothing is to be done."""
         if self.sweep is None:
             return None
-        has_given_up = time.monotonic() > self.give_up_at
-        return (RETRY_S if has_given_up else SWEEP_S) * 1e3
+        return max(0.0, self.step_at - time.monotonic()) * 1e3 + 1.0
 
-    def add(self, pid: int, folder: str, lock: int) -> None:
-        """Take in a runner that was forked just now."""
-        self.runners[pid] = folder, lock
+    def _pause_s(self) -> float:
+        return RETRY_S if time.monotonic() > self.give_up_at else SWEEP_S
 
     def let_go(self) -> None:
-        """In a runner: give up the other parts' locks."""
+        """In a runner: give up what is only the fork server's."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, self.limits)
         for _, lock in (*self.runners.values(), *self.dead):
             os.close(lock)
 
@@ -130,7 +132,7 @@ class Keeper:
 
     def step(self) -> None:
         """Go on with the ends of the dead."""
-        if self.sweep is None:
+        if self.sweep is None or time.monotonic() < self.step_at:
             return
         self.sweep.step(self.runners)
         zombies = last_ones(self.runners)
@@ -140,6 +142,7 @@ class Keeper:
             self.dead, self.sweep, self.give_up_at = [], None, float("inf")
         elif time.monotonic() > self.give_up_at:
             self._give_up()
+        self.step_at = time.monotonic() + self._pause_s()
 
     def _give_up(self) -> None:
         """Let the jobs end; the locks, and with them the slots, are kept."""
@@ -170,7 +173,7 @@ def _is_reaped(pid: int) -> bool:
 def serve(socket_fd: int, runner: RunnerType) -> None:
     """Fork a runner for every folder that comes over this socket, until it is closed.
 
-    Runners are reaped here, so that their CPU time stays with this process's. One that keeps
+    Runners are reaped here, so that their CPU time stays with this process's. A server that keeps
     what runners leave stays until the last of them has ended.
     """
     sock = socket.socket(fileno=socket_fd)
@@ -181,11 +184,9 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
         os.set_blocking(fd, False)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     keeper = Keeper() if runner.is_kept else None
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # it has a lock of each part
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     poller.register(wake_read, select.POLLIN)
@@ -198,39 +199,42 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
                 _reap(keeper)
                 continue
             folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
-            if not folder:
-                is_open = False
-                poller.unregister(sock)
-                if keeper is not None and not keeper.is_idle:
+            if folder:
+                _fork(sock, os.fsdecode(folder), fds, runner, keeper)
+                continue
+            is_open = False
+            poller.unregister(sock)
+            if keeper is not None and not keeper.is_idle:
+                with contextlib.suppress(OSError):  # the executor may have been killed
                     sock.send(STAYS)
-                continue
-            try:
-                pid = os.fork()
-            except OSError:  # the part ends as one whose runner died before its start
-                for passed in fds:
-                    os.close(passed)
-                continue
-            if pid == 0:
-                try:
-                    sock.close()
-                    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-                    if keeper is not None:
-                        keeper.let_go()
-                    os.setsid()
-                    named(RUNNER_NAME)
-                    for passed in fds:
-                        os.set_inheritable(passed, False)
-                    runner(os.fsdecode(folder), fds[ORDERS_FD], fds[LOCK_FD]).run()
-                    os._exit(0)
-                finally:
-                    os._exit(1)
-            os.close(fds[ORDERS_FD])
-            if keeper is None:
-                os.close(fds[LOCK_FD])
-            else:
-                keeper.add(pid, os.fsdecode(folder), fds[LOCK_FD])
         if keeper is not None:
             keeper.step()
+
+
+def _fork(
+    sock: socket.socket, folder: str, fds: list[int], runner: RunnerType, keeper: Keeper | None
+) -> None:
+    """Fork a runner; where that fails, its part ends as one whose runner died before the start."""
+    pid = -1
+    with contextlib.suppress(OSError):
+        pid = os.fork()
+    if pid == 0:
+        try:
+            sock.close()
+            if keeper is not None:
+                keeper.let_go()
+            os.setsid()
+            named(RUNNER_NAME)
+            for passed in fds:
+                os.set_inheritable(passed, False)
+            runner(folder, fds[ORDERS_FD], fds[LOCK_FD]).run()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if keeper is not None and pid > 0:
+        keeper.runners[pid] = folder, fds.pop(LOCK_FD)
+    for passed in fds:
+        os.close(passed)
 
 
 def _reap(keeper: Keeper | None) -> None:

@@ -50,8 +50,7 @@ class Sweep:
     """
 
     def __init__(self, uid: int | None = None, group: str = "") -> None:
-        self._groups = [group]
-        self._uids = {uid}
+        self._groups, self._uids = [group], {uid}
         self._began = float("inf")
 
     def widen(self, uid: int | None, group: str) -> None:
@@ -99,8 +98,12 @@ def hurry() -> None:
 
 
 def calm_down() -> None:
-    """Take back what `hurry` has asked for."""
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    """Take back what `hurry` has got."""
+    policy = os.SCHED_OTHER
+    with contextlib.suppress(OSError):
+        policy = os.sched_getscheduler(0)
+    if policy == os.SCHED_RR:
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def last_ones(spared: Collection[int]) -> set[int] | None:
