@@ -50,12 +50,15 @@ class Sweep:
     """
 
     def __init__(self, uid: int | None = None, group: str = "") -> None:
-        self._groups, self._uids = [group], {uid}
+        self._groups: list[str] = []
+        self._uids: set[int] = set()
         self._began = float("inf")
+        self.widen(uid, group)
 
     def widen(self, uid: int | None, group: str) -> None:
         """Take the processes of another part in, too."""
-        self._uids.add(uid)
+        if uid is not None and uid != os.geteuid():
+            self._uids.add(uid)
         self._groups.append(group)
 
     def step(self, spared: Collection[int] = ()) -> None:
@@ -80,8 +83,8 @@ class Sweep:
         # Zombies of children, too: the first thread of one may have ended, and others go on.
         send(found | set(children(os.getpid())).difference(spared), signal.SIGKILL)
         if found and now - self._began >= WHOLE_USER_AFTER_S:
-            for uid in self._uids - {None, os.geteuid()}:
-                _kill_among_all(uid or 0, spared)
+            for uid in self._uids:
+                _kill_among_all(uid, spared)
 
 
 def send(pids: Iterable[int], signum: int) -> None:
