@@ -19,6 +19,7 @@ import pytest
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.local.adapter import open_local
 from coalloc.adapters.local.launcher import LocalLauncher
+from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.status import END, PAGE, START, StatusFile, encoded
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.parts import PartKey, PartState
@@ -263,6 +264,20 @@ def test_slots_are_kept_by_what_could_not_be_ended(tmp_path: Path) -> None:
     bed.launcher.forget(spec.key)
     assert bed.run(wide).codes == (0,) * 4
     bed.close()
+
+
+@pytest.mark.skipif(not cgroup.own(), reason="no cgroup can be made here")
+def test_a_cgroup_of_no_part_is_ended_at_the_start(tmp_path: Path) -> None:
+    bed = LaunchTestbed(tmp_path)
+    assert isinstance(bed.launcher, LocalLauncher)
+    stale = Path(cgroup.make(f"{bed.launcher._groups}stale"))
+    bed.launcher.close()
+    with subprocess.Popen(["sleep", "600"]) as forgotten:
+        (stale / "cgroup.procs").write_text(str(forgotten.pid))
+        LaunchTestbed(tmp_path).close()
+        assert forgotten.wait(LIMIT_S) == -signal.SIGKILL
+    LaunchTestbed(tmp_path).close()
+    assert not stale.exists()
 
 
 def test_claim_that_no_runner_took(bed: LaunchTestbed) -> None:
