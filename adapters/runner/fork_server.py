@@ -137,6 +137,7 @@ class Keeper:
         self.sweep.step(self.runners)
         zombies = last_ones(self.runners)
         if zombies is not None and all(map(_is_reaped, zombies)):
+            self.sweep.close()
             for _, lock in self.dead:
                 os.close(lock)
             self.dead, self.sweep, self.give_up_at = [], None, float("inf")

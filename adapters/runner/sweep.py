@@ -86,6 +86,11 @@ class Sweep:
             for uid in self._uids:
                 _kill_among_all(uid, spared)
 
+    def close(self) -> None:
+        """Remove what is left of the parts' cgroups, in which nothing lives."""
+        for group in self._groups:
+            cgroup.end(group)
+
 
 def send(pids: Iterable[int], signum: int) -> None:
     """Signal processes, of which some may be gone."""

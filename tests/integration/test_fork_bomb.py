@@ -33,7 +33,11 @@ def open_root() -> Iterator[Path]:
 
 def cases() -> Iterator[Any]:
     """Every mode and way, of which a few in the quick tests."""
-    quick = {("reap", "abort", False), ("comets", "dead runner", False), ("bomb", "abort", True)}
+    quick = {
+        ("reap", "abort", False),
+        ("comets", "dead runner", False),
+        ("bomb", "dead runner", True),
+    }
     for procs in (30, 100, 500):
         for mode in ("bomb", "reap", "revive", "comets"):
             for way in ("abort", "dead runner"):
@@ -71,8 +75,11 @@ def test_nothing_is_left(
             bed.launcher.abort(spec.key)
         else:
             os.kill(bed.runner_pid(spec.key), signal.SIGKILL)
+        group = bed.launcher._parts[spec.key].cgroup
         report = bed.ended(spec.key)
         assert not forkers.there()
+        assert bool(group) is has_group
+        assert not group or not Path(group).exists()
         assert report.state is (PartState.FINISHED if way == "abort" else PartState.LOST)
         bed.close()
 
