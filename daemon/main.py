@@ -37,7 +37,7 @@ from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart
 from coalloc.runtime.key_files import KeyFileError
-from coalloc.runtime.systemd import set_process_name
+from coalloc.runtime.systemd import go_before_jobs, set_process_name
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -97,6 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fill_cache(cache_dir(config))
     logs.configure(config.daemon.log_level, config.daemon.log_format)
     set_process_name("coallocd")
+    if config.daemon.mode == "multi-user":
+        go_before_jobs()
     try:
         asyncio.run(_serve(config, path))
     except (StoreError, OSError, ConfigError, KeyFileError, KeyTableError) as error:

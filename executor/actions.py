@@ -87,6 +87,7 @@ def kept_identity(state_dir: Path) -> str:
     path = state_dir / "identity"
     try:
         found = path.read_text(encoding="ascii", errors="replace").strip()
+        path.chmod(0o600)  # one of long ago may be open
     except FileNotFoundError:
         found = ""
     if not found:

@@ -134,6 +134,22 @@ def never_fits(state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER) -> str:
     return f"{lacking} ({rules})" if any(slots.values()) else rules
 
 
+def unbounded_memory(state: State, job: Job) -> str:
+    """Say where a job's memory is counted and may be exceeded; empty: nowhere, or it has none."""
+    readings = {name: cluster.reading for name, cluster in state.clusters.items()}
+    names = [
+        name
+        for name, reading in readings.items()
+        if name in (job.clusters or readings)
+        and reading is not None
+        and reading.rules is not None
+        and not reading.rules.bounds_memory
+    ]
+    if not job.memory_mb_per_proc or not names:
+        return ""
+    return f"memory per process is planned for, but not enforced on {', '.join(names)}"
+
+
 def _rules_against(state: State, job: Job, owner: JobOwner) -> str:
     """Objections of the clusters' batch systems to a job, cluster by cluster."""
     told = []

@@ -97,6 +97,8 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Comm
         if record.state is JobState.PENDING:
             state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
+    if unbounded := admission.unbounded_memory(state, base.job):
+        warnings.append(unbounded)
     body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
     return Done(body=body)
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -359,6 +360,35 @@ def test_a_job_is_its_submitters(site: MultiUser) -> None:
     assert not {"NOTIFY_SOCKET", "COALLOC_WRAPPER", "INVOCATION_ID"} & set(variables)
     assert "CapEff:\t0000000000000000" in lines
     assert (output.stat().st_uid, output.stat().st_mode & 0o777) == (NOBODY, 0o644)
+
+
+@needs_root
+def test_nobody_reads_what_an_executor_writes(site: MultiUser) -> None:
+    """Others pass through folders to the scripts of their jobs, and that is all."""
+    site.kill("alpha")
+    (site.root / "state" / "executors" / "alpha" / "identity").chmod(0o644)  # of long ago
+    before = os.umask(0)
+    try:
+        site.start_executor("alpha")
+    finally:
+        os.umask(before)
+    site.until(site.is_complete)
+    with site.asking(site.key(ADA)) as asker:
+        launch = {"script": "#!/bin/sh\nexec sleep 600\n", "stdout": "long"}
+        fields = {"clusters": ["alpha"]}
+        submission = site.submission(["job.sh"], launch=launch, job=fields)
+        job = asker.ask({"type": "submit", **submission})["job"]
+        site.until(lambda: site.job(job)["state"] == "running")
+        root = site.root / "state" / "executors"
+        found = {path.relative_to(root): path.stat().st_mode for path in root.rglob("*")}
+        asker.ask({"type": "cancel", "job": job})
+        site.wait(job)
+    assert {"identity", "progress.json", "status"} <= {path.name for path in found}
+    for path, mode in found.items():
+        is_users = path.parent.name == "user" or path.name == "user"  # by an entry of his own
+        others = 0o011 if stat.S_ISDIR(mode) else 0
+        assert not mode & 0o077 & ~(0o050 if is_users else others), (path, oct(mode))
+    assert (site.work / "long").stat().st_mode & 0o777 == 0o644
 
 
 @needs_root

@@ -128,6 +128,7 @@ PROCESSES = (
     "adapters/runner/fork_server.py",
     "adapters/runner/runner.py",
     "adapters/runner/command.py",
+    "adapters/runner/sweep.py",
     "adapters/sweeper.py",
     # loads policies of other packages to check their options
     "daemon/foreign_options.py",
