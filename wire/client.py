@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 import os
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import msgspec
 import zmq
 
+from coalloc.wire.contexts import client_context
 from coalloc.wire.curve import REFUSED, SUCCEEDED, CurveClient, Handshakes
 from coalloc.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
 
@@ -167,8 +169,7 @@ class RequestConnection:
     ) -> None:
         self.endpoint = endpoint
         self.timeout_s = timeout_s
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
+        self._socket = client_context().socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.SNDHWM, 100_000)
         self._socket.setsockopt(zmq.RCVHWM, 100_000)
@@ -176,6 +177,7 @@ class RequestConnection:
         if security is not None:
             security.apply(self._socket)
         self._handshakes = Handshakes(self._socket)
+        self._end = _ends(self, self._handshakes, self._socket)
         self.silence = Silence(endpoint, is_keyed=security is not None)
         self.poller = zmq.Poller()
         self.poller.register(self._socket, zmq.POLLIN)
@@ -252,9 +254,7 @@ class RequestConnection:
 
     def close(self) -> None:
         """Close the connection."""
-        self._handshakes.close()
-        self._socket.close()
-        self._context.term()
+        self._end()
 
 
 class EventSubscriber:
@@ -272,8 +272,8 @@ class EventSubscriber:
         topics: tuple[str, ...] = ("",),
         security: CurveClient | None = None,
     ) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.SUB)
+        self._socket = client_context().socket(zmq.SUB)
+        self._end = _ends(self, self._socket)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.RCVHWM, 100_000)
         for topic in topics:
@@ -290,8 +290,21 @@ class EventSubscriber:
 
     def close(self) -> None:
         """Close the subscription."""
-        self._socket.close()
-        self._context.term()
+        self._end()
+
+
+def _ends(owner: object, *parts: Handshakes | zmq.Socket[bytes]) -> weakref.finalize[..., object]:
+    """Closes sockets when called, or when their owner is dropped, whichever is first."""
+    ends = weakref.finalize(owner, _closed, os.getpid(), parts)
+    # at the exit of the program other threads may still be using them
+    ends.atexit = False
+    return ends
+
+
+def _closed(pid: int, parts: tuple[Handshakes | zmq.Socket[bytes], ...]) -> None:
+    if os.getpid() == pid:  # the sockets of a fork's parent are not ours
+        for part in parts:
+            part.close()
 
 
 def read_answer(frames: Sequence[bytes], endpoint: str) -> AnswerFrame:

@@ -22,6 +22,7 @@ from coalloc.core.base.requests import Refused
 from coalloc.wire.answers import Answer, Refusal
 from coalloc.wire.authenticator import ZapAuthenticator
 from coalloc.wire.codec import decode_from_executor, encode_message
+from coalloc.wire.contexts import new_context
 from coalloc.wire.curve import CurveServer, KeyPair
 from coalloc.wire.frames import (
     LONGEST_ID,
@@ -32,7 +33,7 @@ from coalloc.wire.frames import (
     id_of,
 )
 from coalloc.wire.publisher import Publisher
-from coalloc.wire.sockets import AsyncSocket, OnFrames, new_context
+from coalloc.wire.sockets import AsyncSocket, OnFrames
 
 PEERS_REMEMBERED = 10_000
 CLIENTS, EXECUTORS, WATCHERS = "clients", "executors", "watchers"
