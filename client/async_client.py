@@ -215,7 +215,10 @@ class AsyncClient:
             if shared is None and session is self._session:
                 await_listener(client.endpoint, min(PATIENCE_S, client.timeout_s))
                 self._shared = shared = SharedConnection(
-                    client.endpoint, timeout_s=client.timeout_s, security=client.security
+                    client.endpoint,
+                    timeout_s=client.timeout_s,
+                    security=client.security,
+                    max_bytes=client.max_request_bytes,
                 )
                 if session is not self._session:
                     self._shared = None

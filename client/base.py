@@ -77,7 +77,7 @@ class BaseClient:
         key: Path | None = None,
     ) -> None:
         found = daemon_endpoint(endpoint, config, key)
-        self.security = found.security
+        self.security, self.max_request_bytes = found.security, found.max_request_bytes
         self.endpoint, self.timeout_s = found.endpoint, timeout_s
         self._publish_endpoint = publish_endpoint or found.publish_endpoint
         self._config = config
@@ -116,7 +116,10 @@ class BaseClient:
             self._connection, self._pid = None, os.getpid()
             await_listener(self.endpoint, min(PATIENCE_S, self.timeout_s))
             self._connection = RequestConnection(
-                self.endpoint, timeout_s=self.timeout_s, security=self.security
+                self.endpoint,
+                timeout_s=self.timeout_s,
+                security=self.security,
+                max_bytes=self.max_request_bytes,
             )
         return self._connection
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
+from coalloc.wire.frames import MAX_REQUEST_BYTES
 
 if TYPE_CHECKING:
     from coalloc.model.settings import Config
@@ -29,6 +30,7 @@ class DaemonEndpoint(Struct, frozen=True, kw_only=True):
     publish_endpoint: str | None = None
     security: CurveClient | None = None
     """None: it tells no users apart."""
+    max_request_bytes: int = MAX_REQUEST_BYTES
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
@@ -69,6 +71,7 @@ def daemon_endpoint(endpoint: str | None, config: Path | None, key: Path | None)
         endpoint=found.daemon.endpoint,
         publish_endpoint=found.daemon.publish_endpoint,
         security=_security(key, found.access.server_key) if shared else None,
+        max_request_bytes=found.daemon.max_message_bytes,
     )
 
 

@@ -17,7 +17,14 @@ import zmq
 
 from coalloc.wire.contexts import client_context
 from coalloc.wire.curve import REFUSED, SUCCEEDED, CurveClient, Handshakes
-from coalloc.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
+from coalloc.wire.frames import (
+    MAX_REQUEST_BYTES,
+    PROTOCOL,
+    WireError,
+    decode_any,
+    decode_object,
+    encode,
+)
 
 T = TypeVar("T")
 
@@ -162,11 +169,19 @@ class RequestConnection:
         For one answer, seconds.
     security : Calling, optional
         The key to connect with, and the daemon's.
+    max_bytes : int
+        Of a request; the daemon ends the connection of a longer one, and says nothing.
     """
 
     def __init__(
-        self, endpoint: str, *, timeout_s: float = 10.0, security: CurveClient | None = None
+        self,
+        endpoint: str,
+        *,
+        timeout_s: float = 10.0,
+        security: CurveClient | None = None,
+        max_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
+        self._max_bytes = max_bytes
         self.endpoint = endpoint
         self.timeout_s = timeout_s
         self._socket = client_context().socket(zmq.DEALER)
@@ -202,9 +217,20 @@ class RequestConnection:
         return request
 
     def frame_of(self, body: Mapping[str, Any]) -> tuple[str, bytes]:
-        """The id of a new request, and its frame."""
+        """The id of a new request, and its frame.
+
+        Raises
+        ------
+        RefusedError
+            It is longer than the daemon reads.
+        """
         request = f"{os.getpid()}-{next(self._numbers)}"
-        return request, encode({**body, "id": request, "protocol": PROTOCOL})
+        frame = encode({**body, "id": request, "protocol": PROTOCOL})
+        if len(frame) > self._max_bytes:
+            most = f"a message holds at most {self._max_bytes:,}"
+            what = f"the request {body.get('type')} is {len(frame):,} bytes"
+            raise RefusedError("bad_request", f"{what}; {most}")
+        return request, frame
 
     def send_frame(self, frame: bytes) -> None:
         """Send a request.

@@ -27,6 +27,7 @@ from coalloc.wire.curve import CurveServer, KeyPair
 from coalloc.wire.frames import (
     LONGEST_ID,
     WireError,
+    check_texts,
     check_values,
     decode_object,
     encode_answer,
@@ -245,6 +246,7 @@ class Server:
             if refused:
                 self._refuse(origin, refused)
                 return
+            check_texts(frames[1], body)
             self._on_request(origin, body)
         except WireError as error:
             self._fault("client", origin.peer, error)

@@ -31,11 +31,17 @@ class SharedConnection:
         For one answer, seconds.
     security : CurveClient, optional
         The key to connect with, and the daemon's.
+    max_bytes : int
+        Of a request.
     """
 
-    def __init__(self, endpoint: str, *, timeout_s: float, security: CurveClient | None) -> None:
+    def __init__(
+        self, endpoint: str, *, timeout_s: float, security: CurveClient | None, max_bytes: int
+    ) -> None:
         self.timeout_s = timeout_s
-        connection = RequestConnection(endpoint, timeout_s=timeout_s, security=security)
+        connection = RequestConnection(
+            endpoint, timeout_s=timeout_s, security=security, max_bytes=max_bytes
+        )
         woken, self._waker = os.pipe()
         self._talk = _Talk(connection, woken)
         self._hang_up = weakref.finalize(self, _hung_up, self._talk, self._waker, os.getpid())
