@@ -127,9 +127,10 @@ def is_listening(endpoint: str) -> bool:
     """
     if not endpoint.startswith("ipc://"):
         return True
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
+    # A socket of another kind: the kernel says whether one is there, and the daemon, for which a
+    # connection that shows no key is an attack, sees none.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         code = probe.connect_ex(endpoint.removeprefix("ipc://"))
-    if code not in {0, errno.EAGAIN, errno.EINPROGRESS, errno.ENOENT, errno.ECONNREFUSED}:
+    if code not in {errno.EPROTOTYPE, errno.ENOENT, errno.ECONNREFUSED}:
         raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}")
-    return code not in {errno.ENOENT, errno.ECONNREFUSED}
+    return code == errno.EPROTOTYPE

@@ -240,6 +240,7 @@ class RequestConnection:
         NoAnswerError
             There is no connection to send it by; after a refused handshake none is made again.
         """
+        self.silence.check_key()
         try:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again as error:

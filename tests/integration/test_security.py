@@ -65,6 +65,20 @@ def silence(asker: RequestConnection) -> str:
     return str(caught.value)
 
 
+def test_our_own_commands_are_no_attack(
+    site: MultiUser, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They look whether a daemon listens, and leave nothing in the audit (so this comes first)."""
+    monkeypatch.setenv("COALLOC_CONFIG", str(site.config))
+    monkeypatch.setenv("COALLOC_KEY", str(site.root / "our-key.json"))
+    assert main.main(["keys", "new"]) == 0
+    for words in (["doctor"], ["queue"], ["doctor", "--json"]):
+        main.main(words)
+        assert "answers at" in capsys.readouterr().out or words == ["queue"]
+    site.ask("status")
+    assert not site.lines("connection_refused")
+
+
 def test_no_key(site: MultiUser) -> None:
     with site.asking(None) as asker:
         site.until(lambda: "we have no key" in silence(asker))
