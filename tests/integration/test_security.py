@@ -424,10 +424,9 @@ def test_keys_by_the_command_line(
     assert main.main(["keys", "list", "--json"]) == 0
     rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
     assert (rows[public]["revoked"], rows[public]["role"]) == (None, "operator")
-    for dashed in ("-Du(+<NeLf", "-Du(+<NeLfs&{K]4@6uP=9]hNo)W&Ve.4I/n9(sk"):
-        assert main.main(["keys", "authorize", dashed, "--user", "bin"]) == 1
-        assert main.main(["keys", "revoke", dashed]) == 1
-        assert "required" not in capsys.readouterr().err  # it is no key, or nobody's
+    dashed = "-Du(+<NeLfs&{K]4@6uP=9]hNo)W&Ve.4I/n9(sk"
+    assert main.main(["keys", "authorize", dashed, "--user", "bin"]) == 0
+    assert main.main(["keys", "revoke", dashed[:9]]) == 0
     assert main.main(["keys", "revoke", public[:10]]) == 0
     assert main.main(["queue"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
