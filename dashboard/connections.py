@@ -18,6 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 PLACES = 800
 HEAD_S = 10.0
 """For the head of a request, from its first byte or, of the first one, from the connection on."""
+GRACE_S = 1.0
+"""A newer connection is not idle yet, seconds."""
 ACCEPTED_AT_ONCE = 100
 """Beside `PLACES`, these fit under the usual limit of 1,024 descriptors."""
 SocketName = tuple[str, int] | tuple[str, int, int, int]
@@ -33,12 +35,15 @@ class Connection(H11Protocol):
     """One browser's connection."""
 
     peer = ""
+    since = 0.0
+    """By the loop's clock, seconds."""
     _head: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place."""
         super().connection_made(transport)
         self.peer = peer_of(*(transport.get_extra_info(end) for end in ("peername", "sockname")))
+        self.since = self.loop.time()
         # from here on the newest is the last: a set has no order
         places: dict[Connection, None] = self.app_state.setdefault("places", {})
         places[self] = None
@@ -79,7 +84,9 @@ def _give_way(places: dict[Connection, None]) -> None:
     """Cut a connection of the peer that has the most."""
     ((most, _),) = Counter(each.peer for each in places).most_common(1)
     theirs = [each for each in places if each.peer == most]
-    loser = next((each for each in theirs if not each.is_answering), theirs[0])
+    settled = theirs[0].loop.time() - GRACE_S
+    idle = (each for each in theirs if each.since < settled and not each.is_answering)
+    loser = next(idle, theirs[0])
     del places[loser]
     loser.transport.abort()
 
