@@ -100,11 +100,12 @@ def interrupted(daemon: Failing) -> None:
     """Ended by SIGINT while it waits."""
     client = daemon.client()
     client.timeout_s = LIMIT_S
-    signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
-    with suppress(KeyboardInterrupt, NoAnswerError):
-        while True:
-            client.ask("status")
-    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    with suppress(KeyboardInterrupt):  # which may come after the error as well
+        signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S)
+        with suppress(NoAnswerError):
+            while True:
+                client.status()
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def subscribed(daemon: Failing) -> None:
