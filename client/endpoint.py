@@ -15,6 +15,7 @@ from msgspec import Struct
 from coalloc.runtime.user import user_name
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
+from coalloc.wire.frames import MAX_REQUEST_BYTES
 
 if TYPE_CHECKING:
     from coalloc.model.settings import Config
@@ -31,6 +32,7 @@ class DaemonEndpoint(Struct, frozen=True, kw_only=True):
     publish_endpoint: str | None = None
     security: CurveClient | None = None
     """None: it tells no users apart."""
+    max_request_bytes: int = MAX_REQUEST_BYTES
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
@@ -71,6 +73,7 @@ def daemon_endpoint(endpoint: str | None, config: Path | None, key: Path | None)
         endpoint=found.daemon.endpoint,
         publish_endpoint=found.daemon.publish_endpoint,
         security=_security(key, found.access.server_key) if shared else None,
+        max_request_bytes=found.daemon.max_message_bytes,
     )
 
 
@@ -127,13 +130,14 @@ def is_listening(endpoint: str) -> bool:
     """
     if not endpoint.startswith("ipc://"):
         return True
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
+    # A socket of another kind: the kernel says whether one is there, and the daemon, for which a
+    # connection that shows no key is an attack, sees none.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         code = probe.connect_ex(endpoint.removeprefix("ipc://"))
-    if code not in {0, errno.EAGAIN, errno.EINPROGRESS, errno.ENOENT, errno.ECONNREFUSED}:
+    if code not in {errno.EPROTOTYPE, errno.ENOENT, errno.ECONNREFUSED}:
         why = _kept_out(Path(endpoint.removeprefix("ipc://"))) if code == errno.EACCES else ""
         raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}{why}")
-    return code not in {errno.ENOENT, errno.ECONNREFUSED}
+    return code == errno.EPROTOTYPE
 
 
 def _kept_out(path: Path) -> str:

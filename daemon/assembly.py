@@ -13,6 +13,7 @@ from structlog.stdlib import BoundLogger
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import opened_access
+from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import Effects, tell
 from coalloc.daemon.heartbeats import Heartbeats
@@ -108,6 +109,7 @@ def assembled(
         config=config,
         log=log,
         clock=time.time,
+        clock_steps=ClockSteps(),
         began=time.time(),
         owner=owner,
         access=access,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -38,6 +39,9 @@ from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart
 from coalloc.runtime.key_files import KeyFileError
 from coalloc.runtime.systemd import go_before_jobs, set_process_name
+
+M_MMAP_THRESHOLD, LARGE_BYTES = -3, 1 << 18
+"""Of malloc.h; blocks of so many bytes go back to the system when they are freed."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -100,11 +104,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     if config.daemon.mode == "multi-user":
         go_before_jobs()
     try:
+        _return_large_blocks()
         asyncio.run(_serve(config, path))
     except (StoreError, OSError, ConfigError, KeyFileError, KeyTableError) as error:
         print(f"coallocd: error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _return_large_blocks() -> None:
+    """Have memory of long messages given back: glibc keeps ever larger blocks, mallopt(3).
+
+    Other C libraries have no such option, and need none.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 def _initialised(folder: str, mode: Literal["single-user", "multi-user"] | None) -> int:

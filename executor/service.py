@@ -36,8 +36,9 @@ from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, ke
 from coalloc.model.sites.parts import PartKey, PartReport
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import WireError, decode_for_executor, encode_message
+from coalloc.wire.contexts import new_context
 from coalloc.wire.curve import REFUSED, SUCCEEDED
-from coalloc.wire.sockets import DEALER, AsyncSocket, new_context
+from coalloc.wire.sockets import DEALER, AsyncSocket
 
 TICK_S = 1.0
 POLL_S = 0.25

@@ -39,6 +39,7 @@ from coalloc.model.jobs import (
     WorkflowJob,
     stays_whole,
 )
+from coalloc.model.sites.launch_limits import check_launch
 from coalloc.model.sites.parts import LASTING, OVER_LIMIT
 from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.model.values import replace
@@ -60,6 +61,7 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
     ------
     InputError
     """
+    check_launch(command.launch, _commands(command))
     _check_retries(command, job)
     if command.throttle < 0:
         raise InputError("throttle", f"{command.throttle} is below 0")
@@ -74,6 +76,10 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
         raise InputError("job.kind", "is not workflow")
     elif isinstance(job, DivisibleJob):
         _check_divisible(command, job)
+
+
+def _commands(command: Submit) -> Mapping[str, tuple[str, ...]]:
+    return command.commands if isinstance(command, SubmitWorkflow) else {}
 
 
 def _check_retries(command: Submit, job: Job) -> None:

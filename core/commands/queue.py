@@ -126,6 +126,7 @@ def _admitted(
         gid=event.gid,
         command=_program(command),
         submitted=now,
+        clock_before_s=state.clock_set_s,
         sources=sources,
         state=JobState.HELD if command.hold else JobState.PENDING,
     )

@@ -258,6 +258,7 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
         record,
         state=JobState.RUNNING,
         started=max(starts, default=now),
+        clock_set_s=state.clock_set_s - record.clock_before_s,
         skew_s=skew,
         refusals=0,
         idle_node_s=record.idle_node_s + idle,
@@ -304,10 +305,12 @@ def _end(state: State, record: JobRecord, now: float) -> None:
     end, reason, detail, code = verdict(record)
     starts = [part.started for part in record.parts if part.started is not None]
     ends = [part.ended for part in record.parts if part.ended is not None]
+    if record.started is None and starts:
+        set_s = state.clock_set_s - record.clock_before_s
+        record = replace(record, started=max(starts), clock_set_s=set_s)
     record = replace(
         record,
         state=end,
-        started=record.started if record.started is not None else max(starts, default=None),
         ended=max(ends, default=now),
         exit_code=code,
         reason=reason,

@@ -72,6 +72,7 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         paused=bool(meta.get("paused")),
         epoch=epoch,
         store=name,
+        clock_set_s=float(meta.get("clock_set_s", "0")),
         last=LastNumbers(
             job=int(meta.get("last_job", "0")),
             event=loaded.last_event,

@@ -76,7 +76,8 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job's command; the core passes it on without looking inside."""
 
     argv: tuple[str, ...]
-    """Command and arguments; where `script` is given, ``argv[0]`` is only its name."""
+    """Command and arguments; where `script` is given, ``argv[0]`` is only its name. What no program
+    can be started with is refused (`launch_limits`)."""
     script: str = ""
     """Text of a batch script, executed from a private copy; empty: `argv` is a command."""
     env: Mapping[str, str] = field(default_factory=dict)

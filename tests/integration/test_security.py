@@ -66,6 +66,20 @@ def silence(asker: RequestConnection) -> str:
     return str(caught.value)
 
 
+def test_our_own_commands_are_no_attack(
+    site: MultiUser, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They look whether a daemon listens, and leave nothing in the audit (so this comes first)."""
+    monkeypatch.setenv("COALLOC_CONFIG", str(site.config))
+    monkeypatch.setenv("COALLOC_KEY", str(site.root / "our-key.json"))
+    assert main.main(["keys", "new"]) == 0
+    for words in (["doctor"], ["queue"], ["doctor", "--json"]):
+        main.main(words)
+        assert "answers at" in capsys.readouterr().out or words == ["queue"]
+    site.ask("status")
+    assert not site.lines("connection_refused")
+
+
 def test_no_key(site: MultiUser) -> None:
     with site.asking(None) as asker:
         site.until(lambda: "we have no key" in silence(asker))
@@ -440,6 +454,9 @@ def test_keys_by_the_command_line(
     assert main.main(["keys", "list", "--json"]) == 0
     rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
     assert (rows[public]["revoked"], rows[public]["role"]) == (None, "operator")
+    dashed = "-Du(+<NeLfs&{K]4@6uP=9]hNo)W&Ve.4I/n9(sk"
+    assert main.main(["keys", "authorize", dashed, "--user", "bin"]) == 0
+    assert main.main(["keys", "revoke", dashed[:9]]) == 0
     assert main.main(["keys", "revoke", public[:10]]) == 0
     assert main.main(["queue"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]

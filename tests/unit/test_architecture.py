@@ -148,7 +148,7 @@ MIPS: tuple[str, ...] = (
 HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("wire/*",),
     "starlette": ("dashboard/*",),
-    "uvicorn": ("dashboard/server.py",),
+    "uvicorn": ("dashboard/server.py", "dashboard/connections.py"),
     "nacl": ("wire/curve.py",),
     "apscheduler": ("daemon/timer.py",),
     "psutil": ("adapters/local/*", "adapters/probe.py", "daemon/solver/warming.py"),
