@@ -65,14 +65,14 @@ def _add_restore(parser: argparse.ArgumentParser) -> None:
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from coalloc.daemon.store.beside import StoreError, restore
+    from coalloc.daemon.store.beside import Source, StoreError, restore
 
     store = _store_path(args)
     if args.empty and args.file is not None:
         raise CommandError("--empty takes no FILE")
     if args.file is None and not (args.salvage or args.empty):
         raise CommandError("FILE is missing; without a backup: --salvage or --empty")
-    source = "damaged" if args.salvage else "empty" if args.empty else "backup"
+    source: Source = "damaged" if args.salvage else "empty" if args.empty else "backup"
     try:
         restored = restore(args.file or store, store, source=source)
     except StoreError as error:

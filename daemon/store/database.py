@@ -72,6 +72,7 @@ class Database:
         with self.errors_translated():
             if not os.path.lexists(path):
                 self._begin()
+            self._file = _file_id(path)
             self._connect(check=True)
 
     def _begin(self) -> None:
@@ -88,6 +89,12 @@ class Database:
             self._connect(check=False)
         assert self._connection is not None
         return self._connection
+
+    def check_place(self) -> None:
+        """As of `Store`."""
+        if _file_id(self.path) != self._file:
+            how = "another file is in its place" if os.path.lexists(self.path) else "it is gone"
+            raise StoreError(f"{self.path}: {how}; what this daemon would write there is lost")
 
     def shared(self) -> sqlite3.Connection:
         """The connection, to read through from any thread."""
@@ -207,3 +214,10 @@ class Database:
 
     def _unusable(self, what: str) -> StoreCorruptError:
         return unusable(self.path, what)
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    return None

@@ -174,7 +174,8 @@ def _numbers(store: Path) -> dict[str, int]:
 def _highest(connection: sqlite3.Connection) -> dict[str, int]:
     meta = {row.key: row.value for row in whole_rows(connection, META).rows}
     events = (row.seq for row in whole_rows(connection, EVENTS).rows)
-    ids = [row.id for table in (JOBS, ACCOUNTS) for row in whole_rows(connection, table).rows]
+    ids = [row.id for row in whole_rows(connection, JOBS).rows]
+    ids += [row.id for row in whole_rows(connection, ACCOUNTS).rows]
     known = highest(meta, max(events, default=0))
     jobs = (int(job.partition("_")[0].partition(".")[0]) for job in ids)
     return {**known, LAST_JOB: max(known.get(LAST_JOB, 0), max(jobs, default=0))}

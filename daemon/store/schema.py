@@ -80,16 +80,16 @@ def tally(table: str) -> Iterator[str]:
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE jobs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL,"
-        " user TEXT NOT NULL, ended REAL, flow TEXT, body TEXT NOT NULL,"
-        " crc INTEGER NOT NULL)",
+        " user TEXT NOT NULL, ended REAL, flow TEXT, crc INTEGER NOT NULL,"
+        " body TEXT NOT NULL)",
         "CREATE INDEX jobs_active ON jobs (seq) WHERE ended IS NULL",
         "CREATE INDEX jobs_ended ON jobs (ended) WHERE ended IS NOT NULL",
         "CREATE INDEX jobs_flow ON jobs (flow) WHERE flow IS NOT NULL",
-        "CREATE TABLE launches (job TEXT PRIMARY KEY, body TEXT NOT NULL, crc INTEGER NOT NULL)",
+        "CREATE TABLE launches (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, body TEXT NOT NULL)",
         "CREATE TABLE tokens (user TEXT NOT NULL, token TEXT NOT NULL, job TEXT NOT NULL,"
         " crc INTEGER NOT NULL, PRIMARY KEY (user, token)) WITHOUT ROWID",
         "CREATE INDEX tokens_job ON tokens (job)",
-        "CREATE TABLE promises (job TEXT PRIMARY KEY, body TEXT NOT NULL, crc INTEGER NOT NULL)"
+        "CREATE TABLE promises (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, body TEXT NOT NULL)"
         " WITHOUT ROWID",
         "CREATE TRIGGER jobs_dropped AFTER DELETE ON jobs BEGIN"
         " DELETE FROM launches WHERE job = OLD.id; DELETE FROM tokens WHERE job = OLD.id;"
@@ -97,19 +97,19 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # With a workflow go the commands of its tasks, "17.1" and so on; "/" follows ".".
         "CREATE TRIGGER workflow_dropped AFTER DELETE ON jobs WHEN OLD.flow IS NULL BEGIN"
         " DELETE FROM launches WHERE job > OLD.id || '.' AND job < OLD.id || '/'; END",
-        "CREATE TABLE outbox (cluster TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,"
-        " crc INTEGER NOT NULL, PRIMARY KEY (cluster, seq)) WITHOUT ROWID",
+        "CREATE TABLE outbox (cluster TEXT NOT NULL, seq INTEGER NOT NULL, crc INTEGER NOT NULL,"
+        " body TEXT NOT NULL, PRIMARY KEY (cluster, seq)) WITHOUT ROWID",
         "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL,"
-        " job TEXT NOT NULL, body TEXT NOT NULL, crc INTEGER NOT NULL)",
+        " job TEXT NOT NULL, crc INTEGER NOT NULL, body TEXT NOT NULL)",
         "CREATE INDEX events_job ON events (job, seq) WHERE job <> ''",
-        "CREATE TABLE plans (round INTEGER PRIMARY KEY, time REAL NOT NULL, body TEXT NOT NULL,"
-        " crc INTEGER NOT NULL)",
+        "CREATE TABLE plans (round INTEGER PRIMARY KEY, time REAL NOT NULL, crc INTEGER NOT NULL,"
+        " body TEXT NOT NULL)",
         "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL)"
         " WITHOUT ROWID",
-        "CREATE TABLE history (key TEXT PRIMARY KEY, body TEXT NOT NULL, crc INTEGER NOT NULL)"
+        "CREATE TABLE history (key TEXT PRIMARY KEY, crc INTEGER NOT NULL, body TEXT NOT NULL)"
         " WITHOUT ROWID",
-        "CREATE TABLE start_errors (number INTEGER PRIMARY KEY, body TEXT NOT NULL,"
-        " crc INTEGER NOT NULL)",
+        "CREATE TABLE start_errors (number INTEGER PRIMARY KEY, crc INTEGER NOT NULL,"
+        " body TEXT NOT NULL)",
         "CREATE TABLE usage (project TEXT NOT NULL, user TEXT NOT NULL, proc_s REAL NOT NULL,"
         " at REAL NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (project, user)) WITHOUT ROWID",
         "CREATE TABLE usage_days (day INTEGER NOT NULL, project TEXT NOT NULL, user TEXT NOT NULL,"
@@ -118,7 +118,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " PRIMARY KEY (day, project, user, cluster)) WITHOUT ROWID",
         "CREATE TABLE accounts (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
         " project TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL, ended REAL NOT NULL,"
-        " body TEXT NOT NULL, crc INTEGER NOT NULL)",
+        " crc INTEGER NOT NULL, body TEXT NOT NULL)",
         "CREATE INDEX accounts_ended ON accounts (ended, seq)",
         "CREATE INDEX accounts_user ON accounts (user, ended, seq)",
         "CREATE TABLE tallies (name TEXT PRIMARY KEY, rows INTEGER NOT NULL,"
@@ -128,7 +128,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; the first makes all tables. Entries of a
-release never change."""
+release never change. The checksum stands before long texts: counting must not read their pages."""
 
 CREATE_MIGRATIONS = (
     "CREATE TABLE IF NOT EXISTS migrations"

@@ -318,6 +318,15 @@ class Store:
         except OSError as error:
             raise error_of(error.errno or errno.EIO, str(path)) from error
 
+    def check_place(self) -> None:
+        """Look whether its file is still found under its name.
+
+        Raises
+        ------
+        StoreError
+        """
+        self._database.check_place()
+
     def close(self) -> None:
         """Move the WAL into the database and let go of the file; again is harmless."""
         self._database.close()

@@ -105,7 +105,7 @@ class Table(Generic[Row]):
 
     def is_whole(self, found: tuple[Any, ...]) -> bool:
         """What `select` has found agrees with its checksum."""
-        return crc32(_encode(found[self._first : -1]), self._seed) == found[-1]
+        return bool(crc32(_encode(found[self._first : -1]), self._seed) == found[-1])
 
     def read(self, found: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
         """What `select` has found, each row compared with its checksum.
