@@ -74,7 +74,13 @@ class Effects:
     def _welcome(self, cluster: str, base: int) -> None:
         state = self._service.core.state
         lease_s = state.settings.start.lease_s
-        welcome = Welcome(store=state.store, epoch=state.epoch, base_seq=base, lease_s=lease_s)
+        welcome = Welcome(
+            store=state.store,
+            epoch=state.epoch,
+            base_seq=base,
+            lease_s=lease_s,
+            recall=cluster in state.presence.untold,
+        )
         tell(state, self._service.server, cluster, welcome)
 
     def _recorded(self, effect: AppendEvent) -> None:

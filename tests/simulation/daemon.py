@@ -228,7 +228,14 @@ class DaemonHost:
                     lease = self.settings.start.lease_s
                     epoch = self.disk.epoch
                     self._say(
-                        cluster, Welcome(store="s", epoch=epoch, base_seq=base, lease_s=lease)
+                        cluster,
+                        Welcome(
+                            store="s",
+                            epoch=epoch,
+                            base_seq=base,
+                            lease_s=lease,
+                            recall=cluster in self.core.state.presence.untold,
+                        ),
                     )
                 case AskHello(cluster=cluster):
                     self._say(cluster, Ping(epoch=self.disk.epoch, known=False))

@@ -33,6 +33,7 @@ from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK as RESTORED
+from coalloc.core.jobs.after_restore import UNTOLD
 from coalloc.daemon.store.recall import drained_of
 from coalloc.daemon.store.restore import highest, renumbered, unprepared
 from coalloc.model.sites.parts import Launch
@@ -188,6 +189,11 @@ class Disk:
             paused=bool(self.meta.get("paused")),
             presence=Presence(
                 unreconciled=set(self.unreconciled),
+                untold={
+                    key.removeprefix(UNTOLD)
+                    for key, value in self.meta.items()
+                    if key.startswith(UNTOLD) and value
+                },
                 identities={
                     key.removeprefix(EXECUTOR): value
                     for key, value in self.meta.items()
