@@ -32,11 +32,12 @@ from coalloc.daemon.store.errors import (
     unusable,
 )
 from coalloc.daemon.store.mark import Mark
-from coalloc.daemon.store.schema import APPLICATION_ID, migrate
+from coalloc.daemon.store.schema import APPLICATION_ID, check_schema, migrate
 from coalloc.daemon.store.tables import (
     DamagedError,
     check_tallies,
     count_commit,
+    keep_tallies,
     written_commits,
 )
 
@@ -134,6 +135,7 @@ class Database:
             connection.execute("PRAGMA cache_size = -16000")
             if check:
                 self._check(connection)
+            keep_tallies(connection)
             self._commits = written_commits(connection)
         except BaseException:
             connection.close()
@@ -151,6 +153,7 @@ class Database:
         if verdict != "ok":
             raise self._corrupt(verdict)
         migrate(connection, self.path)
+        check_schema(connection)
         written, acknowledged = check_tallies(connection), self._mark.read()
         if written < acknowledged:
             raise self._unusable(

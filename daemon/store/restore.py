@@ -54,6 +54,7 @@ from coalloc.daemon.store.tables import (
     Table,
     check_tallies,
     examined,
+    keep_tallies,
     whole_rows,
 )
 from coalloc.model.event_kinds import EventKind
@@ -223,6 +224,7 @@ def _salvaged(damaged: Path, fresh: Path) -> int:
         _probed(damaged, fresh) as source,
         closing(sqlite3.connect(fresh, isolation_level=None)) as target,
     ):
+        keep_tallies(target)
         target.execute("BEGIN")
         left_out = 0
         for table in TABLES:
@@ -250,6 +252,7 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
     with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         migrate(connection, fresh)
+        keep_tallies(connection)
         connection.execute("BEGIN IMMEDIATE")
         own = _highest(connection)
         after = renumbered(own, former, own[LAST_JOB], now)

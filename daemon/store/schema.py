@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,6 @@ from coalloc.daemon.store.records_json import (
 from coalloc.daemon.store.rows import UsedDay
 from coalloc.daemon.store.tables import (
     ACCOUNTS,
-    COMMITS,
     EVENTS,
     HISTORY,
     JOBS,
@@ -51,30 +50,17 @@ from coalloc.daemon.store.tables import (
     PLANS,
     PROMISES,
     START_ERRORS,
-    TABLES,
+    TALLIED,
     TOKENS,
     USAGE,
     USAGE_DAYS,
+    DamagedError,
     Table,
 )
 from coalloc.wire.codec import encode_order
 
 APPLICATION_ID = 0x636F616C
 """Marks the file as ours ("coal"), so that another program's database is never touched."""
-
-
-def tally(table: str) -> Iterator[str]:
-    """Have the rows of a table counted, and their checksums summed up."""
-    add = f"UPDATE tallies SET rows = rows {{}}, total = total {{}} WHERE name = '{table}'"
-    changes = {
-        "INSERT": add.format("+ 1", "+ NEW.crc"),
-        "DELETE": add.format("- 1", "- OLD.crc"),
-        "UPDATE": add.format("", "- OLD.crc + NEW.crc"),
-    }
-    yield f"INSERT INTO tallies VALUES ('{table}', 0, 0)"
-    for change, statement in changes.items():
-        name = f"{table}_{change.lower()}_tallied"
-        yield f"CREATE TRIGGER {name} AFTER {change} ON {table} BEGIN {statement}; END"
 
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -123,8 +109,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX accounts_user ON accounts (user, ended, seq)",
         "CREATE TABLE tallies (name TEXT PRIMARY KEY, rows INTEGER NOT NULL,"
         " total INTEGER NOT NULL) WITHOUT ROWID",
-        f"INSERT INTO tallies VALUES ('{COMMITS}', 0, 0)",
-        *(statement for table in TABLES for statement in tally(table.name)),
+        *(f"INSERT INTO tallies VALUES ('{name}', 0, 0)" for name in TALLIED),
     ),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; the first makes all tables. Entries of a
@@ -213,6 +198,22 @@ def _used(connection: sqlite3.Connection, added: AddUsage) -> UsedDay:
         jobs=before.jobs + added.jobs,
         wait_s=before.wait_s + added.wait_s,
     )
+
+
+def check_schema(connection: sqlite3.Connection) -> None:
+    """Compare tables, indexes and triggers with those of a new store.
+
+    Raises
+    ------
+    DamagedError
+    """
+    there = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        migrate(fresh, Path(":memory:"))
+        expected = fresh.execute(there).fetchall()
+    found = connection.execute(there).fetchall()
+    for wrong in [*(row for row in expected if row not in found), *found[len(expected) :]]:
+        raise DamagedError(f"{wrong[0]} {wrong[1]} is missing, or another one")
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

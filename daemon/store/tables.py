@@ -4,8 +4,9 @@ Notes
 -----
 SQLite's own checks look at the structure of pages, not at what rows hold. So each row has, in the
 column ``crc``, the CRC-32 of its table's name and its columns, written with it and compared
-whenever it is read. Of each table the store counts its rows and sums up their checksums, by
-triggers (`TALLIES`): a row that is lost, doubled or older than its last write is missed there.
+whenever it is read. Of each table the store counts its rows and sums up their checksums (table
+``tallies``), by triggers of its own connection: a row that is lost, doubled, older than its last
+write, or changed by somebody else does not add up.
 """
 
 from __future__ import annotations
@@ -157,6 +158,26 @@ TABLES: tuple[Table[Any], ...] = (
     *(JOBS, LAUNCHES, TOKENS, PROMISES, OUTBOX, EVENTS, PLANS, META, HISTORY, START_ERRORS),
     *(USAGE, USAGE_DAYS, ACCOUNTS),
 )
+
+
+TALLIED = (COMMITS, *(table.name for table in TABLES))
+"""Names in ``tallies``."""
+
+
+def keep_tallies(connection: sqlite3.Connection) -> None:
+    """Have what this connection writes counted."""
+    change = "UPDATE tallies SET rows = rows + {}, total = total + {} WHERE name = '{}'"
+    for event, rows, total in (
+        ("INSERT", 1, "NEW.crc"),
+        ("DELETE", -1, "-OLD.crc"),
+        ("UPDATE", 0, "NEW.crc - OLD.crc"),
+    ):
+        for table in TABLES:
+            name = f"{event.lower()}_{table.name}"
+            counted = change.format(rows, total, table.name)
+            connection.execute(
+                f"CREATE TEMP TRIGGER {name} AFTER {event} ON {table.name} BEGIN {counted}; END"
+            )
 
 
 class Whole(NamedTuple, Generic[Row]):

@@ -2,8 +2,8 @@
 
 What a restoration promises is checked where it can be broken: parts that run on, of which the
 restored store knows nothing, are not ended unless somebody asks (`Batch.spared`), and no job starts
-again of which any executor still knows or remembers a later attempt. What the former daemon did and nobody
-remembers any more counts as not done: it may be done again, under the same numbers.
+again of which any executor still knows or remembers a later attempt. What the former daemon did and
+nobody remembers any more counts as not done: it may be done again, under the same numbers.
 """
 
 from __future__ import annotations
