@@ -148,7 +148,7 @@ async def _serve(config: Config, path: Path | None) -> None:
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path, config)
         beside = [
             _watched(reachability.watch(), stop),
-            _watched(upkeep.examine(service.store), stop),
+            _watched(upkeep.examine(service.store, log), stop),
             _tended(service),
             _warmed(service),
             surveyed(service),

@@ -21,7 +21,7 @@ PAUSE_S = 0.02
 """Between two steps, in which others are served, seconds."""
 
 
-async def examine(store: Store) -> None:
+async def examine(store: Store, log: BoundLogger) -> None:
     """Look at every row and index once, since a start reads only what it needs.
 
     Raises
@@ -30,6 +30,7 @@ async def examine(store: Store) -> None:
     """
     for _ in store.examine():
         await asyncio.sleep(PAUSE_S)
+    log.info("store_examined")
 
 
 async def tend(
