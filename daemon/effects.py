@@ -24,6 +24,7 @@ from coalloc.core.base.effects import (
 from coalloc.core.base.events import Ticked
 from coalloc.core.base.messages import Numbered, Ping, Welcome
 from coalloc.core.base.state import State
+from coalloc.core.jobs.after_restore import is_untold
 from coalloc.daemon.service import Service
 from coalloc.model.event_kinds import EventKind
 from coalloc.wire.rule_rows import RuleCostsRow
@@ -79,7 +80,7 @@ class Effects:
             epoch=state.epoch,
             base_seq=base,
             lease_s=lease_s,
-            recall=cluster in state.presence.untold,
+            recall=is_untold(state, cluster),
         )
         tell(state, self._service.server, cluster, welcome)
 

@@ -201,7 +201,7 @@ class Goodbye(Struct, frozen=True, kw_only=True):
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """What an executor remembers to have started, and has forgotten otherwise."""
+    """Starts that an executor remembers, and has forgotten otherwise."""
 
     cluster: str
     starts: tuple[tuple[str, int, str], ...] = ()

@@ -40,9 +40,11 @@ OVERTAKEN = "started_after_backup"
 """Reason of a held job of which an executor knows a later attempt than the store."""
 MARK = "restored."
 """Before a cluster's name: the key under which the store says that it was restored."""
-UNTOLD = "untold."
-"""Before a cluster's name: the key under which the store says that it has yet to be told what the
-executor there has started."""
+RESTORED = "restored"
+"""The key under which a restored store names its restoration."""
+TOLD = "told."
+"""Before a cluster's name: the key under which the store says since which restoration the executor
+there has said what it had started."""
 CANCELLED = "cancelled"
 """Reason of a job that somebody has cancelled; other ends without a run have others."""
 CLAIMED = frozenset({PartState.WAITING, PartState.PREPARING, PartState.READY})
@@ -141,8 +143,15 @@ def recalled(state: State, told: Started, now: float) -> None:
         reserve_attempt(state, report)
         started_after_backup(state, told.cluster, report, now)
     if told.is_last:
-        state.presence.untold.discard(told.cluster)
-        state.out.append(SaveMeta(key=f"{UNTOLD}{told.cluster}", value=""))
+        restored = state.presence.restored
+        state.presence.told[told.cluster] = restored
+        state.out.append(SaveMeta(key=f"{TOLD}{told.cluster}", value=restored))
+
+
+def is_untold(state: State, cluster: str) -> bool:
+    """The store was restored, and an executor has yet to say what it had started before."""
+    restored = state.presence.restored
+    return restored != "" and state.presence.told.get(cluster) != restored
 
 
 def _hold(

@@ -20,7 +20,7 @@ from coalloc.core.clusters.presence import MARK as EXECUTOR
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import StoredState
-from coalloc.core.jobs.after_restore import MARK, UNTOLD
+from coalloc.core.jobs.after_restore import MARK, RESTORED, TOLD
 from coalloc.core.starts.waits import WAITS_KEY, kept_waits
 from coalloc.daemon.store.errors import unusable
 from coalloc.daemon.store.records_json import (
@@ -94,7 +94,8 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         ),
         presence=Presence(
             unreconciled={key for key, value in _under(MARK, meta).items() if value},
-            untold={key for key, value in _under(UNTOLD, meta).items() if value},
+            restored=meta.get(RESTORED, ""),
+            told=_under(TOLD, meta),
             identities=_under(EXECUTOR, meta),
         ),
         learning=_learning(loaded),

@@ -12,8 +12,8 @@ successor of itself:
   are dropped, since an executor may have carried them out long ago;
 - a job that was being prepared waits again, one attempt earlier: whether that attempt ran is for
   its executor to say;
-- every cluster is marked as unreconciled (`coalloc.core.jobs.after_restore`), its executor is asked
-  what it remembers to have started (`coalloc.executor.started`), and rounds are paused
+- every cluster is marked as unreconciled (`coalloc.core.jobs.after_restore`), executors are asked
+  what they remember to have started (`coalloc.executor.started`), and rounds are paused
   until an operator has had a look.
 """
 
@@ -35,7 +35,7 @@ from msgspec import Struct
 
 from coalloc.adapters.runner import durable
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.jobs.after_restore import MARK, UNTOLD
+from coalloc.core.jobs.after_restore import MARK, RESTORED
 from coalloc.daemon.store.backup import is_store
 from coalloc.daemon.store.beginning import new_store
 from coalloc.daemon.store.disk import make_private
@@ -370,12 +370,12 @@ def renumbered(
         "epoch": str(epoch),
         LAST_JOB: str(max(high.get(LAST_JOB, 0), last_job) + NUMBERS_AHEAD),
         "paused": "1",
+        RESTORED: str(epoch),
     }
     for key, number in high.items():
         if key.startswith("seq."):
             meta[key] = str(number + ORDERS_AHEAD)
-            cluster = key.removeprefix("seq.")
-            meta |= {f"{MARK}{cluster}": "1", f"{UNTOLD}{cluster}": "1"}
+            meta[f"{MARK}{key.removeprefix('seq.')}"] = "1"
     return Renumbering(meta=meta, event=high[EVENT] + NUMBERS_AHEAD, epoch=epoch)
 
 

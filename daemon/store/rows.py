@@ -88,7 +88,7 @@ class HistoryRow(NamedTuple):
 
 
 class StartErrorRow(NamedTuple):
-    """How far off an expected start was."""
+    """Error of an expected start."""
 
     number: int
     body: str

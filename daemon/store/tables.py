@@ -105,11 +105,11 @@ class Table(Generic[Row]):
         return self.written(*row[self._first :])
 
     def is_whole(self, found: tuple[Any, ...]) -> bool:
-        """What `select` has found agrees with its checksum."""
+        """Test if what `select` has found agrees with its checksum."""
         return bool(crc32(_encode(found[self._first : -1]), self._seed) == found[-1])
 
     def read(self, found: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
-        """What `select` has found, each row compared with its checksum.
+        """Rows that `select` has found, each compared with its checksum.
 
         Raises
         ------
@@ -181,7 +181,7 @@ def keep_tallies(connection: sqlite3.Connection) -> None:
 
 
 class Whole(NamedTuple, Generic[Row]):
-    """What is whole of a damaged table."""
+    """Whole rows of a damaged table."""
 
     rows: list[Row]
     left_out: int
@@ -210,7 +210,7 @@ def whole_rows(connection: sqlite3.Connection, table: Table[Row]) -> Whole[Row]:
 
 
 def check_tallies(connection: sqlite3.Connection) -> int:
-    """Compare every table with its tally; returns how often the store was written.
+    """Compare every table with its tally; returns the number of the last commit.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def check_tallies(connection: sqlite3.Connection) -> int:
 
 
 def written_commits(connection: sqlite3.Connection) -> int:
-    """How often the store was written.
+    """Number of the last commit.
 
     Raises
     ------

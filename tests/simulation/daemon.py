@@ -36,6 +36,7 @@ from coalloc.core.base.events import (
 from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.coordinator import Coordinator
+from coalloc.core.jobs.after_restore import is_untold
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.writer import without_submits
 from coalloc.model.settings import Config
@@ -234,7 +235,7 @@ class DaemonHost:
                             epoch=epoch,
                             base_seq=base,
                             lease_s=lease,
-                            recall=cluster in self.core.state.presence.untold,
+                            recall=is_untold(self.core.state, cluster),
                         ),
                     )
                 case AskHello(cluster=cluster):

@@ -237,11 +237,9 @@ MUTANTS: dict[str, Mutant] = {
         'epoch = own.get("epoch", 0)',
         steps=800,
     ),
-    "restored-without-asking-executors": Mutant(
-        restore.renumbered, '{MARK}{cluster}": "1"', '{MARK}{cluster}": ""', steps=800
-    ),
+    "restored-without-asking-executors": Mutant(restore.renumbered, '] = "1"', '] = ""', steps=800),
     "restored-without-asking-for-starts": Mutant(
-        restore.renumbered, '{UNTOLD}{cluster}": "1"', '{UNTOLD}{cluster}": ""', steps=800
+        restore.renumbered, "RESTORED: str(epoch)", 'RESTORED: ""', steps=800
     ),
     "restored-with-numbers-used-again": Mutant(
         restore.renumbered, "last_job) + NUMBERS_AHEAD)", "last_job))", steps=800
