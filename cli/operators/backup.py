@@ -79,7 +79,7 @@ def _restore(args: argparse.Namespace) -> int:
         raise CommandError(str(error)) from error
     print(f"{store}: restored, {restored.active} jobs have not ended")
     if restored.left_out:
-        print(f"{restored.left_out} damaged rows were left out")
+        print(f"damaged rows that were left out: {restored.left_out}")
     print(f"the next job is {restored.next_job}: above every number given since the backup")
     if restored.kept is not None:
         print(f"{restored.kept}: the former store")
