@@ -36,6 +36,7 @@ from msgspec import Struct
 from coalloc.adapters.runner import durable
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.after_restore import MARK, RESTORED
+from coalloc.daemon.store import tables
 from coalloc.daemon.store.backup import is_store
 from coalloc.daemon.store.beginning import new_store
 from coalloc.daemon.store.disk import make_private
@@ -43,20 +44,6 @@ from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, Store
 from coalloc.daemon.store.mark import mark_path
 from coalloc.daemon.store.records_json import read_record
 from coalloc.daemon.store.schema import MIGRATIONS, job_row, migrate
-from coalloc.daemon.store.tables import (
-    ACCOUNTS,
-    EVENTS,
-    EXAMINED_AT_ONCE,
-    JOBS,
-    META,
-    TABLES,
-    DamagedError,
-    Table,
-    check_tallies,
-    examined,
-    keep_tallies,
-    whole_rows,
-)
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 
@@ -174,10 +161,10 @@ def _numbers(store: Path) -> dict[str, int]:
 
 
 def _highest(connection: sqlite3.Connection) -> dict[str, int]:
-    meta = {row.key: row.value for row in whole_rows(connection, META).rows}
-    events = (row.seq for row in whole_rows(connection, EVENTS).rows)
-    ids = [row.id for row in whole_rows(connection, JOBS).rows]
-    ids += [row.id for row in whole_rows(connection, ACCOUNTS).rows]
+    meta = {row.key: row.value for row in tables.whole_rows(connection, tables.META).rows}
+    events = (row.seq for row in tables.whole_rows(connection, tables.EVENTS).rows)
+    ids = [row.id for row in tables.whole_rows(connection, tables.JOBS).rows]
+    ids += [row.id for row in tables.whole_rows(connection, tables.ACCOUNTS).rows]
     known = highest(meta, max(events, default=0))
     jobs = (int(job.partition("_")[0].partition(".")[0]) for job in ids)
     return {**known, LAST_JOB: max(known.get(LAST_JOB, 0), max(jobs, default=0))}
@@ -202,11 +189,11 @@ def _copy_checked(backup: Path, fresh: Path) -> int:
             source.backup(target)
             verdict = target.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
-                raise DamagedError(str(verdict))
-            check_tallies(target)
-            for _ in examined(target, EXAMINED_AT_ONCE):
+                raise tables.DamagedError(str(verdict))
+            tables.check_tallies(target)
+            for _ in tables.examined(target, tables.EXAMINED_AT_ONCE):
                 pass
-    except (sqlite3.DatabaseError, DamagedError) as error:
+    except (sqlite3.DatabaseError, tables.DamagedError) as error:
         what = " ".join(str(error).split())
         raise StoreCorruptError(
             f"{backup}: is damaged ({what}); take an older one, or what is whole of it with:"
@@ -224,11 +211,11 @@ def _salvaged(damaged: Path, fresh: Path) -> int:
         _probed(damaged, fresh) as source,
         closing(sqlite3.connect(fresh, isolation_level=None)) as target,
     ):
-        keep_tallies(target)
+        tables.keep_tallies(target)
         target.execute("BEGIN")
         left_out = 0
-        for table in TABLES:
-            found = whole_rows(source, table)
+        for table in tables.TABLES:
+            found = tables.whole_rows(source, table)
             target.executemany(table.put, map(table.written_again, found.rows))
             left_out += found.left_out
         target.execute("COMMIT")
@@ -252,15 +239,17 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
     with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         migrate(connection, fresh)
-        keep_tallies(connection)
+        tables.keep_tallies(connection)
         connection.execute("BEGIN IMMEDIATE")
         own = _highest(connection)
         after = renumbered(own, former, own[LAST_JOB], now)
-        _put(connection, META, after.meta.items())
+        _put(connection, tables.META, after.meta.items())
         connection.execute("DELETE FROM outbox")
         waiting = _unprepare(connection)
         told = json.dumps({"backup": str(backup)})
-        _put(connection, EVENTS, [(after.event, now, str(EventKind.STORE_RESTORED), "", told)])
+        _put(
+            connection, tables.EVENTS, [(after.event, now, str(EventKind.STORE_RESTORED), "", told)]
+        )
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = DELETE")
@@ -273,16 +262,20 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
     )
 
 
-def _put(connection: sqlite3.Connection, table: Table[Any], rows: Iterable[Iterable[Any]]) -> None:
+def _put(
+    connection: sqlite3.Connection, table: tables.Table[Any], rows: Iterable[Iterable[Any]]
+) -> None:
     connection.executemany(table.put, (table.written(*row) for row in rows))
 
 
 def _unprepare(connection: sqlite3.Connection) -> int:
     """Jobs that were being prepared wait again, one attempt earlier; returns their number."""
     where = "WHERE ended IS NULL AND state = ?"
-    found = connection.execute(f"{JOBS.select} {where}", (str(JobState.PREPARING),)).fetchall()
-    waits = [unprepared(read_record(row.body)) for row in JOBS.read(found)]
-    _put(connection, JOBS, map(job_row, waits))
+    found = connection.execute(
+        f"{tables.JOBS.select} {where}", (str(JobState.PREPARING),)
+    ).fetchall()
+    waits = [unprepared(read_record(row.body)) for row in tables.JOBS.read(found)]
+    _put(connection, tables.JOBS, map(job_row, waits))
     return len(waits)
 
 

@@ -30,6 +30,7 @@ from coalloc.core.base.effects import (
     SendOrder,
 )
 from coalloc.core.base.records import JobRecord
+from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.records_json import (
     account_object,
@@ -39,24 +40,6 @@ from coalloc.daemon.store.records_json import (
     write_tuple,
 )
 from coalloc.daemon.store.rows import UsedDay
-from coalloc.daemon.store.tables import (
-    ACCOUNTS,
-    EVENTS,
-    HISTORY,
-    JOBS,
-    LAUNCHES,
-    META,
-    OUTBOX,
-    PLANS,
-    PROMISES,
-    START_ERRORS,
-    TALLIED,
-    TOKENS,
-    USAGE,
-    USAGE_DAYS,
-    DamagedError,
-    Table,
-)
 from coalloc.wire.codec import encode_order
 
 APPLICATION_ID = 0x636F616C
@@ -109,7 +92,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX accounts_user ON accounts (user, ended, seq)",
         "CREATE TABLE tallies (name TEXT PRIMARY KEY, rows INTEGER NOT NULL,"
         " total INTEGER NOT NULL) WITHOUT ROWID",
-        *(f"INSERT INTO tallies VALUES ('{name}', 0, 0)" for name in TALLIED),
+        *(f"INSERT INTO tallies VALUES ('{name}', 0, 0)" for name in tables.TALLIED),
     ),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; the first makes all tables. Entries of a
@@ -120,28 +103,31 @@ CREATE_MIGRATIONS = (
     " (version INTEGER PRIMARY KEY, applied REAL NOT NULL, by TEXT NOT NULL)"
 )
 
-PUTS: dict[type, tuple[Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
+PUTS: dict[type, tuple[tables.Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
     # The first row of a job fixes its place in the queue.
-    SaveJob: (JOBS, lambda e: job_row(e.record)),
-    SaveLaunch: (LAUNCHES, lambda e: (e.job, write_launch(e.launch))),
-    SaveToken: (TOKENS, lambda e: (e.user, e.token, e.job)),
-    SendOrder: (OUTBOX, lambda e: (e.cluster, e.seq, encode_order(e.order).decode())),
-    AppendEvent: (EVENTS, lambda e: (e.seq, e.time, str(e.kind), e.job, write_object(e.fields))),
-    SavePlan: (PLANS, lambda e: (e.round, e.time, write_object(e.body))),
-    SaveMeta: (META, lambda e: (e.key, e.value)),
-    SaveNotes: (META, lambda e: (f"notes.{e.policy}", write_object(e.notes))),
+    SaveJob: (tables.JOBS, lambda e: job_row(e.record)),
+    SaveLaunch: (tables.LAUNCHES, lambda e: (e.job, write_launch(e.launch))),
+    SaveToken: (tables.TOKENS, lambda e: (e.user, e.token, e.job)),
+    SendOrder: (tables.OUTBOX, lambda e: (e.cluster, e.seq, encode_order(e.order).decode())),
+    AppendEvent: (
+        tables.EVENTS,
+        lambda e: (e.seq, e.time, str(e.kind), e.job, write_object(e.fields)),
+    ),
+    SavePlan: (tables.PLANS, lambda e: (e.round, e.time, write_object(e.body))),
+    SaveMeta: (tables.META, lambda e: (e.key, e.value)),
+    SaveNotes: (tables.META, lambda e: (f"notes.{e.policy}", write_object(e.notes))),
     SaveHistory: (
-        HISTORY,
+        tables.HISTORY,
         lambda e: (
             e.key,
             write_object({"base_times": e.values, "ratios": e.ratios, "runs": e.runs}),
         ),
     ),
-    SavePromises: (PROMISES, lambda e: (e.job, write_tuple(e.promises))),
-    SaveStartError: (START_ERRORS, lambda e: (e.error.number, write_tuple(e.error))),
-    SaveUsage: (USAGE, lambda e: (e.project, e.user, e.proc_s, e.at)),
+    SavePromises: (tables.PROMISES, lambda e: (e.job, write_tuple(e.promises))),
+    SaveStartError: (tables.START_ERRORS, lambda e: (e.error.number, write_tuple(e.error))),
+    SaveUsage: (tables.USAGE, lambda e: (e.project, e.user, e.proc_s, e.at)),
     SaveAccount: (
-        ACCOUNTS,
+        tables.ACCOUNTS,
         lambda e: (
             *(e.record.id, e.project, e.record.user, str(e.record.state), e.record.ended),
             write_object(account_object(e.record, e.proc_s)),
@@ -180,7 +166,9 @@ def carry_out(connection: sqlite3.Connection, kind: type, effects: Iterable[Any]
         return
     if kind is AddUsage:
         rows = (_used(connection, effect) for effect in effects)
-        connection.executemany(USAGE_DAYS.put, (USAGE_DAYS.written(*row) for row in rows))
+        connection.executemany(
+            tables.USAGE_DAYS.put, (tables.USAGE_DAYS.written(*row) for row in rows)
+        )
         return
     table, columns = PUTS[kind]
     connection.executemany(table.put, (table.written(*columns(effect)) for effect in effects))
@@ -190,8 +178,8 @@ def _used(connection: sqlite3.Connection, added: AddUsage) -> UsedDay:
     """The use of a day with this added."""
     key = (added.day, added.project, added.user, added.cluster)
     where = "WHERE day = ? AND project = ? AND user = ? AND cluster = ?"
-    found = connection.execute(f"{USAGE_DAYS.select} {where}", key)
-    before = next(USAGE_DAYS.read(found), UsedDay(*key, 0.0, 0.0, 0, 0.0))
+    found = connection.execute(f"{tables.USAGE_DAYS.select} {where}", key)
+    before = next(tables.USAGE_DAYS.read(found), UsedDay(*key, 0.0, 0.0, 0, 0.0))
     return before._replace(
         proc_s=before.proc_s + added.proc_s,
         coallocated_proc_s=before.coallocated_proc_s + added.coallocated_proc_s,
@@ -205,7 +193,7 @@ def check_schema(connection: sqlite3.Connection) -> None:
 
     Raises
     ------
-    DamagedError
+    tables.DamagedError
     """
     there = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
@@ -213,7 +201,7 @@ def check_schema(connection: sqlite3.Connection) -> None:
         expected = fresh.execute(there).fetchall()
     found = connection.execute(there).fetchall()
     for wrong in [*(row for row in expected if row not in found), *found[len(expected) :]]:
-        raise DamagedError(f"{wrong[0]} {wrong[1]} is missing, or another one")
+        raise tables.DamagedError(f"{wrong[0]} {wrong[1]} is missing, or another one")
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
