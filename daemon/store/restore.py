@@ -270,11 +270,9 @@ def _put(
 
 def _unprepare(connection: sqlite3.Connection) -> int:
     """Jobs that were being prepared wait again, one attempt earlier; returns their number."""
-    where = "WHERE ended IS NULL AND state = ?"
-    found = connection.execute(
-        f"{tables.JOBS.select} {where}", (str(JobState.PREPARING),)
-    ).fetchall()
-    waits = [unprepared(read_record(row.body)) for row in tables.JOBS.read(found)]
+    found = connection.execute(f"{tables.JOBS.select} WHERE ended IS NULL").fetchall()
+    jobs = [read_record(row.body) for row in tables.JOBS.read(found)]
+    waits = [unprepared(job) for job in jobs if job.state is JobState.PREPARING]
     _put(connection, tables.JOBS, map(job_row, waits))
     return len(waits)
 

@@ -17,8 +17,6 @@ class JobRow(NamedTuple):
     seq: int
     """Its place in the queue: when it was first written."""
     id: str
-    state: str
-    user: str
     ended: float | None
     flow: str | None
     """The workflow or divisible job that it is a part of."""

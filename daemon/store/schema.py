@@ -48,9 +48,8 @@ APPLICATION_ID = 0x636F616C
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        "CREATE TABLE jobs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL,"
-        " user TEXT NOT NULL, ended REAL, flow TEXT, crc INTEGER NOT NULL,"
-        " body TEXT NOT NULL)",
+        "CREATE TABLE jobs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, ended REAL,"
+        " flow TEXT, crc INTEGER NOT NULL, body TEXT NOT NULL)",
         "CREATE INDEX jobs_active ON jobs (seq) WHERE ended IS NULL",
         "CREATE INDEX jobs_ended ON jobs (ended) WHERE ended IS NOT NULL",
         "CREATE INDEX jobs_flow ON jobs (flow) WHERE flow IS NOT NULL",
@@ -154,8 +153,7 @@ LASTING = frozenset({*PUTS, *DROPS, AddUsage})
 def job_row(record: JobRecord) -> tuple[Any, ...]:
     """The columns of a job, but for its place in the queue."""
     ended = record.ended if record.is_ended else None
-    state, flow = str(record.state), record.flow or None
-    return (record.id, state, record.user, ended, flow, write_record(record))
+    return (record.id, ended, record.flow or None, write_record(record))
 
 
 def carry_out(connection: sqlite3.Connection, kind: type, effects: Iterable[Any]) -> None:
