@@ -45,9 +45,10 @@ async def opened(config: Config, log: BoundLogger, stack: AsyncExitStack) -> Ser
     # Where users' scripts lie in it, they must be able to pass; nothing in it can be listed.
     Path(daemon.state_dir).mkdir(parents=True, exist_ok=True, mode=0o711 if is_shared else 0o700)
     Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
-    access = opened_access(config, log) if is_shared else None
+    # Before the keys, which tell later that there was one.
     store = Store(Path(daemon.state_dir) / "coalloc.db")
     stack.callback(store.close)
+    access = opened_access(config, log) if is_shared else None
     solver = SolverPool(
         cache_dir=cache_dir(config),
         nice=config.solver.nice,
@@ -86,7 +87,7 @@ def assembled(
         on_statement=lambda statement, peer: heartbeats.received(statement, peer),
     )
     told = partial(tell, core.state, server)
-    launches = Launches(store)
+    launches = Launches(store, log)
     delivery = Delivery(told, launches.of, epoch=core.state.epoch, task_launch_of=launches.of_task)
     delivery.restore(memory.outbox)
     heartbeats = Heartbeats(core.state, told, delivery, loop)

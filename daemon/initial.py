@@ -22,6 +22,7 @@ from coalloc.adapters.base import Proposal
 from coalloc.adapters.proposal import link_gbps, proposals
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.daemon.config_checks import check
+from coalloc.daemon.store.beginning import former_store, new_store
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import Config
 from coalloc.runtime.config.file import SYSTEM_PATH, load, parse, user_config, usual_folders
@@ -189,6 +190,9 @@ def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
     state.mkdir(parents=True, exist_ok=True, mode=0o711)
     state.chmod(0o711)
     own = user_name(os.geteuid())
+    store = state / "coalloc.db"
+    if former_store(store) is None and not store.exists():
+        new_store(store)  # before the keys, which tell later that there was one
     path = state / "server-key.json"
     server = _key(path, "")
     made = [f"{path}: the daemon's"]
@@ -208,7 +212,7 @@ def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
         made.append(f"{layout.key}: names another daemon; 'coalloc keys new' learns this one's")
     table.authorize(_grant(key, own, Role.OPERATOR))
     if layout.owner is not None:
-        for each in (state, state / "server-key.json", table.path):
+        for each in (state, state / "server-key.json", table.path, *state.glob(store.name)):
             os.chown(each, layout.owner.pw_uid, layout.owner.pw_gid)
     return server.pair.public, made
 

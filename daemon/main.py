@@ -12,7 +12,7 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Literal
@@ -150,18 +150,21 @@ async def _serve(config: Config, path: Path | None) -> None:
     log = logs.get_logger()
     loop = asyncio.get_running_loop()
     logs.report_callback_errors(loop)
-    stop = asyncio.Event()
+    stop: asyncio.Future[None] = loop.create_future()
     async with AsyncExitStack() as stack:
         service = await opened(config, log, stack)
-        reachability = Reachability(_listeners(service, config, stack), log)
+        reachability = Reachability(
+            _listeners(service, config, stack), log, service.store.check_place
+        )
         timers = Timers(lambda index: service.loop.offer(TimerFired(trigger=index)))
         timers.start(_periods(config))
         stack.push_async_callback(timers.stop)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, _end, stop)
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path, config)
         beside = [
-            reachability.watch(),
+            _watched(reachability.watch(), stop),
+            _watched(upkeep.examine(service.store, log), stop),
             _tended(service),
             _warmed(service),
             surveyed(service),
@@ -184,11 +187,29 @@ async def _serve(config: Config, path: Path | None) -> None:
             placed=len(state.placed),
         )
         systemd.notify(systemd.READY, systemd.status("serving"))
-        await stop.wait()
+        await stop
         service.is_stopping = True
         systemd.notify(systemd.STOPPING)
         log.info("daemon_stopping", waiting=len(state.waiting), placed=len(state.placed))
     log.info("daemon_stopped")
+
+
+def _end(stop: asyncio.Future[None], error: StoreError | None = None) -> None:
+    """Have the daemon stop, in good order or for this reason."""
+    if stop.done():
+        return
+    if error is None:
+        stop.set_result(None)
+    else:
+        stop.set_exception(error)
+
+
+async def _watched(work: Awaitable[None], stop: asyncio.Future[None]) -> None:
+    """Do this beside serving; where it finds the store unusable, the daemon stops."""
+    try:
+        await work
+    except StoreError as error:
+        _end(stop, error)
 
 
 def _listeners(service: Service, config: Config, stack: AsyncExitStack) -> list[Listener]:
