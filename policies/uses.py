@@ -5,12 +5,12 @@ Explanations count on them what a job could have, and divisible jobs fill what t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from coalloc.model.cost import link_loads
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.cost import link_loads, pieces_of
+from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.holds import holds
@@ -82,6 +82,23 @@ def link_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
         for cluster, gbps in link_loads(proc_gbps.get(placement.job, 0.0), inside).items():
             use = LinkUse(who=placement.job, start=placement.start, end=placement.end, gbps=gbps)
             out[cluster].append(use)
+    return out
+
+
+def pieces(
+    job: DivisibleJob, start: float, nodes: Mapping[str, int], chunks: int, power: float
+) -> list[Placement]:
+    """Chunks on these processes from a start on: one piece after the other, as its limit allows."""
+    out = []
+    for count, seconds in pieces_of(job, chunks, sum(nodes.values()), power):
+        left, mine = count, {}
+        for name, procs in nodes.items():
+            if left > 0:
+                mine[name] = min(procs, left)
+                left -= mine[name]
+        end = start + seconds
+        out.append(Placement(job=job.id, start=start, end=end, nodes=mine, chunks=count))
+        start = end
     return out
 
 

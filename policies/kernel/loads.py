@@ -44,6 +44,13 @@ def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
 
 
 @helper(inline=True)
+def least_time(problem: Problem, item: int, mode: int, power: float) -> float:
+    """Run time at this power up to the item's limit, communication left out, s."""
+    seconds = problem.mode_scaled[mode] / power + problem.mode_fixed[mode]
+    return min(seconds, problem.item_limit[item])
+
+
+@helper(inline=True)
 def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
     """Arrival of the parents' data at cluster k, s."""
     ready = problem.item_arrival[item, k]

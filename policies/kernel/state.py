@@ -48,6 +48,7 @@ class Problem(NamedTuple):
     mode_comm: Floats  # M, Gbit / process: divided by a cluster's intra_gbps
     item_group: Ints  # N
     item_release: Floats  # N, s
+    item_limit: Floats  # N, s: no run takes longer, on nodes of any power
     item_gbps: Floats  # N
     item_splits: Bools  # N
     item_apart: Bools  # N: each cluster is tried by itself, for data or communication

@@ -109,7 +109,7 @@ class Availability:
         allowed = self.allowed(item.group)
         if not allowed or start == inf:
             return None
-        shortest = mode[1] / self.classes.power[allowed[0][0]] + mode[2]
+        shortest = min(mode[1] / self.classes.power[allowed[0][0]] + mode[2], item.limit)
         row = bisect_right(self.time, start) - 1
         while start + shortest < before and not self.spent:
             fit, short = self._fit(item, mode, start, row, only)
@@ -140,7 +140,7 @@ class Availability:
             strength = power[allowed[level][0]]
             while level < len(allowed) and (power[allowed[level][0]] == strength or scaled == 0.0):
                 level += 1
-            end = start + max(scaled / strength + fixed, SHORTEST_S)
+            end = start + max(min(scaled / strength + fixed, item.limit), SHORTEST_S)
             while after < len(self.time) and self.time[after] < end:
                 self._lower(after, least, loaded)
                 after += 1
@@ -152,7 +152,7 @@ class Availability:
             if take is not None:
                 chosen = self._fill(allowed[:level], room, take)
                 weakest = min(power[c] for c in chosen)
-                end = start + max(scaled / weakest + fixed, SHORTEST_S)
+                end = start + max(min(scaled / weakest + fixed, item.limit), SHORTEST_S)
                 return EarliestFit(start=start, end=end, procs=chosen), row
         return None, row
 

@@ -160,7 +160,7 @@ class _PlainQueue:
             return fit if fit is not None and fit.start == now else None
         mode = item.modes[0]
         # Data of tasks arrive at different times, so that one says nothing of another.
-        kind = (item.group, item.splits, item.proc_gbps)
+        kind = (item.group, item.splits, item.proc_gbps, item.limit)
         known = [] if item.task is not None else self._failed.setdefault(kind, [])
         if self.availability.spent or any(_asks_no_less(mode, other) for other in known):
             return None

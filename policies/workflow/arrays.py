@@ -149,13 +149,15 @@ def items_of(
     shortest = np.array(
         [form.shortest(power, intra, int(n)) for form, n in zip(forms, high, strict=True)]
     )
-    shortest = np.where(np.isfinite(shortest), shortest, 0.0) * (1.0 - 1e-12)
+    shortest = np.where(np.isfinite(shortest), np.minimum(shortest, problem.item_limit), 0.0)
+    shortest *= 1.0 - 1e-12
     return Items(
         scaled=np.array([form.scaled for form in forms], dtype=np.float64).reshape(-1, 2),
         fixed=np.array([form.fixed for form in forms], dtype=np.float64).reshape(-1, 2),
         comm=np.array([form.comm for form in forms], dtype=np.float64),
         low=low,
         high=np.maximum(high, low),
+        limit=problem.item_limit,
         table_first=np.cumsum([0, *(len(modes) for modes in tables)]).astype(np.int64),
         table_procs=np.array([mode[0] for mode in table], dtype=np.int64),
         table_scaled=np.array([mode[1] for mode in table], dtype=np.float64),

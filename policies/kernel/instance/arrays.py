@@ -169,6 +169,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         mode_comm=_floats([mode[3] for mode in modes]),
         item_group=_ints([item.group for item in items]),
         item_release=_floats([item.release for item in items]),
+        item_limit=_floats([item.limit for item in items]),
         item_gbps=_floats([item.proc_gbps for item in items]),
         item_splits=np.array([item.splits for item in items], dtype=np.bool_),
         item_apart=np.array(

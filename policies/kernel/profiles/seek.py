@@ -6,7 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import data_ready
+from coalloc.policies.kernel.loads import data_ready, least_time
 from coalloc.policies.kernel.profiles.fit import Fit, Run, window
 from coalloc.policies.kernel.profiles.profile import (
     book,
@@ -97,7 +97,8 @@ def run_of(problem: Problem, item: int, mode: int, only: int) -> Run:
     scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
-    return Run(item, problem.item_group[item], procs, scaled, fixed, whole, only)
+    limit = problem.item_limit[item]
+    return Run(item, problem.item_group[item], procs, scaled, fixed, limit, whole, only)
 
 
 @helper()
@@ -192,7 +193,7 @@ def seek(
             if now and earliest > lower:
                 break
             run = run_of(problem, item, mode, only)
-            top = problem.mode_scaled[mode] / strongest + problem.mode_fixed[mode]
+            top = least_time(problem, item, mode, strongest)
             best = seek_run(problem, profile, scratch, run, mode, top, earliest, now, best)
         only += 1
     return best.place
@@ -207,11 +208,11 @@ def recall(problem: Problem, scratch: Scratch, item: int) -> float:
     memory, mine = scratch.memory, scratch.memory[count % MEMORY]
     if size == 0 or problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
         return -inf
-    scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
+    weakest = problem.class_power[problem.group_class[group, size - 1]]
     whole = 0.0 if problem.item_splits[item] else 1.0
     procs = float(problem.mode_procs[mode])
-    short = scaled / problem.class_power[problem.group_class[group, 0]] + fixed
-    long = scaled / problem.class_power[problem.group_class[group, size - 1]] + fixed
+    short = least_time(problem, item, mode, problem.class_power[problem.group_class[group, 0]])
+    long = least_time(problem, item, mode, weakest)
     best = -inf
     for x in range(min(count, MEMORY)):
         if (
@@ -223,6 +224,8 @@ def recall(problem: Problem, scratch: Scratch, item: int) -> float:
             and memory[x, 1] <= whole
         ):
             best = memory[x, 5]
+    # Between these powers what is limited is above the straight line: what is kept of it is not.
+    long = problem.mode_scaled[mode] / weakest + problem.mode_fixed[mode]
     mine[0], mine[1], mine[2], mine[3], mine[4] = group, whole, procs, short, long
     mine[5] = -inf
     return best

@@ -155,7 +155,7 @@ def try_now(
     mode = problem.mode_first[item] + genes.mode[item]
     procs = problem.mode_procs[mode]
     scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
-    sc = genes.sc[item]
+    sc, limit = genes.sc[item], problem.item_limit[item]
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
     shortest = max(SHORTEST, FINEST * abs(t))
@@ -181,13 +181,13 @@ def try_now(
             if after == power or after >= lowest > 0.0 or (bare and total < procs):
                 continue
         if not bare:
-            end = t + max(scaled / power + fixed * sc, shortest)
+            end = t + max(min(scaled / power + fixed * sc, limit), shortest)
             total = count_ahead(problem, rows, desk, group, y + 1, highest, t, row, end)
         if total >= procs and choose(problem, desk, item, procs, y + 1, home, sc):
             weakest = lay(problem, desk, item, y + 1)
             if desk.counters[LOADS] == 0:
                 sc = 1.0
-            return t + max(scaled / weakest + fixed * sc, shortest)
+            return t + max(min(scaled / weakest + fixed * sc, limit), shortest)
         if lowest > 0.0:
             return inf
     return inf

@@ -154,13 +154,17 @@ def ready(problem: Problem, out: Out, item: int, want: Any) -> float:
 
 @helper(inline=True)
 def run_time(problem: Problem, items: Items, item: int, n: int, power: float, want: Any) -> float:
-    """Seconds on n processes of this power, communication within and between clusters included."""
+    """Seconds on n processes of this power, with communication in and between clusters; inf never.
+
+    No longer than its limit, where it can run at all.
+    """
     slowest = 0.0
     for k in range(problem.link_gbps.size):
         if want[k] > 0:
             slowest = max(slowest, problem.inverse_intra[k])
     d = seconds(items, item, n, power) + items.comm[item] / n * slowest
-    return max(d + between(problem, items, item, n, want), SHORTEST)
+    d += between(problem, items, item, n, want)
+    return max(min(d, items.limit[item]), SHORTEST) if d < inf else inf
 
 
 @helper(inline=True)

@@ -41,6 +41,7 @@ class Items(NamedTuple):
     comm: Floats  # Gbit of the all-to-all
     low: Ints
     high: Ints
+    limit: Floats  # s, no run is longer
     table_first: Ints  # N + 1; empty where the time is a + b / n
     table_procs: Ints
     table_scaled: Floats
