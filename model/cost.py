@@ -153,13 +153,40 @@ def task_time(
     seconds = task.work / min_power * (1.0 - fraction + fraction / procs)
     seconds += _transfer(task.comm_gb / procs, min(clusters[name].intra_gbps for name in inside))
     if len(inside) > 1:
-        seconds += max(
-            _transfer(
-                task.comm_gb * (n / procs) * ((procs - n) / (procs - 1)), clusters[name].link_gbps
-            )
-            for name, n in inside.items()
-        )
+        links = {name: clusters[name].link_gbps for name in inside}
+        seconds += max(_crossing_times(task, inside, links).values())
     return seconds
+
+
+def _crossing_times(
+    task: Task, inside: Mapping[str, int], links: Mapping[str, float]
+) -> dict[str, float]:
+    """Seconds that each cluster's idle link takes for what a task on several sends over it."""
+    procs = sum(inside.values())
+    share = {name: (n / procs) * ((procs - n) / (procs - 1)) for name, n in inside.items()}
+    return {name: _transfer(task.comm_gb * share[name], links[name]) for name in inside}
+
+
+def task_loads(
+    task: Task, inside: Mapping[str, int], links: Mapping[str, float]
+) -> dict[str, float]:
+    """Load of a task's placement on each link, Gbit/s; empty on one cluster and without traffic.
+
+    All that it sends, at the pace that its run time charges: of the slowest of its links. A link of
+    capacity 0 carries nothing, whatever the pace.
+
+    Parameters
+    ----------
+    inside : mapping of cluster name to processes
+    links : mapping of cluster name to Gbit/s
+    """
+    if len(inside) < 2 or task.comm_gb == 0.0:
+        return {}
+    times = _crossing_times(task, inside, links)
+    pace = max(times.values())
+    if pace == inf:
+        return {name: task.comm_gb for name in inside if links[name] == 0.0}
+    return {name: links[name] * (times[name] / pace) for name in inside if times[name] > 0.0}
 
 
 def edge_delay(

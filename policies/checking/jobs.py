@@ -220,7 +220,7 @@ def run_times(sheet: Sheet) -> Iterator[str]:
                 yield f"{unit.name}: has {procs[row]} processes for {sheet.chunks[row]} chunks"
             seconds = piece_time(job.chunk_s, sheet.chunks[row], procs[row], weakest[row])
         limit = inf if job.time_limit is None else job.time_limit
-        planned = min(seconds, limit)
+        planned = min(seconds, limit) if seconds < inf else inf
         if not abs(start[row] + planned - end[row]) <= allowed[row]:
             found, wanted = shown(end[row] - start[row]), shown(planned)
             says = "its time limit ends it after" if planned < seconds else "the cost model says"

@@ -9,7 +9,7 @@ from math import inf, sqrt
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.record import Ints
-from coalloc.policies.kernel.state import FULL, MOST_LOAD, Outcome, Problem
+from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, Outcome, Problem
 
 
 @helper(inline=True)
@@ -74,6 +74,30 @@ def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
                 delay += problem.parent_gbit[x] / slowest
             ready = max(ready, out.end[parent] + delay)
     return ready
+
+
+@helper(inline=True)
+def soonest(problem: Problem, out: Outcome, item: int) -> float:
+    """Arrival of the parents' data at the first cluster, or at all on which a task is spread, s."""
+    row, first, last = problem.item_wide[item], inf, -inf
+    for k in range(problem.link_gbps.size):
+        if row >= 0 and problem.wide_parts[row, k] == 0:
+            continue
+        ready = data_ready(problem, out, item, k)
+        first, last = min(first, ready), max(last, ready)
+    return first if row < 0 else last
+
+
+@helper(inline=True)
+def lay_wide(problem: Problem, row: int, avail: Ints, loaded: Ints, take: Ints) -> int:
+    """Give a task that is spread its processes; on how many clusters, 0 if they are not there."""
+    used = 0
+    for k in range(take.size):
+        take[k], units = problem.wide_parts[row, k], problem.wide_units[row, k]
+        if avail[k] < take[k] or (units > 0 and loaded[k] + units > FULL + ROUNDING):
+            return 0
+        used += take[k] > 0
+    return used
 
 
 @helper(inline=True)

@@ -210,12 +210,22 @@ class Availability:
             free[self.cluster[c]] += count
         if sum(free) < procs:
             return None
+        if item.parts:
+            return self._parts(item, free, loaded)
         low = [0] * len(free)
         if item.splits and max(free) < procs:
             for k, cluster in enumerate(self.clusters):
                 residual, slack = cluster.link_gbps - loaded[k], cluster.link_gbps * TOLERANCE
                 low[k] = low_side(procs, item.proc_gbps, residual, slack)
         return split(procs, free, low)
+
+    def _parts(self, item: Item, free: Sequence[int], loaded: Sequence[float]) -> list[int] | None:
+        """The processes of a task that is spread, where there is room for all of them."""
+        for k, cluster in enumerate(self.clusters):
+            most = cluster.link_gbps * (1.0 + TOLERANCE) - loaded[k]
+            if free[k] < item.parts[k] or item.rates[k] > max(most, 0.0):
+                return None
+        return list(item.parts)
 
     def _fill(
         self, allowed: Sequence[tuple[int, int]], room: dict[int, int], take: list[int]
@@ -237,6 +247,8 @@ class Availability:
             name = self.clusters[self.cluster[c]].name
             inside[name] = inside.get(name, 0) + procs
         loads = link_loads(item.proc_gbps, inside)
+        if item.parts:
+            loads = {cluster.name: r for cluster, r in zip(self.clusters, item.rates, strict=True)}
         for row in range(self._cut(fit.start), self._cut(fit.end)):
             for c, procs in fit.procs.items():
                 self.free[row][c] -= procs * need[c]

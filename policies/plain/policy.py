@@ -188,10 +188,17 @@ class _PlainQueue:
 
     def _clusters(self, item: Item) -> Sequence[int | None]:
         """A task's time depends on its cluster: each by itself."""
-        return [None] if item.task is None else range(len(self.availability.clusters))
+        if item.task is None or item.parts:
+            return [None]
+        return range(len(self.availability.clusters))
 
     def _ready(self, item: Item, only: int | None) -> float:
-        """Earliest start of an item, once its parents' data have reached a cluster, seconds."""
+        """Earliest start of an item, once its parents' data have reached a cluster, seconds.
+
+        Of a task that is spread: all of its clusters.
+        """
+        if item.parts and only is None:
+            return max(self._ready(item, k) for k, part in enumerate(item.parts) if part)
         ready = max(item.release, self.intake.snapshot.time)
         if only is not None and item.arrival:
             ready = max(ready, item.arrival[only])

@@ -142,6 +142,10 @@ class McaHeftOptions(CommonOptions, frozen=True, kw_only=True):
     there.
     """
     insertion: Insertion = False
+    workflow_links: Literal["idle", "booked"] = "idle"
+    """Tasks that are spread find their links idle, as in the text, or book them as jobs do; a
+    daemon always books them.
+    """
     nodes: Literal["least-loaded", "best-fit"] = "least-loaded"
     """Without insertion: of equal nodes those that became free first, or last."""
     edge_data: bool = False

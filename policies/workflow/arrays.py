@@ -118,14 +118,22 @@ def _covering(problem: Problem, first: int, last: int) -> Ints:
 
 
 def items_of(
-    planner: Planner, site: Site, graph: Graph, forms: Sequence[Form], overhead: float
+    planner: Planner,
+    site: Site,
+    graph: Graph,
+    forms: Sequence[Form],
+    overhead: float,
+    books: bool = True,
 ) -> Items:
     """Read the items to be placed.
 
     Parameters
     ----------
     overhead : float
-        Share of a task's time that its communication between clusters may take.
+        Share of a task's time that its communication between clusters may take, where one cluster
+        holds it.
+    books : bool
+        Whether tasks that are split book their links.
     """
     problem, items = planner.compiled.problem, planner.items
     count, clusters = len(items), problem.link_gbps.size
@@ -138,7 +146,8 @@ def items_of(
     splits = np.zeros(count, dtype=np.int64)
     for n, item in enumerate(items):
         if item.task is not None:
-            splits[n] = int(rule == "sooner" and clusters > 1 and forms[n].high > 1)
+            may = rule == "sooner" and clusters > 1 and forms[n].high > 1
+            splits[n] = int(may or len(item.parts) > 0)
         elif item.splits:
             splits[n] = int(rule == "sooner" or forms[n].low > widest[n])
     low = np.array([form.low for form in forms], dtype=np.int64)
@@ -166,7 +175,8 @@ def items_of(
         weight=planner.weights,
         job=planner.numbers,
         tail=graph.bottom(shortest) - shortest,
-        overhead=np.array([overhead]),
+        overhead=np.where(low > widest, inf, overhead),
+        books=np.array([books], dtype=np.int64),
     )
 
 

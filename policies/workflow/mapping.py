@@ -39,6 +39,11 @@ Floats = NDArray[np.float64]
 class Mapper:
     """Maps what a planner has to place, any number of times.
 
+    Parameters
+    ----------
+    books : bool
+        Whether tasks that are spread book their links; else these are taken to be idle.
+
     Attributes
     ----------
     costs : MappingCosts
@@ -52,7 +57,7 @@ class Mapper:
         For items that no cluster holds alone: how they are spread; -1 for the others.
     """
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: Planner, books: bool = True) -> None:
         self.planner = planner
         self.costs: MappingCosts = costs_of(planner)
         self.graph: Graph = graph_of(planner.items)
@@ -60,7 +65,7 @@ class Mapper:
         forms = [form_of(item) for item in planner.items]
         self.problem = problem_of(planner, begun)
         self.site = site_of(planner, self.problem, planner.compiled.base)
-        self.items = items_of(planner, self.site, self.graph, forms, 0.0)
+        self.items = items_of(planner, self.site, self.graph, forms, 0.0, books)
         most = np.array([form.high for form in forms], dtype=np.int64)
         self.desk = desk_of(self.problem, self.site, begun, 0)
         self.out = out_of(planner, most, begun)
@@ -80,7 +85,7 @@ class Mapper:
         procs = int(self.costs.procs[row])
         links = self.planner.compiled.problem.link_gbps.tolist()
         low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
-        take = split(procs, self.capacity[n].tolist(), low)
+        take = item.parts or split(procs, self.capacity[n].tolist(), low)
         if take is not None:
             self.wide_row[n], self.wide_want[n] = row, take
 

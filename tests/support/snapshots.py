@@ -100,13 +100,14 @@ def jobs(draw: st.DrawFn, number: int, names: list[str]) -> dict[str, Any]:
             out["proc_gbps"] = gbps
     elif kind == "workflow":
         tasks = draw(st.integers(1, 4))
+        widths = st.sampled_from([(1, 1), (1, 1), (1, 4), (1, 4), (6, 6), (9, 12)])
         out["tasks"] = [
             {
                 "id": f"t{t}",
                 "work": draw(st.sampled_from([0.0, 5.0, 20.0])),
                 "parallel_fraction": draw(st.sampled_from([0.0, 0.9])),
-                "max_procs": draw(st.sampled_from([1, 4])),
-                "comm_gb": draw(st.sampled_from([0.0, 1.0])),
+                **dict(zip(("min_procs", "max_procs"), draw(widths), strict=True)),
+                "comm_gb": draw(st.sampled_from([0.0, 0.1, 1.0])),
             }
             for t in range(tasks)
         ]

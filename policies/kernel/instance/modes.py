@@ -29,6 +29,10 @@ class Item:
     """Items that must have ended, with 8 * GB of data; below 0 none, and no latency either."""
     waits: bool = False
     """Its job may not start yet: before its begin time, or behind another job."""
+    parts: tuple[int, ...] = ()
+    """Processes on each cluster of a task that no cluster holds alone; empty: it is not spread."""
+    rates: tuple[float, ...] = ()
+    """Load of such a task on each cluster's link, Gbit/s."""
     arrival: tuple[float, ...] = ()
     """By cluster: no start before, s, for data of tasks that have started; empty: none of these."""
 

@@ -6,7 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import data_ready, least_time
+from coalloc.policies.kernel.loads import data_ready, least_time, soonest
 from coalloc.policies.kernel.profiles.fit import Fit, Run, window
 from coalloc.policies.kernel.profiles.profile import (
     book,
@@ -182,11 +182,13 @@ def seek(
     if fixed_mode[item] >= 0:
         first += fixed_mode[item]
         last = first
-    only, clusters = -1, 0
-    if problem.item_apart[item]:
+    only, clusters, wide = -1, 0, problem.item_wide[item] >= 0
+    if problem.item_apart[item] and not wide:
         only, clusters = 0, problem.link_gbps.size
     while only < clusters:
         earliest = lower
+        if wide:
+            earliest = max(lower, soonest(problem, out, item))
         if only >= 0:
             earliest = max(lower, data_ready(problem, out, item, only))
         for mode in range(last, first - 1, -1):
@@ -266,10 +268,8 @@ def commit(
         child = problem.child[x]
         out.missing[child] -= 1
         if out.missing[child] == 0:
-            ready = inf
             if problem.item_apart[child]:
-                for k in range(problem.link_gbps.size):
-                    ready = min(ready, data_ready(problem, out, child, k))
+                ready = soonest(problem, out, child)
             else:
                 ready = problem.item_release[child]
                 for y in range(problem.parent_first[child], problem.parent_first[child + 1]):

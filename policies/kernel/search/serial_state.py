@@ -50,7 +50,8 @@ class Items(NamedTuple):
     weight: Floats  # of its job
     job: Ints
     tail: Floats  # s, least time behind it
-    overhead: Floats  # 1, share of the time that being split may cost
+    overhead: Floats  # N, share of the time that being split may cost
+    books: Ints  # 1, whether tasks that are split book their links
 
 
 @record
