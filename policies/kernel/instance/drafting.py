@@ -7,12 +7,12 @@ from math import inf
 from typing import Any
 
 from coalloc.model.cost import task_loads, task_time
+from coalloc.model.flows import Home, arrivals, homes, streams
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Reason
 from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
-from coalloc.policies.kernel.instance.flows import Home, arrivals, homes, streams
 from coalloc.policies.kernel.instance.kinds import Kind, Needs
 from coalloc.policies.kernel.instance.modes import Item, Mode, offered, smallest
 
