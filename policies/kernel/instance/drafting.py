@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from coalloc.model.cost import task_loads, task_time
-from coalloc.model.flows import Home, arrivals, homes, streams
+from coalloc.model.flows import APART, Home, arrivals, homes, streams
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Reason
 from coalloc.model.snapshot import Reservation, Snapshot
@@ -19,7 +19,6 @@ from coalloc.policies.kernel.instance.modes import Item, Mode, offered, smallest
 Why = tuple[Reason, str]
 
 AWAY = "the data of what ran before reach no cluster that it may use"
-APART = "no clusters between which its data can move take all tasks that share them"
 
 
 class Drafter:
@@ -80,7 +79,7 @@ class Drafter:
             self._draft_on_first(number, job, (None,), [job.clusters], {}, items)
             return list(items.values())
         begun = arrivals(job, self.snapshot.clusters)
-        found = homes(job, self.snapshot.clusters)
+        found = homes(job, dict(zip(self.by_name, self.links, strict=True)))
         for tasks in [list(job.tasks)] if found == [job.clusters] else streams(job):
             self._draft_on_first(number, job, tasks, found, begun, items)
         return [] if job.id in self.reasons else [items[task.id] for task in job.tasks]
@@ -167,7 +166,8 @@ class Drafter:
         if item.modes:
             return None
         low = smallest(item)
-        if self._modes(item, needs.exists):
+        may = item.task is not None and self._spread(item, item.task, needs.exists)
+        if may or self._modes(item, needs.exists):
             free = sum(needs.usable) if item.splits else max(needs.usable, default=0)
             return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
         return Reason.INFEASIBLE, self._why_never(item, needs, low)
@@ -217,7 +217,7 @@ class Drafter:
         if low > total:
             where = "nodes with its clusters, features and memory"
             return f"needs {low} processes; {total} fit on {where}"
-        if not item.splits:
+        if not item.splits and (item.task is None or self.rule == "forbidden"):
             return f"needs {low} processes on one cluster; the largest takes {largest}"
         return f"needs {low} processes; the links cannot carry any split of them"
 
