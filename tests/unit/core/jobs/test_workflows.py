@@ -17,6 +17,7 @@ from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation
+from coalloc.model.values import replace
 from tests.support.core_site import Site, workflow
 
 DIAMOND = ("a b c d", "a>b a>c b>d c>d")
@@ -405,6 +406,41 @@ def test_a_task_wider_than_everything_is_refused_by_name() -> None:
     answer = site.ask(workflow("t", "a", job={"tasks": tasks}))
     assert isinstance(answer, Refused)
     assert answer.message == "task wide needs 9 processes; 4 slots exist"
+
+
+@pytest.mark.parametrize(
+    ("links", "comm", "edges", "message"),
+    [
+        pytest.param((1.0, 1.0), 1.0, 1.0, "", id="spread"),
+        pytest.param((0.0, 1.0), 0.0, 0.0, "", id="nothing to send"),
+        pytest.param(
+            (0.0, 1.0),
+            1.0,
+            0.0,
+            "task wide needs 3 processes, and no cluster has more than 2 suitable slots; "
+            "links of 0 Gbit/s carry no part of it",
+            id="cut off",
+        ),
+        pytest.param(
+            (0.0, 1.0),
+            0.0,
+            1.0,
+            "no clusters between which its data can move take all tasks that share them",
+            id="its data are cut off",
+        ),
+    ],
+)
+def test_a_task_that_no_cluster_holds_is_spread_or_refused(
+    links: tuple[float, float], comm: float, edges: float, message: str
+) -> None:
+    site = patient()
+    for cluster, link in zip(site.state.clusters.values(), links, strict=True):
+        cluster.settings = replace(cluster.settings, link_gbps=link)
+    wide = {"id": "wide", "work": 1.0, "min_procs": 3, "comm_gb": comm}
+    tasks = [{"id": "a", "work": 1.0}, wide]
+    moved = [{"from": "a", "to": "wide", "gb": edges}]
+    answer = site.ask(workflow("t", "a wide", job={"tasks": tasks, "edges": moved}))
+    assert (answer.message if isinstance(answer, Refused) else "") == message
 
 
 def test_a_plain_submit_of_a_workflow_says_how_it_is_done() -> None:
