@@ -290,9 +290,7 @@ def run(mapper: Mapper, options: Mapping[str, Any]) -> tuple[SpreadAllotments, i
 
 
 def _lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
-    if budget.live:  # what a daemon starts loads real links
-        planner.options = {**planner.options, "workflow_links": "booked"}
-    mapper = Mapper(planner, planner.options["workflow_links"] == "booked")
+    mapper = Mapper(planner)
     allocation, spread = run(mapper, planner.options)
     return mapper.schedule(), {"spread": spread, "above_mca": int(allocation.spreads.sum())}
 

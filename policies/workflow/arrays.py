@@ -118,12 +118,7 @@ def _covering(problem: Problem, first: int, last: int) -> Ints:
 
 
 def items_of(
-    planner: Planner,
-    site: Site,
-    graph: Graph,
-    forms: Sequence[Form],
-    overhead: float,
-    books: bool = True,
+    planner: Planner, site: Site, graph: Graph, forms: Sequence[Form], overhead: float
 ) -> Items:
     """Read the items to be placed.
 
@@ -132,8 +127,6 @@ def items_of(
     overhead : float
         Share of a task's time that its communication between clusters may take, where one cluster
         holds it.
-    books : bool
-        Whether tasks that are split book their links.
     """
     problem, items = planner.compiled.problem, planner.items
     count, clusters = len(items), problem.link_gbps.size
@@ -176,7 +169,7 @@ def items_of(
         job=planner.numbers,
         tail=graph.bottom(shortest) - shortest,
         overhead=np.where(low > widest, inf, overhead),
-        books=np.array([books], dtype=np.int64),
+        books=np.array([planner.options.get("workflow_links") != "idle"], dtype=np.int64),
     )
 
 

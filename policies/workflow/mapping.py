@@ -39,11 +39,6 @@ Floats = NDArray[np.float64]
 class Mapper:
     """Maps what a planner has to place, any number of times.
 
-    Parameters
-    ----------
-    books : bool
-        Whether tasks that are spread book their links; else these are taken to be idle.
-
     Attributes
     ----------
     costs : MappingCosts
@@ -57,7 +52,7 @@ class Mapper:
         For items that no cluster holds alone: how they are spread; -1 for the others.
     """
 
-    def __init__(self, planner: Planner, books: bool = True) -> None:
+    def __init__(self, planner: Planner) -> None:
         self.planner = planner
         self.costs: MappingCosts = costs_of(planner)
         self.graph: Graph = graph_of(planner.items)
@@ -65,7 +60,7 @@ class Mapper:
         forms = [form_of(item) for item in planner.items]
         self.problem = problem_of(planner, begun)
         self.site = site_of(planner, self.problem, planner.compiled.base)
-        self.items = items_of(planner, self.site, self.graph, forms, 0.0, books)
+        self.items = items_of(planner, self.site, self.graph, forms, 0.0)
         most = np.array([form.high for form in forms], dtype=np.int64)
         self.desk = desk_of(self.problem, self.site, begun, 0)
         self.out = out_of(planner, most, begun)
