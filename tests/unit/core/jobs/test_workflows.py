@@ -124,6 +124,24 @@ def test_a_job_that_is_planned_before_a_task_keeps_its_turn() -> None:
     assert states(site, flow)["b"] == "preparing"
 
 
+def test_tasks_that_are_split_take_their_share_of_the_links() -> None:
+    site = patient(solving=False)
+    for cluster in site.state.clusters.values():
+        force_setattr(cluster.settings, "link_gbps", 1.0)
+    wide = {"work": 100.0, "min_procs": 2, "max_procs": 2, "comm_gb": 1.0}
+    job = site.submit_workflow("t u", job={"tasks": [{"id": name, **wide} for name in "tu"]})
+    solve = site.pending_solves.pop()
+    now = solve.snapshot.time
+    both = {name: {f"a{n}": 1, f"b{n}": 1} for n, name in enumerate("tu", 1)}
+    placements = tuple(
+        Placement(job=job, task=name, start=now, end=now + 104.0, nodes=nodes)
+        for name, nodes in both.items()
+    )
+    site.do(Solved(round=solve.round, plan=replace(plan_of(), placements=placements), solve_s=0.0))
+    assert states(site, job) == {"t": "preparing"}
+    assert site.job(f"{job}.1").link_gbps == {"a": 1.0, "b": 1.0}
+
+
 def test_a_task_waits_for_the_data_of_its_parents() -> None:
     site = patient({"a": 1, "b": 1}, solving=False)
     for cluster in site.state.clusters.values():
@@ -435,7 +453,7 @@ def test_a_task_that_no_cluster_holds_is_spread_or_refused(
 ) -> None:
     site = patient()
     for cluster, link in zip(site.state.clusters.values(), links, strict=True):
-        cluster.settings = replace(cluster.settings, link_gbps=link)
+        force_setattr(cluster.settings, "link_gbps", link)
     wide = {"id": "wide", "work": 1.0, "min_procs": 3, "comm_gb": comm}
     tasks = [{"id": "a", "work": 1.0}, wide]
     moved = [{"from": "a", "to": "wide", "gb": edges}]
