@@ -77,15 +77,40 @@ def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
 
 
 @helper(inline=True)
+def spread_ready(problem: Problem, out: Outcome, item: int, row: int) -> float:
+    """Arrival of the parents' data at all clusters on which a task is spread, s."""
+    ready = problem.item_release[item]
+    for k in range(problem.link_gbps.size):
+        if problem.wide_parts[row, k] > 0:
+            ready = max(ready, problem.item_arrival[item, k])
+    for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
+        parent, gbit = problem.parent[x], problem.parent_gbit[x]
+        slowest, latency, same = inf, 0.0, True
+        first = out.use_first[parent]
+        for k in range(problem.link_gbps.size):
+            here, theirs = problem.wide_parts[row, k] > 0, False
+            for u in range(first, first + out.use_count[parent]):
+                theirs |= problem.class_cluster[out.use_class[u]] == k
+            same &= here == theirs
+            if here or theirs:
+                slowest = min(slowest, problem.link_gbps[k])
+                latency = max(latency, problem.latency[k])
+        delay = 0.0 if same or gbit < 0.0 else latency
+        if gbit > 0.0 and not same:
+            delay += gbit / slowest
+        ready = max(ready, out.end[parent] + delay)
+    return ready
+
+
+@helper(inline=True)
 def soonest(problem: Problem, out: Outcome, item: int) -> float:
     """Arrival of the parents' data at the first cluster, or at all on which a task is spread, s."""
-    row, first, last = problem.item_wide[item], inf, -inf
+    row, first = problem.item_wide[item], inf
+    if row >= 0:
+        return spread_ready(problem, out, item, row)
     for k in range(problem.link_gbps.size):
-        if row >= 0 and problem.wide_parts[row, k] == 0:
-            continue
-        ready = data_ready(problem, out, item, k)
-        first, last = min(first, ready), max(last, ready)
-    return first if row < 0 else last
+        first = min(first, data_ready(problem, out, item, k))
+    return first
 
 
 @helper(inline=True)

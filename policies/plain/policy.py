@@ -197,24 +197,23 @@ class _PlainQueue:
 
         Of a task that is spread: all of its clusters.
         """
-        if item.parts and only is None:
-            return max(self._ready(item, k) for k, part in enumerate(item.parts) if part)
+        used = {only} if only is not None else {k for k, part in enumerate(item.parts) if part}
         ready = max(item.release, self.intake.snapshot.time)
-        if only is not None and item.arrival:
-            ready = max(ready, item.arrival[only])
+        if item.arrival:
+            ready = max(ready, *(item.arrival[k] for k in used))
         for parent, gbit in item.parents:
             place = self.places[parent]
             ready = max(ready, place.end)
-            if gbit >= 0.0 and only is not None:
-                ready = max(ready, place.end + self._delay(place, gbit, only))
+            if gbit >= 0.0 and used:
+                ready = max(ready, place.end + self._delay(place, gbit, used))
         return ready
 
-    def _delay(self, parent: EarliestFit, gbit: float, only: int) -> float:
-        """Seconds from a parent's end until its data have reached a cluster."""
+    def _delay(self, parent: EarliestFit, gbit: float, child: set[int]) -> float:
+        """Seconds from a parent's end until its data have reached these clusters."""
         homes = {self.availability.cluster[c] for c in parent.procs}
-        if homes == {only}:
+        if homes == child:
             return 0.0
-        used = [self.availability.clusters[k] for k in homes | {only}]
+        used = [self.availability.clusters[k] for k in homes | child]
         slowest = min(cluster.link_gbps for cluster in used)
         moving = 0.0 if gbit == 0.0 else inf if slowest <= 0.0 else gbit / slowest
         return max(cluster.link_latency_s for cluster in used) + moving
