@@ -10,7 +10,7 @@ cluster again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import JobRecord, JobState
@@ -31,17 +31,19 @@ from coalloc.core.jobs.eligibility import (
 )
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
+from coalloc.model.flows import APART, homes, streams
 from coalloc.model.jobs import (
     DivisibleJob,
     Job,
     MoldableJob,
     RigidJob,
+    Task,
     WorkflowJob,
     stays_whole,
 )
 from coalloc.model.sites.launch_limits import check_launch
 from coalloc.model.sites.parts import LASTING, OVER_LIMIT
-from coalloc.model.split import TOLERANCE, low_side, split
+from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
 
 TRIES = 3
@@ -181,12 +183,8 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
         case MoldableJob(min_procs=procs, proc_gbps=wanted):
             exist = _reachable(job, slots)
             gbps = wanted or 0.0
-        case WorkflowJob(tasks=tasks):
-            widest = max(tasks, key=lambda task: task.min_procs)
-            procs, gbps, exist = widest.min_procs, 0.0, sum(slots.values())
-            if procs > exist:
-                return f"task {widest.id} needs {procs} processes; {exist} slots exist"
-            return ""
+        case WorkflowJob():
+            return _tasks_lack(state, job, slots)
         case DivisibleJob():
             procs, gbps, exist = 1, 0.0, sum(slots.values())
     if procs <= exist:
@@ -202,6 +200,31 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
     if isinstance(job, RigidJob | MoldableJob) and job.one_cluster and procs <= sum(slots.values()):
         return f"needs {what} on one cluster; the largest has {exist} {suitable}slots"
     return f"needs {what}; {exist} {suitable}slots exist"
+
+
+def _tasks_lack(state: State, job: WorkflowJob, slots: Mapping[str, int]) -> str:
+    """Reason why some tasks, or those that share data, cannot run on these slots; empty if none."""
+    links = {name: state.clusters[name].settings.link_capacity_gbps for name in slots}
+
+    def lack(task: Task, names: Iterable[str]) -> str:
+        procs, free = task.min_procs, [slots[name] for name in names]
+        if procs > sum(free):
+            return f"task {task.id} needs {procs} processes; {sum(free)} slots exist"
+        if split_task(procs, free, [links[name] for name in names], task.comm_gb) is None:
+            several = f"task {task.id} needs {procs} processes, and no cluster has more than"
+            return f"{several} {max(free)} suitable slots; links of 0 Gbit/s carry no part of it"
+        return ""
+
+    every = list(links)
+    found = [
+        every if home is None else [name for name in home if name in links]
+        for home in homes(job, links)
+    ]
+    for tasks in streams(job):
+        wide = sorted(tasks, key=lambda task: -task.min_procs)
+        if all(any(lack(task, home) for task in wide) for home in found):
+            return next(filter(None, (lack(task, every) for task in wide)), APART)
+    return ""
 
 
 def _reachable(job: RigidJob | MoldableJob, slots: Mapping[str, int]) -> int:
