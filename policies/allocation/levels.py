@@ -93,7 +93,7 @@ def axes_of(counts: Counts) -> Axes:
         axes.powers.append(powers if job.scaled > 0 else powers[-1:])
         axes.slows.append(slows)
         axes.seconds.append([job.scaled / power for power in axes.powers[-1]])
-        slowed.append([job.fixed * (pace[i] if loads else 1.0) for i in slows])
+        slowed.append([job.fixed * (pace[i] if loads else counts.unloaded) for i in slows])
         key = (job.procs, job.scaled, job.fixed, job.gbps, job.splits, tuple(job.room.items()))
         groups.setdefault(key, []).append(n)
     axes.seconds += slowed

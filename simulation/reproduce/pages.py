@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.simulation.reproduce import plots, words
+from coalloc.simulation.reproduce import plots, provenance, words
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
 from coalloc.simulation.reproduce.rows import Rows, from_csv, table, to_csv
 from coalloc.simulation.reproduce.study import Experiment, Run
@@ -49,6 +49,8 @@ def carry_out(
     text = to_csv(template.columns, experiment.measure(run))
     elapsed = time.monotonic() - began
     (folder / f"{name}.csv").write_text(text, encoding="utf-8")
+    cpu_s = run.spent[experiment.study.name]
+    provenance.note(folder, name, cpu_s=cpu_s, seed=run.seed, quick=run.quick)
     rows = from_csv(text)
     story = fill(template, experiment.facts(rows))
     page = to_markdown(name, story, quick=run.quick, elapsed_s=elapsed)

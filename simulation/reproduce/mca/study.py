@@ -24,7 +24,7 @@ from coalloc.simulation.reproduce.solving import Solved, solve
 from coalloc.simulation.reproduce.study import Run, Study
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
-DRAWS, QUICK_DRAWS = 2, 1
+DRAWS, QUICK_DRAWS = 30, 1
 QUICK_NUMBERS = (1, 3)
 WORK, QUICK_WORK = 200_000, 20_000
 """Items that `workflow` may place."""
@@ -66,14 +66,13 @@ def _study(run: Run) -> Iterator[Row]:
             for known, options in (VARIANTS.get(policy, (policy, {})),)
         }
         job = workflow_of(snapshot)
-        levels, path = _shape(snapshot, job)
+        path = _critical_path(snapshot, job)
         for policy, found in solved.items():
             yield {
                 "set": name,
                 "number": number,
                 "draw": draw,
                 "tasks": len(job.tasks),
-                "levels": levels,
                 "critical_path_s": path,
                 "bound_s": solved["workflow"].plan.objective.bound,
                 "policy": policy,
@@ -102,11 +101,10 @@ def workflow_of(snapshot: Snapshot) -> WorkflowJob:
     return job
 
 
-def _shape(snapshot: Snapshot, job: WorkflowJob) -> tuple[int, float]:
-    """Levels, and the longest path of work, seconds."""
-    graph = graph_of(Planner(snapshot, {}).items)
+def _critical_path(snapshot: Snapshot, job: WorkflowJob) -> float:
+    """The longest path of work, seconds."""
     work = np.array([task.work for task in job.tasks], dtype=np.float64)
-    return int(graph.level.max()) + 1, float(graph.bottom(work).max())
+    return float(graph_of(Planner(snapshot, {}).items).bottom(work).max())
 
 
 def _measures(snapshot: Snapshot, job: WorkflowJob, solved: Solved) -> dict[str, Any]:
