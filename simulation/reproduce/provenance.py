@@ -1,6 +1,4 @@
-"""Origin of stored results: `RUNS` in a folder says what made each NAME.csv beside it, and how long
-that took.
-"""
+"""Origin of results: `RUNS` says what made each NAME.csv beside it, and how long that took."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from statistics import fmean, geometric_mean, median
 from string import Formatter
 from typing import Any
 
-from coalloc.simulation.reproduce.rows import Rows, spread
+from coalloc.simulation.reproduce.rows import Estimate, Rows, spread
 from coalloc.simulation.reproduce.study import Facts
 
 HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, COLUMNS = SECTIONS = (
@@ -28,6 +28,8 @@ HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, COLUMNS = SECTIONS = 
 )
 CLOSE = 0.05
 """Share by which a value may be off and still be close to what a paper's text says."""
+ALMOST = 0.95
+"""Share of the runs that is almost all."""
 NOTHING, ABSENT = "–", "\0"
 """An empty list; and what leaves a paragraph out."""
 STATISTICS: Mapping[str, Callable[[list[Any]], float]] = {
@@ -47,6 +49,14 @@ class Held(StrEnum):
     YES = "reproduced"
     PARTLY = "in part"
     NO = "not reproduced"
+
+
+def held_on(share: Estimate) -> Held:
+    """Verdict on what a text says of all, by the share of the draws on which it holds.
+
+    The whole interval has to lie at almost all, or where it does not hold, below a half.
+    """
+    return Held.YES if share.low >= ALMOST else Held.NO if share.high < 0.5 else Held.PARTLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,13 +167,16 @@ def shown(value: Any, spec: str = "") -> str:
 
     A tuple is shown item by item, and a mapping as keys with their values, the keys as code where
     the format begins with a backtick. A percentage has a space before its sign, and as many digits
-    as it needs where the format is ``%`` alone. A truth, or a list of truths, is a verdict.
+    as it needs where the format is ``%`` alone. A truth, or a list of truths, is a verdict. Of an
+    estimate the interval follows in brackets.
     """
     if spec == "if":
         return "" if value else ABSENT
     match value:
         case bool():
             return Held.YES if value else Held.NO
+        case Estimate(mean=mean, low=low, high=high):
+            return f"{shown(mean, spec)} ({shown(low, spec)} to {shown(high, spec)})"
         case list():
             return _sample(value, spec)
         case tuple():

@@ -30,6 +30,7 @@ from coalloc.simulation.reproduce.demt.study import (
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.study import Experiment, Facts
+from coalloc.simulation.reproduce.words import ALMOST
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -53,8 +54,6 @@ LOOKS = {
 }
 GRAHAM = PAPERS[2:]
 """The lists among the comparators."""
-ALMOST = 0.95
-"""Share of the runs that is almost all."""
 STABLE = 1.2
 """Largest average by smallest, up to which a ratio is stable over the numbers of jobs."""
 Averages = Mapping[str, Mapping[int, float]]
