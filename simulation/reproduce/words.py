@@ -176,7 +176,8 @@ def shown(value: Any, spec: str = "") -> str:
         case bool():
             return Held.YES if value else Held.NO
         case Estimate(mean=mean, low=low, high=high):
-            return f"{shown(mean, spec)} ({shown(low, spec)} to {shown(high, spec)})"
+            ends = f" ({shown(low, spec)} to {shown(high, spec)})" if low < high else ""
+            return shown(mean, spec) + ends
         case list():
             return _sample(value, spec)
         case tuple():

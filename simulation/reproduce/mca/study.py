@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -19,7 +20,7 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.graph import graph_of
-from coalloc.simulation.reproduce.rows import Row, Rows, table
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table
 from coalloc.simulation.reproduce.solving import Solved, solve
 from coalloc.simulation.reproduce.study import Run, Study
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
@@ -85,13 +86,32 @@ STUDY = Study(name="mca", measure=_study)
 """Every workflow under every policy."""
 
 
-def by_set(rows: Rows, cell: Callable[[Rows, str], str], policies: Sequence[str] = POLICIES) -> str:
-    """A table of policies by sets of workflows."""
+def by_set(
+    rows: Rows,
+    cell: Callable[[Rows, str], str],
+    policies: Sequence[str] = POLICIES,
+    above: Sequence[Sequence[str]] = (),
+) -> str:
+    """A table of policies by sets of workflows, below lines of other things."""
     of_set = rows.grouped("set")
-    return table(
-        ("", *(SET_NAMES[name] for (name,) in of_set)),
-        [[f"`{p}`", *(cell(group, p) for group in of_set.values())] for p in policies],
-    )
+    lines = [[f"`{p}`", *(cell(group, p) for group in of_set.values())] for p in policies]
+    return table(("", *(SET_NAMES[name] for (name,) in of_set)), [*above, *lines])
+
+
+def over_draws(rows: Rows, value: Callable[[Rows], float]) -> Estimate:
+    """A value of the workflows of each draw: its mean, with an interval over the draws."""
+    return estimate([value(group) for group in rows.grouped("draw").values()])
+
+
+def steps(rows: Rows, value: Callable[[Rows], float]) -> list[Estimate]:
+    """A value of each set less that of the set before."""
+
+    def step(before: str, here: str) -> Estimate:
+        return over_draws(
+            rows, lambda draw: value(draw.where(set=here)) - value(draw.where(set=before))
+        )
+
+    return [step(before, here) for before, here in pairwise(rows.distinct("set"))]
 
 
 def workflow_of(snapshot: Snapshot) -> WorkflowJob:
