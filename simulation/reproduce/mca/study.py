@@ -54,8 +54,8 @@ def _study(run: Run) -> Iterator[Row]:
     first = run.seed * DRAWS
     cases = [
         (name, number, draw, snapshot)
-        for name in TABLE_1
         for draw in range(first, first + draws)
+        for name in TABLE_1
         for number, snapshot in enumerate(table_1(name, draw), 1)
         if not run.quick or number in QUICK_NUMBERS
     ]

@@ -50,7 +50,7 @@ def measure(run: Run) -> Iterable[Row]:
     """Plan every workload of every set with every policy."""
     shapes, sets = (SHAPES[-1:], QUICK_SETS) if run.quick else (SHAPES, SETS)
     first = run.seed * SETS
-    places = [(nodes, number) for nodes in shapes for number in range(first, first + sets)]
+    places = [(nodes, number) for number in range(first, first + sets) for nodes in shapes]
     _warm_up(workloads(shapes[0])[0].snapshot)
     for nodes, number in run.steps("oas-fig4", places):
         for case in workloads(nodes, number):
