@@ -216,12 +216,16 @@ def total_times(rows: Rows) -> dict[Any, float]:
 
 
 def proofs(rows: Rows) -> Facts:
-    """A row of each allocation of `mbpc`, and of those that are proved or bounded."""
-    groups = rows.where(policy="mbpc").grouped("seed", "abw_gbps").values()
-    ours = Rows(group[0] for group in groups)
+    """A row of each allocation of `mbpc`, of those that are proved or bounded, and as printed."""
+    ours, printed = (
+        Rows(group[0] for group in rows.where(policy=one).grouped("seed", "abw_gbps").values())
+        for one in ("mbpc", PRINTED)
+    )
     unproved = ours.only(lambda row: row["status"] != "optimal")
     return {
         "ours": ours,
         "proved": ours.where(status="optimal"),
         "bounded": unproved.only(lambda row: row["gap"] is not None),
+        "printed": printed,
+        "printed_proved": printed.where(status="optimal"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -10,7 +11,9 @@ from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mbpc.study import (
     BEST,
     CHOSEN,
+    COMPARED,
     NARROWEST,
+    PRINTED,
     STUDIES,
     TIGHT,
     WIDEST,
@@ -36,13 +39,16 @@ PARTS = (
 )
 
 
-def savings(rows: Rows) -> dict[tuple[str, str | None], list[float]]:
+TITLES = {PRINTED: "MBPC\n(8) as printed"}
+
+
+def savings(rows: Rows, mine: str = "mbpc") -> dict[tuple[str, str | None], list[float]]:
     """Time that each comparator's jobs take beyond those of MBPC, in all, by seed."""
-    ours = total_times(rows.where(policy="mbpc"))
+    ours = total_times(rows.where(policy=mine))
     return {
         (policy, ties): [1.0 - ours[seed] / time for seed, time in total_times(group).items()]
         for (policy, ties), group in rows.grouped("policy", "ties").items()
-        if policy != "mbpc"
+        if policy not in ("mbpc", PRINTED)
     }
 
 
@@ -68,13 +74,46 @@ def _facts(cut: float, rows: Rows) -> Facts:
         },
         "is_same": max(parts.values()) - min(parts.values()) < 1e-6,
         "communication": max(parts.values()),
-        "faster": [abs(cbs - cut) <= 0.2 * cut, min(jpn) <= 1.2 * cut and 0.8 * cut <= max(jpn)],
+        "faster": _faster(cut, cbs, jpn),
+        **_as_printed(cut, rows),
+        **_by_job(plotted(rows)),
         "position": "is less than"
         if cut < min(jpn)
         else "is more than"
         if cut > max(jpn)
         else "lies within",
         **proofs(rows),
+    }
+
+
+def _faster(cut: float, cbs: float, jpn: Sequence[float]) -> list[bool]:
+    return [abs(cbs - cut) <= 0.2 * cut, min(jpn) <= 1.2 * cut and 0.8 * cut <= max(jpn)]
+
+
+def _as_printed(cut: float, rows: Rows) -> Facts:
+    """The same of equation (8) as printed, where it was measured."""
+    if not rows.where(policy=PRINTED):
+        return {}
+    found = savings(rows, PRINTED)
+    cbs = fmean(found["cbs", None])
+    jpn = [fmean(values) for (policy, _), values in found.items() if policy == "jpn"]
+    return {"printed_cbs": cbs, "printed_jpn": jpn, "printed_faster": _faster(cut, cbs, jpn)}
+
+
+def _by_job(rows: Rows) -> Facts:
+    """Run times of each job, base times, and whether those of MBPC are the least."""
+    times = {
+        policy: [
+            fmean(row["processing"] + row["communication"] for row in group)
+            for group in rows.where(policy=policy).grouped("job").values()
+        ]
+        for policy in COMPARED
+    }
+    return {
+        "by_job": {policy: " ".join(f"{one:.4f}" for one in own) for policy, own in times.items()},
+        "all_lowest": [
+            mine <= min(others) + 1e-9 for mine, *others in zip(*times.values(), strict=True)
+        ],
     }
 
 
@@ -116,7 +155,7 @@ def _draw(rows: Rows, figure: Figure) -> None:
             ticks.append(x)
             names.append(job)
         middle = number * (len(jobs) + 1.2) + (len(jobs) - 1) / 2
-        title = policy.upper() + (f"\n{ties}" if ties else "")
+        title = TITLES.get(policy, policy.upper()) + (f"\n{ties}" if ties else "")
         total = fmean(total_times(group).values())
         axes.annotate(f"Σ {total:.3f}", (middle, highest + 0.02), ha="center", va="bottom")
         axes.annotate(
@@ -138,7 +177,11 @@ def _draw(rows: Rows, figure: Figure) -> None:
 def _experiment(case: int, cut: float) -> Experiment:
     return Experiment(
         study=STUDIES[case],
-        keep=lambda row: row["abw_gbps"] == TIGHT and row["ties"] not in (NARROWEST, WIDEST),
+        keep=lambda row: (
+            row["abw_gbps"] == TIGHT
+            and row["ties"] not in (NARROWEST, WIDEST)
+            and (case == 2 or row["policy"] != PRINTED)
+        ),
         facts=partial(_facts, cut),
         draw=_draw,
         size=(plots.COLUMN, 2.6),
