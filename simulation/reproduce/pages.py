@@ -52,7 +52,7 @@ def carry_out(
     cpu_s = run.spent[experiment.study.name]
     provenance.note(folder, name, cpu_s=cpu_s, seed=run.seed, quick=run.quick)
     rows = from_csv(text)
-    story = fill(template, experiment.facts(rows))
+    story = stored_story(name, folder)
     page = to_markdown(name, story, quick=run.quick, elapsed_s=elapsed)
     (folder / f"{name}.md").write_text(page, encoding="utf-8")
     return Written(story=story, elapsed_s=elapsed, missing=_draw(name, experiment, rows, folder))
@@ -118,8 +118,20 @@ def with_results(text: str, folder: Path) -> str:
 
 def stored_story(name: str, folder: Path) -> Story:
     """An experiment, told from its stored data."""
-    rows = from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))
-    return fill(template(name), load(name).facts(rows))
+    rows, experiment = _stored(name, folder), load(name)
+    facts = dict(experiment.facts(rows))
+    if experiment.beside:
+        other, compared = experiment.beside
+        facts |= compared(rows, _stored(other, folder) if _file(other, folder).exists() else Rows())
+    return fill(template(name), facts)
+
+
+def _file(name: str, folder: Path) -> Path:
+    return folder / f"{name}.csv"
+
+
+def _stored(name: str, folder: Path) -> Rows:
+    return from_csv(_file(name, folder).read_text(encoding="utf-8"))
 
 
 Stories = dict[str, Story]

@@ -93,6 +93,9 @@ class Experiment:
     """Width and height of the picture, inches."""
     keep: Callable[[Row], bool] = _every
     """Which rows of the study it is made from."""
+    beside: tuple[str, Callable[[Rows, Rows], Facts]] | None = None
+    """Another experiment, and what both rows say; of the other there are none where its file is not
+    in the folder."""
 
     def measure(self, run: Run) -> Rows:
         """The rows of the figure."""
