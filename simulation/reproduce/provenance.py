@@ -55,6 +55,19 @@ def origins(folder: Path) -> dict[str, Row]:
     return {row["experiment"]: row for row in rows}
 
 
+def told(run: Row) -> str:
+    """One line of it as a sentence."""
+    seed = f" with --seed {run['seed']}" if run["seed"] else ""
+    return f"Measured in {run['cpu_s']:.3g} s of processor time{seed} by {run['made_by']}."
+
+
+def about(seconds: float) -> str:
+    """A duration as a reader plans with it."""
+    if seconds < 90.0:
+        return f"{max(seconds, 1.0):.0f} s"
+    return f"{seconds / 60.0:.0f} min"
+
+
 def _made_by() -> str:
     commit = _commit()
     found = [f"coalloc {coalloc.__version__}" + (f" at {commit}" if commit else "")]

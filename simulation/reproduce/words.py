@@ -3,7 +3,7 @@
 Notes
 -----
 A template begins with lines ``key: value``: *title*, *paper* (a key of `registry.PAPERS`), *place*
-in it, and *also* where other templates of the folder add to the sections. The sections follow, each
+in it, in it, *takes*, and *also* where other templates of the folder add to the sections. The sections follow, each
 under a heading of `SECTIONS`. Placeholders are those of `str.format`, ``{name}`` or
 ``{name[key]:.3f}``; `shown` says how values look. A paragraph with ``{name:if}`` is left out where
 the rows have nothing of that name.
@@ -69,6 +69,8 @@ class Template:
     """A key of `registry.PAPERS`."""
     place: str
     """Where in it, as a reader would look for it."""
+    takes: str
+    """Processor time of a full run, about; experiments of one study share it."""
     sections: Mapping[str, tuple[str, ...]]
 
     @property
@@ -117,7 +119,11 @@ def read_template(path: Path) -> Template:
         _, more = _parts(path.with_name(f"{other}.md"))
         sections = {name: sections[name] + more[name] for name in SECTIONS}
     return Template(
-        title=head["title"], paper=head["paper"], place=head["place"], sections=sections
+        title=head["title"],
+        paper=head["paper"],
+        place=head["place"],
+        takes=head.get("takes", ""),
+        sections=sections,
     )
 
 

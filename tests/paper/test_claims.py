@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from coalloc.simulation.reproduce.pages import FIGURES, stored_story, with_results
+from coalloc.simulation.reproduce.pages import FIGURES, facts_of, stored_story, with_results
 from coalloc.simulation.reproduce.registry import MODULES, load, template
 from coalloc.simulation.reproduce.rows import Rows, from_csv
 from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, fill
@@ -79,8 +79,10 @@ def test_other_data_make_another_text(name: str) -> None:
         factor = 2 + crc32(repr((*series, row.get("jobs"), row.get("number"))).encode()) % 7
         changed = {key: factor * value for key, value in row.items() if value and key in RESULTS}
         others.append({**row, **changed})
-    about, facts = template(name), load(name).facts
-    before, after = (fill(about, facts(rows)) for rows in (stored(name), others))
+    about, experiment, data = template(name), load(name), DOCS / "reproduction"
+    before, after = (
+        fill(about, facts_of(experiment, rows, data)) for rows in (stored(name), others)
+    )
     assert before.sections[PAPER] == after.sections[PAPER]
     assert before.sections[MEASURED] != after.sections[MEASURED]
     assert before.headline != after.headline

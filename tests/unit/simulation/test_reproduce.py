@@ -49,6 +49,7 @@ def test_every_experiment_loads_and_has_its_words(name: str) -> None:
     assert about.paper in PAPERS
     assert about.title
     assert about.place
+    assert about.takes
     assert all(about.columns.values())
     assert " ".join(about.sections[REDUCED]).endswith(".")
     assert all(about.sections[section] for section in SECTIONS[:2])
@@ -293,4 +294,8 @@ def test_without_matplotlib_there_are_data_and_text(
     assert "sum 0.1 (reduced)" in out
     assert err == f"coalloc: error: {plots.MISSING}\n"
     assert "pip install 'coalloc[plot]'" in err
-    assert sorted(path.name for path in out_folder.iterdir()) == ["toy.csv", "toy.md"]
+    assert sorted(path.name for path in out_folder.iterdir()) == [
+        "runs.csv",
+        "toy.csv",
+        "toy.md",
+    ]
