@@ -27,11 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", nargs="*", metavar="NAME", help="an experiment, or all")
     add("--list", action="store_true", help="list the experiments")
-    add(
-        "--quick",
-        action="store_true",
-        help="reduced versions: a smoke test of some minutes for all, no reproduction",
-    )
+    quick = "reduced versions: a smoke test of some minutes for all, no reproduction"
+    add("--quick", action="store_true", help=quick)
     add(
         "-o",
         "--output",

@@ -73,9 +73,8 @@ def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> st
     about, sections = story.template, story.sections
     parts = [f"# {name}: {about.title}", f"{PAPERS[about.paper]}, {about.place}."]
     if quick:
-        parts.append(
-            f"**Reduced run** (`--quick`), a smoke test and no reproduction: {' '.join(sections[words.REDUCED])}"
-        )
+        reduced = " ".join(sections[words.REDUCED])
+        parts.append(f"**Reduced run** (`--quick`), a smoke test and no reproduction: {reduced}")
     parts += [f"![{name}]({name}.png)", "## The paper", *sections[words.PAPER]]
     if story.claims:
         parts.append(_table(("The text", "Fares", "Found"), verdicts(story.claims)))

@@ -3,8 +3,8 @@
 Notes
 -----
 A template begins with lines ``key: value``: *title*, *paper* (a key of `registry.PAPERS`), *place*
-in it, in it, *takes*, and *also* where other templates of the folder add to the sections. The sections follow, each
-under a heading of `SECTIONS`. Placeholders are those of `str.format`, ``{name}`` or
+in it, *takes*, and *also* where other templates of the folder add to the sections. The sections
+follow, each under a heading of `SECTIONS`. Placeholders are those of `str.format`, ``{name}`` or
 ``{name[key]:.3f}``; `shown` says how values look. A paragraph with ``{name:if}`` is left out where
 the rows have nothing of that name.
 """
