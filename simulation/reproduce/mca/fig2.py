@@ -18,10 +18,12 @@ from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mca.study import (
     BEST_FIT,
     POLICIES,
+    SEARCH,
     SET_NAMES,
     STUDY,
     by_set,
     over_draws,
+    seen_by,
     steps,
 )
 from coalloc.simulation.reproduce.rows import (
@@ -69,7 +71,7 @@ def gains(rows: Rows, policy: str, baseline: str) -> list[float]:
 
 def gain(rows: Rows, policy: str, baseline: str) -> Estimate:
     """Its mean over the workflows, with an interval over the draws."""
-    return over_draws(rows, lambda draw: fmean(gains(draw, policy, baseline)))
+    return over_draws(seen_by(rows, policy), lambda draw: fmean(gains(draw, policy, baseline)))
 
 
 def _as_published(gained: Sequence[Estimate]) -> list[bool]:
@@ -100,6 +102,7 @@ def facts(rows: Rows) -> Facts:
         "of_hcpa": of_hcpa,
         "correlations": correlations,
         "draws": len(rows.distinct("draw")),
+        "searched": len(seen_by(rows, SEARCH).distinct("draw")),
         "as_published": _as_published(gained),
         "best_fit_as_published": _as_published(with_best_fit),
         "widens": [
@@ -110,7 +113,9 @@ def facts(rows: Rows) -> Facts:
         "gains": _gains_table(of_set),
         "bounds": by_set(
             rows,
-            lambda group, policy: shown(over_draws(group, partial(above_bound, policy)), ".3f"),
+            lambda group, policy: shown(
+                over_draws(seen_by(group, SEARCH), partial(above_bound, policy)), ".3f"
+            ),
         ),
         "worst": max(
             row["makespan_s"] / other["makespan_s"] - 1.0
