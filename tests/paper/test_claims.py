@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from zlib import crc32
 import pytest
 
 from coalloc.simulation.reproduce.pages import FIGURES, facts_of, stored_story, with_results
+from coalloc.simulation.reproduce.provenance import origins
 from coalloc.simulation.reproduce.registry import MODULES, load, template
 from coalloc.simulation.reproduce.rows import Rows, from_csv
 from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, fill
@@ -54,6 +56,17 @@ def test_the_stored_data_judge_every_claim_so() -> None:
     assert {name: verdicts for name, verdicts in held.items() if verdicts} == VERDICTS
     for claim in (claim for claims in found.values() for claim in claims):
         assert any(sign.isdigit() for sign in claim.found) or claim.held is YES
+
+
+def test_every_stored_figure_says_what_made_it_and_takes_what_the_list_says() -> None:
+    runs = origins(DOCS / "reproduction")
+    assert runs.keys() == set(MODULES)
+    for name, run in runs.items():
+        assert (run["seed"], run["quick"]) == (0, 0), name
+        assert re.fullmatch(r"coalloc \S+ at [0-9a-f]{8,}\+?, Python 3.*", run["made_by"]), name
+        number, unit = template(name).takes.split()
+        said = float(number) * {"s": 1.0, "min": 60.0}[unit]
+        assert said / 2.0 <= max(run["cpu_s"], 1.0) <= 2.0 * said, (name, run["cpu_s"])
 
 
 @pytest.mark.parametrize("page", ["REPRODUCTION.md", f"reproduction/{FIGURES}"])

@@ -82,7 +82,7 @@ def _as_published(gained: Sequence[Estimate]) -> list[bool]:
     ]
 
 
-def above_bound(policy: str, rows: Rows) -> float:
+def above_bound(rows: Rows, policy: str) -> float:
     """Makespan by the bound, geometric mean."""
     mine = rows.where(policy=policy)
     return exp(fmean(log(row["makespan_s"] / row["bound_s"]) for row in mine))
@@ -114,7 +114,7 @@ def facts(rows: Rows) -> Facts:
         "bounds": by_set(
             rows,
             lambda group, policy: shown(
-                over_draws(seen_by(group, SEARCH), partial(above_bound, policy)), ".3f"
+                over_draws(seen_by(group, SEARCH), partial(above_bound, policy=policy)), ".3f"
             ),
         ),
         "worst": max(

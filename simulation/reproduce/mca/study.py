@@ -3,7 +3,8 @@
 Notes
 -----
 Each workflow of Table 1's shapes is drawn anew `DRAWS` times and planned alone on DAS-3, with
-malleable tasks. Of a policy that did not see all draws, the figures are of those it saw. `workflow` gets a fixed amount of work, so that the same seed gives the same rows.
+malleable tasks. `workflow` gets a fixed amount of work, so that the same seed gives the same rows.
+Of a policy that did not see all draws, the figures are of those it saw.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from coalloc.simulation.reproduce.study import Run, Study
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
 DRAWS, QUICK_DRAWS = 30, 1
-OURS = 10
+OURS = 3
 """Draws that `workflow`, which takes longest, and its bound see."""
 QUICK_NUMBERS = (1, 3)
 WORK, QUICK_WORK = 200_000, 20_000
@@ -81,7 +82,7 @@ def _study(run: Run) -> Iterator[Row]:
                 "bound_s": solved[SEARCH].plan.objective.bound if SEARCH in solved else None,
                 "policy": policy,
                 "makespan_s": found.makespan,
-                **_measures(snapshot, job, found),
+                **measures(snapshot, job, found),
             }
 
 
@@ -136,7 +137,8 @@ def _critical_path(snapshot: Snapshot, job: WorkflowJob) -> float:
     return float(graph_of(Planner(snapshot, {}).items).bottom(work).max())
 
 
-def _measures(snapshot: Snapshot, job: WorkflowJob, solved: Solved) -> dict[str, Any]:
+def measures(snapshot: Snapshot, job: WorkflowJob, solved: Solved) -> dict[str, Any]:
+    """Processes, clusters and communication of the tasks of a plan."""
     tasks = {task.id: task for task in job.tasks}
     home = {node.name: (cluster.name, node.power) for cluster, node in snapshot.nodes()}
     procs, uses, comm = [], Counter[int](), []
