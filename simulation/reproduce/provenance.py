@@ -58,11 +58,14 @@ def origins(folder: Path) -> dict[str, Row]:
 def told(run: Row) -> str:
     """One line of it as a sentence."""
     seed = f" with --seed {run['seed']}" if run["seed"] else ""
-    return f"Measured in {run['cpu_s']:.3g} s of processor time{seed} by {run['made_by']}."
+    spent = "" if run["cpu_s"] is None else f" in {run['cpu_s']:.3g} s of processor time"
+    return f"Measured{spent}{seed} by {run['made_by']}."
 
 
-def about(seconds: float) -> str:
+def about(seconds: float | None) -> str:
     """A duration as a reader plans with it."""
+    if seconds is None:
+        return "not timed"
     if seconds < 90.0:
         return f"{max(seconds, 1.0):.0f} s"
     return f"{seconds / 60.0:.0f} min"

@@ -126,19 +126,10 @@ def _processing(limit: float, others: float, every: Rows) -> Facts:
         "parts": parts,
         "sp": sp,
         **_bandwidths(rows, "mbpc", "near"),
-        **_as_printed(rows, best, limit),
-        **proofs(rows),
-    }
-
-
-def _as_printed(rows: Rows, best: Mapping[str, Width], limit: float) -> Facts:
-    """The same of equation (8) as printed, where it was measured."""
-    if PRINTED not in best:
-        return {}
-    return {
         "printed_within": best[PRINTED].mean <= limit,
         "printed_narrowest": _narrowest(best, PRINTED),
         **_bandwidths(rows, PRINTED, "printed_near"),
+        **proofs(rows),
     }
 
 
@@ -227,8 +218,7 @@ def _draw(views: Sequence[View], rows: Rows, figure: Figure) -> None:
 def _ranges(axes: Axes, rows: Rows, view: View) -> None:
     widths = rows.distinct("abw_gbps")
     ticks: list[float] = []
-    policies = [policy for policy in POLICIES if rows.where(policy=policy)]
-    for number, policy in enumerate(policies):
+    for number, policy in enumerate(POLICIES):
         at = [number * (len(widths) + 1.0) + place for place in range(len(widths))]
         points = [seen(rows.where(policy=policy, abw_gbps=abw), view) for abw in widths]
         ends = [(point.low, point.mean, point.high) for point in points]
@@ -245,7 +235,7 @@ def _ranges(axes: Axes, rows: Rows, view: View) -> None:
         )
     step = 3 if len(widths) > 4 else 1  # the labels of more would touch
     names = [f"{abw:g}" if n % step == 0 else "" for n, abw in enumerate(widths)]
-    axes.set_xticks(ticks, names * len(policies))
+    axes.set_xticks(ticks, names * len(POLICIES))
     axes.axhline(0.0, color=plots.BLACK, linewidth=0.6)
     axes.grid(visible=False, axis="x")
     low, high = axes.get_ylim()
@@ -253,25 +243,20 @@ def _ranges(axes: Axes, rows: Rows, view: View) -> None:
 
 
 def _experiment(
-    case: int,
-    views: Sequence[View],
-    facts: Callable[[Rows], Facts],
-    left_out: Sequence[str],
-    *,
-    printed: bool = True,
+    case: int, views: Sequence[View], facts: Callable[[Rows], Facts], left_out: Sequence[str]
 ) -> Experiment:
     return Experiment(
         study=STUDIES[case],
-        keep=lambda row: row["ties"] not in left_out and (printed or row["policy"] != PRINTED),
+        keep=lambda row: row["ties"] not in left_out,
         facts=facts,
         draw=partial(_draw, views),
-        size=(plots.COLUMN + 1.2 * printed, 1.9 * len(views) + 0.4),
+        size=(plots.COLUMN * 1.33, 1.9 * len(views) + 0.4),
     )
 
 
 ENDS = (BEST, WORST)
 EXPERIMENTS = {
-    "mbpc-fig3": _experiment(1, PROCESSING, partial(_processing, 0.05, 0.15), ENDS, printed=False),
+    "mbpc-fig3": _experiment(1, PROCESSING, partial(_processing, 0.05, 0.15), ENDS),
     "mbpc-fig4": _experiment(1, LINKS, _links, (*ENDS, NARROWEST, WIDEST)),
     "mbpc-fig7": _experiment(2, PROCESSING, partial(_processing, 0.2, 0.6), ENDS),
     "mbpc-fig8": _experiment(2, LINKS, _links, (*ENDS, NARROWEST, WIDEST)),
