@@ -58,6 +58,17 @@ def test_the_stored_data_judge_every_claim_so() -> None:
         assert any(sign.isdigit() for sign in claim.found) or claim.held is YES
 
 
+READINGS = re.compile(r"\((SC clamped|\(8\) as printed|weighted by|as the text|unweighted)")
+
+
+@pytest.mark.parametrize("number", [3, 4, 7, 8, 9])
+def test_a_verdict_that_hangs_on_a_reading_names_it(number: int) -> None:
+    story = stored_story(f"mbpc-fig{number}", DOCS / "reproduction")
+    of_mbpc = [claim.words for claim in story.claims if "MBPC" in claim.words]
+    assert of_mbpc
+    assert [words for words in of_mbpc if not READINGS.search(words)] == []
+
+
 def test_every_stored_figure_says_what_made_it_and_takes_what_the_list_says() -> None:
     runs = origins(DOCS / "reproduction")
     assert runs.keys() == set(MODULES)
