@@ -148,7 +148,7 @@ def _overview(stories: Stories, runs: Runs, figures: str) -> str:
         (
             _link(name, figures),
             f"{story.template.paper}, {story.template.place}",
-            provenance.about(runs[name]["cpu_s"]),
+            story.template.takes,
             story.headline,
         )
         for name, story in stories.items()

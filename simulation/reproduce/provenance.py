@@ -62,15 +62,6 @@ def told(run: Row) -> str:
     return f"Measured{spent}{seed} by {run['made_by']}."
 
 
-def about(seconds: float | None) -> str:
-    """A duration as a reader plans with it."""
-    if seconds is None:
-        return "not timed"
-    if seconds < 90.0:
-        return f"{max(seconds, 1.0):.0f} s"
-    return f"{seconds / 60.0:.0f} min"
-
-
 def _made_by() -> str:
     commit = _commit()
     found = [f"coalloc {coalloc.__version__}" + (f" at {commit}" if commit else "")]
