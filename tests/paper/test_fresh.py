@@ -102,7 +102,7 @@ def test_oas_fig4(policy: str, number: int, workload: str) -> None:
         assert rho == pytest.approx(row["rho_mean"], rel=DIGITS)
 
 
-@pytest.mark.parametrize(("figure", "family"), enumerate(FAMILIES, 3))
+@pytest.mark.parametrize(("figure", "family"), list(enumerate(FAMILIES, 3)))
 def test_demt_and_its_comparators(figure: int, family: str) -> None:
     found = Instance(moldable_instance(family, 25, PROCS, 7)).published()
     stored_rows = rows_of(f"demt-fig{figure}", jobs=25, run=7)
