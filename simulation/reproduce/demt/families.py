@@ -149,7 +149,7 @@ def _around(averages: Mapping[str, Mapping[int, float]]) -> Facts:
 
 
 def _shuffled(rows: Rows) -> Facts:
-    """By how much shuffles shorten both criteria, mean over the numbers of jobs."""
+    """Share by which shuffles shorten both criteria, mean over the numbers of jobs."""
     if not rows.where(algorithm=UNSHUFFLED):
         return {"shuffled": [], "shuffled_most": NOTHING, "is_small": []}
     found: dict[str, list[float]] = {}

@@ -96,7 +96,7 @@ def _jobs(
 
 
 def _proof(plan: Plan) -> dict[str, Any]:
-    """How the search ended; with (8) as printed, by the bound on that."""
+    """Status and gap of a search; with (8) as printed, by the bound on that."""
     if "printed_value" not in plan.stats:
         return {"status": str(plan.status), "gap": plan.objective.gap}
     value, bound = plan.stats["printed_value"], plan.stats["printed_bound"]

@@ -222,7 +222,7 @@ def _by_set(rows: Rows, name: str) -> Ratios:
 
 
 def _claimed(paper: str, rows: Rows | None, policy: str) -> Facts:
-    """What a paper says of its platform and slot; lists of nothing where that was not run."""
+    """Claims of a paper on its platform and slot; lists of nothing where that was not run."""
     if rows is None:
         names = ("", "_close", "_won", "_worst", "_held", "_filled", "_full", "_compact")
         return {f"{paper}{name}": [] for name in names}
