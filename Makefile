@@ -20,11 +20,11 @@ GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 BROWSER := chromium chromium-driver fonts-dejavu-core
 
-.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online nightly docs site deb \
-  kernels coverage mutation clean links slurm gridengine simgrid snakemake prometheus browser
+.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online nightly docs site stage deb rpm dist \
+  kernels coverage mutation clean links slurm gridengine simgrid snakemake prometheus rpmbuild browser
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | site | deb | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | site | deb | rpm | dist | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
@@ -102,6 +102,15 @@ prometheus:
 	    echo "Prometheus is not installed; as root: apt-get install prometheus" >&2; \
 	  fi
 
+# Debian's rpm, for the package of systems like RHEL.
+rpmbuild:
+	@command -v rpmbuild >/dev/null 2>&1 && command -v cpio >/dev/null 2>&1 || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    apt-get install -y --no-install-recommends rpm cpio || echo "rpm could not be installed" >&2; \
+	  else \
+	    echo "rpmbuild is not installed; as root: apt-get install rpm cpio" >&2; \
+	  fi
+
 test-snakemake: .venv/.installed snakemake
 	$(BIN)/pytest -m "snakemake and not nightly" -rs tests/snakemake
 
@@ -174,10 +183,26 @@ site: docs
 	@test -x $(BIN)/mkdocs || $(PIP) --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# dist/coalloc_VERSION_ARCH.deb (docs/install.md)
-deb: .venv/.installed
+# dist/coalloc_VERSION_ARCH.deb and dist/coalloc-VERSION-1.ARCH.rpm (docs/install.md)
+deb: stage
+	packaging/deb/build
+
+rpm: stage rpmbuild
+	packaging/rpm/build
+
+stage: .venv/.installed-package
+	@echo "stage: man pages and completion"
 	$(BIN)/python docs/manual.py
-	packaging/deb/build $(BIN)/python
+	packaging/stage $(BIN)/python
+
+# All that a release is, of what is committed, each tried in an empty place.
+dist: .venv/.installed-package
+	@test -z "$$(git status --porcelain)" || { echo "error: not all is committed: git status" >&2; exit 1; }
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(MAKE) deb rpm
+	packaging/try '$(PYTHON)'
+	@ls -l dist
 
 clean:
 	rm -rf build dist mutants src/*.egg-info *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .numba
@@ -202,6 +227,10 @@ links:
 	$(PIP) --editable '.[server]'
 	@touch $@
 
+.venv/.installed-package: .venv/.created pyproject.toml setup.py
+	$(PIP) --editable '.[package]'
+	@touch .venv/.installed-run $@
+
 .venv/.installed: .venv/.created pyproject.toml setup.py
 	$(PIP) --editable '.[dev]'
-	@touch .venv/.installed-run $@
+	@touch .venv/.installed-run .venv/.installed-package $@

@@ -43,7 +43,8 @@ class ClaimRefusedError(AdapterError):
     Parameters
     ----------
     reason : str
-        ``nodes_taken``, ``unknown_node``, ``bad_spec`` or ``state_unwritable``.
+        ``nodes_taken``, ``unknown_node``, ``impossible`` (no attempt could ever work), ``bad_spec``
+        or ``state_unwritable``.
     detail : str
         The reason in words.
     """

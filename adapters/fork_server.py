@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError
+from coalloc.adapters.runner.fork_server import STAYS
 
 SEND_LIMIT_S = 5.0
 STRAY_LIMIT_S = 2.0
@@ -31,8 +32,8 @@ _BOOT = (
 class ForkServer:
     """The warm process that forks a runner for each claim.
 
-    It ends when this object is closed, or its owner dies; the runners live on. One that dies
-    is started anew by the next claim.
+    When this object is closed, or its owner dies, it ends; the runners live on, and where it is to
+    end what is left of them it ends after them. One that dies is started anew by the next claim.
 
     Parameters
     ----------
@@ -75,16 +76,22 @@ class ForkServer:
 
     def close(self) -> None:
         """End the fork server."""
+        stays = b""
         if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+                stays = self._socket.recv(len(STAYS))
             self._socket.close()
             self._socket = None
-        if self._child is not None:
+        if self._child is not None and stays:
+            self._child.returncode = 0  # it is not waited for
+        elif self._child is not None:
             try:
                 self._child.wait(SEND_LIMIT_S)
             except subprocess.TimeoutExpired:
                 self._child.kill()
                 self._child.wait()
-            self._child = None
+        self._child = None
 
     def _send(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
         assert self._socket is not None

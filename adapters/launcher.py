@@ -30,6 +30,11 @@ LOOK_S = 0.2
 news, seconds: with hundreds of parts, each start and end would ask for a look at all."""
 
 
+def unended(left: int, job: str) -> str:
+    """Say that so many processes of a job could not be ended."""
+    return f"{left} process{'' if left == 1 else 'es'} of job {job} could not be ended"
+
+
 class PartLauncher:
     """Launches parts through runners; what they run on is a subclass's to say.
 
@@ -55,6 +60,7 @@ class PartLauncher:
         self._root = state_dir.resolve()
         self._parts: dict[PartKey, PartFolder] = {}
         self._ended: dict[PartKey, PartReport] = {}
+        self._left: set[PartKey] = set()
         self._unread = b""
         self._sweeper = Sweeper()
         self._looked = float("-inf")
@@ -83,7 +89,7 @@ class PartLauncher:
                 "state_unwritable", f"{self._root}: {error.strerror}"
             ) from error
         except ValueError as error:
-            raise ClaimRefusedError("bad_spec", str(error)) from error
+            raise ClaimRefusedError("impossible", str(error)) from error
         try:
             self._spawn(folder)
         except OSError as error:
@@ -168,12 +174,22 @@ class PartLauncher:
             return
         if key not in self._ended and not folder.report().is_ended:
             return
+        if left := self.left().get(key):
+            raise AdapterError(f"{unended(left, key.job)}; its slots are kept")
         try:
             self._sweeper.remove(folder.path)
         except OSError as error:
             raise AdapterError(f"{folder.path}: {error.strerror}") from error
+        self._left.discard(key)
         for kept in (self._parts, self._ended, self._live):
             kept.pop(key, None)
+
+    def left(self) -> dict[PartKey, int]:
+        """Parts that have ended without processes that could not be ended, and how many live on."""
+        known = [(key, self._parts.get(key)) for key in tuple(self._left)]
+        return {
+            key: left for key, folder in known if folder is not None and (left := folder.left())
+        }
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when `poll` has news."""
@@ -223,26 +239,29 @@ class PartLauncher:
             report = replace(known, reason=UNREADABLE, detail=f"{folder.path}: {error}")
         if report.is_ended:
             self._ended[key] = report
+            if folder.left():
+                self._left.add(key)
         elif report != self._live.get(key):
             self._live[key] = report
 
     def _check(self, part: PartSpec) -> None:
         """Refuse what cannot be claimed."""
         if len(part.key.folder.encode()) > LONGEST_NAME:
-            raise ClaimRefusedError("bad_spec", "the job's id is too long")
+            raise ClaimRefusedError("impossible", "the job's id is too long")
         launch = part.launch
-        is_empty = min(part.nodes.values(), default=0) < 1
-        if launch is None or not launch.argv or is_empty:
-            raise ClaimRefusedError("bad_spec", "a part needs a command and processes")
+        if min(part.nodes.values(), default=0) < 1:
+            raise ClaimRefusedError("bad_spec", "a part needs processes")
+        if launch is None or not launch.argv:
+            raise ClaimRefusedError("impossible", "a part needs a command")
         if part.uid is not None and part.uid < 0:
             # to the kernel -1 means "as it is", which would be root
-            raise ClaimRefusedError("bad_spec", f"{part.uid} is no user")
+            raise ClaimRefusedError("impossible", f"{part.uid} is no user")
         for option, value in part.batch.given():
             if option not in self.honours:
                 why = f"--{option}={value} cannot be honoured there"
                 raise ClaimRefusedError("not_permitted", why)
         if any("\0" in text for text in (*launch.argv, launch.cwd, launch.stdout, launch.stderr)):
-            raise ClaimRefusedError("bad_spec", "a command or path holds a NUL character")
+            raise ClaimRefusedError("impossible", "a command or path holds a NUL character")
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse what these nodes cannot take.

@@ -37,6 +37,7 @@ from msgspec import structs
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
+from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.spec import Queue, RankPlace, RunnerSpec
 from coalloc.adapters.runner.status import (
     END,
@@ -76,6 +77,8 @@ class PartFolder:
     """Processes on each node, in rank order."""
     claim: str
     """Marks its processes' environments."""
+    cgroup: str = ""
+    """Folder of the cgroup in which they are; empty: none."""
 
     @classmethod
     def create(
@@ -115,7 +118,8 @@ class PartFolder:
         except Exception:
             removed(draft)
             raise
-        return cls(path=path, key=spec.key, nodes=dict(spec.nodes), claim=claim)
+        group = str((extra or {}).get("cgroup", ""))
+        return cls(path=path, key=spec.key, nodes=dict(spec.nodes), claim=claim, cgroup=group)
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
@@ -124,14 +128,14 @@ class PartFolder:
         if key is None or not path.is_dir():
             return None
         nodes: dict[str, int] = {}
-        claim = ""
+        claim = group = ""
         # After a loss of power the spec may be empty; the status is what counts.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             record = json.loads((path / "spec.json").read_bytes())
-            claim = record["claim"]
+            claim, group = record["claim"], record.get("cgroup", "")
             for rank in record["ranks"]:
                 nodes[rank["node"]] = nodes.get(rank["node"], 0) + 1
-        return cls(path=path, key=key, nodes=nodes, claim=claim)
+        return cls(path=path, key=key, nodes=nodes, claim=claim, cgroup=group)
 
     def keep_layout(self, nodes: Mapping[str, int], rendezvous: str) -> None:
         """Write down all nodes of the part's job, in rank order, and where they meet.
@@ -212,6 +216,14 @@ class PartFolder:
             reason=reason,
         )
 
+    def left(self) -> int:
+        """Processes that lived when the part's end was written without theirs, and live on."""
+        end = decoded(self.status()[END * PAGE :]) or {}
+        if not end.get("left"):
+            return 0
+        with self.locked() as is_ours:
+            return 0 if is_ours else int(end["left"])
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[bool]:
         """Hold the lock, if no runner does; says whether it is held."""
@@ -243,6 +255,8 @@ class PartFolder:
         end = decoded(status[END * PAGE :])
         if end is not None:
             return ended_report(self.key, end)
+        if not cgroup.end(self.cgroup):
+            return self.reached(status)
         start = status[START * PAGE : RUN * PAGE]
         begun = decoded(start)
         is_rebooted = begun is not None and begun.get("boot") != boot_id()
@@ -270,6 +284,7 @@ class PartFolder:
 
     def _vanished(self) -> PartReport:
         """The end of a part whose folder somebody removed: nobody can direct it any more."""
+        cgroup.kill(self.cgroup)
         if self.claim:
             kill_marked(f"COALLOC_CLAIM={self.claim}")
         return PartReport(

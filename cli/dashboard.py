@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from coalloc.cli.command import Command, CommandError
+from coalloc.runtime.texts import to_install
 
 NEEDS = ("starlette", "uvicorn")
 
@@ -24,7 +25,7 @@ def _dashboard(args: argparse.Namespace) -> int:
     missing = [name for name in NEEDS if find_spec(name) is None]
     if missing:
         raise CommandError(
-            f"dashboard: {' and '.join(missing)} not installed; pip install 'coalloc[dashboard]'"
+            f"dashboard: {' and '.join(missing)} not installed; {to_install('dashboard')}"
         )
     from coalloc.dashboard.server import run
     from coalloc.dashboard.settings import settings_of

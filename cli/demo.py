@@ -14,10 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+
+from coalloc.cli.compiling import EVERY_S
 
 CONFIG = """\
 # Two virtual clusters on this machine, joined by links of 1 Gbit/s.
@@ -129,7 +131,13 @@ class Show:
     def warm(self) -> None:
         """Wait for the solver."""
         say("The solver compiles its kernels once; later starts take them from a cache.")
-        self.until("the solver is warm", WARM_LIMIT_S, "solver_warmed", 1)
+        self.until("the solver is warm", WARM_LIMIT_S, "solver_warmed", 1, self.compiled)
+
+    def compiled(self) -> None:
+        """Say how far the solver is."""
+        solver = json.loads(self.command("status", "--json", quiet=True))["solver"]
+        if not solver["is_warm"]:
+            print(f"compiling, {solver['done']} of {solver['steps']} steps", flush=True)
 
     def run(self) -> None:
         """Submit jobs and watch them."""
@@ -229,13 +237,24 @@ class Show:
                 process.kill()
                 process.wait()
 
-    def until(self, what: str, limit_s: float, event: str, count: int) -> None:
-        """Wait until the daemon's log has shown an event so many times."""
+    def until(
+        self,
+        what: str,
+        limit_s: float,
+        event: str,
+        count: int,
+        tell: Callable[[], None] | None = None,
+    ) -> None:
+        """Wait until the daemon's log has shown an event so many times; tell every `EVERY_S`."""
         end = time.monotonic() + limit_s
+        told = time.monotonic()
         while sum(line.get("event") == event for line in self._lines(0)) < count:
             if time.monotonic() > end:
                 print(self.daemon_log.read_text()[-2000:], file=sys.stderr)
                 raise DemoError(f"not after {limit_s:g} s: {what}")
+            if tell is not None and time.monotonic() > told + EVERY_S:
+                tell()
+                told = time.monotonic()
             time.sleep(0.05)
 
     def log_lines(self, *, quiet: bool = False) -> None:

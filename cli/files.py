@@ -82,9 +82,13 @@ def read_json(path: Path) -> Any:
     CommandError
         With the path and what is wrong; exit code 2.
     """
+    from coalloc.adapters.formats.files import HEAD, misfit
+
     shown = "standard input" if str(path) == "-" else str(path)
     try:
         raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        if what := misfit(raw[:HEAD]):
+            raise CommandError(f"{shown}: {what}", BAD_USAGE)
         return json.loads(raw)
     except OSError as error:
         raise CommandError(f"{shown}: {error.strerror}", BAD_USAGE) from error

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib import import_module
 
 import coalloc
@@ -23,11 +22,12 @@ from coalloc.cli.command import (
     Parser,
     declare,
     error_line,
+    note,
 )
-from coalloc.programs import missing_part
+from coalloc.programs import PIPE_CLOSED, end_output, missing_part, open_output
 
-INTERRUPTED, PIPE_CLOSED = 130, 141
-"""128 + SIGINT, 128 + SIGPIPE: as a shell reports a program that these signals ended."""
+INTERRUPTED = 130
+"""128 + SIGINT: as a shell reports a program that this signal ended."""
 
 MODULES: Mapping[str, str] = {
     "submit": "coalloc.cli.submit.command",
@@ -89,6 +89,8 @@ GROUPS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 refused or failed, 2 bad usage."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    open_output()
+    warnings.showwarning = lambda message, *where: note(str(message))
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -98,9 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads on; the interpreter must not try to flush again at its end.
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        end_output()
         return PIPE_CLOSED
     except CommandError as error:
         print(error_line(error), file=sys.stderr)
@@ -110,6 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         failed = FAILED if todo else _code_of(error)
         if failed is None:
             raise
+        if isinstance(error, OSError):
+            end_output()
         print(error_line(todo or error), file=sys.stderr)
         return failed
 

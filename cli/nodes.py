@@ -106,8 +106,14 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
         "no limit" if row.link_gbps is None else figure(row.link_gbps),
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
-        "; ".join(filter(None, (row.error, row.drain_reason, _waiting(row), _share(row)))),
+        "; ".join(
+            filter(None, (row.error, row.drain_reason, _waiting(row), _share(row), *row.notices))
+        ),
     )
+
+
+def _notes(row: ClusterRow) -> tuple[str, ...]:
+    return (row.error, row.drain_reason, _waiting(row), _share(row), *row.notices)
 
 
 def _waiting(row: ClusterRow) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,6 +20,7 @@ from coalloc.cli.command import (
     note,
     print_json,
 )
+from coalloc.cli.compiling import FIRST_S, compiling
 from coalloc.cli.files import load_plan, load_snapshot, write_text
 from coalloc.cli.output import figure
 from coalloc.model.errors import InputError
@@ -32,8 +31,6 @@ from coalloc.model.values import replace
 from coalloc.policies.base import Policy
 from coalloc.runtime import texts
 
-COMPILING_S = 2.0
-"""After so long, say that it compiles."""
 PROOF_S = 10.0
 """How long ``check`` seeks better bounds, seconds."""
 CERTIFICATE_STEPS = 2_000_000_000
@@ -68,13 +65,15 @@ def _solve(args: argparse.Namespace) -> int:
     from coalloc.policies.base import Budget
     from coalloc.policies.options import parse_options, read_options
     from coalloc.policies.registry import lookup
+    from coalloc.policies.warming import TINY, warmed
 
     policy = lookup(args.policy)
     options = read_options(parse_options(args.options, policy.options), policy.options)
     snapshot = load_snapshot(args.snapshot)
     for warning in snapshot.warnings:
         note(warning)
-    _compiled(args.policy)
+    with compiling() as compiled:
+        warmed((args.policy, TINY, {}))
     began = time.monotonic()
     deadline = float("inf") if args.time_limit is None else began + float(args.time_limit)
 
@@ -86,22 +85,12 @@ def _solve(args: argparse.Namespace) -> int:
     plan = replace(plan, stats={**plan.stats, "elapsed_s": elapsed})
     write_text(json.dumps(write_plan(plan), indent=1) + "\n", args.output)
     if args.output is not None:
-        from coalloc.cli.pictures.picture import counts, headline
+        from coalloc.model.pictures.plans import counts, headline
 
         note(f"{args.output}: {headline(plan)}; {counts(plan)}; {elapsed:.3g} s")
+    if compiled.seconds > FIRST_S:
+        note(f"compiled in {compiled.seconds:.0f} s, planned in {elapsed:.3g} s")
     return DONE
-
-
-def _compiled(policy: str) -> None:
-    """Have compiled what a policy needs: that may take seconds, which are not the solve's."""
-    from coalloc.policies.warming import TINY, warmed
-
-    hint = threading.Timer(COMPILING_S, note, ["compiling, once for this machine and version"])
-    hint.daemon = True
-    if sys.stderr.isatty():
-        hint.start()
-    warmed((policy, TINY, {}))
-    hint.cancel()
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:

@@ -153,9 +153,14 @@ def _widest(lines: Iterable[Sequence[str]], least: Sequence[int]) -> list[int]:
 def _fitted(
     widths: Sequence[int], headers: Sequence[str], right: frozenset[str], columns: int
 ) -> list[int]:
-    """Widths that fit into a line: first the last column gives way, then the widest texts."""
+    """Widths that fit into a line: names give way, then the last column, then the widest texts."""
     out = list(widths)
     excess = sum(out) + len(out) - 1 - columns
+    for i, name in enumerate(headers):
+        if name in YIELDING and excess > 0:
+            given = min(excess, max(0, out[i] - LEAST_NAME))
+            out[i] -= given
+            excess -= given
     if excess > 0:
         given = min(excess, max(0, out[-1] - LEAST_LAST))
         out[-1] -= given
@@ -208,8 +213,11 @@ STYLES = {
     **dict.fromkeys(("F", "TO", "NF", "FAILED", "TIMEOUT", "LOST"), "31"),
 }
 """Colours of states: green, dim, red."""
-LEAST, LEAST_LAST = 6, 20
-"""Columns that are left of a text that is cut, and of the last column before others are cut."""
+LEAST, LEAST_NAME, LEAST_LAST = 6, 8, 20
+"""Columns that are left of a text that is cut, and of names and of the last column before others
+are cut."""
+YIELDING = ("NAME", "USER")
+"""Headers of the columns that are cut first: a reason says more than the end of a name."""
 SHEET = 5_000
 """Rows whose columns are aligned at once."""
 CUT = "~"

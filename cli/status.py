@@ -12,6 +12,8 @@ from coalloc.wire.answers import LastRound, ServiceStatus
 
 LATE_S = 60.0
 """A reading that is older is named, seconds."""
+RESTORED_FROM = 1_000_000_000
+"""No count of starts gets there: a restored store counts on from the clock's seconds."""
 LITTLE_BYTES = 1 << 30
 """A disk with less room is named as such."""
 
@@ -39,6 +41,14 @@ def _rows(status: ServiceStatus) -> Iterator[tuple[str, str]]:
         yield "up", f"{up} since {instant(status.began)}, start {status.epoch} on its store"
     else:
         yield "up", f"start {status.epoch} on its store"
+    if status.epoch >= RESTORED_FROM:
+        yield (
+            "restored",
+            (
+                f"{instant(status.epoch)}, from a backup: starts are counted on from that second,"
+                " jobs and events 10,000 higher"
+            ),
+        )
     yield "jobs", f"{status.waiting} waiting, {status.placed} placed"
     paused = ", paused by an operator" if status.paused else ""
     yield "rounds", f"{status.rounds}" + (f", by {status.policy}" if status.policy else "") + paused

@@ -14,9 +14,9 @@ runs in a thread, as the same method of `Client`, over one connection that all c
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial, wraps
 from itertools import islice
@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from coalloc.client.client import Client, NoAnswerError, RefusedError
+from coalloc.client.daemon_threads import DaemonThreads
 from coalloc.client.endpoint import PATIENCE_S, await_listener
 from coalloc.wire.client import AnswerFrame
 from coalloc.wire.shared_client import SharedConnection
@@ -115,8 +116,12 @@ class AsyncClient:
         self._client = Client(
             endpoint, timeout_s, publish_endpoint=publish_endpoint, config=config, key=key
         )
-        self._threads = ThreadPoolExecutor(THREADS, "coalloc-ask")
-        self._long_threads = ThreadPoolExecutor(LONG_THREADS, "coalloc-wait")
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._threads = DaemonThreads(THREADS, "coalloc-ask")
+        self._long_threads = DaemonThreads(LONG_THREADS, "coalloc-wait")
         self._calls: set[Client] = set()
         self._shared: SharedConnection | None = None
         self._session = object()
@@ -193,6 +198,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connection, and end what still waits; a later request opens a new one."""
+        if self._pid != os.getpid():
+            self._begin()
         self._session = object()
         shared, self._shared = self._shared, None
         if shared is not None:
@@ -208,7 +215,10 @@ class AsyncClient:
             if shared is None and session is self._session:
                 await_listener(client.endpoint, min(PATIENCE_S, client.timeout_s))
                 self._shared = shared = SharedConnection(
-                    client.endpoint, timeout_s=client.timeout_s, security=client.security
+                    client.endpoint,
+                    timeout_s=client.timeout_s,
+                    security=client.security,
+                    max_bytes=client.max_request_bytes,
                 )
                 if session is not self._session:
                     self._shared = None
@@ -218,8 +228,8 @@ class AsyncClient:
             return shared
 
     async def _run(self, request: Callable[[Client], T], is_long: bool) -> T:
-        threads = self._long_threads if is_long else self._threads
         with self._call() as call:
+            threads = self._long_threads if is_long else self._threads
             return await asyncio.get_running_loop().run_in_executor(threads, request, call)
 
     async def _iterate(self, values_of: Callable[[Client], Generator[T]]) -> AsyncGenerator[T]:
@@ -247,6 +257,8 @@ class AsyncClient:
     @contextmanager
     def _call(self) -> Iterator[Client]:
         """A client for one call, given up when nobody waits for it any more."""
+        if self._pid != os.getpid():  # the threads stayed in the process that was forked
+            self._begin()
         call = self._client.over(CallConnection(partial(self._connected, self._session)))
         self._calls.add(call)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -76,11 +77,13 @@ class BaseClient:
         key: Path | None = None,
     ) -> None:
         found = daemon_endpoint(endpoint, config, key)
-        self.security = found.security
+        self.security, self.max_request_bytes = found.security, found.max_request_bytes
         self.endpoint, self.timeout_s = found.endpoint, timeout_s
         self._publish_endpoint = publish_endpoint or found.publish_endpoint
         self._config = config
         self._given_up = threading.Event()
+        self._pid = os.getpid()
+        """Of the connection, which the child of a fork cannot use."""
 
     @property
     def publish_endpoint(self) -> str:
@@ -99,6 +102,7 @@ class BaseClient:
         """A client like this one, for one call, that asks over a connection which others have."""
         client = copy(self)
         client._connection, client._given_up = connection, threading.Event()
+        client._pid = os.getpid()
         return client
 
     def give_up(self) -> None:
@@ -108,10 +112,14 @@ class BaseClient:
             self._connection.close()
 
     def _connected(self) -> Connection:
-        if self._connection is None:
+        if self._connection is None or self._pid != os.getpid():
+            self._connection, self._pid = None, os.getpid()
             await_listener(self.endpoint, min(PATIENCE_S, self.timeout_s))
             self._connection = RequestConnection(
-                self.endpoint, timeout_s=self.timeout_s, security=self.security
+                self.endpoint,
+                timeout_s=self.timeout_s,
+                security=self.security,
+                max_bytes=self.max_request_bytes,
             )
         return self._connection
 

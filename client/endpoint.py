@@ -6,13 +6,16 @@ import errno
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from coalloc.runtime.user import user_name
 from coalloc.wire.client import KeyUnusableError, NoAnswerError
 from coalloc.wire.curve import CurveClient
+from coalloc.wire.frames import MAX_REQUEST_BYTES
 
 if TYPE_CHECKING:
     from coalloc.model.settings import Config
@@ -29,6 +32,7 @@ class DaemonEndpoint(Struct, frozen=True, kw_only=True):
     publish_endpoint: str | None = None
     security: CurveClient | None = None
     """None: it tells no users apart."""
+    max_request_bytes: int = MAX_REQUEST_BYTES
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
@@ -69,6 +73,7 @@ def daemon_endpoint(endpoint: str | None, config: Path | None, key: Path | None)
         endpoint=found.daemon.endpoint,
         publish_endpoint=found.daemon.publish_endpoint,
         security=_security(key, found.access.server_key) if shared else None,
+        max_request_bytes=found.daemon.max_message_bytes,
     )
 
 
@@ -81,11 +86,12 @@ def _configured(config: Path | None) -> Config:
 def _security(key: Path | None, server: str) -> CurveClient:
     from coalloc.runtime.key_files import KeyFileError, calling, read_key, user_key_path
 
-    path = key or user_key_path()
+    path = key
     try:
+        path = key or user_key_path()
         return calling(read_key(path), server, path)
     except KeyFileError as error:
-        hint = "" if path.exists() else "; 'coalloc keys new' makes one"
+        hint = "" if path is None or path.exists() else "; 'coalloc keys new' makes one"
         raise KeyUnusableError(f"{error}{hint}") from error
 
 
@@ -124,9 +130,22 @@ def is_listening(endpoint: str) -> bool:
     """
     if not endpoint.startswith("ipc://"):
         return True
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
+    # A socket of another kind: the kernel says whether one is there, and the daemon, for which a
+    # connection that shows no key is an attack, sees none.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         code = probe.connect_ex(endpoint.removeprefix("ipc://"))
-    if code not in {0, errno.EAGAIN, errno.EINPROGRESS, errno.ENOENT, errno.ECONNREFUSED}:
-        raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}")
-    return code not in {errno.ENOENT, errno.ECONNREFUSED}
+    if code not in {errno.EPROTOTYPE, errno.ENOENT, errno.ECONNREFUSED}:
+        why = _kept_out(Path(endpoint.removeprefix("ipc://"))) if code == errno.EACCES else ""
+        raise NoAnswerError(f"cannot connect to {endpoint}: {os.strerror(code)}{why}")
+    return code == errno.EPROTOTYPE
+
+
+def _kept_out(path: Path) -> str:
+    """Owner of a daemon whose socket, or a folder above it, is closed to others."""
+    for place in (path, *path.parents):
+        with suppress(OSError):
+            found = place.stat()
+            owner = user_name(found.st_uid)
+            what = f'; this daemon serves one user ({owner}): mode = "multi-user" is for several'
+            return "" if found.st_mode & 0o007 else what
+    return ""

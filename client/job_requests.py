@@ -113,17 +113,24 @@ class JobRequests(BaseClient):
         NoAnswerError
         """
         refuse_while_importing("Client.submit_many")
-        under_way: list[tuple[str, Mapping[str, Any]]] = []
+        under_way: list[tuple[str | RefusedError, Mapping[str, Any]]] = []
         for body in bodies:
             if len(under_way) >= PIPELINED:
                 for sent, waiting in under_way[: PIPELINED // 2]:
                     yield self._outcome(sent, waiting)
                 del under_way[: PIPELINED // 2]
-            under_way.append((self._connected().send(body), body))
+            try:
+                under_way.append((self._connected().send(body), body))
+            except RefusedError as error:  # it is too long to be sent
+                under_way.append((error, body))
         for sent, waiting in under_way:
             yield self._outcome(sent, waiting)
 
-    def _outcome(self, sent: str, body: Mapping[str, Any]) -> Submitted | RefusedError:
+    def _outcome(
+        self, sent: str | RefusedError, body: Mapping[str, Any]
+    ) -> Submitted | RefusedError:
+        if isinstance(sent, RefusedError):
+            return sent
         try:
             try:
                 answer = self._patiently(sent, body)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.effects import Effect, Wake
+from coalloc.core.base.effects import Effect, SaveMeta, Wake
 from coalloc.core.base.events import (
+    ClockSet,
     CoreEvent,
     CostsWanted,
     Disconnected,
@@ -72,6 +73,7 @@ class StoredState(Struct, frozen=True, kw_only=True):
     epoch: int = 1
     store: str = ""
     last: LastNumbers = field(default_factory=LastNumbers)
+    clock_set_s: float = 0.0
     maintenance: Maintenance = field(default_factory=Maintenance)
     presence: Presence = field(default_factory=Presence)
     learning: Learning = field(default_factory=Learning)
@@ -99,6 +101,7 @@ class Coordinator:
             store=past.store,
             tokens=dict(past.tokens),
             last=past.last,
+            clock_set_s=past.clock_set_s,
             maintenance=past.maintenance,
             presence=past.presence,
             learning=past.learning,
@@ -162,6 +165,9 @@ class Coordinator:
             case StorageReturned():
                 state.rounds.blocked = False
                 state.rounds.want("store_returned")
+            case ClockSet(seconds=seconds):
+                state.clock_set_s += seconds
+                state.out.append(SaveMeta(key="clock_set_s", value=repr(state.clock_set_s)))
             case SolverWarm():
                 if state.rounds.last_start is not None and state.waiting:
                     state.rounds.want("solver_warm")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import time
 from contextlib import AsyncExitStack
@@ -14,6 +13,7 @@ from structlog.stdlib import BoundLogger
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import opened_access
+from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import Effects, tell
 from coalloc.daemon.heartbeats import Heartbeats
@@ -34,6 +34,7 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.model.settings import Config
+from coalloc.runtime.user import user_name
 from coalloc.wire.server import Endpoints, OnRequest, OnStatement, Server
 
 
@@ -44,9 +45,10 @@ async def opened(config: Config, log: BoundLogger, stack: AsyncExitStack) -> Ser
     # Where users' scripts lie in it, they must be able to pass; nothing in it can be listed.
     Path(daemon.state_dir).mkdir(parents=True, exist_ok=True, mode=0o711 if is_shared else 0o700)
     Path(daemon.runtime_dir).mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
-    access = opened_access(config, log) if is_shared else None
+    # Before the keys, which tell later that there was one.
     store = Store(Path(daemon.state_dir) / "coalloc.db")
     stack.callback(store.close)
+    access = opened_access(config, log) if is_shared else None
     solver = SolverPool(
         cache_dir=cache_dir(config),
         nice=config.solver.nice,
@@ -85,11 +87,11 @@ def assembled(
         on_statement=lambda statement, peer: heartbeats.received(statement, peer),
     )
     told = partial(tell, core.state, server)
-    launches = Launches(store)
+    launches = Launches(store, log)
     delivery = Delivery(told, launches.of, epoch=core.state.epoch, task_launch_of=launches.of_task)
     delivery.restore(memory.outbox)
     heartbeats = Heartbeats(core.state, told, delivery, loop)
-    owner = Caller(user=getpass.getuser(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
+    owner = Caller(user=user_name(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
     replies = Replies(server, owner, access)
     writer = Writer(
         store,
@@ -108,6 +110,7 @@ def assembled(
         config=config,
         log=log,
         clock=time.time,
+        clock_steps=ClockSteps(),
         began=time.time(),
         owner=owner,
         access=access,

@@ -24,6 +24,7 @@ from coalloc.core.base.effects import (
 from coalloc.core.base.events import Ticked
 from coalloc.core.base.messages import Numbered, Ping, Welcome
 from coalloc.core.base.state import State
+from coalloc.core.jobs.after_restore import is_untold
 from coalloc.daemon.service import Service
 from coalloc.model.event_kinds import EventKind
 from coalloc.wire.rule_rows import RuleCostsRow
@@ -74,7 +75,13 @@ class Effects:
     def _welcome(self, cluster: str, base: int) -> None:
         state = self._service.core.state
         lease_s = state.settings.start.lease_s
-        welcome = Welcome(store=state.store, epoch=state.epoch, base_seq=base, lease_s=lease_s)
+        welcome = Welcome(
+            store=state.store,
+            epoch=state.epoch,
+            base_seq=base,
+            lease_s=lease_s,
+            recall=is_untold(state, cluster),
+        )
         tell(state, self._service.server, cluster, welcome)
 
     def _recorded(self, effect: AppendEvent) -> None:

@@ -22,13 +22,18 @@ from coalloc.adapters.base import Proposal
 from coalloc.adapters.proposal import link_gbps, proposals
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
 from coalloc.daemon.config_checks import check
+from coalloc.daemon.store.beginning import former_store, new_store
+from coalloc.model.errors import ConfigError
 from coalloc.model.settings import Config
 from coalloc.runtime.config.file import SYSTEM_PATH, load, parse, user_config, usual_folders
 from coalloc.runtime.key_files import KeyFile, read_key, user_key_path, write_key
+from coalloc.runtime.user import user_name
 from coalloc.wire.curve import new_pair
 
 Mode = Literal["single-user", "multi-user"]
 UNITS = ("/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system")
+SYSTEMD = Path("/run/systemd/system")
+"""Is there where systemd runs, as sd_booted(3) has it."""
 ACCOUNT = "coalloc"
 """The daemon's user where it is a service of systemd, see systemd/coalloc.sysusers."""
 EXECUTORS = Path("/var/lib/coalloc-executor")
@@ -94,7 +99,10 @@ def _layout(folder: str) -> Layout:
         return Layout(config=own / NAME, key=own / "key.json", own_folders=True)
     key = user_key_path()
     if not folder and os.geteuid() != 0:
-        return Layout(config=user_config(), key=key)
+        config = user_config()
+        if config is None:
+            raise ConfigError(f"user {user_name()} has no home; name a folder: coallocd --init DIR")
+        return Layout(config=config, key=key)
     if not any(Path(unit, "coallocd.service").exists() for unit in UNITS):
         return Layout(config=SYSTEM_PATH, key=key)
     try:
@@ -181,7 +189,10 @@ def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
     state = Path(config.daemon.state_dir)
     state.mkdir(parents=True, exist_ok=True, mode=0o711)
     state.chmod(0o711)
-    own = pwd.getpwuid(os.geteuid())
+    own = user_name(os.geteuid())
+    store = state / "coalloc.db"
+    if former_store(store) is None and not store.exists():
+        new_store(store)  # before the keys, which tell later that there was one
     path = state / "server-key.json"
     server = _key(path, "")
     made = [f"{path}: the daemon's"]
@@ -189,19 +200,19 @@ def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
     for cluster in config.clusters:
         folder = (layout.executors or state) / "executors" / cluster.name
         folder.mkdir(parents=True, exist_ok=True, mode=0o711)
-        for passed in (folder, folder.parent):
+        for passed in (folder, folder.parent, layout.executors or state):
             passed.chmod(0o711)
         path = folder / "key.json"
         key = _key(path, server.pair.public)
         made.append(f"{path}: the executor's of {cluster.name}")
         table.authorize(_grant(key, own, Role.EXECUTOR, (cluster.name,)))
     key = _key(layout.key, server.pair.public)
-    made.append(f"{layout.key}: an operator's, {own.pw_name}")
+    made.append(f"{layout.key}: an operator's, {own}")
     if key.server not in {"", server.pair.public}:
         made.append(f"{layout.key}: names another daemon; 'coalloc keys new' learns this one's")
     table.authorize(_grant(key, own, Role.OPERATOR))
     if layout.owner is not None:
-        for each in (state, state / "server-key.json", table.path):
+        for each in (state, state / "server-key.json", table.path, *state.glob(store.name)):
             os.chown(each, layout.owner.pw_uid, layout.owner.pw_gid)
     return server.pair.public, made
 
@@ -216,17 +227,15 @@ def _key(path: Path, server: str) -> KeyFile:
     return key
 
 
-def _grant(
-    key: KeyFile, owner: pwd.struct_passwd, role: Role, clusters: tuple[str, ...] = ()
-) -> Grant:
+def _grant(key: KeyFile, owner: str, role: Role, clusters: tuple[str, ...] = ()) -> Grant:
     return Grant(
         key=key.pair.public,
-        user=owner.pw_name,
-        uid=owner.pw_uid,
-        gid=owner.pw_gid,
+        user=owner,
+        uid=os.geteuid(),
+        gid=os.getegid(),
         role=role,
         clusters=clusters,
-        by=owner.pw_name,
+        by=owner,
         added=time.time(),
     )
 
@@ -240,14 +249,24 @@ def _report(
     yield from (f"key {line}" for line in made)
     yield "next:"
     names = [proposal.name for proposal in found]
-    if layout.executors is not None:
+    if layout.executors is not None and SYSTEMD.is_dir():
         units = " ".join(f"coalloc-executor@{name}" for name in names)
         yield f"  systemctl enable --now coallocd {units}"
     else:
-        yield f"  coallocd --config {layout.config} &"
+        # As the units have it.
+        owner = layout.owner.pw_name if layout.owner is not None else ""
+        as_owner = f"setpriv --reuid={owner} --regid={owner} --clear-groups " if owner else ""
+        with_state = f"STATE_DIRECTORY={layout.executors} " if layout.executors is not None else ""
+        if owner:
+            yield f"  install -d -o {owner} -g {owner} /run/coalloc /var/cache/coalloc"
+        yield f"  {as_owner}coallocd --config {layout.config} &"
         yield from (
-            f"  coalloc-executor --config {layout.config} --cluster {name} &" for name in names
+            f"  {with_state}coalloc-executor --config {layout.config} --cluster {name} &"
+            for name in names
         )
     is_asked_for = mode == "multi-user" and layout.own_folders
     before = f"COALLOC_KEY={layout.key} " if is_asked_for else ""
     yield f"  {before}coalloc doctor --config {layout.config}"
+    if mode == "multi-user" and os.geteuid() == 0:
+        where = f"export COALLOC_CONFIG={layout.config}; " if layout.own_folders else ""
+        yield f"  as a user: {where}coalloc keys new; coalloc submit -- hostname"

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from structlog.stdlib import BoundLogger
+
 from coalloc.core.base.composites import flow_of
 from coalloc.core.base.messages import Prepare
+from coalloc.daemon.store.errors import StoreCorruptError
 from coalloc.daemon.store.records_json import read_launch
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.sites.parts import Launch
@@ -22,13 +25,17 @@ class Launches:
     one shared is kept.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, log: BoundLogger) -> None:
+        self._store, self._log = store, log
         self._shared: tuple[str, Launch] | None = None
 
     def of(self, number: str) -> Launch | None:
-        """Of a job, or of all members of an array."""
-        body = self._store.launch(number)
+        """Of a job, or of all members of an array; without one its claim is refused."""
+        try:
+            body = self._store.launch(number)
+        except StoreCorruptError as error:
+            self._log.error("store_damaged", why=str(error), job=number)
+            return None
         return None if body is None else read_launch(body)
 
     def of_task(self, order: Prepare) -> Launch | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -37,7 +38,10 @@ from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.dump import toml_text
 from coalloc.runtime.config.file import changes, find_config, load, needs_restart
 from coalloc.runtime.key_files import KeyFileError
-from coalloc.runtime.systemd import set_process_name
+from coalloc.runtime.systemd import go_before_jobs, set_process_name
+
+M_MMAP_THRESHOLD, LARGE_BYTES = -3, 1 << 18
+"""Of malloc.h; blocks of so many bytes go back to the system when they are freed."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -97,12 +101,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fill_cache(cache_dir(config))
     logs.configure(config.daemon.log_level, config.daemon.log_format)
     set_process_name("coallocd")
+    if config.daemon.mode == "multi-user":
+        go_before_jobs()
     try:
+        _return_large_blocks()
         asyncio.run(_serve(config, path))
     except (StoreError, OSError, ConfigError, KeyFileError, KeyTableError) as error:
         print(f"coallocd: error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _return_large_blocks() -> None:
+    """Have memory of long messages given back: glibc keeps ever larger blocks, mallopt(3).
+
+    Other C libraries have no such option, and need none.
+    """
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 def _initialised(folder: str, mode: Literal["single-user", "multi-user"] | None) -> int:
@@ -134,18 +150,21 @@ async def _serve(config: Config, path: Path | None) -> None:
     log = logs.get_logger()
     loop = asyncio.get_running_loop()
     logs.report_callback_errors(loop)
-    stop = asyncio.Event()
+    stop: asyncio.Future[None] = loop.create_future()
     async with AsyncExitStack() as stack:
         service = await opened(config, log, stack)
-        reachability = Reachability(_listeners(service, config, stack), log)
+        reachability = Reachability(
+            _listeners(service, config, stack), log, service.store.check_place
+        )
         timers = Timers(lambda index: service.loop.offer(TimerFired(trigger=index)))
         timers.start(_periods(config))
         stack.push_async_callback(timers.stop)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, _end, stop)
         loop.add_signal_handler(signal.SIGHUP, _reload, service, timers, path, config)
         beside = [
-            reachability.watch(),
+            _watched(reachability.watch(), stop),
+            _watched(upkeep.examine(service.store, log), stop),
             _tended(service),
             _warmed(service),
             surveyed(service),
@@ -168,11 +187,29 @@ async def _serve(config: Config, path: Path | None) -> None:
             placed=len(state.placed),
         )
         systemd.notify(systemd.READY, systemd.status("serving"))
-        await stop.wait()
+        await stop
         service.is_stopping = True
         systemd.notify(systemd.STOPPING)
         log.info("daemon_stopping", waiting=len(state.waiting), placed=len(state.placed))
     log.info("daemon_stopped")
+
+
+def _end(stop: asyncio.Future[None], error: StoreError | None = None) -> None:
+    """Have the daemon stop, in good order or for this reason."""
+    if stop.done():
+        return
+    if error is None:
+        stop.set_result(None)
+    else:
+        stop.set_exception(error)
+
+
+async def _watched(work: Awaitable[None], stop: asyncio.Future[None]) -> None:
+    """Do this beside serving; where it finds the store unusable, the daemon stops."""
+    try:
+        await work
+    except StoreError as error:
+        _end(stop, error)
 
 
 def _listeners(service: Service, config: Config, stack: AsyncExitStack) -> list[Listener]:

@@ -1,13 +1,15 @@
-"""Looks for the files of the daemon's sockets, and makes anew what has been cleaned away.
+"""Looks for the files of the daemon: its sockets are made anew, without its store it stops.
 
-A socket whose file is gone still serves those who are connected, and no other client finds it.
+A socket whose file is gone still serves those who are connected, and no other client finds it. A
+store whose file is gone, or another one, keeps nothing: another daemon may have begun there, whose
+sockets must be left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -52,14 +54,20 @@ class Reachability:
         At the last look every socket was there, or could be made again.
     """
 
-    def __init__(self, listeners: Sequence[Listener], log: BoundLogger) -> None:
-        self.is_reachable = True
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        log: BoundLogger,
+        check_store: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.is_reachable, self._check_store = True, check_store
         self._listeners, self._log = listeners, log
         self._complaints: dict[str, str] = {}
 
     async def watch(self) -> None:
-        """Look every few seconds."""
+        """Look every few seconds; what `check_store` raises ends it before a socket is made."""
         while True:
+            self._check_store()
             self.look()
             await asyncio.sleep(LOOK_S)
 

@@ -13,7 +13,7 @@ from coalloc.daemon.queries.backup import backup_target, written_backup
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.estimate import estimated
 from coalloc.daemon.service import INTERNAL, Service
-from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.errors import StoreCorruptError, StoreError
 from coalloc.model.values import replace
 from coalloc.wire.answers import Answer, BackupAnswer, Estimate, WhyAnswer
 from coalloc.wire.codec import WireError, decode_command
@@ -94,6 +94,8 @@ class Requests:
         if isinstance(error, QueryRefusedError):
             return error.refused
         if isinstance(error, StoreError):
+            if isinstance(error, StoreCorruptError):
+                self._service.log.error("store_damaged", why=str(error), kind=str(kind)[:40])
             return Refused(code="storage", message=str(error))
         self._service.log.error("request_failed", kind=str(kind)[:40], exc_info=error)
         return INTERNAL

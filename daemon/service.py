@@ -20,10 +20,11 @@ from structlog.stdlib import BoundLogger
 
 import coalloc
 from coalloc.core.base.effects import Effect, Reply
-from coalloc.core.base.events import CoreEvent, Reconfigured, Requested, Ticked
+from coalloc.core.base.events import ClockSet, CoreEvent, Reconfigured, Requested, Ticked
 from coalloc.core.base.requests import Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
+from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
@@ -53,6 +54,7 @@ class Service:
     config: Config
     log: BoundLogger
     clock: Callable[[], float]
+    clock_steps: ClockSteps
     began: float
     """Seconds since 1970."""
     owner: Caller
@@ -105,6 +107,9 @@ class Service:
     def turn(self, batch: list[CoreEvent]) -> None:
         """Hand a batch to the core, and have its effects written and then carried out."""
         now = self.clock()
+        if step := self.clock_steps.step(now):
+            self.log.warning("clock_set", seconds=round(step, 3))
+            batch = [ClockSet(seconds=step), *batch]
         effects: list[Effect] = []
         for event in batch:
             began = time.perf_counter()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 
@@ -24,6 +25,7 @@ from msgspec import Struct
 from coalloc.dashboard.settings import Settings
 
 COOKIE = "coalloc_dashboard"
+HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]+))(?::[0-9]*)?", re.ASCII)
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -120,7 +122,6 @@ class Gate:
 
 
 def _host(text: str) -> str:
-    """The name in a Host header."""
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.partition(":")[0].lower()
+    """The name in a Host header; empty where it is none."""
+    found = HOST.fullmatch(text.lower())
+    return (found[1] or found[2]) if found else ""

@@ -42,6 +42,8 @@ class SiteStatus(Struct, frozen=True, kw_only=True):
     """Jobs that are known here, by state."""
     reasons: dict[str, int]
     """Waiting jobs by their reason."""
+    planned_on: dict[str, int]
+    """Waiting jobs with a start in the plan, by the clusters whose slots they wait for."""
     viewer: str
     """The user who asks, as the proxy says; empty: not known."""
     sees_all: bool
@@ -219,7 +221,7 @@ class Timeline(Struct, frozen=True, kw_only=True):
     """Name, and capacity of its link; a row's loads are indices into this list."""
     ended: list[list[Any]]
     """Jobs that have ended, by rising revision: id, name, user, state, start, end, [lane, slots,
-    …], [cluster, Gbit/s, …]."""
+    …], [cluster, Gbit/s, …], project."""
     live: list[list[Any]] | None
     """The same of what runs and is planned; None: ask once more with ``live=1``."""
     reachable: bool

@@ -36,7 +36,7 @@ from coalloc.dashboard.known import Known
 from coalloc.dashboard.openapi import document, signature_of
 from coalloc.dashboard.parameters import JobAsked, JobsAsked, Nothing, TimelineAsked, WaitsAsked
 from coalloc.dashboard.questions import BusyError, Questions
-from coalloc.dashboard.stream import Hub, TooManyError
+from coalloc.dashboard.stream import Hub
 from coalloc.wire.answers import Event
 from coalloc.wire.client import NoAnswerError, RefusedError
 
@@ -169,7 +169,7 @@ def _api(site: DashboardSite, answer: Answering) -> Callable[[Request], Any]:
             return _json(Fault(error=error.message), REFUSALS.get(error.code, 502))
         except NoAnswerError as error:
             return _json(Fault(error=f"the daemon does not answer: {error}"), 503)
-        except (BusyError, TooManyError) as error:
+        except BusyError as error:
             return _json(Fault(error=str(error)), 503)
 
     return endpoint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import signal
@@ -17,6 +18,7 @@ import uvicorn
 from coalloc.client.client import Client
 from coalloc.dashboard.access import Gate
 from coalloc.dashboard.api import DashboardSite, application
+from coalloc.dashboard.connections import ACCEPTED_AT_ONCE, Connection
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.polling import TIMEOUT_S, Polling, Post
 from coalloc.dashboard.questions import Questions
@@ -26,7 +28,6 @@ from coalloc.runtime import systemd
 
 STOP_S = 2
 """Until connections that are still open are cut, seconds."""
-CONNECTIONS = 1_000
 KEEP_ALIVE_S = 30
 
 
@@ -70,7 +71,8 @@ class DashboardServer:
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                limit_concurrency=CONNECTIONS,
+                http=Connection,
+                backlog=ACCEPTED_AT_ONCE,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=STOP_S,
             )
@@ -95,6 +97,7 @@ class DashboardServer:
     async def serve(self, *, on_signals: bool = True) -> None:
         """Serve until told to stop."""
         self._loop = asyncio.get_running_loop()
+        logging.getLogger("asyncio").addFilter(_is_news)
         if on_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self.stop)
@@ -113,6 +116,11 @@ class DashboardServer:
         """End; from the event loop's thread."""
         self.hub.close()
         self._web.should_exit = True
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of asyncio says more than that a browser left while it was written to."""
+    return record.msg != "socket.send() raised exception."
 
 
 def _listener(host: str, port: int) -> socket.socket:

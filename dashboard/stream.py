@@ -10,12 +10,7 @@ import msgspec
 from coalloc.dashboard.answers import Change
 from coalloc.dashboard.known import Known
 
-WATCHERS = 500
 HEARTBEAT_S = 15.0
-
-
-class TooManyError(Exception):
-    """There are as many watchers as may be."""
 
 
 class Hub:
@@ -26,7 +21,6 @@ class Hub:
         self._told: Change | None = None
         self._news = asyncio.Event()
         self._run = object()
-        self._watchers = 0
 
     def tell(self) -> None:
         """Tell that something is to be fetched anew, if it is."""
@@ -44,30 +38,16 @@ class Hub:
         self._news.set()
         self._news = asyncio.Event()
 
-    def watch(self) -> AsyncIterator[bytes]:
-        """A stream for one watcher.
-
-        Raises
-        ------
-        TooManyError
-        """
-        if self._watchers >= WATCHERS:
-            raise TooManyError("too many watchers")
-        return self._stream()
-
-    async def _stream(self) -> AsyncIterator[bytes]:
+    async def watch(self) -> AsyncIterator[bytes]:
+        """A stream for one watcher."""
         run = self._run
-        self._watchers += 1
-        try:
-            yield b"retry: 2000\n\n"
-            while run is self._run:
-                news = self._news
-                yield b"event: change\ndata: %s\n\n" % msgspec.json.encode(self._known.change())
-                while not news.is_set():
-                    try:
-                        async with asyncio.timeout(HEARTBEAT_S):
-                            await news.wait()
-                    except TimeoutError:
-                        yield b": still here\n\n"
-        finally:
-            self._watchers -= 1
+        yield b"retry: 2000\n\n"
+        while run is self._run:
+            news = self._news
+            yield b"event: change\ndata: %s\n\n" % msgspec.json.encode(self._known.change())
+            while not news.is_set():
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        await news.wait()
+                except TimeoutError:
+                    yield b": still here\n\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -56,10 +56,21 @@ def status(known: Known, viewer: Viewer) -> SiteStatus:
         reasons=dict(
             Counter(row.reason or "next_round" for row in known.jobs() if row.state in WAITING)
         ),
+        planned_on=dict(Counter(_planned_on(known))),
         viewer=viewer.user,
         sees_all=viewer.sees_all,
         time=time.time(),
     )
+
+
+def _planned_on(known: Known) -> Iterator[str]:
+    """The clusters that each waiting job is planned on, once for a job."""
+    places: dict[str, set[str]] = {}
+    for bar in known.bars:
+        row = known.rows.get(bar.job)
+        if bar.kind == "planned" and row is not None and row.reason == "planned":
+            places.setdefault(bar.job, set()).update(bar.clusters)
+    return (" + ".join(sorted(names)) for names in places.values())
 
 
 def clusters(known: Known) -> Clusters:
@@ -207,7 +218,17 @@ def timeline(known: Known, asked: TimelineAsked) -> Timeline:
 def _ended_row(known: Known, numbers: Mapping[str, int], row: QueueRow) -> list[Any]:
     loads = _flat(numbers, known.loads_of(row.id))
     lanes = known.lanes_of(row.nodes)
-    return [row.id, row.name, row.user, row.state, row.started, row.ended, lanes, loads]
+    return [
+        row.id,
+        row.name,
+        row.user,
+        row.state,
+        row.started,
+        row.ended,
+        lanes,
+        loads,
+        row.project,
+    ]
 
 
 def _live_rows(known: Known, numbers: Mapping[str, int]) -> list[list[Any]]:
@@ -217,7 +238,9 @@ def _live_rows(known: Known, numbers: Mapping[str, int]) -> list[list[Any]]:
 def _live_row(known: Known, numbers: Mapping[str, int], bar: Bar) -> list[Any]:
     name = bar.name if bar.task is None else f"{bar.name} {bar.task}".strip()
     lanes, loads = known.lanes_of(bar.nodes), _flat(numbers, bar.link_gbps)
-    return [bar.job, name, bar.user, bar.kind, bar.start, bar.end, lanes, loads]
+    row = known.rows.get(bar.job)
+    project = "" if row is None else row.project
+    return [bar.job, name, bar.user, bar.kind, bar.start, bar.end, lanes, loads, project]
 
 
 def _flat(numbers: Mapping[str, int], loads: Mapping[str, float]) -> list[float]:

@@ -12,12 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coalloc import read_snapshot, solve
-from coalloc.cli.pictures.gantt import name_of, rows_of
-from coalloc.cli.pictures.picture import headline
-from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
-from coalloc.simulation.gantt import LOCAL, LOCAL_SHADES, SPLIT, SPLIT_SHADES
-from coalloc.simulation.gantt_svg import Bar, Chart, Lane, draw
+from coalloc.model.pictures.plans import gantt
 
 FOLDER = Path(__file__).resolve().parent / "policies" / "pictures"
 WORK = 2000
@@ -106,42 +101,8 @@ def picture(queue: list[dict[str, Any]], policy: str) -> str:
     snapshot = read_snapshot(
         {"format": "coalloc-snapshot/1", "time": 0.0, "clusters": CLUSTERS, "queue": queue}
     )
-    return drawn(snapshot, solve(snapshot, policy, work=WORK))
-
-
-def drawn(snapshot: Snapshot, plan: Plan) -> str:
-    """A plan as SVG; nodes that do the same are one lane."""
     cluster_of = {node.name: cluster.name for cluster, node in snapshot.nodes()}
-    rows = rows_of(plan, cluster_of)
-    bars = [_bar(plan, index, cluster_of) for index in range(len(plan.placements))]
-    lanes = [
-        Lane(
-            label=f"{row.cluster}:{row.label}",
-            height=5 + 6 * len(row.nodes),
-            gap=7 if number and row.cluster != rows[number - 1].cluster else 1,
-            bars=[bars[index] for _, _, index in row.spans],
-        )
-        for number, row in enumerate(rows)
-    ]
-    end = max(place.end for place in plan.placements)
-    legend = ((LOCAL, "on one cluster"), (SPLIT, "split over clusters"))
-    return draw(
-        Chart(title=headline(plan), lanes=lanes, begin=0.0, end=end, zero=0.0, legend=legend)
-    )
-
-
-def _bar(plan: Plan, index: int, cluster_of: Mapping[str, str]) -> Bar:
-    place = plan.placements[index]
-    clusters = dict.fromkeys(cluster_of[node] for node in place.nodes)
-    shades = SPLIT_SHADES if len(clusters) > 1 else LOCAL_SHADES
-    where = f"on {'+'.join(clusters)}, {sum(place.nodes.values())} processes"
-    return Bar(
-        start=place.start,
-        end=place.end,
-        fill=shades[index % len(shades)],
-        title=f"{name_of(place)}: {place.start:g} to {place.end:g} s {where}",
-        name=name_of(place),
-    )
+    return gantt(solve(snapshot, policy, work=WORK), cluster_of)
 
 
 def write() -> int:

@@ -28,11 +28,13 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     SendStatement,
     StartPart,
+    TellStarted,
     WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.parts import refused, spec_of
+from coalloc.executor.started import StartedFile
 from coalloc.model.formats.nodeset import fold
 from coalloc.runtime.logs import RateLimit
 
@@ -87,6 +89,7 @@ def kept_identity(state_dir: Path) -> str:
     path = state_dir / "identity"
     try:
         found = path.read_text(encoding="ascii", errors="replace").strip()
+        path.chmod(0o600)  # one of long ago may be open
     except FileNotFoundError:
         found = ""
     if not found:
@@ -105,6 +108,7 @@ class LauncherActions:
         The adapter's.
     state : ExecutorState
     progress : ProgressFile
+    started : StartedFile
     send : callable
         Takes a statement to the daemon.
     """
@@ -115,12 +119,13 @@ class LauncherActions:
         launcher: Launcher,
         state: ExecutorState,
         progress: ProgressFile,
+        started: StartedFile,
         access: ExecutorAccess,
         send: Callable[[Statement], None],
         log: BoundLogger,
     ) -> None:
         self._launcher, self._handover = launcher, adapter.handover
-        self._state, self._progress = state, progress
+        self._state, self._progress, self._started = state, progress, started
         self._may_run, self._send, self._log = access.may_run, send, log
         self._failures = RateLimit(FAILURES_TOLD_S)
         self._is_unwritten = False
@@ -146,8 +151,13 @@ class LauncherActions:
                 launcher.go(key)
             case EndPart(key=key, reason=reason):
                 launcher.abort(key, reason=reason)
-            case RemovePart(key=key):
+            case RemovePart(key=key, how=how):
+                if how:
+                    self._started.add(self._state.store, key, how)
                 launcher.forget(key)
+            case TellStarted():
+                for statement in self._started.told(self._state.store, self._state.cluster):
+                    self._send(statement)
             case DismissJob(foreign=foreign):
                 self._dismiss(foreign)
             case RenewLeases():
@@ -157,7 +167,8 @@ class LauncherActions:
         return []
 
     def save(self, progress: SaveProgress) -> None:
-        """Write the progress; durable on return."""
+        """Write the progress, and what was started of what is gone; durable on return."""
+        self._started.synchronise()
         self._progress.write(progress)
         if self._is_unwritten:
             self._is_unwritten = False
@@ -217,6 +228,7 @@ _VERBS = {
     RemovePart: "remove",
     DismissJob: "dismiss",
     RenewLeases: "renew",
+    TellStarted: "tell what was started",
     SaveProgress: "write progress",
     SendStatement: "say",
     ExecutorLogLine: "log",

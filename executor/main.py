@@ -24,7 +24,7 @@ from coalloc.model.settings import ClusterConfig, Config
 from coalloc.runtime import logs, systemd
 from coalloc.runtime.config.file import find_config, load
 from coalloc.runtime.key_files import KeyFileError
-from coalloc.runtime.systemd import set_process_name
+from coalloc.runtime.systemd import go_before_jobs, set_process_name
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -52,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     logs.configure(config.daemon.log_level, config.daemon.log_format)
     set_process_name("coalloc-executor")
+    if config.daemon.mode == "multi-user" and cluster.adapter == "local":
+        go_before_jobs()
+    os.umask(0o066)  # nobody reads what is written here; a job's processes have one of their own
     state_dir = Path(config.daemon.state_dir) / "executors" / cluster.name
     try:
         # What lies above it is the daemon's, and as private, whoever is the first to start.

@@ -33,11 +33,13 @@ from coalloc.core.executor.state import ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, kept_identity
+from coalloc.executor.started import StartedFile
 from coalloc.model.sites.parts import PartKey, PartReport
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import WireError, decode_for_executor, encode_message
+from coalloc.wire.contexts import new_context
 from coalloc.wire.curve import REFUSED, SUCCEEDED
-from coalloc.wire.sockets import DEALER, AsyncSocket, new_context
+from coalloc.wire.sockets import DEALER, AsyncSocket
 
 TICK_S = 1.0
 POLL_S = 0.25
@@ -92,6 +94,7 @@ class ExecutorService:
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
         )
         progress = ProgressFile(state_dir / "progress.json", log)
+        started = StartedFile(state_dir / "started")
         if progress.kept is not None:
             state.recall(progress.kept)
         for report in self.launcher.adopt():
@@ -108,7 +111,7 @@ class ExecutorService:
             on_handshake=None if access.security is None else self._handshaken,
         )
         self._hands = LauncherActions(
-            adapter, adapter.launcher, state, progress, access, self._say, log
+            adapter, adapter.launcher, state, progress, started, access, self._say, log
         )
         self._troubles = RateLimit(TROUBLES_TOLD_S)
         self._handshakes = RateLimit(HANDSHAKES_TOLD_S)

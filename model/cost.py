@@ -18,7 +18,7 @@ jobs on multi-cluster systems".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from math import inf
 
@@ -37,6 +37,24 @@ def piece_time(chunk_s: float, chunks: int, procs: int, min_power: float) -> flo
         Power of the weakest node used, (0, 1].
     """
     return -(-chunks // procs) * chunk_s / min_power
+
+
+def pieces_of(
+    job: DivisibleJob, chunks: int, procs: int, min_power: float
+) -> Iterator[tuple[int, float]]:
+    """Chunks and seconds of pieces one after the other, none longer than the job's time limit.
+
+    A piece of one chunk a process that runs into the limit ends there.
+    """
+    each = chunks
+    if job.time_limit is not None:
+        fitting = int(job.time_limit * (1.0 + 1e-12) * min_power / job.chunk_s)
+        each = max(fitting, 1) * procs
+    while chunks > 0:
+        count = min(each, chunks)
+        seconds = within_limit(job, piece_time(job.chunk_s, count, min(procs, count), min_power))
+        yield count, seconds
+        chunks -= count
 
 
 def run_time(base_time: float, sigma: float, min_power: float, sc: float = 1.0) -> float:
@@ -59,6 +77,14 @@ def run_time(base_time: float, sigma: float, min_power: float, sc: float = 1.0) 
         Seconds.
     """
     return base_time * (sigma / min_power + (1.0 - sigma) * sc)
+
+
+def within_limit(job: Job, seconds: float) -> float:
+    """Seconds that a run of it is planned for: at its time limit it is killed, on any nodes.
+
+    Of a workflow or divisible job the limit is that of each task and piece.
+    """
+    return seconds if job.time_limit is None else min(seconds, job.time_limit)
 
 
 def link_load(proc_gbps: float, procs: int, inside: int) -> float:
@@ -127,13 +153,40 @@ def task_time(
     seconds = task.work / min_power * (1.0 - fraction + fraction / procs)
     seconds += _transfer(task.comm_gb / procs, min(clusters[name].intra_gbps for name in inside))
     if len(inside) > 1:
-        seconds += max(
-            _transfer(
-                task.comm_gb * (n / procs) * ((procs - n) / (procs - 1)), clusters[name].link_gbps
-            )
-            for name, n in inside.items()
-        )
+        links = {name: clusters[name].link_gbps for name in inside}
+        seconds += max(_crossing_times(task, inside, links).values())
     return seconds
+
+
+def _crossing_times(
+    task: Task, inside: Mapping[str, int], links: Mapping[str, float]
+) -> dict[str, float]:
+    """Seconds that each cluster's idle link takes for what a task on several sends over it."""
+    procs = sum(inside.values())
+    share = {name: (n / procs) * ((procs - n) / (procs - 1)) for name, n in inside.items()}
+    return {name: _transfer(task.comm_gb * share[name], links[name]) for name in inside}
+
+
+def task_loads(
+    task: Task, inside: Mapping[str, int], links: Mapping[str, float]
+) -> dict[str, float]:
+    """Load of a task's placement on each link, Gbit/s; empty on one cluster and without traffic.
+
+    All that it sends, at the pace that its run time charges: of the slowest of its links. A link of
+    capacity 0 carries nothing, whatever the pace.
+
+    Parameters
+    ----------
+    inside : mapping of cluster name to processes
+    links : mapping of cluster name to Gbit/s
+    """
+    if len(inside) < 2 or task.comm_gb == 0.0:
+        return {}
+    times = _crossing_times(task, inside, links)
+    pace = max(times.values())
+    if pace == inf:
+        return {name: task.comm_gb for name in inside if links[name] == 0.0}
+    return {name: links[name] * (times[name] / pace) for name in inside if times[name] > 0.0}
 
 
 def edge_delay(

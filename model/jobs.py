@@ -45,7 +45,7 @@ class JobFields(
     weight: Weight = 1.0
     """Weight in weighted completion."""
     time_limit: Span | None = None
-    """Kill time, s of run time."""
+    """Kill time, s by the clock: no run is planned longer, on nodes of any power."""
     sigma: Share = 1.0
     """Weight of processing against communication (sigma_j)."""
     clusters: tuple[str, ...] | None = None

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
 from coalloc.model.ranges import Count, Derived, Name, Procs, Slots, Slowdown
+
+if TYPE_CHECKING:
+    from coalloc.model.snapshot import Snapshot
 
 PLAN_FORMAT = "coalloc-plan/1"
 ObjectiveName = Literal["makespan", "weighted_completion", "total_execution"]
@@ -158,3 +164,44 @@ class Plan(
     """Smallest gap of the front."""
     certificates: tuple[Mapping[str, Any], ...] = ()
     """Proofs of the bounds."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as the JSON object of ``coalloc-plan/1``."""
+        from coalloc.model.formats.plan_json import write_plan
+
+        return write_plan(self)
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the plan as JSON, which ``coalloc check`` reads."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+
+    def plot(
+        self, path: str | PathLike[str] | None = None, *, snapshot: Snapshot | None = None
+    ) -> str:
+        """Draw the plan as a Gantt chart, and write it if there is a path.
+
+        Parameters
+        ----------
+        snapshot : Snapshot, optional
+            With it, clusters are named and split jobs have a colour of their own.
+
+        Returns
+        -------
+        str
+            SVG; a notebook shows a plan in the same way.
+        """
+        from coalloc.model.pictures.plans import gantt
+
+        nodes = () if snapshot is None else snapshot.nodes()
+        svg = gantt(self, {node.name: cluster.name for cluster, node in nodes})
+        if path is not None:
+            Path(path).write_text(svg, encoding="utf-8")
+        return svg
+
+    _repr_svg_ = plot
+
+    def __str__(self) -> str:
+        """Its value and the first starts."""
+        from coalloc.model.pictures.plans import text
+
+        return text(self)

@@ -53,6 +53,14 @@ def low_side(procs: int, proc_gbps: float, residual: float, slack: float = 0.0) 
     return t
 
 
+def split_task(
+    procs: int, free: Sequence[int], links: Sequence[float], comm_gb: float
+) -> list[int] | None:
+    """Spread a workflow's task; its traffic, if it has any, takes an idle link, of any capacity."""
+    low = [procs if comm_gb == 0.0 or link > 0.0 else 0 for link in links]
+    return split(procs, free, low)
+
+
 def split(procs: int, free: Sequence[int], low: Sequence[int]) -> list[int] | None:
     """Spread a job over clusters: fewest clusters, then least total load on the links.
 

@@ -51,6 +51,13 @@ Coallocation = Annotated[
         extra={"synonyms": {"allowed": "sooner", "preferred-single": "needed"}},
     ),
 ]
+WorkflowLinks = Annotated[
+    Literal["booked", "idle"],
+    Meta(
+        description="Tasks that are split book their links, or find them idle, as in published "
+        "mappings; where plans are started, they always book them.",
+    ),
+]
 CoallocateMoldable = Annotated[
     bool, Meta(description="Split moldable jobs that name no proc_gbps, too.")
 ]

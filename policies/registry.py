@@ -66,6 +66,8 @@ def _completed(engine_of: Callable[[], SolveFunction]) -> SolveFunction:
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
         engine = engine_of()
+        if budget.live and "workflow_links" in options:  # what is started loads real links
+            options = {**options, "workflow_links": "booked"}
         now, problem = problem.time, from_now(problem)
         budget = replace(budget, origin=budget.origin + now)
 

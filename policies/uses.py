@@ -5,12 +5,12 @@ Explanations count on them what a job could have, and divisible jobs fill what t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from coalloc.model.cost import link_loads
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.cost import link_loads, pieces_of, task_loads
+from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Placement
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.holds import holds
@@ -75,13 +75,40 @@ def link_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
         for job in snapshot.queue
         if isinstance(job, RigidJob | MoldableJob)
     }
+    links = {cluster.name: cluster.link_gbps for cluster in snapshot.clusters}
+    tasks: dict[tuple[str, str | None], Task] = {
+        (job.id, task.id): task
+        for job in snapshot.queue
+        if isinstance(job, WorkflowJob)
+        for task in job.tasks
+    }
     for placement in placements:
         inside: dict[str, int] = {}
         for name, procs in placement.nodes.items():
             inside[cluster_of[name]] = inside.get(cluster_of[name], 0) + procs
-        for cluster, gbps in link_loads(proc_gbps.get(placement.job, 0.0), inside).items():
+        loads = link_loads(proc_gbps.get(placement.job, 0.0), inside)
+        if (task := tasks.get((placement.job, placement.task))) is not None:
+            loads = task_loads(task, inside, links)
+        for cluster, gbps in loads.items():
             use = LinkUse(who=placement.job, start=placement.start, end=placement.end, gbps=gbps)
             out[cluster].append(use)
+    return out
+
+
+def pieces(
+    job: DivisibleJob, start: float, nodes: Mapping[str, int], chunks: int, power: float
+) -> list[Placement]:
+    """Chunks on these processes from a start on: one piece after the other, as its limit allows."""
+    out = []
+    for count, seconds in pieces_of(job, chunks, sum(nodes.values()), power):
+        left, mine = count, {}
+        for name, procs in nodes.items():
+            if left > 0:
+                mine[name] = min(procs, left)
+                left -= mine[name]
+        end = start + seconds
+        out.append(Placement(job=job.id, start=start, end=end, nodes=mine, chunks=count))
+        start = end
     return out
 
 

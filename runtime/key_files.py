@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from coalloc.adapters.runner import durable
+from coalloc.runtime.user import user_folder, user_name
 from coalloc.wire.curve import CurveClient, KeyPair, is_key, public_of
 
 FORMAT = "coalloc-key/1"
@@ -30,12 +31,19 @@ class KeyFile(Struct, frozen=True, kw_only=True):
 
 
 def user_key_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Path of a user's key: ``$COALLOC_KEY``, else in his configuration folder."""
+    """Path of a user's key: ``$COALLOC_KEY``, else in his configuration folder.
+
+    Raises
+    ------
+    KeyFileError
+        He has no home.
+    """
     if environ.get("COALLOC_KEY"):
         return Path(environ["COALLOC_KEY"])
-    given = environ.get("XDG_CONFIG_HOME", "")
-    home = Path(environ.get("HOME") or Path.home()) / ".config"
-    return (Path(given) if given.startswith("/") else home) / "coalloc" / "key.json"
+    folder = user_folder(environ, "XDG_CONFIG_HOME", ".config")
+    if folder is None:
+        raise KeyFileError(f"user {user_name()} has no home; name the key's file in COALLOC_KEY")
+    return folder / "coalloc" / "key.json"
 
 
 def read_key(path: Path) -> KeyFile:

@@ -25,6 +25,10 @@ TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, ma
 QUIET = ("apscheduler", "asyncio")
 
 
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "utf-8").lower().replace("-", "") == "utf8"
+
+
 def configure(level: Level = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
     """Set up logging for this process; may be called again, after a reload.
 
@@ -57,6 +61,7 @@ def configure(level: Level = "info", format: Format = "auto", stream: TextIO | N
     )
     renderers: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if is_console:
+        renderers.append(_one_line)
         renderers.append(
             structlog.dev.ConsoleRenderer(
                 colors=stream.isatty(),
@@ -69,7 +74,8 @@ def configure(level: Level = "info", format: Format = "auto", stream: TextIO | N
         renderers += [
             structlog.processors.ExceptionRenderer(TRACEBACKS),
             _headed,
-            structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=False),
+            # JSON has an escape for what the stream cannot show, which is not the stream's own
+            structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=not _is_utf8(stream)),
         ]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
@@ -94,6 +100,14 @@ def report_callback_errors(loop: asyncio.AbstractEventLoop) -> None:
         get_logger().error("callback_failed", what=what, exc_info=error)
 
     loop.set_exception_handler(report)
+
+
+def _one_line(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+    """Leave nothing in texts, such as users' names of jobs, that a terminal would act on."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = "".join(c if c.isprintable() else "?" for c in value)
+    return event
 
 
 def _headed(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:

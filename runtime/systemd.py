@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+BEFORE_JOBS = -20
+"""Niceness of daemon and executors beside the jobs of others."""
 READY = "READY=1"
 STOPPING = "STOPPING=1"
 WATCHDOG = "WATCHDOG=1"
@@ -63,3 +65,21 @@ def set_process_name(name: str) -> None:
     """
     with suppress(OSError):
         Path("/proc/self/comm").write_text(name)
+
+
+def go_before_jobs() -> None:
+    """Be served before the processes of jobs, however many these are, where that is permitted."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, BEFORE_JOBS)
+    keep_place()
+
+
+def keep_place() -> None:
+    """Have this process's niceness count among other sessions, where it leads one.
+
+    Linux' scheduler may group sessions (``sched_autogroup``); niceness then only counts within one.
+    """
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    if nice < 0 and os.getsid(0) == os.getpid():
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(nice))

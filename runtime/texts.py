@@ -12,6 +12,11 @@ from typing import Any
 from coalloc.model.formats.speedup_text import amount, shape_of
 
 
+def to_install(extra: str) -> str:
+    """Command that installs an optional part; the bare name is not ours on the package index."""
+    return f"pip install '.[{extra}]' in a checkout of coalloc, or 'PATH/TO/coalloc-….whl[{extra}]'"
+
+
 def length(value: float | None) -> str:
     """Seconds as squeue shows them: 0:05, 12:34, 1:02:03, 3-04:05:06."""
     if value is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from coalloc.adapters.formats.swf_jobs import JobRule, read_bandwidth, read_sigm
 from coalloc.model.errors import InputError
 from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.gantt import write_gantt
+from coalloc.simulation.gantt import can_draw_jobs, draw_gantt
 from coalloc.simulation.metrics import Metrics, measure
 from coalloc.simulation.moldable import make_moldable, read_shape
+from coalloc.simulation.paired import paired, paired_table, pieces, write_pairs
 from coalloc.simulation.progress import Report, progress_bar
 from coalloc.simulation.replay import replay
 from coalloc.simulation.report.page import check_report
@@ -38,6 +39,8 @@ from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload, read_workload
 
 DONE, FAILED, UNREADABLE = 0, 1, 2
+Replayed = Callable[[Workload, str, int], Trace]
+"""Replays a workload under a policy with a seed."""
 HELP = "replay a job log on a platform, under one or several policies"
 EXAMPLE = """\
 example:
@@ -69,7 +72,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         required=True,
-        help="job log, SWF or .xswf, gzipped or not; given again, logs are merged in time",
+        help="job log, SWF or .xswf, packed or not (gz, bz2, xz); given again, logs are merged",
     )
     add("--platform", metavar="FILE", required=True, help="clusters: TOML, JSON or SimGrid XML")
     add(
@@ -137,6 +140,21 @@ def _add_replaying(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="stream: state changed in place, for the simple orders; general: the daemon's core",
     )
+    add(
+        "--pieces",
+        metavar="N",
+        type=_positive,
+        default=1,
+        help="cut the log into N pieces, replay each under every policy, and print ratios to the "
+        "first policy with intervals of 95 %%",
+    )
+    add(
+        "--seeds",
+        metavar="N",
+        type=_positive,
+        default=1,
+        help="the same with N draws from --seed on",
+    )
     add("--json", action="store_true", help="print the summaries as JSON")
     add("--quiet", action="store_true", help="no progress, no notes on the log")
 
@@ -173,26 +191,14 @@ def _run(args: argparse.Namespace) -> int:
     policies = list(dict.fromkeys(name.strip() for name in args.policy.split(",")))
     options = {name: parse_options(args.set, lookup(name).options) for name in policies}
     platform = read_platform(args.platform)
-    rule = JobRule(
-        sigma=read_sigma(args.sigma),
-        bandwidth=read_bandwidth(args.bandwidth),
-        seed=args.seed,
-        keep_clusters=args.keep_clusters,
-        partitions=platform.partitions,
-        clusters=tuple(cluster.name for cluster in platform.clusters),
-    )
-    workload = read_workload(args.workload, rule, args.limit)
-    if args.moldable is not None:
-        shape = read_shape(args.moldable, args.moldable_share)
-        workload = make_moldable(workload, shape, platform.slots, args.seed)
+    workload = _workload(args, platform, args.seed)
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
     if not args.quiet:
         _describe(workload, platform)
-    faults = 0
-    results: list[tuple[Trace, Metrics]] = []
-    summaries = []
-    for name in policies:
+    faults: list[int] = []
+
+    def replayed(workload: Workload, name: str, seed: int) -> Trace:
         with progress_bar(quiet=args.quiet) as report:
             tell = partial(_ended, report, name, len(workload.jobs))
             trace = replay(
@@ -202,10 +208,69 @@ def _run(args: argparse.Namespace) -> int:
                 options[name],
                 path=args.path,
                 work=args.work,
-                seed=args.seed,
+                seed=seed,
                 on_progress=tell,
             )
-        faults += _tell_faults(name, verify(trace))
+        faults.append(_tell_faults(name, verify(trace)))
+        return trace
+
+    if args.pieces * args.seeds > 1:
+        _compare(args, platform, policies, replayed)
+    else:
+        _replay_once(args, workload, policies, options, replayed)
+    return FAILED if any(faults) else DONE
+
+
+def _workload(args: argparse.Namespace, platform: Platform, seed: int) -> Workload:
+    """The log as it is replayed, with the draws of a seed."""
+    nodes = (node for cluster in platform.clusters for node in cluster.nodes)
+    rule = JobRule(
+        sigma=read_sigma(args.sigma),
+        bandwidth=read_bandwidth(args.bandwidth),
+        seed=seed,
+        keep_clusters=args.keep_clusters,
+        partitions=platform.partitions,
+        clusters=tuple(cluster.name for cluster in platform.clusters),
+        counts_memory=any(node.memory_mb is not None for node in nodes),
+    )
+    workload = read_workload(args.workload, rule, args.limit)
+    if args.moldable is None:
+        return workload
+    shape = read_shape(args.moldable, args.moldable_share)
+    return make_moldable(workload, shape, platform.slots, seed)
+
+
+def _compare(
+    args: argparse.Namespace, platform: Platform, policies: Sequence[str], replayed: Replayed
+) -> None:
+    """Compare the policies over pieces and seeds."""
+    if len(policies) < 2:
+        raise InputError("--pieces", "and --seeds compare policies: name two or more")
+    if args.report:
+        raise InputError("--report", "shows one replay; leave --pieces and --seeds out")
+    workloads = [
+        (seed, piece)
+        for seed in range(args.seed, args.seed + args.seeds)
+        for piece in pieces(_workload(args, platform, seed), args.pieces)
+    ]
+    table = paired(workloads, policies, replayed)
+    if args.output:
+        write_pairs(table, args.output / "pairs.csv")
+    print(json.dumps(table, indent=1) if args.json else paired_table(table, policies))
+
+
+def _replay_once(
+    args: argparse.Namespace,
+    workload: Workload,
+    policies: Sequence[str],
+    options: dict[str, dict[str, Any]],
+    replayed: Replayed,
+) -> None:
+    """Replay the whole log under each policy, and tell what came out."""
+    results: list[tuple[Trace, Metrics]] = []
+    summaries = []
+    for name in policies:
+        trace = replayed(workload, name, args.seed)
         metrics = measure(trace)
         results.append((trace, metrics))
         summary = summarise(trace, metrics, _settings(args, options[name]))
@@ -213,7 +278,10 @@ def _run(args: argparse.Namespace) -> int:
         if args.output:
             write_jobs(trace, args.output / f"{name}.jobs.csv")
             write_json(summary, args.output / f"{name}.summary.json")
-            write_gantt(trace, args.output / f"{name}.gantt.svg")
+    traces = [trace for trace, _ in results]
+    for trace in traces if args.output else ():
+        picture = draw_gantt(trace, by_job=can_draw_jobs(traces))
+        (args.output / f"{trace.policy}.gantt.svg").write_text(picture, encoding="utf-8")
     if args.json:
         print(json.dumps(summaries, indent=1, allow_nan=False))
     else:
@@ -224,7 +292,6 @@ def _run(args: argparse.Namespace) -> int:
             print(line if line.startswith(" ") else f"\n{line}")
     if args.report:
         args.report.write_text(compare_page(results), encoding="utf-8")
-    return FAILED if faults else DONE
 
 
 def _ended(report: Report, name: str, jobs: int, done: int) -> None:

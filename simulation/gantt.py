@@ -7,11 +7,12 @@ colour of their own. Below both stands the number of waiting jobs.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 
 import numpy as np
 
-from coalloc.simulation.gantt_svg import COLUMNS, Area, Bar, Chart, Lane, draw
+from coalloc.model.pictures.plans import LEGEND, LOCAL, LOCAL_SHADES, SPLIT, SPLIT_SHADES
+from coalloc.model.pictures.svg import COLUMNS, Area, Bar, Chart, Lane, draw
 from coalloc.simulation.metrics import load_profile
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats, Ints
@@ -23,21 +24,21 @@ BODY = 560
 LEAST = 24
 """Height of the smallest cluster, pixels."""
 QUEUE = 90
-LOCAL, SPLIT, WAITING = "#7a9cc6", "#d9822b", "#8a6d9e"
-LOCAL_SHADES = (LOCAL, "#9bb7d9", "#5f86b5", "#b3c9e3", "#8aabd0")
-SPLIT_SHADES = (SPLIT, "#e8a463", "#c06c17", "#f0bd8b", "#e09448")
+WAITING = "#8a6d9e"
 
 
-def write_gantt(trace: Trace, path: Path) -> None:
-    """Write the picture as SVG."""
-    path.write_text(draw_gantt(trace), encoding="utf-8")
+def can_draw_jobs(traces: Iterable[Trace]) -> bool:
+    """Whether each of these pictures, which are to be alike, has room for every job."""
+    return all(len(trace.low) <= MOST_BARS for trace in traces)
 
 
-def draw_gantt(trace: Trace, until: float | None = None) -> str:
+def draw_gantt(trace: Trace, until: float | None = None, *, by_job: bool) -> str:
     """Return the picture as SVG.
 
     Parameters
     ----------
+    by_job : bool
+        Draw each job on its slots, else how many slots are busy.
     until : float, optional
         End of the axis, seconds; default: the last end.
     """
@@ -45,8 +46,7 @@ def draw_gantt(trace: Trace, until: float | None = None) -> str:
     begin = float(trace.workload.submit[0])
     last = float(trace.end[ran].max()) if ran.any() else begin + 1.0
     end = max(last if until is None else until, begin + 1e-9)
-    bars = len(trace.low) <= MOST_BARS
-    kind = "jobs" if bars else "busy slots, mean per pixel"
+    kind = "jobs" if by_job else "busy slots, mean per pixel"
     edges = np.linspace(begin, end, COLUMNS + 1)
     split = _split_jobs(trace)
     lanes = [
@@ -55,8 +55,8 @@ def draw_gantt(trace: Trace, until: float | None = None) -> str:
             aside=str(_slots(trace, k)),
             height=height,
             gap=GAP if k else 0,
-            bars=_bars(trace, k, split) if bars else (),
-            areas=() if bars else _areas(trace, k, split, edges),
+            bars=_bars(trace, k, split) if by_job else (),
+            areas=() if by_job else _areas(trace, k, split, edges),
         )
         for k, height in enumerate(_heights(np.diff(trace.slot_map.cluster_first)))
     ]
@@ -68,7 +68,7 @@ def draw_gantt(trace: Trace, until: float | None = None) -> str:
             begin=begin,
             end=end,
             zero=begin,
-            legend=((LOCAL, "on one cluster"), (SPLIT, "split over clusters")),
+            legend=LEGEND,
         )
     )
 

@@ -71,9 +71,14 @@ def replay(
     """
     complete = read_options(options or {}, lookup(policy).options)
     slot_map = map_slots(platform)
-    streamed = can_stream(policy, complete) and workload.is_rigid and sharing == NO_SHARES
+    streamed = (
+        can_stream(policy, complete)
+        and workload.is_rigid
+        and not workload.needs_memory
+        and sharing == NO_SHARES
+    )
     if path == "stream" and not streamed:
-        what = "these options"
+        what = "jobs that need memory" if workload.needs_memory else "these options"
         if not workload.is_rigid:
             flows = any(logged.flow is not None for logged in workload.jobs)
             what = "workflows" if flows else "moldable jobs"

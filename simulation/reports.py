@@ -127,6 +127,11 @@ def side_by_side(results: Sequence[tuple[Trace, Metrics]]) -> str:
     cells = [["", *(trace.policy for trace, _ in results)]]
     cells += [[label, *(show(metrics) for _, metrics in results)] for label, show in ROWS]
     cells.append(["simulated jobs/s", *(speed(trace) for trace, _ in results)])
+    return aligned(cells)
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """A table with its head in the first row, and labels in the first column."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = [
         row[0].ljust(widths[0])

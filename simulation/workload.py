@@ -41,6 +41,11 @@ class Workload(Struct, frozen=True, kw_only=True, dict=True):
         return all(logged.moldable is None and logged.flow is None for logged in self.jobs)
 
     @cached_property
+    def needs_memory(self) -> bool:
+        """Whether a job asks for memory."""
+        return any(logged.job.memory_mb_per_proc for logged in self.jobs)
+
+    @cached_property
     def submit(self) -> Floats:
         """Submit times, s."""
         return np.array([logged.job.submitted for logged in self.jobs], np.float64)
@@ -105,7 +110,7 @@ def read_workload(
         for total, counts in ((left_out, part.left_out), (adjusted, part.adjusted)):
             for reason, count in counts.items():
                 total[reason] = total.get(reason, 0) + count
-    jobs = made[0].jobs if len(made) == 1 else _merged([part.jobs for part in made])
+    jobs = made[0].jobs if len(made) == 1 else _merged(names, [part.jobs for part in made])
     if not jobs:
         raise InputError(", ".join(map(str, paths)), "has no job that can be replayed")
     return Workload(
@@ -117,13 +122,35 @@ def read_workload(
     )
 
 
-def _merged(logs: Sequence[tuple[LoggedJob, ...]]) -> tuple[LoggedJob, ...]:
-    """Merge logs by submit time; ids get the number of their log in front."""
-    jobs = [
-        replace(logged, job=replace(logged.job, id=f"{number}-{logged.job.id}"))
-        for number, log in enumerate(logs, 1)
-        for logged in log
-    ]
+def piece_of(logged: Sequence[LoggedJob], first: int, jobs: int, name: str) -> Workload:
+    """Some consecutive jobs of a log; times start at the first submission.
+
+    What had ended in the log before is `earlier`, so that policies which predict run times know of
+    it what a site's daemon would.
+    """
+    begin = logged[first].job.submitted
+    ended = [one for one in logged[:first] if one.logged_end <= begin]
+    return Workload(
+        name=name,
+        jobs=tuple(_moved(one, begin) for one in logged[first : first + jobs]),
+        earlier=tuple(_moved(one, begin) for one in sorted(ended, key=lambda one: one.logged_end)),
+    )
+
+
+def _moved(logged: LoggedJob, begin: float) -> LoggedJob:
+    """The job on an axis of time that begins there."""
+    time = logged.job.submitted - begin
+    return replace(logged, job=replace(logged.job, submitted=time, earliest=time))
+
+
+def _merged(names: Sequence[str], logs: Sequence[tuple[LoggedJob, ...]]) -> tuple[LoggedJob, ...]:
+    """Merge logs by submit time; ids get their log in front."""
+    jobs = []
+    for number, (name, log) in enumerate(zip(names, logs, strict=True), 1):
+        of = name if names.count(name) == 1 else f"{name}-{number}"
+        jobs += [
+            replace(logged, job=replace(logged.job, id=f"{of}-{logged.job.id}")) for logged in log
+        ]
     jobs.sort(key=lambda logged: logged.job.submitted)
     return tuple(jobs)
 

@@ -40,7 +40,8 @@ class Submitted(Answer, frozen=True, kw_only=True, tag="done"):
     token: str = ""
     """What a resend must carry to be the same job."""
     warnings: tuple[str, ...] = ()
-    """What of the job was repaired; absent where ``again`` is true."""
+    """What of the job was repaired, and what it asks for that is not enforced; absent where
+    ``again`` is true."""
 
 
 class Concerned(Answer, frozen=True, kw_only=True, tag="done"):

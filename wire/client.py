@@ -8,14 +8,23 @@ from __future__ import annotations
 import itertools
 import os
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import msgspec
 import zmq
 
+from coalloc.wire.contexts import client_context
 from coalloc.wire.curve import REFUSED, SUCCEEDED, CurveClient, Handshakes
-from coalloc.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
+from coalloc.wire.frames import (
+    MAX_REQUEST_BYTES,
+    PROTOCOL,
+    WireError,
+    decode_any,
+    decode_object,
+    encode,
+)
 
 T = TypeVar("T")
 
@@ -160,15 +169,22 @@ class RequestConnection:
         For one answer, seconds.
     security : Calling, optional
         The key to connect with, and the daemon's.
+    max_bytes : int
+        Of a request; the daemon ends the connection of a longer one, and says nothing.
     """
 
     def __init__(
-        self, endpoint: str, *, timeout_s: float = 10.0, security: CurveClient | None = None
+        self,
+        endpoint: str,
+        *,
+        timeout_s: float = 10.0,
+        security: CurveClient | None = None,
+        max_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
+        self._max_bytes = max_bytes
         self.endpoint = endpoint
         self.timeout_s = timeout_s
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
+        self._socket = client_context().socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.SNDHWM, 100_000)
         self._socket.setsockopt(zmq.RCVHWM, 100_000)
@@ -176,6 +192,7 @@ class RequestConnection:
         if security is not None:
             security.apply(self._socket)
         self._handshakes = Handshakes(self._socket)
+        self._end = _ends(self, self._handshakes, self._socket)
         self.silence = Silence(endpoint, is_keyed=security is not None)
         self.poller = zmq.Poller()
         self.poller.register(self._socket, zmq.POLLIN)
@@ -200,9 +217,20 @@ class RequestConnection:
         return request
 
     def frame_of(self, body: Mapping[str, Any]) -> tuple[str, bytes]:
-        """The id of a new request, and its frame."""
+        """The id of a new request, and its frame.
+
+        Raises
+        ------
+        RefusedError
+            It is longer than the daemon reads.
+        """
         request = f"{os.getpid()}-{next(self._numbers)}"
-        return request, encode({**body, "id": request, "protocol": PROTOCOL})
+        frame = encode({**body, "id": request, "protocol": PROTOCOL})
+        if len(frame) > self._max_bytes:
+            most = f"a message holds at most {self._max_bytes:,}"
+            what = f"the request {body.get('type')} is {len(frame):,} bytes"
+            raise RefusedError("bad_request", f"{what}; {most}")
+        return request, frame
 
     def send_frame(self, frame: bytes) -> None:
         """Send a request.
@@ -212,6 +240,7 @@ class RequestConnection:
         NoAnswerError
             There is no connection to send it by; after a refused handshake none is made again.
         """
+        self.silence.check_key()
         try:
             self._socket.send(frame, zmq.NOBLOCK)
         except zmq.Again as error:
@@ -252,9 +281,7 @@ class RequestConnection:
 
     def close(self) -> None:
         """Close the connection."""
-        self._handshakes.close()
-        self._socket.close()
-        self._context.term()
+        self._end()
 
 
 class EventSubscriber:
@@ -272,8 +299,8 @@ class EventSubscriber:
         topics: tuple[str, ...] = ("",),
         security: CurveClient | None = None,
     ) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.SUB)
+        self._socket = client_context().socket(zmq.SUB)
+        self._end = _ends(self, self._socket)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.RCVHWM, 100_000)
         for topic in topics:
@@ -290,8 +317,21 @@ class EventSubscriber:
 
     def close(self) -> None:
         """Close the subscription."""
-        self._socket.close()
-        self._context.term()
+        self._end()
+
+
+def _ends(owner: object, *parts: Handshakes | zmq.Socket[bytes]) -> weakref.finalize[..., object]:
+    """Closes sockets when called, or when their owner is dropped, whichever is first."""
+    ends = weakref.finalize(owner, _closed, os.getpid(), parts)
+    # at the exit of the program other threads may still be using them
+    ends.atexit = False
+    return ends
+
+
+def _closed(pid: int, parts: tuple[Handshakes | zmq.Socket[bytes], ...]) -> None:
+    if os.getpid() == pid:  # the sockets of a fork's parent are not ours
+        for part in parts:
+            part.close()
 
 
 def read_answer(frames: Sequence[bytes], endpoint: str) -> AnswerFrame:

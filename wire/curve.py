@@ -7,6 +7,7 @@ told by the socket's monitor alone: the refused side would otherwise wait for ev
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ BROKEN = "broken"
 CLOSED = "closed"
 """The connection ended during the handshake."""
 
+_numbers = itertools.count()
 _MONITORED = struct.Struct("=Hi")
 """Number and value of an event, see zmq_socket_monitor(3)."""
 _OUTCOMES = {
@@ -170,7 +172,13 @@ class Handshakes:
 
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self._watched = socket
-        self.monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_WATCHED)
+        # not named after the descriptor, as pyzmq has it: a closed socket's name outlives that
+        address = f"inproc://handshakes-{next(_numbers)}"
+        socket.monitor(address, _WATCHED)
+        self.monitor: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
+        # ZeroMQ's thread waits where no room is left, and with it every socket of the context
+        self.monitor.setsockopt(zmq.RCVHWM, 0)
+        self.monitor.connect(address)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def outcomes(self) -> Iterator[str]:
@@ -200,5 +208,5 @@ class Handshakes:
         if self._loop is not None:
             self._loop.remove_reader(self.monitor.fileno())
             self._loop = None
-        self._watched.disable_monitor()
+        self._watched.monitor(None, 0)
         self.monitor.close(0)

@@ -5,6 +5,7 @@ What clients need of the codec, without the messages of executors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ PROTOCOL = 1
 
 
 LONGEST_ID = 200
+MAX_REQUEST_BYTES = 16 << 20
+"""Of a client's message, unless the daemon's configuration says otherwise."""
 
 
 class WireError(ValueError):
@@ -73,6 +76,34 @@ def check_values(frame: bytes, most: int) -> None:
     """
     if len(frame) > most and frame.count(b",") + frame.count(b"[") + frame.count(b"{") > most:
         raise WireError("too_many_values", f"more than {most} values in one message")
+
+
+def check_texts(frame: bytes, body: Any) -> None:
+    """Refuse a NUL character, which no argument, variable or path can hold.
+
+    Parameters
+    ----------
+    body : object
+        Of the frame; only looked through where the frame names that character.
+
+    Raises
+    ------
+    WireError
+        ``bad_field``.
+    """
+    if b"\\u0000" not in frame:
+        return
+    left = [("", body)]
+    while left:
+        where, value = left.pop()
+        if isinstance(value, Mapping):
+            left += ((f"{where}.{key}".lstrip("."), part) for key, part in value.items())
+            left += ((f"{where}: a name", key) for key in value)
+        elif isinstance(value, list):
+            left += ((f"{where}[{place}]", part) for place, part in enumerate(value))
+        elif isinstance(value, str) and "\0" in value:
+            shown = where.replace("\0", "\\0")
+            raise WireError("bad_field", f"{shown}: holds a NUL character")
 
 
 def id_of(frame: bytes) -> str:

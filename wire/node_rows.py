@@ -56,6 +56,8 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     """Jobs in the batch system's own queue."""
     drain_reason: str = ""
     """As its operator gave it."""
+    notices: tuple[str, ...] = ()
+    """What an operator should know of it, by its last reading."""
     way: str = ""
     """How parts get in beside local jobs, in words."""
     share: ShareUse | None = None

@@ -17,9 +17,10 @@ from typing import Any
 import zmq
 
 from coalloc.wire.authenticator import Admits, ZapAuthenticator
+from coalloc.wire.contexts import new_context
 from coalloc.wire.curve import CurveServer, OnHandshake
 from coalloc.wire.frames import PROTOCOL, encode
-from coalloc.wire.sockets import AsyncSocket, new_context
+from coalloc.wire.sockets import AsyncSocket
 
 MAX_SUBSCRIPTION_BYTES = 1024
 

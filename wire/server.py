@@ -22,17 +22,19 @@ from coalloc.core.base.requests import Refused
 from coalloc.wire.answers import Answer, Refusal
 from coalloc.wire.authenticator import ZapAuthenticator
 from coalloc.wire.codec import decode_from_executor, encode_message
+from coalloc.wire.contexts import new_context
 from coalloc.wire.curve import CurveServer, KeyPair
 from coalloc.wire.frames import (
     LONGEST_ID,
     WireError,
+    check_texts,
     check_values,
     decode_object,
     encode_answer,
     id_of,
 )
 from coalloc.wire.publisher import Publisher
-from coalloc.wire.sockets import AsyncSocket, OnFrames, new_context
+from coalloc.wire.sockets import AsyncSocket, OnFrames
 
 PEERS_REMEMBERED = 10_000
 CLIENTS, EXECUTORS, WATCHERS = "clients", "executors", "watchers"
@@ -244,6 +246,7 @@ class Server:
             if refused:
                 self._refuse(origin, refused)
                 return
+            check_texts(frames[1], body)
             self._on_request(origin, body)
         except WireError as error:
             self._fault("client", origin.peer, error)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -19,7 +21,7 @@ LOOK_S = 60.0
 
 
 class SharedConnection:
-    """A `RequestConnection` in a thread of its own, which alone touches the socket.
+    """A `RequestConnection` in a thread of its own, which ends when this is closed or dropped.
 
     Parameters
     ----------
@@ -29,30 +31,35 @@ class SharedConnection:
         For one answer, seconds.
     security : CurveClient, optional
         The key to connect with, and the daemon's.
+    max_bytes : int
+        Of a request.
     """
 
-    def __init__(self, endpoint: str, *, timeout_s: float, security: CurveClient | None) -> None:
-        self.endpoint, self.timeout_s = endpoint, timeout_s
-        self._connection = RequestConnection(endpoint, timeout_s=timeout_s, security=security)
-        self._lock = threading.Lock()
-        self._to_send: deque[bytes] = deque()
-        self._answers: dict[str, Future[AnswerFrame]] = {}
-        self._is_closed = False
-        self._woken, self._waker = os.pipe()
-        self._connection.poller.register(self._woken, zmq.POLLIN)
-        self._thread = threading.Thread(target=self._talk, name="coalloc-requests", daemon=True)
+    def __init__(
+        self, endpoint: str, *, timeout_s: float, security: CurveClient | None, max_bytes: int
+    ) -> None:
+        self.timeout_s = timeout_s
+        connection = RequestConnection(
+            endpoint, timeout_s=timeout_s, security=security, max_bytes=max_bytes
+        )
+        woken, self._waker = os.pipe()
+        self._talk = _Talk(connection, woken)
+        self._hang_up = weakref.finalize(self, _hung_up, self._talk, self._waker, os.getpid())
+        self._hang_up.atexit = False
+        self._thread = threading.Thread(target=self._talk.run, name="coalloc-requests", daemon=True)
         self._thread.start()
 
     def send(self, body: Mapping[str, Any]) -> str:
         """Send a request; returns its id for `answer_to`."""
-        request, frame = self._connection.frame_of(body)
-        with self._lock:
-            if self._is_closed:
-                raise self._closed()
-            self._answers[request] = Future()
-            if not self._to_send:
+        talk = self._talk
+        request, frame = talk.connection.frame_of(body)
+        with talk.lock:
+            if talk.is_closed:
+                raise talk.closed()
+            talk.answers[request] = Future()
+            if not talk.to_send:
                 os.write(self._waker, b"\0")
-            self._to_send.append(frame)
+            talk.to_send.append(frame)
         return request
 
     def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
@@ -62,75 +69,95 @@ class SharedConnection:
         ------
         NoAnswerError
         """
-        limit = self.timeout_s if timeout_s is None else timeout_s
-        with self._lock:
-            answer = self._answers.get(request)
+        limit, talk = self.timeout_s if timeout_s is None else timeout_s, self._talk
+        with talk.lock:
+            answer = talk.answers.get(request)
         if answer is None:
-            raise self._closed()
+            raise talk.closed()
         try:
             return answer.result(limit)
         except TimeoutError:
-            raise self._connection.silence.error(limit) from None
+            raise talk.connection.silence.error(limit) from None
         finally:
             if answer.done():
-                with self._lock:
-                    self._answers.pop(request, None)
+                with talk.lock:
+                    talk.answers.pop(request, None)
 
     def forget(self, requests: Iterable[str]) -> None:
         """Expect no answers to these any more; who still waits for one gets an error."""
         error = NoAnswerError("the request was given up")
-        with self._lock:
+        with self._talk.lock:
             for request in requests:
-                answer = self._answers.pop(request, None)
+                answer = self._talk.answers.pop(request, None)
                 if answer is not None and not answer.done():
                     answer.set_exception(error)
 
     def close(self) -> None:
         """Close the connection; what still waits for an answer gets none."""
-        with self._lock:
-            is_first, self._is_closed = not self._is_closed, True
-            if is_first:
-                os.write(self._waker, b"\0")
+        with self._talk.lock:
+            self._hang_up()
         self._thread.join()
 
-    def _closed(self) -> NoAnswerError:
-        return NoAnswerError(f"the connection to {self.endpoint} was closed")
 
-    def _talk(self) -> None:
+class _Talk:
+    """The thread's part: it does not keep the `SharedConnection` from being dropped."""
+
+    def __init__(self, connection: RequestConnection, woken: int) -> None:
+        self.connection, self._woken = connection, woken
+        self.lock = threading.Lock()
+        self.to_send: deque[bytes] = deque()
+        self.answers: dict[str, Future[AnswerFrame]] = {}
+        self.is_closed = False
+        connection.poller.register(woken, zmq.POLLIN)
+
+    def closed(self) -> NoAnswerError:
+        """The error of what is asked too late."""
+        return NoAnswerError(f"the connection to {self.connection.endpoint} was closed")
+
+    def run(self) -> None:
         """Send what is to be sent, and hand out what comes, until the connection is closed."""
         try:
-            while not self._is_closed:
+            while not self.is_closed:
                 try:
                     self._send_all()
-                    answer = self._connection.next_answer(LOOK_S)
+                    answer = self.connection.next_answer(LOOK_S)
                 except NoAnswerError as error:
                     # whose answer it was cannot be known
                     self._fail_all(error)
                 else:
                     self._hand_out(answer)
         finally:
-            self._fail_all(self._closed())
-            self._connection.close()
+            self.is_closed = True
+            self._fail_all(self.closed())
+            self.connection.close()
             os.close(self._woken)
-            os.close(self._waker)
 
     def _send_all(self) -> None:
-        with self._lock:
-            frames = list(self._to_send)
-            self._to_send.clear()
+        with self.lock:
+            frames = list(self.to_send)
+            self.to_send.clear()
             if frames:
                 os.read(self._woken, 1)
         for frame in frames:
-            self._connection.send_frame(frame)
+            self.connection.send_frame(frame)
 
     def _hand_out(self, answer: AnswerFrame | None) -> None:
-        with self._lock:
-            waiting = self._answers.get(answer.id) if answer is not None else None
+        with self.lock:
+            waiting = self.answers.get(answer.id) if answer is not None else None
             if answer is not None and waiting is not None and not waiting.done():
                 waiting.set_result(answer)
 
     def _fail_all(self, error: NoAnswerError) -> None:
-        with self._lock:
-            for answer in self._answers.values():
+        with self.lock:
+            for answer in self.answers.values():
                 if not answer.done():
                     answer.set_exception(error)
+
+
+def _hung_up(talk: _Talk, waker: int, pid: int) -> None:
+    """End the thread, without its lock: the collector may come while this thread holds it."""
+    if os.getpid() == pid:
+        talk.is_closed = True
+        with suppress(BrokenPipeError):
+            os.write(waker, b"\0")
+    os.close(waker)

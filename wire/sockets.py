@@ -18,6 +18,7 @@ from pathlib import Path
 
 import zmq
 
+from coalloc.wire.contexts import Context
 from coalloc.wire.curve import CurveServer, Handshakes, OnHandshake, Security
 from coalloc.wire.paths import FileId, file_id, make_folder
 
@@ -57,7 +58,7 @@ class AsyncSocket:
 
     def __init__(
         self,
-        context: zmq.Context[zmq.Socket[bytes]],
+        context: Context,
         kind: int,
         on_frames: OnFrames,
         *,
@@ -200,10 +201,3 @@ class AsyncSocket:
         except zmq.ZMQError:  # some frames are ZeroMQ's own
             self.sender = ""
         return [frame.bytes for frame in frames]
-
-
-def new_context() -> zmq.Context[zmq.Socket[bytes]]:
-    """A context of our own, with room for many clients."""
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    context.set(zmq.MAX_SOCKETS, 4096)
-    return context

@@ -1,4 +1,4 @@
-"""Job logs in the Standard Workload Format (SWF), plain or gzipped, and ``.xswf``.
+"""Job logs in the Standard Workload Format (SWF), plain or packed, and ``.xswf``.
 
 Notes
 -----
@@ -16,13 +16,12 @@ JPDC 74(10), 2014. https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
+from coalloc.adapters.formats.files import opened, unpacked
 from coalloc.model.errors import InputError
 
 LONGEST_LINE = 1_000_000
@@ -290,7 +289,7 @@ def _shown(token: bytes) -> str:
 
 
 def read_swf(path: str | Path, limit: int | None = None) -> SwfLog:
-    """Read a log from a file, gzipped or not.
+    """Read a log from a file, packed by gzip, bzip2 or xz or not.
 
     Parameters
     ----------
@@ -308,28 +307,23 @@ def read_swf(path: str | Path, limit: int | None = None) -> SwfLog:
     InputError
         If the file cannot be read or is no SWF at all.
     """
-    try:
-        with Path(path).open("rb") as file:
-            return read_stream(file, str(path), limit)
-    except OSError as error:
-        raise InputError(str(path), error.strerror or str(error)) from error
+    with opened(Path(path)) as stream:
+        return _log_of(stream, str(path), limit)
 
 
 def read_stream(file: BinaryIO, where: str = "", limit: int | None = None) -> SwfLog:
     """Read a log from an open binary file that can seek; see `read_swf`."""
-    zipped = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    # GzipFile reads like a BinaryIO but is not declared as one.
-    stream = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if zipped else file
+    with unpacked(file, where) as stream:
+        return _log_of(stream, where, limit)
+
+
+def _log_of(stream: BinaryIO, where: str, limit: int | None) -> SwfLog:
     reader = SwfReader(_bounded_lines(stream), where)
     jobs: list[SwfJob] = []
-    try:
-        for job in reader:
-            jobs.append(job)
-            if len(jobs) == limit:
-                break
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(where, f"is a damaged gzip file: {error}") from error
+    for job in reader:
+        jobs.append(job)
+        if len(jobs) == limit:
+            break
     # Nearly sorted already, and the sort is stable.
     jobs.sort(key=lambda job: job.submit_s)
     return SwfLog(header=reader.header, jobs=tuple(jobs), summary=reader.summary)

@@ -21,7 +21,9 @@ The rule, for every log:
 - Any cluster may run any job, unless clusters are to be kept: then a job stays on the cluster of
   its partition (field 16), by the platform's table of partitions, or on the clusters that its
   resource request names as ``cl_NAME`` (.xswf, column 21).
-- Memory is left out: the unit of field 10 differs from log to log.
+- Memory asked for (field 10) is KiB of each process, as the format says; in an extended log
+  (.xswf) it is bytes of each node, by the processes per node of its resource request. It counts
+  where the rule says so, which is sensible on nodes with memory only.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
+from math import ceil, isfinite
 
 from msgspec import Struct
 
@@ -135,6 +137,8 @@ class JobRule:
         Cluster of each partition.
     clusters : tuple of str
         Clusters that exist.
+    counts_memory : bool
+        Jobs need the memory that the log asks for.
     """
 
     sigma: Draw = Draw(values=(1.0,))
@@ -143,6 +147,7 @@ class JobRule:
     keep_clusters: bool = False
     partitions: Mapping[int, str] = field(default_factory=dict)
     clusters: tuple[str, ...] = ()
+    counts_memory: bool = False
 
 
 class LoggedJob(Struct, frozen=True, kw_only=True):
@@ -255,6 +260,7 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
             base_time=times[0],
             sigma=sigma,
             proc_gbps=gbps,
+            memory_mb_per_proc=_memory_mb(line, rule, adjusted),
             clusters=_clusters(line, rule),
         )
         jobs.append(
@@ -304,6 +310,20 @@ def _times(line: SwfJob, adjusted: Counter[str]) -> tuple[float, float, bool]:
         adjusted["run time cut at the estimate"] += 1
         return estimate, estimate, True
     return estimate, run, False
+
+
+def _memory_mb(line: SwfJob, rule: JobRule, adjusted: Counter[str]) -> int:
+    """MiB of memory that each process asks for; 0 where the log does not know."""
+    if not line.requested_kb:
+        return 0
+    if not rule.counts_memory:
+        adjusted["memory that is not counted: no node has memory_mb"] += 1
+        return 0
+    adjusted["memory counted"] += 1
+    if len(line.extra) <= DEMAND_COLUMN:
+        return ceil(line.requested_kb / 1024.0)
+    per_node = re.search(r":ppn=([1-9][0-9]*)", line.extra[DEMAND_COLUMN])
+    return ceil(line.requested_kb / (int(per_node[1]) if per_node else 1) / 2.0**20)
 
 
 def _clusters(line: SwfJob, rule: JobRule) -> tuple[str, ...] | None:

@@ -32,8 +32,8 @@ from coalloc.model.ranges import Name
 
 __all__ = ["WorkflowFile", "is_workflow", "parse_workflow", "read_workflow"]
 
+NO_WORKFLOW = "is no workflow: neither WfFormat, DAX, Pegasus, DOT nor our own JSON"
 LARGEST_FILE = 200_000_000
-_GZIP = b"\x1f\x8b"
 
 
 def read_workflow(path: str | Path) -> WorkflowFile:
@@ -57,10 +57,7 @@ def is_workflow(path: str | Path) -> bool:
         It cannot be read.
     """
     path = Path(path)
-    raw = read_bytes(path, 4096)
-    if raw.startswith(_GZIP) or b"\0" in raw:
-        return False
-    text = raw.decode("utf-8-sig", "replace").lstrip()
+    text = read_bytes(path, 4096).decode("utf-8", "replace").lstrip()
     if not text or text.startswith(";"):
         return False
     return (
@@ -101,8 +98,7 @@ def _parsed(raw: bytes, name: str) -> WorkflowFile:
         return _from_json(mapping(decode_json(text), ""), name)
     top = decode_yaml(text)
     if not isinstance(top, dict) or "pegasus" not in top:
-        what = "is no workflow: neither WfFormat, DAX, Pegasus, DOT nor our own JSON"
-        raise InputError("", what)
+        raise InputError("", NO_WORKFLOW)
     return read_pegasus(top, name)
 
 
@@ -111,6 +107,8 @@ def _from_json(top: Mapping[str, Any], name: str) -> WorkflowFile:
         return read_pegasus(top, name)
     if "schemaVersion" in top or "workflow" in top:
         return read_wfformat(top, name)
+    if "tasks" not in top:
+        raise InputError("", f"{NO_WORKFLOW}, which has tasks")
     return _own(dict(top), name)
 
 

@@ -72,7 +72,7 @@ class GridEngineLauncher(BatchLauncher):
 
     def _read_slots(self) -> None:
         try:
-            entries = chosen_queues(self._settings, read_status(self._commands))
+            entries = chosen_queues(self._settings, read_status(self._commands, []))
         except AdapterError:
             if not self._slots:
                 raise

@@ -20,6 +20,8 @@ from xml.etree import ElementTree
 
 LARGEST = 256 << 20
 """Characters of an answer that are read at all."""
+MOST_SLOTS = 10**9
+"""Of a job that is not understood: all that there are where it runs."""
 SUFFIXES = {"": 1.0, "k": 1e3, "K": 2.0**10, "m": 1e6, "M": 2.0**20, "g": 1e9, "G": 2.0**30}
 SUFFIXES |= {"t": 1e12, "T": 2.0**40}
 MIB = 2.0**20
@@ -109,20 +111,29 @@ class CellStatus:
         yield from self.waiting
 
 
-def parse_status(text: str) -> CellStatus:
+def parse_status(text: str, odd: list[str] | None = None) -> CellStatus:
     """Read ``qstat -f -xml -F -r``, or ``qstat -xml`` without queues.
+
+    Parameters
+    ----------
+    odd : list of str, optional
+        Told of each queue instance that is not understood, which is left out, and of each job,
+        which takes as much as it may. Without it these are errors.
 
     Raises
     ------
-    ParseError
+    QstatError
     """
     root = parse_xml(text)
     if root.tag != "job_info":
         raise QstatError(f"<{root.tag[:40]}> came in place of <job_info>")
-    queues = tuple(_queue(item) for item in root.findall("queue_info/Queue-List"))
+    queues = [_queue(item, odd) for item in root.findall("queue_info/Queue-List")]
     # Without -f the running jobs stand where the queues do.
     rest = (*root.findall("queue_info/job_list"), *root.findall("job_info/job_list"))
-    return CellStatus(queues=queues, waiting=tuple(_job(item) for item in rest))
+    return CellStatus(
+        queues=tuple(queue for queue in queues if queue is not None),
+        waiting=tuple(_job(item, odd) for item in rest),
+    )
 
 
 def parse_xml(text: str) -> ElementTree.Element:
@@ -194,7 +205,17 @@ def tasks_in(tasks: str) -> int:
     return max(count, 1)
 
 
-def _queue(item: ElementTree.Element) -> QueueInstance:
+def _queue(item: ElementTree.Element, odd: list[str] | None) -> QueueInstance | None:
+    try:
+        return _instance(item, odd)
+    except QstatError as error:
+        if odd is None:
+            raise
+        odd.append(f"{_text(item, 'name')[:80]} is not understood ({error}): it takes no work")
+        return None
+
+
+def _instance(item: ElementTree.Element, odd: list[str] | None) -> QueueInstance:
     queue, _, host = _text(item, "name").partition("@")
     if not queue or not host:
         raise QstatError(f"{_text(item, 'name')[:80]!r} is not a queue instance")
@@ -212,14 +233,22 @@ def _queue(item: ElementTree.Element) -> QueueInstance:
         load=_number(said.get("load_short", "")),
         time_limit=parse_span(said.get("h_rt", "")),
         arch=said.get("arch", "") or _text(item, "arch"),
-        jobs=tuple(_job(each) for each in item.findall("job_list")),
+        jobs=tuple(_job(each, odd) for each in item.findall("job_list")),
     )
 
 
-def _job(item: ElementTree.Element) -> JobEntry:
-    number = _text(item, "JB_job_number")
+def _job(item: ElementTree.Element, odd: list[str] | None) -> JobEntry:
+    number, slots, what = _text(item, "JB_job_number"), MOST_SLOTS, ""
     if not _COUNT.fullmatch(number):
-        raise QstatError(f"{number[:80]!r} is not a job number")
+        what = f"{number[:80]!r} is not a job number"
+    try:
+        slots = _count(item, "slots", absent=1)
+    except QstatError as error:
+        what = what or str(error)
+    if what and odd is None:
+        raise QstatError(what)
+    if what and odd is not None:
+        odd.append(f"job {number[:40]} is not understood ({what}): its slots count as taken")
     limits = [
         limit
         for request in item.findall("hard_request")
@@ -231,7 +260,7 @@ def _job(item: ElementTree.Element) -> JobEntry:
         name=_text(item, "full_job_name") or _text(item, "JB_name"),
         owner=_text(item, "JB_owner"),
         state=_text(item, "state"),
-        slots=_count(item, "slots", absent=1),
+        slots=slots,
         start=parse_time(_text(item, "JAT_start_time")),
         submitted=parse_time(_text(item, "JB_submission_time")),
         time_limit=min(limits, default=None),

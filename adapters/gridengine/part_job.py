@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from coalloc.adapters.gridengine.commands import GridEngine
-from coalloc.adapters.gridengine.parse_xml import CellStatus, QstatError, parse_number, parse_status
+from coalloc.adapters.gridengine.parse_xml import (
+    CellStatus,
+    JobEntry,
+    QstatError,
+    parse_number,
+    parse_status,
+)
 from coalloc.adapters.gridengine.part_commands import (
     ALIVE,
     HOST_VARIABLE,
@@ -124,7 +130,7 @@ class GridEngineJob(PartJob):
         One that starts between the two commands is deleted too, at its barrier.
         """
         try:
-            if joint_state(self._numbers, self._status().jobs()) == WAITS:
+            if self._read("-xml")[1] == WAITS:
                 self._delete()
         except (QstatError, BatchError):
             return False
@@ -135,10 +141,9 @@ class GridEngineJob(PartJob):
         if not self._is_queued:
             return self._turn_at_once()
         try:
-            status = parse_status(self._commands.run("qstat", "-f", "-xml", "-u", "*"))
+            status, state = self._read("-f", "-xml")
         except (QstatError, BatchError):
             return None
-        state = joint_state(self._numbers, status.jobs())
         if state == RUNS:
             whole = site_of(self._spec)["whole"]
             return Turn(state, slots=given(self._numbers, status, whole))
@@ -158,7 +163,7 @@ class GridEngineJob(PartJob):
     def state(self) -> tuple[str | None, str]:
         """The jobs' joint state; None: not known; empty: one of them is not there."""
         try:
-            state = joint_state(self._numbers, self._status().jobs())
+            state = self._read("-xml")[1]
         except (QstatError, BatchError):
             return None, ""
         wait_s = site_of(self._spec)["queue_wait_s"]
@@ -217,8 +222,22 @@ class GridEngineJob(PartJob):
         env = {"TZ": "UTC"}
         return self._commands.run(name, *words, text=text, account=self._account, env=env)
 
-    def _status(self) -> CellStatus:
-        return parse_status(self._commands.run("qstat", "-xml", "-u", "*"))
+    def _read(self, *options: str) -> tuple[CellStatus, str]:
+        """The queue, and the jobs' joint state; empty: one of them is not there.
+
+        Raises
+        ------
+        BatchError, QstatError
+        """
+        odd: list[str] = []
+        status = parse_status(self._commands.run("qstat", *options, "-u", "*"), odd)
+        state = joint_state(self._numbers, status.jobs())
+        if odd and not state:
+            raise QstatError(odd[0])  # what is not understood may be one of ours
+        return status, state
+
+    def _listed(self) -> Iterator[JobEntry]:
+        return parse_status(self._commands.run("qstat", "-xml", "-u", "*")).jobs()
 
     def _delete(self) -> None:
         """Have the jobs deleted; those that are gone are no error."""
@@ -227,7 +246,7 @@ class GridEngineJob(PartJob):
 
     def _is_cancelled_by_mark(self) -> bool:
         name, known = self._spec["token"]["name"], self._numbers
-        found = {job.number for job in self._status().jobs() if job.name == name}
+        found = {job.number for job in self._listed() if job.name == name}
         self.number = ",".join(sorted({*known, *found}))
         if self.number:
             self._delete()
@@ -237,7 +256,7 @@ class GridEngineJob(PartJob):
         """Whether the jobs have left their hosts within this time."""
         end = time.monotonic() + limit_s
         while True:
-            numbers = {job.number for job in self._status().jobs()}
+            numbers = {job.number for job in self._listed()}
             if numbers.isdisjoint(self._numbers):
                 return True
             if time.monotonic() >= end:

@@ -75,12 +75,13 @@ class GridEngineReader:
         AdapterError
             The command failed, its answer was not understood, or there is no such queue.
         """
-        status = read_status(self._commands)
+        odd: list[str] = []
+        status = read_status(self._commands, odd)
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
         settings, now = self._settings, self._clock()
         entries = chosen_queues(settings, status)
-        if not entries:
+        if not entries and status.queues:
             raise AdapterError(f"qstat: no slots of queue {settings.queue} on any host of ours")
         loads = self._loads.loads(measured(entries, status), now)
         unknown: dict[str, int] = {}
@@ -94,6 +95,7 @@ class GridEngineReader:
             queues=settings.start == "queue",
             way=WAYS[settings.start],
             unknown=unknown,
+            notices=tuple(odd if status.queues or odd else ["it has no hosts"]),
             rules=SiteRules(
                 honoured=("account", "partition"),
                 usual=BatchOptions(partition=settings.queue),
@@ -120,15 +122,15 @@ class GridEngineReader:
         )
 
 
-def read_status(commands: GridEngine) -> CellStatus:
-    """All queue instances and jobs.
+def read_status(commands: GridEngine, odd: list[str] | None = None) -> CellStatus:
+    """All queue instances and jobs; `odd` as for `parse_status`.
 
     Raises
     ------
     AdapterError
     """
     try:
-        return parse_status(commands.run("qstat", *QSTAT, env=UTC))
+        return parse_status(commands.run("qstat", *QSTAT, env=UTC), odd)
     except BatchError as error:
         raise AdapterError(str(error)) from error
     except QstatError as error:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 
 from coalloc.adapters.batch.token import claim_in_name
-from coalloc.adapters.gridengine.parse_xml import CellStatus, JobEntry, QueueInstance
+from coalloc.adapters.gridengine.parse_xml import MOST_SLOTS, CellStatus, JobEntry, QueueInstance
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.snapshot import Running
@@ -142,8 +142,9 @@ Share = tuple[str, int, float, float]
 def _counted(entry: QueueInstance, local: list[JobEntry], ours: int, now: float) -> list[Share]:
     """Slots of each local job; never more than the instance has."""
     free, shares = entry.slots, []
-    for job in sorted(local, key=lambda job: -span_of(job, entry, now)[1]):
-        count = min(job.slots, free)
+    # A job whose slots are not understood has all that are left.
+    for job in sorted(local, key=lambda j: (j.slots == MOST_SLOTS, -span_of(j, entry, now)[1])):
+        count = min(job.slots, free - ours if job.slots == MOST_SLOTS else free)
         if count > 0:
             shares.append((job.id, count, *span_of(job, entry, now)))
             free -= count

@@ -35,4 +35,5 @@ def open_local(settings: LocalSettings, state_dir: Path) -> Adapter:
         missing = sorted(set(node.cpus or ()) - usable)
         if missing:
             raise InputError(f"{settings.cluster}.nodes", f"{node.name}: no CPU {missing[0]} here")
-    return Adapter(reader=LocalReader(settings), launcher=LocalLauncher(settings, state_dir))
+    launcher = LocalLauncher(settings, state_dir)
+    return Adapter(reader=LocalReader(settings, launcher.kept), launcher=launcher)

@@ -18,26 +18,35 @@ time of processes that ended is spread over what the CPUs' busy time leaves unex
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import psutil
 from msgspec import Struct
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.local.settings import LocalSettings
+from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.sites.site_rules import SiteRules
 
 LEAST_INTERVAL_S = 0.2
 """Two readings closer than this are one: the kernel counts in ticks of 10 ms."""
 
+FIRST_SPAN_S = 0.25
+"""Between the two samples of the first reading, seconds."""
+
 NOISE = 0.03
 """A load below this is the system itself; without it no machine would ever be whole."""
 
 LEAST_SHARE = 0.05
-OURS = "coalloc"
+OURS = b"coalloc"
+PPID, TIMES, STARTED = 1, slice(11, 15), 19
+"""Fields of ``/proc/PID/stat`` behind the name, see proc(5)."""
+HZ = os.sysconf("SC_CLK_TCK")
+BOOTED = psutil.boot_time()
 
 
 class ProcessTime(Struct, frozen=True):
@@ -63,32 +72,41 @@ class MachineSample(Struct, frozen=True):
 
 
 class LocalReader:
-    """Reads the nodes of one cluster on this machine."""
+    """Reads the nodes of one cluster on this machine.
 
-    def __init__(self, settings: LocalSettings) -> None:
-        self._settings = settings
+    Parameters
+    ----------
+    settings : LocalSettings
+    kept : callable
+        Returns the nodes that take no new work, and why.
+    """
+
+    def __init__(
+        self, settings: LocalSettings, kept: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        self._settings, self._kept = settings, kept
         self._pinned = {frozenset(node.cpus) for node in settings.nodes if node.cpus is not None}
         self._last: MachineSample | None = None
         self._loads: dict[frozenset[int] | None, float] = {}
-        self._memory_mb = psutil.virtual_memory().total >> 20 if settings.wants_memory else None
+        machine_mb = psutil.virtual_memory().total >> 20
+        self._memory_mb = machine_mb // len(settings.nodes) if settings.wants_memory else None
 
     def read(self) -> ClusterReading:
-        """Return the nodes as they are now; the first reading knows of no load.
+        """Return the nodes as they are now; the first reading takes as long as its span.
 
         Raises
         ------
         AdapterError
         """
-        now = time.monotonic()
-        if self._last is None or now - self._last.at >= LEAST_INTERVAL_S:
-            try:
-                sample = self._sample(now)
-            except (psutil.Error, OSError) as error:
-                raise AdapterError(f"this machine cannot be read: {error}") from error
-            if self._last is not None:
-                self._loads = foreign_loads(self._last, sample, self._pinned, self._loads)
+        if self._last is None:
+            # What is planned next is planned with this reading: a load is a difference.
+            self._last = self._sample()
+            time.sleep(FIRST_SPAN_S)
+        if time.monotonic() - self._last.at >= LEAST_INTERVAL_S:
+            sample = self._sample()
+            self._loads = foreign_loads(self._last, sample, self._pinned, self._loads)
             self._last = sample
-        nodes = []
+        nodes, kept = [], self._kept()
         for node in self._settings.nodes:
             load = self._loads.get(None if node.cpus is None else frozenset(node.cpus), 0.0)
             nodes.append(
@@ -99,12 +117,21 @@ class LocalReader:
                     features=node.features,
                     memory_mb=node.memory_mb if self._memory_mb is None else self._memory_mb,
                     load=load,
+                    state=NodeState.DRAINING if node.name in kept else NodeState.UP,
+                    reason=kept.get(node.name, ""),
                     address=self._settings.address,
                 )
             )
-        return ClusterReading(rules=SiteRules(), cluster=self._settings.cluster, nodes=tuple(nodes))
+        rules = SiteRules(bounds_memory=False)
+        return ClusterReading(rules=rules, cluster=self._settings.cluster, nodes=tuple(nodes))
 
-    def _sample(self, now: float) -> MachineSample:
+    def _sample(self) -> MachineSample:
+        try:
+            return self._sampled(time.monotonic())
+        except (psutil.Error, OSError) as error:
+            raise AdapterError(f"this machine cannot be read: {error}") from error
+
+    def _sampled(self, now: float) -> MachineSample:
         busy = tuple(
             # guest time is part of user time already
             sum(t) - t.idle - t.iowait - t.guest - t.guest_nice
@@ -119,39 +146,51 @@ class LocalReader:
     def _ours(self, end: float) -> dict[int, ProcessTime]:
         everyone = frozenset(range(os.cpu_count() or 1))
         users = {0, os.getuid()}
-        roots: list[psutil.Process] = []
-        children: dict[int, list[psutil.Process]] = {}
-        found: dict[int, ProcessTime] = {}
-        for process in psutil.process_iter(["name", "ppid", "uids"]):
+        known: dict[int, list[bytes]] = {}
+        children: dict[int, list[int]] = {}
+        front: list[int] = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
             if time.monotonic() > end:
                 raise AdapterError(f"reading took longer than {self._settings.read_limit_s:g} s")
-            facts = process.info
-            children.setdefault(facts["ppid"], []).append(process)
-            is_ours = facts["uids"] is None or facts["uids"].real in users
-            if process.pid == os.getpid() or (is_ours and (facts["name"] or "").startswith(OURS)):
-                roots.append(process)
-        front = roots
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    front_part, _, rest = file.read().rpartition(b")")
+                pid, fields = int(name), rest.split()
+                known[pid] = fields
+                children.setdefault(int(fields[PPID]), []).append(pid)
+                is_ours = front_part.partition(b"(")[2].startswith(OURS)
+                if pid == os.getpid() or (is_ours and _uid(pid) in users):
+                    front.append(pid)
+            except (OSError, IndexError):
+                continue  # it has just ended
+        found: dict[int, ProcessTime] = {}
         while front:
-            for process in front:
-                try:
-                    times = process.cpu_times()
-                    cpus = frozenset(process.cpu_affinity()) if self._pinned else everyone
-                except (psutil.NoSuchProcess, psutil.AccessDenied):
-                    continue  # it has just ended
-                found[process.pid] = ProcessTime(
-                    parent=process.info["ppid"],
-                    created=process.create_time(),
-                    own=times.user + times.system,
-                    waited=times.children_user + times.children_system,
-                    cpus=cpus,
-                )
+            for pid in front:
+                with contextlib.suppress(OSError):
+                    cpus = frozenset(os.sched_getaffinity(pid)) if self._pinned else everyone
+                    found[pid] = _process_time(known[pid], cpus)
             front = [
-                child
-                for process in front
-                for child in children.get(process.pid, ())
-                if child.pid not in found
+                child for pid in front for child in children.get(pid, ()) if child not in found
             ]
         return found
+
+
+def _uid(pid: int) -> int:
+    """Real user of a process; its folder's owner is not, where it has hidden its memory."""
+    with open(f"/proc/{pid}/status", "rb") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith(b"Uid:")), -1)
+
+
+def _process_time(fields: list[bytes], cpus: frozenset[int]) -> ProcessTime:
+    """The times of a process, from what stands behind its name in ``/proc/PID/stat``."""
+    user, system, waited_user, waited_system = (int(text) / HZ for text in fields[TIMES])
+    return ProcessTime(
+        parent=int(fields[PPID]),
+        created=BOOTED + int(fields[STARTED]) / HZ,
+        own=user + system,
+        waited=waited_user + waited_system,
+        cpus=cpus,
+    )
 
 
 def foreign_loads(

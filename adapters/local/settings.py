@@ -41,7 +41,8 @@ class NodeKeys(Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     """Features a job may ask for."""
     memory_mb: MemoryMb | None = None
-    """Memory, MiB; default the machine's; null is unlimited."""
+    """Memory, MiB, by which jobs are placed, and which does not bound what their processes take;
+    default an equal share of the machine's for each node of the cluster; null is unlimited."""
 
 
 class NodeSet(NodeKeys, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ class LocalSettings(Struct, frozen=True, kw_only=True):
     cluster: str
     nodes: tuple[LocalNode, ...]
     wants_memory: bool = False
-    """Its nodes have the machine's memory, as measured."""
+    """Its nodes have equal shares of the machine's memory, as measured."""
     read_limit_s: float = 5.0
     address: str = "127.0.0.1"
 

@@ -26,10 +26,10 @@ from coalloc.adapters.runner.ends import bare_end, has_started
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError
-from coalloc.adapters.runner.runner import RETRY_S
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, StatusFile
 from coalloc.adapters.runner.supervisor import PartSupervisor
+from coalloc.adapters.runner.sweep import RETRY_S
 
 RELEASE_RETRY_S = 1.0
 payload()  # here, in the fork server, for all parts
@@ -38,6 +38,7 @@ payload()  # here, in the fork server, for all parts
 class BatchPart:
     """One part; it always ends with an end on record."""
 
+    is_kept = False  # what it has started serves the nodes on, and its successor
     job_type: type[PartJob]
 
     def __init__(self, folder: str, orders_fd: int, lock_fd: int) -> None:

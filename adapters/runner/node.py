@@ -64,6 +64,9 @@ class NodeRunner(Runner):
     def _mark_started(self) -> None:
         """The runner has it on disk before it says go."""
 
+    def _stay(self) -> None:
+        """Leave it to the batch system to end the rest, and to keep its node until then."""
+
     def _take_orders(self) -> None:
         if self._connection is None:
             return

@@ -17,6 +17,8 @@ MODULES = (
     "durable",
     "status",
     "once",
+    "cgroup",
+    "sweep",
     "rank",
     "orders",
     "runner",

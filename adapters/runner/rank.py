@@ -18,17 +18,24 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS
+from coalloc.adapters.runner.sweep import calm_down
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # What belongs to the executor's service, not to a job that was submitted from one.
 FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
 
 prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+def be_subreaper() -> None:
+    """Have descendants that lose their parents become children of this process."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class FaultError(Exception):
@@ -57,6 +64,7 @@ class Rank:
         runner = os.getppid()
         try:
             self._shed_signals()
+            cgroup.enter(self.spec.get("cgroup", ""))
             os.setpgid(0, group)
             self._pin()
             self._drop_privileges()
@@ -70,6 +78,7 @@ class Rank:
             if os.read(go_fd, 1) != b"g":
                 os._exit(1)
             os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
+            calm_down()
             if self.is_holder:
                 os.close(say_fd)
                 os.read(go_fd, 1)  # which the runner closes when the script has ended
@@ -77,6 +86,8 @@ class Rank:
             self._exec(path, argv, env)
         except FaultError as fault:
             text = f"F {self.index} {fault.reason} {fault.detail}\n"
+        except ValueError as error:  # a text that is no path, no variable, no argument
+            text = f"F {self.index} impossible {error}"[:500] + "\n"
         except BaseException as error:
             text = f"F {self.index} runner_failed {type(error).__name__}: {error}"[:500] + "\n"
         os.write(say_fd, text.encode(errors="replace"))
@@ -99,11 +110,14 @@ class Rank:
                 raise FaultError(
                     "node_unusable", f"{self.node}: CPUs {self.cpus}: {error.strerror}"
                 ) from error
+        # An executor's protection is not its jobs', nor is its place before them.
+        if os.getpriority(os.PRIO_PROCESS, 0) < 0:
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
         with (
             contextlib.suppress(OSError, ValueError),
             open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file,
         ):
-            if int(file.read()) < 0:  # an executor's protection is not its jobs'
+            if int(file.read()) < 0:
                 file.seek(0)
                 file.write("0")
 

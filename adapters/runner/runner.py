@@ -11,7 +11,8 @@ order in each line (``go``, ``renew``, ``abort - TEXT``; `runner.node` also gets
 and ``status`` (see `runner.status`).
 
 Every descendant is this process's to reap (PR_SET_CHILD_SUBREAPER), also one that changed its
-session or whose parent is gone, so the end of a part is the end of all its processes.
+session or whose parent is gone, so the end of a part is the end of all its processes. Where one can
+be made, they are in a cgroup of their own besides. The runner itself stays outside.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS, started_once
 from coalloc.adapters.runner.orders import OrderLoop, wake_on_signals
-from coalloc.adapters.runner.rank import FaultError, Rank, prctl
+from coalloc.adapters.runner.rank import FaultError, Rank, be_subreaper
 from coalloc.adapters.runner.status import (
     END,
     READY,
@@ -37,19 +39,26 @@ from coalloc.adapters.runner.status import (
     children,
     descendants,
 )
+from coalloc.adapters.runner.sweep import (
+    RETRY_S,
+    SWEEP_S,
+    UNKILLABLE_S,
+    Sweep,
+    calm_down,
+    hurry,
+    send,
+)
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
 
-PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE_S = 1.0
-SWEEP_S = 0.05
-UNKILLABLE_S = 10.0
-RETRY_S = 1.0
 
 
 class Runner(OrderLoop):
     """One part, from its claim to its end."""
+
+    is_kept = True
 
     def __init__(self, folder: str, orders_fd: int, lock_fd: int) -> None:
         super().__init__(orders_fd)
@@ -61,13 +70,12 @@ class Runner(OrderLoop):
         self.codes: list[int | None] = []
         self.ready = self.execs = 0
         self.first_ns: int | None = None
-        self.is_over = self.has_given_up = False
-        self.are_leftovers_told = False
+        self.is_over = self.are_leftovers_told = False
+        self.left = 0  # processes that could not be ended
         self.reason = self.detail = ""
-        self.group = 0
+        self.group, self.cgroup = 0, ""
         self.cpu_s = self.max_rss_mb = 0.0
-        self.limit_end = self.kill_at = self.give_up_at = float("inf")
-        self.look_at = float("inf")
+        self.limit_end = self.kill_at = self.look_at = float("inf")
 
     def run(self) -> None:
         """Carry the part to its end and record it."""
@@ -85,9 +93,10 @@ class Runner(OrderLoop):
             with contextlib.suppress(OSError), open(f"{self.folder}/runner.log", "a") as file:
                 file.write(text)
             self.stop("runner_failed", text.strip().rpartition("\n")[2])
-        while self._kill_all():
-            time.sleep(SWEEP_S)
+        if not self.left:
+            self._end_all()
         self._finish()
+        self._stay()
 
     # -- up to the barrier
 
@@ -95,8 +104,9 @@ class Runner(OrderLoop):
         self.wake_fd = wake_on_signals(
             self.orders_fd, lambda: self.stop("cancelled", "its runner was told to")
         )
-        prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        be_subreaper()
         self._load()
+        self.spec["cgroup"] = self.cgroup = cgroup.make(self.spec.get("cgroup", ""))
         if self.spec.get("once"):
             self.spec = started_once(self.spec)
         self.codes = [None] * len(self.spec["ranks"])
@@ -147,7 +157,7 @@ class Runner(OrderLoop):
     # -- the loop
 
     def _step(self) -> None:
-        self._wait(self.limit_end, self.kill_at, self.give_up_at, self.look_at)
+        self._wait(self.limit_end, self.kill_at, self.look_at)
         self._reap()
         self._look_at_clock()
         if self.say_fd < 0 and not self.pids and not self._has_leftovers():
@@ -190,6 +200,7 @@ class Runner(OrderLoop):
                 self.first_ns = at if self.first_ns is None else min(at, self.first_ns)
                 if self.execs == len(self.codes):
                     self._record(RUN, self._start_times())
+                    calm_down()  # whom it reaps from now on is for its jobs to say
             else:
                 index, reason, detail = rest.split(" ", 2)
                 place = self.spec["ranks"][int(index)]
@@ -239,7 +250,8 @@ class Runner(OrderLoop):
             limit = self.spec["time_limit_s"]
             self.stop("time_limit", f"ran longer than its limit of {limit:g} s")
         if now >= self.kill_at:
-            self._kill_all()
+            self.kill_at = float("inf")
+            self.is_over = not self._end_all()
 
     # -- the end
 
@@ -282,34 +294,39 @@ class Runner(OrderLoop):
             return False
         if not self.are_leftovers_told:
             self.are_leftovers_told = True
-            for pid in descendants(os.getpid()):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGTERM)
+            send(descendants(os.getpid()), signal.SIGTERM)
             self.kill_at = min(self.kill_at, time.monotonic() + LEFTOVER_GRACE_S)
-        return time.monotonic() < self.give_up_at
+        return True
 
-    def _kill_all(self) -> bool:
-        """Kill every descendant; whether there were any, and it is worth trying again."""
-        now = time.monotonic()
-        self.give_up_at = min(self.give_up_at, now + UNKILLABLE_S)
-        self.kill_at = now + SWEEP_S
+    def _end_all(self, limit_s: float = UNKILLABLE_S) -> bool:
+        """Kill every descendant, also those that multiply; whether nobody is left."""
+        end, sweep = time.monotonic() + limit_s, None
         while not self._reap():
+            hurry()
+            sweep = sweep or Sweep(self.spec["uid"], self.cgroup)
+            sweep.step()
+            until, killed = time.monotonic() + SWEEP_S, set[int]()
             # Only children, and at once: whose parent is killed is a child in the next turn, and
             # of one that multiplies a list of all descendants is out of date when it is made.
-            for pid in children(os.getpid()) or descendants(os.getpid()):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            if time.monotonic() >= self.kill_at:
+            while not self._reap() and time.monotonic() < until:
+                new = set(children(os.getpid())) - killed
+                send(new, signal.SIGKILL)
+                killed |= new
+                if not new:
+                    time.sleep(SWEEP_S / 50)
+            if time.monotonic() >= end:
                 break
-        else:
+        self.left = 0 if self._reap() else max(1, len(descendants(os.getpid())))
+        if self.left:
             return False
-        if now >= self.give_up_at:
-            if not self.has_given_up:
-                living = descendants(os.getpid())[:5]
-                self.detail = f"{self.detail} (could not be killed: {living})".strip()
-            self.is_over = self.has_given_up = True
-            return False
+        cgroup.end(self.cgroup)
         return True
+
+    def _stay(self) -> None:
+        """Hold the part's slots, by its lock, until nothing of it lives."""
+        while self.left:
+            time.sleep(RETRY_S)
+            self._end_all(0.0)
 
     def _start_times(self) -> dict[str, Any]:
         if self.first_ns is None:
@@ -322,6 +339,8 @@ class Runner(OrderLoop):
         ran = self.is_started and self.first_ns is not None
         if not self.reason:
             self.reason, self.detail = self._verdict()
+        if self.left:
+            self.detail = f"{self.detail} ({self.left} processes could not be ended)".strip()
         record = {
             "state": "finished" if ran else "refused",
             "reason": self.reason,
@@ -330,6 +349,7 @@ class Runner(OrderLoop):
             "ended": time.time(),
             "cpu_s": round(self.cpu_s, 6),
             "max_rss_mb": round(self.max_rss_mb, 3),
+            **({"left": self.left} if self.left else {}),
             **self._start_times(),
         }
         # The launcher hears of an end that cannot be written, and may forget the part.

@@ -37,7 +37,14 @@ class Queue(TypedDict):
     avoid: Sequence[str]
 
 
-class RunnerSpec(TypedDict):
+class RunnerHome(TypedDict, total=False):
+    """Facts of the executor's own machine, where the runner is there."""
+
+    cgroup: str
+    """Folder of the part's cgroup, which the runner makes; empty: none."""
+
+
+class RunnerSpec(RunnerHome):
     """A part as any runner takes it (`coalloc.model.sites.parts.PartSpec`)."""
 
     job: str

@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 from binascii import crc32
+from collections.abc import Container
 from typing import Any
 
 from coalloc.adapters.runner import durable
@@ -131,8 +132,8 @@ def children(root: int) -> list[int]:
         return []
 
 
-def descendants(root: int) -> list[int]:
-    """Living processes below this one."""
+def descendants(root: int, spared: Container[int] = ()) -> list[int]:
+    """Living processes below this one, but for these children and what is below them."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -142,7 +143,7 @@ def descendants(root: int) -> list[int]:
             continue  # it has just ended
         if fields and fields[0] not in b"ZX":
             children.setdefault(int(fields[1]), []).append(int(name))
-    found, front = [], [root]
+    found = front = [pid for pid in children.get(root, ()) if pid not in spared]
     while front:
         front = [child for pid in front for child in children.get(pid, ())]
         found += front

@@ -5,7 +5,7 @@ Pure functions. Their words become the notices of a reading, which the service l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.slurm.parsers.records import (
@@ -14,11 +14,15 @@ from coalloc.adapters.slurm.parsers.records import (
     NodeRecord,
     PartitionEntry,
     QueueEntry,
+    ReservationEntry,
 )
 from coalloc.adapters.slurm.reading import Answers
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.values import replace
 
+Record = NodeRecord | PartitionEntry | QueueEntry | ReservationEntry
+ODD_NAMED = 3
+"""Of each kind, so many are named that are not understood."""
 CLOCK_SLACK_S = 2.0
 """Below this, a difference is that of whole seconds and of a slow answer."""
 
@@ -60,6 +64,25 @@ def shut(node: NodeRecord, why: str) -> NodeRecord:
         return node
     reason = f"{why}; {node.reason}" if node.reason else why
     return replace(node, states=(*node.states, "DRAIN"), reason=reason)
+
+
+def odd_records(answers: Answers) -> tuple[str, ...]:
+    """Notices of what is not understood, and of a cluster that has no nodes."""
+    lists: tuple[tuple[str, Sequence[Record], str], ...] = (
+        ("node", answers.nodes, "it counts as down"),
+        ("partition", answers.partitions, "it counts as closed"),
+        ("reservation", answers.reservations, "its nodes are kept"),
+        ("job", answers.queue, "its nodes count as taken"),
+    )
+    notices = [] if answers.nodes else ["it has no nodes"]
+    for what, records, then in lists:
+        odd = [record for record in records if record.odd]
+        for record in odd[:ODD_NAMED]:
+            name = record.id if isinstance(record, QueueEntry) else record.name
+            notices.append(f"{what} {name} is not understood ({record.odd}): {then}")
+        if len(odd) > ODD_NAMED:
+            notices.append(f"{len(odd) - ODD_NAMED} more {what}s are not understood")
+    return tuple(notices)
 
 
 def clock_offset(there: float, asked: float, answered: float) -> float:

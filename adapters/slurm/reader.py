@@ -22,11 +22,13 @@ from coalloc.adapters.slurm.health import (
     clock_notice,
     clock_offset,
     closed_nodes,
+    odd_records,
     on_our_clock,
     revived_jobs,
     shut,
 )
 from coalloc.adapters.slurm.native.handover import handed_jobs, to_hold
+from coalloc.adapters.slurm.parsers.queue import parse_queue, queue_format
 from coalloc.adapters.slurm.parsers.records import (
     NodeRecord,
     ParseError,
@@ -36,9 +38,7 @@ from coalloc.adapters.slurm.parsers.text import (
     gives_whole_memory,
     parse_clock,
     parse_node_list,
-    parse_queue,
     parse_reservations,
-    queue_format,
 )
 from coalloc.adapters.slurm.reading import (
     Answers,
@@ -62,6 +62,7 @@ from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.upkeep import Due, acts
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
+from coalloc.model.values import replace
 
 UTC = {"TZ": "UTC"}
 SHOW = ("scontrol", "-a", "-o", "show")
@@ -143,8 +144,10 @@ class SlurmReader:
         self._due = Due(
             handed=self._to_hold(answers), revived=tuple(revived_jobs(answers.queue, given_back))
         )
+        notices = odd_records(answers)
+        answers = replace(answers, nodes=tuple(node for node in answers.nodes if node.name))
         self._share.plan(answers, chosen_nodes(self._settings, answers.nodes))
-        return self._reading(answers)
+        return self._reading(answers, notices)
 
     def due(self) -> tuple[Act, ...]:
         """The acts that the last reading has shown to be due in Slurm."""
@@ -215,7 +218,7 @@ class SlurmReader:
         except (CommandRefusedError, ParseError):
             self._manager = None
 
-    def _reading(self, answers: Answers) -> ClusterReading:
+    def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
         settings = self._settings
         chosen = chosen_nodes(settings, answers.nodes)
         named = chosen if self._whole_memory and settings.slots == "cpus" else []
@@ -251,6 +254,7 @@ class SlurmReader:
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
             notices=(
+                *notices,
                 *clock_notice(self._clock_off_s),
                 *why,
                 *self._due.notices,

@@ -13,7 +13,7 @@ Slurm lets go of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -35,6 +35,9 @@ from coalloc.model.snapshot import Reservation, Running
 ENDLESS_S = 365 * 86400.0
 """What Slurm itself takes for the end of a job without a time limit."""
 REMEMBERED_WAITS = 12
+BUSY = frozenset({"ALLOCATED", "ALLOC", "MIXED", "MIX", "COMPLETING", "COMP"})
+KEPT = frozenset({"RESERVED", "RESV", "MAINT", "MAINTENANCE"})
+"""States of nodes that jobs, or reservations, have."""
 
 
 class SlurmFacts(Struct, frozen=True, kw_only=True):
@@ -140,15 +143,19 @@ def running_jobs(
     local = [
         entry
         for entry in answers.queue
-        if (entry.state in HOLDS_NODES or (entry.state == "UNKNOWN" and entry.nodes))
+        if (entry.state in HOLDS_NODES or (entry.state == "UNKNOWN" and _has_nodes(entry)))
         and not answers.is_ours(entry)
     ]
     known = {node.name: node for node in nodes}
+    lost = _longest_lost(answers, local)
     if settings.slots == "node":
         taken = _whole_nodes(local, known, answers.now)
     else:
         ours = [entry for entry in answers.queue if answers.is_ours(entry)]
-        taken = _cpus(local, ours, known, answers.now)
+        taken = _cpus(local, ours, known, answers.now, lost.id if lost else "")
+    if lost is not None:
+        for node in _unlisted(answers, known):
+            taken.setdefault(lost.id, {})[node.name] = slots_of(settings, node)
     by_id = {entry.id: entry for entry in local}
     jobs = []
     for identity, counts in taken.items():
@@ -165,6 +172,25 @@ def running_jobs(
             )
         )
     return tuple(jobs)
+
+
+def _has_nodes(entry: QueueEntry) -> bool:
+    return bool(entry.nodes) or entry.is_lost
+
+
+def _longest_lost(answers: Answers, local: Iterable[QueueEntry]) -> QueueEntry | None:
+    """Of the jobs that have nodes which they do not name, the one that may stay longest."""
+    names = {node.name for node in answers.nodes}
+    lost = (entry for entry in local if not entry.nodes or not names.issuperset(entry.nodes))
+    return max(lost, key=lambda entry: end_of(entry, answers.now), default=None)
+
+
+def _unlisted(answers: Answers, known: Mapping[str, NodeRecord]) -> Iterator[NodeRecord]:
+    """Nodes that Slurm says are in use, and on which no job of the queue is."""
+    listed = {name for entry in answers.queue if entry.state != "PENDING" for name in entry.nodes}
+    for node in known.values():
+        if node.name not in listed and (node.cpus_taken or BUSY.intersection(node.states)):
+            yield node
 
 
 def end_of(entry: QueueEntry, now: float) -> float:
@@ -197,26 +223,35 @@ def _cpus(
     ours: Iterable[QueueEntry],
     known: Mapping[str, NodeRecord],
     now: float,
+    lost: str,
 ) -> dict[str, dict[str, int]]:
-    """CPUs of each job on each node; never more on a node than it has."""
+    """CPUs of each job on each node; never more on a node than it has.
+
+    Those that Slurm has given to nothing that was listed are the `lost` job's, if there is one.
+    """
     free = {name: node.cpus for name, node in known.items()}
     rest = {name: node.cpus_taken for name, node in known.items()}
+    held: dict[str, int] = {}
     for entry in ours:
         for name, count in spread(entry):
+            held[name] = held.get(name, 0) + count
             if name in rest:
                 rest[name] -= count
     taken: dict[str, dict[str, int]] = {}
-    # Those that stay longest come first: what is cut off is theirs last.
-    for entry in sorted(local, key=lambda e: -end_of(e, now)):
+    # Those that stay longest come first: what is cut off is theirs last. What is not understood
+    # has all that is left.
+    for entry in sorted(local, key=lambda e: (bool(e.odd), -end_of(e, now))):
         for name, count in spread(entry):
-            if name in known and (share := min(count, free[name])) > 0:
+            most = free.get(name, 0) - (held.get(name, 0) if entry.odd else 0)
+            if (share := min(count, most)) > 0:
                 taken.setdefault(entry.id, {})[name] = share
                 free[name] -= share
                 rest[name] -= share
     for name in known:
         # Allocated by Slurm to nothing that was listed: jobs of a moment ago, or uneven shares.
         if (more := min(rest[name], free[name])) > 0:
-            taken[f"rest:{name}"] = {name: more}
+            shares = taken.setdefault(lost or f"rest:{name}", {})
+            shares[name] = shares.get(name, 0) + more
     return taken
 
 
@@ -236,18 +271,24 @@ def kept_nodes(
     ours: str = "",
 ) -> tuple[Reservation, ...]:
     """Reservations that are not ours; `ours` is the name of the one that we have made."""
-    names = {node.name for node in nodes}
+    names = {node.name: node for node in nodes}
+    every = {node.name for node in answers.nodes}
+    listed = {name for entry in answers.reservations for name in entry.nodes}
+    unlisted = [n.name for n in names.values() if n.name not in listed and KEPT & {*n.states}]
     found = []
     for entry in answers.reservations:
-        inside = tuple(settings.published(name) for name in entry.nodes if name in names)
-        is_ours = entry.name in {settings.reservation, ours}
+        kept = entry.nodes
+        if not every.issuperset(kept) or (entry.odd and not kept):
+            kept = (*kept, *unlisted)  # which nodes it keeps is not understood
+        inside = tuple(settings.published(name) for name in kept if name in names)
+        is_ours = entry.name != "" and entry.name in {settings.reservation, ours}
         if inside and not is_ours and entry.end > answers.now:
             found.append(
                 Reservation(
                     id=f"{settings.cluster}:{entry.name}",
                     nodes=inside,
                     start=entry.start,
-                    end=entry.end,
+                    end=min(entry.end, answers.now + ENDLESS_S) if entry.odd else entry.end,
                 )
             )
     return tuple(found)

@@ -94,7 +94,7 @@ def _groups(names: tuple[str, ...] | None) -> tuple[tuple[int, ...] | None, tupl
     for name in names:
         try:
             found.append(grp.getgrnam(name))
-        except KeyError:
+        except (KeyError, ValueError):
             return None, ()
     return (
         tuple(group.gr_gid for group in found),

@@ -67,7 +67,13 @@ def _looked_at(args: argparse.Namespace, config: Config, path: Path | None) -> I
     yield from file_findings(config, path)
     try:
         with connect(args) as client:
-            live = list(daemon_findings(client, sees_disk=Path(config.daemon.state_dir).exists()))
+            live = list(
+                daemon_findings(
+                    client,
+                    sees_disk=Path(config.daemon.state_dir).exists(),
+                    one_machine=config.daemon.executor_endpoint.startswith("ipc://"),
+                )
+            )
     except NoAnswerError as error:
         live = [no_daemon(error)]
     yield from live

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from msgspec import Struct
 from coalloc.cli.doctor.findings import Finding, Level, ok, problem, unknown, warning
 from coalloc.model.settings import ClusterConfig, Config
 from coalloc.runtime.key_files import KeyFileError, parse_key, read_key, user_key_path
+from coalloc.runtime.user import user_name
 
 EXECUTORS = Path("/var/lib/coalloc-executor")
 """State of the executors that systemd runs."""
@@ -158,17 +158,14 @@ def _folder_finding(
 
 
 def _owner(found: os.stat_result) -> str:
-    try:
-        return pwd.getpwuid(found.st_uid).pw_name
-    except KeyError:
-        return f"uid {found.st_uid}"
+    return user_name(found.st_uid)
 
 
 def _disks(config: Config) -> Iterator[Finding]:
     """The file systems of store and cache, each once."""
     seen: set[int] = set()
     folders = {"disk of the store": config.daemon.state_dir}
-    folders["disk of compiled code"] = config.solver.cache_dir
+    folders["disk of compiled code"] = config.solver.cache_dir or config.daemon.state_dir
     for about, folder in folders.items():
         there = _nearest(Path(folder))
         try:
@@ -223,11 +220,15 @@ def _keys(config: Config) -> Iterator[Finding]:
             yield key_finding(about, path, todo)
         elif os.access(state, os.R_OK):
             yield unknown(about, "is not on this machine", todo)
-    path = user_key_path()
+    if os.geteuid() == 0 and not config.access.root_jobs:
+        todo = "submit as a user: coalloc keys new; coalloc submit -- hostname"
+        yield warning("your jobs", "root's are refused (access.root_jobs)", todo)
+    path = None
     try:
+        path = user_key_path()
         read_key(path)
     except KeyFileError as error:
-        todo = "coalloc keys new" if not path.exists() else f"chmod 600 {path}"
+        todo = "coalloc keys new" if path is None or not path.exists() else f"chmod 600 {path}"
         yield problem("your key", str(error), todo)
     else:
         yield ok("your key", str(path))

@@ -14,17 +14,22 @@ from coalloc.runtime.texts import length
 from coalloc.wire.answers import ServiceStatus
 from coalloc.wire.node_rows import ClusterRow
 
+ONE = "the daemon's own: they are on one machine"
 APART_S, FAR_APART_S = 1.0, 30.0
 """Clocks that differ by more blur start times; by more than the second, leases and deadlines."""
 
 
-def daemon_findings(client: Client, *, sees_disk: bool) -> Iterator[Finding]:
+def daemon_findings(
+    client: Client, *, sees_disk: bool, one_machine: bool = False
+) -> Iterator[Finding]:
     """Ask the daemon; the first finding says whether it answers.
 
     Parameters
     ----------
     sees_disk : bool
         The store's disk is one of this machine, and was looked at.
+    one_machine : bool
+        All executors run on the daemon's machine, whose clock is theirs.
     """
     try:
         sent = time.time()
@@ -41,7 +46,7 @@ def daemon_findings(client: Client, *, sees_disk: bool) -> Iterator[Finding]:
         yield cluster_finding(row, status)
         if row.connected:
             yield version_finding(f"executor {row.cluster}", row.version, status.version)
-            yield _executor_clock(row)
+            yield ok(f"clock of {row.cluster}", ONE) if one_machine else _executor_clock(row)
 
 
 def no_daemon(error: Exception) -> Finding:
@@ -122,6 +127,8 @@ def cluster_finding(row: ClusterRow, status: ServiceStatus) -> Finding:
         return warning(
             about, f"{waiting} orders not carried out yet", "see the log of its executor"
         )
+    if row.notices:
+        return warning(about, "; ".join(row.notices), "see to it in its batch system")
     slots = sum(node.slots for node in row.nodes)
     if not any(node.state == "up" for node in row.nodes):
         return warning(about, f"none of its {len(row.nodes)} nodes is up", "coalloc nodes says why")

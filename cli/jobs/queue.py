@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -13,13 +12,11 @@ from coalloc.cli.command import Command, CommandError, Parser, answer_json, conn
 from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.jobs.queue_columns import CODES, WAITING
 from coalloc.cli.jobs.wait import wait_and_tell
-from coalloc.cli.output import is_terminal, printable, show_table, width
+from coalloc.cli.output import is_terminal, printable, show_table
 from coalloc.model.values import replace
 from coalloc.runtime import texts
+from coalloc.runtime.user import user_name
 from coalloc.wire.job_rows import QueueRow
-
-WIDE = 120
-"""Columns of a terminal from which instants are written in full."""
 
 
 def _add_queue(parser: argparse.ArgumentParser) -> None:
@@ -107,9 +104,10 @@ def _queue(args: argparse.Namespace) -> int:
 def show_queue(rows: Sequence[QueueRow], time: float, args: argparse.Namespace) -> None:
     """Print the rows in the columns and the order that were asked for."""
     is_short = is_terminal() and not args.format
-    now = columns.Now(time=time, brief=is_short and width() < WIDE, short_names=is_short)
+    now = columns.Now(time=time, brief=is_short, short_names=is_short)
     order = args.sort or ((("start", False),) if args.start else ())
-    groups = columns.ordered(columns.folded(rows, unfold=args.array), order, now)
+    groups = columns.as_usual(columns.folded(rows, unfold=args.array))
+    groups = columns.ordered(groups, order, now)
     chosen = args.format or (
         columns.STARTS if args.start else columns.LONG if args.long else columns.USUAL
     )
@@ -128,7 +126,7 @@ def show_queue(rows: Sequence[QueueRow], time: float, args: argparse.Namespace) 
 
 
 def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
-    users = (*(args.user or ()), *((getpass.getuser(),) if args.me else ()))
+    users = (*(args.user or ()), *((user_name(),) if args.me else ()))
     return (
         (not users or row.user in users)
         and (not args.jobs or row.id in args.jobs or row.id.partition("_")[0] in args.jobs)

@@ -28,6 +28,7 @@ CODES = {
 }
 """squeue's codes of our states; one that is not known is shown as it is."""
 WAITING = frozenset({"pending", "held"})
+ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
 NAME_WIDTH = 16
 
 Group = Sequence[QueueRow]
@@ -40,7 +41,7 @@ class Now(Struct, frozen=True, kw_only=True):
     time: float
     """Wall clock, seconds."""
     brief: bool = False
-    """Instants without what goes without saying: there is little room."""
+    """Instants and reasons without what goes without saying: there is little room."""
     short_names: bool = False
     """Names are cut to `NAME_WIDTH`."""
 
@@ -171,6 +172,8 @@ def _where(group: Group, now: Now) -> str:
     """Nodes or reason; of a workflow or a divisible job, first what has completed of all."""
     row, counts = group[0], group[0].progress
     done = "" if counts is None else f"{counts.completed}/{counts.total} {counts.unit} "
+    if now.brief and row.reason == "planned" and start_of(group) is not None:
+        return f"{done}({reason(row.reason)})"  # where it is planned to start is in no hurry
     return done + (_nodes(group, now) or reason_text(row))
 
 
@@ -372,6 +375,11 @@ def ordered(groups: Iterable[Group], order: Sequence[tuple[str, bool]], now: Now
         key = COLUMNS[name].key
         out.sort(key=lambda group: key(group, now), reverse=falls)
     return out
+
+
+def as_usual(groups: Iterable[Group]) -> list[Group]:
+    """The groups in the usual order: what runs, what waits, what has ended; by arrival in each."""
+    return sorted(groups, key=lambda group: (group[0].state in ENDED, _waits(group[0])))
 
 
 def lines_of(groups: Iterable[Group], names: Sequence[str], now: Now) -> list[tuple[str, ...]]:

@@ -51,19 +51,36 @@ def _backup_stopped(args: argparse.Namespace, path: Path) -> int:
 
 
 def _add_restore(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="as 'coalloc backup' wrote it")
+    parser.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="as 'coalloc backup' wrote it"
+    )
+    without = parser.add_mutually_exclusive_group()
+    without.add_argument(
+        "--salvage",
+        action="store_true",
+        help="keep what is whole of a damaged FILE, by default of the store itself",
+    )
+    without.add_argument("--empty", action="store_true", help="begin a store without any job")
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from coalloc.daemon.store.beside import StoreError, restore
+    from coalloc.daemon.store.beside import Source, StoreError, restore
 
     store = _store_path(args)
+    if args.empty and args.file is not None:
+        raise CommandError("--empty takes no FILE")
+    if args.file is None and not (args.salvage or args.empty):
+        raise CommandError("FILE is missing; without a backup: --salvage or --empty")
+    source: Source = "damaged" if args.salvage else "empty" if args.empty else "backup"
     try:
-        restored = restore(args.file, store)
+        restored = restore(args.file or store, store, source=source)
     except StoreError as error:
         raise CommandError(str(error)) from error
     print(f"{store}: restored, {restored.active} jobs have not ended")
+    if restored.left_out:
+        print(f"damaged rows that were left out: {restored.left_out}")
+    print(f"the next job is {restored.next_job}: above every number given since the backup")
     if restored.kept is not None:
         print(f"{restored.kept}: the former store")
     note("rounds are paused: start coallocd, look at 'coalloc queue', then 'coalloc resume rounds'")

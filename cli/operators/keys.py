@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,34 @@ if TYPE_CHECKING:
 ROLES = ("submit", "operator", "executor")
 
 
+_DASHED = re.compile(r"-(?![-hu])[!-~]{7,39}|-[!-~]{39}", re.ASCII)
+"""A key, or the beginning of one, that looks like an option; some made by older versions do."""
+
+
+class _KeyParser(argparse.ArgumentParser):
+    """Takes keys that begin with a dash."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "allow_abbrev": False})
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse, with such keys where no option is looked for."""
+        words = list(sys.argv[1:] if args is None else args)
+        keys = [] if "--" in words else [word for word in words if _DASHED.fullmatch(word)]
+        if keys:
+            words = [*(word for word in words if word not in keys), "--", *keys]
+        return super().parse_known_args(words, namespace)
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="verb", metavar="new|authorize|revoke|list", required=True)
+    verbs = parser.add_subparsers(
+        dest="verb",
+        metavar="new|authorize|revoke|list",
+        required=True,
+        parser_class=_KeyParser,
+    )
     new = verbs.add_parser("new", help="make a key of one's own, and have it enrolled")
     new.add_argument(
         "--file", type=Path, help="where it lies (default: $COALLOC_KEY, or the user's)"
@@ -77,9 +105,9 @@ def _ask(config: Config, verb: str, **fields: Any) -> Mapping[str, Any]:
 
 def _new(args: argparse.Namespace, config: Config) -> int:
     from coalloc.runtime.key_files import KeyFileError, user_key_path, write_key
+    from coalloc.runtime.user import user_name
     from coalloc.wire.curve import is_key
 
-    path = args.file or user_key_path()
     if args.server is not None and not args.offline:
         raise CommandError("keys new: --server is for --offline", BAD_USAGE)
     if args.server is not None and not is_key(args.server):
@@ -91,6 +119,7 @@ def _new(args: argparse.Namespace, config: Config) -> int:
     if (args.role == "executor") != bool(args.cluster):
         raise CommandError("keys new: --role executor goes with --cluster", BAD_USAGE)
     try:
+        path = args.file or user_key_path()
         key, is_new = _own(path)
         if args.offline:
             key = replace(key, server=args.server or key.server)
@@ -112,6 +141,14 @@ def _new(args: argparse.Namespace, config: Config) -> int:
         raise CommandError(str(error)) from error
     print(key.pair.public)
     note(f"{'made' if is_new else 'kept'} {path}{'; not enrolled yet' if args.offline else ''}")
+    if args.offline:
+        rest = "".join(f" --cluster {name}" for name in args.cluster)
+        rest = f"--role {args.role}{rest}" if args.role != "submit" else f"--user {user_name()}"
+        note(
+            f"now, as root, where the daemon is: coalloc keys authorize '{key.pair.public}' {rest}"
+        )
+    elif args.role == "submit" and (os.geteuid() != 0 or config.access.root_jobs):
+        note("now: coalloc submit -- hostname")
     return DONE
 
 

@@ -1,18 +1,12 @@
-"""A plan as a picture of text, for a terminal.
-
-Every slot of a node is a lane; a placement takes as many lanes of a node as it has processes
-there. Lanes that look the same are drawn once, with the names of their nodes folded.
-"""
+"""A plan as a picture of text, for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import Struct
-
 from coalloc.cli.output import WALL_CLOCK_S
 from coalloc.cli.pictures.picture import Picture
-from coalloc.model.formats.nodeset import fold
+from coalloc.model.pictures.lanes import Row, Span, name_of, rows_of
 from coalloc.model.plan import Placement, Plan
 from coalloc.runtime.texts import clock, length
 
@@ -25,57 +19,6 @@ PAST = 0.1
 """Share of the whole that is shown of the time before now."""
 MOST_ROWS = 400
 """Before the rest is only counted."""
-
-Span = tuple[float, float, int]
-"""Start, end, index of the placement."""
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """Lanes that look the same."""
-
-    cluster: str
-    """Empty where it is not known."""
-    nodes: tuple[str, ...]
-    """One name for each lane; a node with several such lanes comes several times."""
-    spans: tuple[Span, ...]
-    """By rising start."""
-
-    @property
-    def label(self) -> str:
-        """Node set, and lanes of each node where there are several."""
-        names = list(dict.fromkeys(self.nodes))
-        lanes = len(self.nodes) // len(names)
-        return fold(names) + (f" x{lanes}" if lanes > 1 else "")
-
-
-def rows_of(plan: Plan, node_clusters: Mapping[str, str]) -> list[Row]:
-    """The lanes of all nodes the plan uses, by cluster, equal ones together."""
-    lanes: dict[str, list[list[Span]]] = {}
-    order = sorted(range(len(plan.placements)), key=lambda i: plan.placements[i].start)
-    for index in order:
-        placement = plan.placements[index]
-        for node, count in placement.nodes.items():
-            _occupy(lanes.setdefault(node, []), count, (placement.start, placement.end, index))
-    known = {node: i for i, node in enumerate(node_clusters)}
-    same: dict[tuple[str, tuple[Span, ...]], list[str]] = {}
-    for node in sorted(lanes, key=lambda n: known.get(n, len(known))):
-        for lane in lanes[node]:
-            same.setdefault((node_clusters.get(node, ""), tuple(lane)), []).append(node)
-    return [
-        Row(cluster=cluster, nodes=tuple(nodes), spans=spans)
-        for (cluster, spans), nodes in same.items()
-    ]
-
-
-def _occupy(lanes: list[list[Span]], count: int, span: Span) -> None:
-    """Give a placement the first lanes that are free; spans come by rising start."""
-    for lane in lanes:
-        if not count:
-            return
-        if lane[-1][1] <= span[0] + 1e-9:
-            lane.append(span)
-            count -= 1
-    lanes.extend([span] for _ in range(count))
 
 
 def extent(picture: Picture) -> tuple[float, float]:
@@ -90,11 +33,6 @@ def extent(picture: Picture) -> tuple[float, float]:
     high = high if high > low else low + 1.0
     begun = min((places[-k].start for k in range(1, picture.running + 1)), default=low)
     return max(begun, low - PAST * (high - low)) if begun < low else low, high
-
-
-def name_of(placement: Placement) -> str:
-    """Job, or job and task."""
-    return placement.job if placement.task is None else f"{placement.job}.{placement.task}"
 
 
 def text_gantt(

@@ -1,4 +1,4 @@
-"""Contents of a Gantt chart: a plan and the running work; and a plan in one line."""
+"""Contents of a Gantt chart: a plan and the running work."""
 
 from __future__ import annotations
 
@@ -55,24 +55,3 @@ def picture_of(plan: Plan, running: Sequence[Placement], made: float, now: float
         now=now,
         running=len(running),
     )
-
-
-def headline(plan: Plan) -> str:
-    """Policy, status, objective, bound and gap in one line."""
-    objective = plan.objective
-    out = f"{plan.policy}, {plan.status}: {objective.name} {objective.value:.6g}"
-    if objective.bound is not None:
-        out += f", bound {objective.bound:.6g}"
-        gap = objective.gap
-        out += "" if gap is None else f", gap {gap:.2%}"
-    return out
-
-
-def counts(plan: Plan) -> str:
-    """Count the jobs that a plan places and defers, and its placements if those differ."""
-    placed = len({placement.job for placement in plan.placements})
-    deferred = len({entry.job for entry in plan.deferred})
-    text = f"{placed} job{'' if placed == 1 else 's'} placed"
-    if len(plan.placements) != placed:
-        text += f" ({len(plan.placements)} placements)"
-    return f"{text}, {deferred} deferred"

@@ -17,7 +17,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from coalloc.cli.jobs.job_details import job_lines as details
-from coalloc.cli.jobs.queue_columns import COLUMNS
+from coalloc.cli.jobs.queue_columns import COLUMNS, ENDED
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
 from coalloc.cli.output import printable
 from coalloc.cli.top.view import (
@@ -33,7 +33,6 @@ from coalloc.cli.top.view import (
 from coalloc.client.client import NoAnswerError, RefusedError
 
 Troubles = (NoAnswerError, RefusedError, OSError)
-ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
 
 
 class Question(ModalScreen[bool]):

@@ -36,7 +36,7 @@ def _run(args: argparse.Namespace) -> int:
             show(Source(client).look())
         return 0
     if find_spec("textual") is None:
-        raise CommandError("a screen needs textual: pip install 'coalloc[top]' (or top --once)")
+        raise CommandError(f"a screen needs textual (or top --once): {texts.to_install('top')}")
     from coalloc.cli.top.app import Top
 
     with connect(args) as client:

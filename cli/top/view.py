@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 JOB_COLUMNS = ("jobid", "name", "user", "st", "time", "procs", "start", "where")
 ORDERS = ("", "-time", "-procs", "-priority", "user", "start")
-"""In turn by the key ``s``; empty: by arrival."""
+"""In turn by the key ``s``; empty: what runs first, then by arrival."""
 MOST_LINES = 500
 """Of jobs; a filter finds the others."""
 TAIL_BYTES = 64 << 10
@@ -64,7 +64,7 @@ def job_lines(
         Of all that the filter finds.
     """
     now = columns.Now(time=look.status.time, brief=True, short_names=True)
-    groups = columns.folded(look.jobs)
+    groups = columns.as_usual(columns.folded(look.jobs))
     if order:
         groups = columns.ordered(groups, columns.read_order(order), now)
     wanted = words.casefold().split()

@@ -8,6 +8,7 @@ copy of the store, events already removed), the queue is read page by page.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -78,6 +79,7 @@ class DaemonConnection:
         self._by_job: dict[str, Call] = {}
         self._early: dict[str, Ending] = {}
         self._stopping = False
+        self._pid = os.getpid()
         with client() as first:
             last = first.last_event()
         self._threads = [
@@ -86,6 +88,11 @@ class DaemonConnection:
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has the threads, not the one that was forked."""
+        return self._pid == os.getpid()
 
     def submit(self, call: Call) -> None:
         """Have a call sent."""
@@ -110,6 +117,8 @@ class DaemonConnection:
 
     def stop(self, *, join: bool) -> None:
         """End both threads when everything has been sent and has ended."""
+        if not self.is_ours:
+            return
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

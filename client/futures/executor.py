@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from functools import partial
@@ -97,6 +98,7 @@ class Executor(futures.Executor):
         self._script = SCRIPT.format(python=shlex.quote(python))
         _checked_fields(fields)
         self._traffic = DaemonConnection(client, patience_s)
+        weakref.finalize(self, self._traffic.stop, join=False).atexit = False
         self._living: dict[futures.Future[Any], JobFuture[Any]] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -166,6 +168,8 @@ class Executor(futures.Executor):
         cancel_futures : bool
             Take back the jobs that have not started.
         """
+        if not self._traffic.is_ours:
+            return
         with self._lock:
             self._closed = True
             living = list(self._living.values())
@@ -231,8 +235,10 @@ class Executor(futures.Executor):
         Raises
         ------
         RuntimeError
-            After `shutdown`.
+            After `shutdown`, and in the child of a fork.
         """
+        if not self._traffic.is_ours:
+            raise RuntimeError("this executor was made in another process; make one in this one")
         with self._lock:
             if self._closed:
                 raise RuntimeError("this executor takes no more jobs: it was shut down")

@@ -45,6 +45,13 @@ class TimerFired(Struct, frozen=True, kw_only=True):
     trigger: int
 
 
+class ClockSet(Struct, frozen=True, kw_only=True):
+    """The wall clock was set while the daemon ran."""
+
+    seconds: float
+    """Ahead; below 0: back."""
+
+
 class Ticked(Struct, frozen=True, kw_only=True):
     """Time passed; deadlines may be over."""
 
@@ -120,6 +127,7 @@ SingleEvent = (
     | StorageLost
     | StorageReturned
     | SolverWarm
+    | ClockSet
     | CostsWanted
     | TokenRecalled
     | Reconfigured

@@ -115,6 +115,8 @@ class Welcome(Struct, frozen=True, kw_only=True):
     base_seq: int
     """The replay begins here: everything before counts as carried out."""
     lease_s: float
+    recall: bool = False
+    """The store is an older copy: the executor is to say what it has started (``started``)."""
 
 
 class Ping(Struct, frozen=True, kw_only=True):
@@ -198,4 +200,14 @@ class Goodbye(Struct, frozen=True, kw_only=True):
     cluster: str
 
 
-Statement = Hello | Report | Read | Goodbye
+class Started(Struct, frozen=True, kw_only=True):
+    """Starts that an executor remembers, and has forgotten otherwise."""
+
+    cluster: str
+    starts: tuple[tuple[str, int, str], ...] = ()
+    """Job, attempt, and how it ended, in words."""
+    is_last: bool = False
+    """Nothing follows."""
+
+
+Statement = Hello | Report | Read | Goodbye | Started

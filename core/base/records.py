@@ -235,11 +235,20 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Clusters that will not take it, each with the reason."""
     priority: float = 0.0
     """An operator's, in doublings of its weight."""
+    clock_before_s: float = 0.0
+    """By how much the clock had been set, in sum, when it was submitted, seconds."""
+    clock_set_s: float = 0.0
+    """By how much it was set from then to the start, seconds: that is no wait."""
 
     @property
     def array(self) -> str:
         """Number of the array of which it is a member; empty: of none."""
         return "" if self.array_index is None else self.id.partition("_")[0]
+
+    @property
+    def eligible(self) -> float:
+        """Time at which it could have started first, by the clock of its start, seconds."""
+        return max(self.submitted, self.job.earliest) + self.clock_set_s
 
     @property
     def run_limit(self) -> float | None:

@@ -7,8 +7,13 @@ job starts, the error of each of its promises is learnt, relative to the lead ti
 A lead time is what lies between now, or a later begin that the job itself asks for, and the
 expected start; at least `LEAST_LEAD_S`. Its class is its binary logarithm. The interval of a job
 lies between the quantiles alpha / 2 and 1 - alpha / 2 of the newest errors of its class, laid at
-its expected start. Where a class has fewer than `ENOUGH` errors, those of the classes next to it
-count too; where all together have fewer, there is no interval.
+its expected start and stretched to hold it. Where a class has fewer than `ENOUGH` errors, those of
+the two classes next to it count too; where all together have fewer, there is no interval.
+
+A *burst* is what was promised to one user's jobs within `BURST_S`: an array, or a loop of submits.
+It is one sample of each kind and class, with the error of its newest start, so that one user's
+thousand short jobs do not decide what others are told. An interval is *shown* only where those of
+its class have held (`LEAST_HELD`); those that are not shown are judged all the same.
 
 Notes
 -----
@@ -46,6 +51,11 @@ KEPT = 200
 """Errors kept of each kind and class, the newest."""
 ENOUGH = 20
 """Errors from which an interval is made."""
+BURST_S = 600.0
+"""Promises to one user within so many seconds are one burst."""
+LEAST_HELD, TRUST = 0.75, 10.0
+"""Intervals are shown while at least this share of their class has held; beforehand each class is
+trusted as if 1 - `MISSES` of so many had."""
 STEP = 0.02
 """How fast alpha follows."""
 LEAST_ALPHA, MOST_ALPHA = -0.3, 0.5
@@ -94,6 +104,8 @@ class StartError(NamedTuple):
     """The start was in its interval; None: it had none."""
     alpha: float
     """Of its kind, after it."""
+    burst: str = ""
+    """User and time of the promise; an error takes the place of its burst's former one."""
 
     @property
     def relative(self) -> float:
@@ -133,7 +145,7 @@ class Calibration:
     def interval(
         self, expected: float, now: float, kind: str, not_before: float = 0.0
     ) -> Interval | None:
-        """Interval of the real start of a job with this expected one.
+        """Interval of the real start of a job with this expected one, to be shown.
 
         Parameters
         ----------
@@ -147,39 +159,39 @@ class Calibration:
         Returns
         -------
         Interval or None
-            None: too few starts were seen.
+            None: too few starts were seen, or what was said of such starts did not hold.
         """
         begin = max(now, not_before)
-        lead_s = max(expected - begin, LEAST_LEAD_S)
-        span = self._span((kind, lead_class(lead_s)))
-        if span is None:
-            return None
-        low, high = (expected + part * lead_s for part in span)
-        late = max(ceil(high), ceil(begin))
-        return Interval(float(min(max(floor(low), floor(begin)), late)), float(late))
+        group = kind, lead_class(expected - begin)
+        return self._around(expected, begin, group) if self._is_trusted(group) else None
 
     def promise(self, expected: float, now: float, kind: str, not_before: float = 0.0) -> Promise:
-        """An expected start with its interval, to be remembered."""
-        lead_s = max(expected - max(now, not_before), LEAST_LEAD_S)
-        found = self.interval(expected, now, kind, not_before)
+        """An expected start with its interval, shown or not, to be remembered."""
+        begin = max(now, not_before)
+        lead_s = max(expected - begin, LEAST_LEAD_S)
+        found = self._around(expected, begin, (kind, lead_class(lead_s)))
         early, late = (None, None) if found is None else found
         return Promise(now, expected, lead_s, kind, early, late)
 
-    def learn(self, promise: Promise, start: float) -> tuple[StartError, StartError | None]:
+    def learn(
+        self, promise: Promise, start: float, user: str
+    ) -> tuple[StartError, StartError | None]:
         """Take in the start of a job that was promised one.
 
         Returns
         -------
         learnt : StartError
         forgotten : StartError or None
-            The oldest one, where there were `KEPT`.
+            That of the same burst, or the oldest one where there were `KEPT`.
         """
         held = width_s = None
+        burst = f"{user} {promise.made // BURST_S:.0f}"
         alpha = self.alphas.get(promise.kind, MISSES)
         if promise.early is not None and promise.late is not None:
             held = promise.early <= start <= promise.late
             width_s = promise.late - promise.early
-            alpha = min(max(alpha + STEP * (MISSES - (not held)), LEAST_ALPHA), MOST_ALPHA)
+            if self._of_burst((promise.kind, lead_class(promise.lead_s)), burst) is None:
+                alpha = min(max(alpha + STEP * (MISSES - (not held)), LEAST_ALPHA), MOST_ALPHA)
         error = StartError(
             number=self.last + 1,
             kind=promise.kind,
@@ -188,6 +200,7 @@ class Calibration:
             width_s=width_s,
             held=held,
             alpha=alpha,
+            burst=burst,
         )
         return error, self._take(error)
 
@@ -198,10 +211,36 @@ class Calibration:
     def _take(self, error: StartError) -> StartError | None:
         self.last = error.number
         self.alphas[error.kind] = error.alpha
-        kept = self.errors.setdefault((error.kind, lead_class(error.lead_s)), deque())
+        group = error.kind, lead_class(error.lead_s)
+        kept = self.errors.setdefault(group, deque())
+        former = self._of_burst(group, error.burst)
+        if former is not None:
+            kept.remove(former)
+        elif len(kept) == KEPT:
+            former = kept.popleft()
         kept.append(error)
         self._spans.clear()
-        return kept.popleft() if len(kept) > KEPT else None
+        return former
+
+    def _of_burst(self, group: Group, burst: str) -> StartError | None:
+        """The error of a burst that is remembered in a class."""
+        return next((e for e in reversed(self.errors.get(group, ())) if e.burst == burst), None)
+
+    def _is_trusted(self, group: Group) -> bool:
+        """Test for a class whose intervals have held."""
+        judged = [e.held for e in self.errors.get(group, ()) if e.held is not None]
+        held = sum(judged) + TRUST * (1.0 - MISSES)
+        return held >= LEAST_HELD * (len(judged) + TRUST)
+
+    def _around(self, expected: float, begin: float, group: Group) -> Interval | None:
+        """Interval of a start that is expected so, and cannot be before the begin."""
+        span = self._span(group)
+        if span is None:
+            return None
+        lead_s = max(expected - begin, LEAST_LEAD_S)
+        low, high = (expected + part * lead_s for part in span)
+        early = max(min(floor(low), floor(expected)), floor(begin))
+        return Interval(float(early), float(max(ceil(high), ceil(expected), ceil(begin))))
 
     def _span(self, group: Group) -> tuple[float, float] | None:
         """The interval of a class around an expected start of 0, by the lead time."""
@@ -213,13 +252,12 @@ class Calibration:
 
 
 def _near(errors: Mapping[Group, Iterable[StartError]], group: Group) -> list[float]:
-    """Relative errors of a class, and of those next to it until there are enough."""
+    """Relative errors of a class, and of the two next to it where those are too few."""
     kind, wanted = group
-    found: list[float] = []
-    for other in sorted((g for g in errors if g[0] == kind), key=lambda g: abs(g[1] - wanted)):
-        if len(found) >= ENOUGH:
-            break
-        found += (error.relative for error in errors[other])
+    found = [error.relative for error in errors.get(group, ())]
+    if len(found) < ENOUGH:
+        beside = ((kind, wanted - 1), (kind, wanted + 1))
+        found += (error.relative for other in beside for error in errors.get(other, ()))
     return found
 
 

@@ -73,6 +73,8 @@ class State:
     epoch: int = 1
     store: str = ""
     last: LastNumbers = field(default_factory=LastNumbers)
+    clock_set_s: float = 0.0
+    """By how much the clock was set ahead while daemons ran, in sum, seconds."""
     jobs: dict[str, JobRecord] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
     """Jobs that rounds plan or hold back: a workflow or a divisible job until it has ended, none

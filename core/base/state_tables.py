@@ -176,6 +176,10 @@ class Presence:
     """Of the executors' states of clusters that are not here now."""
     unreconciled: set[str] = field(default_factory=set)
     """Clusters not heard of since the store was restored from a backup."""
+    restored: str = ""
+    """Names the restoration; empty: there was none."""
+    told: dict[str, str] = field(default_factory=dict)
+    """Of each cluster the restoration since which its executor has said what it had started."""
     gathers_until: float = 0.0
     """Until when rounds wait, after a start, for clusters that were here before."""
     unknown: set[str] = field(default_factory=set)

@@ -163,6 +163,7 @@ def _queue(state: State, name: str, entry: NativeJob, now: float) -> None:
         gid=entry.gid,
         command=entry.name,
         submitted=min(entry.submitted, now),
+        clock_before_s=state.clock_set_s,
         sources=sources,
         origin=name,
         foreign=entry.id,

@@ -28,7 +28,7 @@ from coalloc.core.base.effects import (
     TurnAway,
 )
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Goodbye, Hello, Read, Report
+from coalloc.core.base.messages import Goodbye, Hello, Read, Report, Started
 from coalloc.core.base.state import State
 from coalloc.core.clusters import readings
 from coalloc.core.jobs import after_restore
@@ -88,7 +88,7 @@ def is_gathering(state: State, now: float) -> bool:
 
 
 def _informed(
-    state: State, cluster: ClusterState, statement: Report | Read | Goodbye, now: float
+    state: State, cluster: ClusterState, statement: Report | Read | Goodbye | Started, now: float
 ) -> None:
     match statement:
         case Report():
@@ -102,6 +102,8 @@ def _informed(
         case Read():
             readings.taken_in(state, cluster, statement, now)
             requeueing.give_way_to_rivals(state, now)
+        case Started():
+            after_restore.recalled(state, statement, now)
         case Goodbye():
             lost(state, statement.cluster, now, "executor stopped")
 

@@ -10,7 +10,7 @@ cluster again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import JobRecord, JobState
@@ -31,16 +31,19 @@ from coalloc.core.jobs.eligibility import (
 )
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
+from coalloc.model.flows import APART, homes, streams
 from coalloc.model.jobs import (
     DivisibleJob,
     Job,
     MoldableJob,
     RigidJob,
+    Task,
     WorkflowJob,
     stays_whole,
 )
+from coalloc.model.sites.launch_limits import check_launch
 from coalloc.model.sites.parts import LASTING, OVER_LIMIT
-from coalloc.model.split import TOLERANCE, low_side, split
+from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
 
 TRIES = 3
@@ -60,6 +63,7 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
     ------
     InputError
     """
+    check_launch(command.launch, _commands(command))
     _check_retries(command, job)
     if command.throttle < 0:
         raise InputError("throttle", f"{command.throttle} is below 0")
@@ -74,6 +78,10 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
         raise InputError("job.kind", "is not workflow")
     elif isinstance(job, DivisibleJob):
         _check_divisible(command, job)
+
+
+def _commands(command: Submit) -> Mapping[str, tuple[str, ...]]:
+    return command.commands if isinstance(command, SubmitWorkflow) else {}
 
 
 def _check_retries(command: Submit, job: Job) -> None:
@@ -134,6 +142,22 @@ def never_fits(state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER) -> str:
     return f"{lacking} ({rules})" if any(slots.values()) else rules
 
 
+def unbounded_memory(state: State, job: Job) -> str:
+    """Say where a job's memory is counted and may be exceeded; empty: nowhere, or it has none."""
+    readings = {name: cluster.reading for name, cluster in state.clusters.items()}
+    names = [
+        name
+        for name, reading in readings.items()
+        if name in (job.clusters or readings)
+        and reading is not None
+        and reading.rules is not None
+        and not reading.rules.bounds_memory
+    ]
+    if not job.memory_mb_per_proc or not names:
+        return ""
+    return f"memory per process is planned for, but not enforced on {', '.join(names)}"
+
+
 def _rules_against(state: State, job: Job, owner: JobOwner) -> str:
     """Objections of the clusters' batch systems to a job, cluster by cluster."""
     told = []
@@ -145,6 +169,7 @@ def _rules_against(state: State, job: Job, owner: JobOwner) -> str:
         why = verdict.never or bound_text(verdict, job)
         if not why and not open_nodes(cluster, verdict, owner.batch):
             why = f"no node there has {nodes_text(verdict, owner.batch)}"
+            why = why if cluster.reading.nodes else "it has no nodes now"
         if why:
             told.append(f"{name}: {why}")
     return "; ".join(told)
@@ -158,17 +183,15 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
         case MoldableJob(min_procs=procs, proc_gbps=wanted):
             exist = _reachable(job, slots)
             gbps = wanted or 0.0
-        case WorkflowJob(tasks=tasks):
-            widest = max(tasks, key=lambda task: task.min_procs)
-            procs, gbps, exist = widest.min_procs, 0.0, sum(slots.values())
-            if procs > exist:
-                return f"task {widest.id} needs {procs} processes; {exist} slots exist"
-            return ""
+        case WorkflowJob():
+            return _tasks_lack(state, job, slots)
         case DivisibleJob():
             procs, gbps, exist = 1, 0.0, sum(slots.values())
     if procs <= exist:
         return _never_carried(state, procs, gbps, slots)
     what = "1 process" if procs == 1 else f"{procs} processes"
+    if job.memory_mb_per_proc:
+        what += f" of {job.memory_mb_per_proc} MiB"
     unknown = _features_of_no_node(state, job)
     if unknown:
         where = f" on {', '.join(job.clusters)}" if job.clusters else ""
@@ -177,6 +200,31 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
     if isinstance(job, RigidJob | MoldableJob) and job.one_cluster and procs <= sum(slots.values()):
         return f"needs {what} on one cluster; the largest has {exist} {suitable}slots"
     return f"needs {what}; {exist} {suitable}slots exist"
+
+
+def _tasks_lack(state: State, job: WorkflowJob, slots: Mapping[str, int]) -> str:
+    """Reason why some tasks, or those that share data, cannot run on these slots; empty if none."""
+    links = {name: state.clusters[name].settings.link_capacity_gbps for name in slots}
+
+    def lack(task: Task, names: Iterable[str]) -> str:
+        procs, free = task.min_procs, [slots[name] for name in names]
+        if procs > sum(free):
+            return f"task {task.id} needs {procs} processes; {sum(free)} slots exist"
+        if split_task(procs, free, [links[name] for name in names], task.comm_gb) is None:
+            several = f"task {task.id} needs {procs} processes, and no cluster has more than"
+            return f"{several} {max(free)} suitable slots; links of 0 Gbit/s carry no part of it"
+        return ""
+
+    every = list(links)
+    found = [
+        every if home is None else [name for name in home if name in links]
+        for home in homes(job, links)
+    ]
+    for tasks in streams(job):
+        wide = sorted(tasks, key=lambda task: -task.min_procs)
+        if all(any(lack(task, home) for task in wide) for home in found):
+            return next(filter(None, (lack(task, every) for task in wide)), APART)
+    return ""
 
 
 def _reachable(job: RigidJob | MoldableJob, slots: Mapping[str, int]) -> int:

@@ -97,6 +97,8 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Comm
         if record.state is JobState.PENDING:
             state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
+    if unbounded := admission.unbounded_memory(state, base.job):
+        warnings.append(unbounded)
     body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
     return Done(body=body)
 
@@ -124,6 +126,7 @@ def _admitted(
         gid=event.gid,
         command=_program(command),
         submitted=now,
+        clock_before_s=state.clock_set_s,
         sources=sources,
         state=JobState.HELD if command.hold else JobState.PENDING,
     )

@@ -73,9 +73,15 @@ class EndPart(Struct, frozen=True, kw_only=True):
 
 
 class RemovePart(Struct, frozen=True, kw_only=True):
-    """Remove what is kept of an ended part."""
+    """Remove what is kept of an ended part, once it is remembered that it was started."""
 
     key: PartKey
+    how: str = ""
+    """How it ended; empty: nothing of it was started."""
+
+
+class TellStarted(Struct, frozen=True, kw_only=True):
+    """Tell the daemon of all that is remembered to have been started."""
 
 
 class DismissJob(Struct, frozen=True, kw_only=True):
@@ -124,6 +130,7 @@ ExecutorEffect = (
     | RemovePart
     | DismissJob
     | RenewLeases
+    | TellStarted
     | SaveProgress
     | SendStatement
     | ExecutorLogLine

@@ -59,6 +59,7 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     SendStatement,
     StartPart,
+    TellStarted,
     WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
@@ -150,6 +151,8 @@ class ExecutorCore:
         state.last_hello = float("-inf")
         self._save()
         self._out.append(RenewLeases())
+        if welcome.recall:
+            self._out.append(TellStarted())
 
     def _ordered(self, numbered: Numbered, now: float) -> None:
         state = self.state
@@ -207,9 +210,9 @@ class ExecutorCore:
             case Forget(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in PART_ENDED:
-                        del self.state.parts[key]
+                        report = self.state.parts.pop(key)
                         self.state.let_go.pop(key, None)
-                        self._remove(key)
+                        self._remove(report)
             case Dismiss(foreign=foreign):
                 self._out.append(DismissJob(foreign=foreign))
 
@@ -244,7 +247,7 @@ class ExecutorCore:
         key = report.key
         old = self.state.parts.get(key)
         if old is None and report.state in PART_ENDED:
-            self._remove(key)  # its claim had failed, and it was forgotten before it ended
+            self._remove(report)  # its claim had failed, and it was forgotten before it ended
         if old is None or old.state in PART_ENDED or old == report:
             return
         self.state.parts[key] = report
@@ -257,12 +260,14 @@ class ExecutorCore:
         )
         self.state.last_said = now
 
-    def _remove(self, key: PartKey) -> None:
+    def _remove(self, report: PartReport) -> None:
         """Remove a part, as soon as it is on disk that its orders were carried out."""
+        how = "" if report.state is PartState.REFUSED else str(report.state)
+        removal = RemovePart(key=report.key, how=how)
         if self.state.kept_seq is None:
-            self._out.append(RemovePart(key=key))
+            self._out.append(removal)
         else:
-            self.state.undone[RemovePart(key=key)] = None
+            self.state.undone[removal] = None
 
     def _failed(self, effect: PartEffect, why: str, now: float) -> None:
         """Take in that the launcher has failed at an effect; it may have been carried out."""

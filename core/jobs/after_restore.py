@@ -6,6 +6,8 @@ may have ended, and of jobs that came later it knows nothing. Executors know wha
 - a part of a later attempt than the record's means that the job was started after the copy was
   made: the job is held with that for its reason, and is not started again unless somebody releases
   it, which ends the older attempt;
+- a start that an executor remembers, and has forgotten otherwise (`recalled`), counts as its part
+  would: the job is held, though it has ended;
 - a claim of a job that came later, or of a later attempt of one that has ended, is released, since
   nobody will ever start it;
 - a part of a job that somebody has cancelled in the meantime is ended, of whatever attempt it is;
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState, flow_of, named
 from coalloc.core.base.effects import SaveMeta
-from coalloc.core.base.messages import Abort, Hello, Report, Start
+from coalloc.core.base.messages import Abort, Hello, Report, Start, Started
 from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import part_record, task_record
@@ -38,6 +40,11 @@ OVERTAKEN = "started_after_backup"
 """Reason of a held job of which an executor knows a later attempt than the store."""
 MARK = "restored."
 """Before a cluster's name: the key under which the store says that it was restored."""
+RESTORED = "restored"
+"""The key under which a restored store names its restoration."""
+TOLD = "told."
+"""Before a cluster's name: the key under which the store says since which restoration the executor
+there has said what it had started."""
 CANCELLED = "cancelled"
 """Reason of a job that somebody has cancelled; other ends without a run have others."""
 CLAIMED = frozenset({PartState.WAITING, PartState.PREPARING, PartState.READY})
@@ -128,12 +135,31 @@ def _give_chunks_back(state: State, pool: ChunkPool, report: PartReport, now: fl
     )
 
 
+def recalled(state: State, told: Started, now: float) -> None:
+    """Take in what an executor has started: nothing of it is started again, no number is given."""
+    for job, attempt, how in told.starts:
+        state_of_part = PartState.FINISHED if how == PartState.FINISHED else PartState.LOST
+        report = PartReport(job=job, attempt=attempt, part=0, state=state_of_part)
+        reserve_attempt(state, report)
+        started_after_backup(state, told.cluster, report, now)
+    if told.is_last:
+        restored = state.presence.restored
+        state.presence.told[told.cluster] = restored
+        state.out.append(SaveMeta(key=f"{TOLD}{told.cluster}", value=restored))
+
+
+def is_untold(state: State, cluster: str) -> bool:
+    """The store was restored, and an executor has yet to say what it had started before."""
+    restored = state.presence.restored
+    return restored != "" and state.presence.told.get(cluster) != restored
+
+
 def _hold(
     state: State, record: JobRecord, cluster: str, report: PartReport, attempt: int, now: float
 ) -> None:
     how = str(report.state)
     if report.state is PartState.FINISHED:
-        how = f"finished with exit code {report.exit_code}"
+        how += "" if report.exit_code is None else f" with exit code {report.exit_code}"
     part = "piece" if isinstance(record.job, DivisibleJob) else "task"
     task = "" if report.job == record.id else f"{part} {report.job}, "
     detail = f"{task}attempt {report.attempt} on {cluster} is {how}; the store is an older copy"

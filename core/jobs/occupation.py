@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State, arrival
-from coalloc.model.cost import link_loads
+from coalloc.model.cost import link_loads, task_loads
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
@@ -28,6 +29,10 @@ class SlotsInUse:
     """By node name: the name of its cluster."""
     link_free: dict[str, float] = field(default_factory=dict)
     """By cluster name: Gbit/s."""
+    links: dict[str, float] = field(default_factory=dict)
+    """By cluster name: what its link carries, Gbit/s."""
+    composites: Mapping[str, WorkflowState | ChunkPool] = field(default_factory=dict)
+    """Workflows and divisible jobs, by id."""
 
     def take(self, nodes: Mapping[str, int], loads: Mapping[str, float]) -> None:
         """Book slots and link load."""
@@ -41,9 +46,9 @@ class SlotsInUse:
 
 def occupation(state: State, now: float) -> SlotsInUse:
     """Free slots and links now, counted afresh from the current state."""
-    view = SlotsInUse()
+    view = SlotsInUse(composites=state.composites)
     for name, cluster in state.clusters.items():
-        view.link_free[name] = cluster.settings.link_capacity_gbps
+        view.link_free[name] = view.links[name] = cluster.settings.link_capacity_gbps
         if cluster.reading is None:
             continue
         usable = not cluster.drained and not cluster.is_stale(
@@ -85,14 +90,16 @@ def misfit_of_links(loads: Mapping[str, float], view: SlotsInUse) -> str:
 
 def loads_of(placement: Placement, record: JobRecord, view: SlotsInUse) -> dict[str, float]:
     """Link load of a placement, Gbit/s by cluster."""
-    job = record.job
-    if not isinstance(job, RigidJob | MoldableJob) or not job.proc_gbps:
-        return {}
+    job, flow = record.job, view.composites.get(record.flow)
     inside: dict[str, int] = {}
     for node, count in placement.nodes.items():
         cluster = view.cluster_of[node]
         inside[cluster] = inside.get(cluster, 0) + count
-    return link_loads(job.proc_gbps, inside)
+    if isinstance(flow, WorkflowState):
+        return task_loads(flow.tasks[record.task], inside, view.links)
+    if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
+        return link_loads(job.proc_gbps, inside)
+    return {}
 
 
 def parts_of(placement: Placement, view: SlotsInUse) -> tuple[PartRecord, ...]:

@@ -68,6 +68,7 @@ def part_record(workflow: JobRecord, number: int) -> JobRecord:
         gid=workflow.gid,
         command=workflow.command,
         submitted=workflow.submitted,
+        clock_before_s=workflow.clock_before_s,
         flow=workflow.id,
         batch=workflow.batch,
     )
@@ -77,7 +78,8 @@ def begin(state: State, workflow: JobRecord, first: JobRecord, now: float) -> No
     """A workflow runs from when the first of its tasks is placed."""
     if workflow.started is not None:
         return
-    state.put(replace(workflow, state=JobState.RUNNING, started=now))
+    set_s = state.clock_set_s - workflow.clock_before_s
+    state.put(replace(workflow, state=JobState.RUNNING, started=now, clock_set_s=set_s))
     has_started(state, workflow)
     state.emit(now, EventKind.JOB_STARTED, workflow.id, **part_fields(first))
     state.log("job_started", job=workflow.id, **part_fields(first))

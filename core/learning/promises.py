@@ -55,7 +55,8 @@ def settle(state: State) -> None:
             if record.started is None:
                 continue
             for promise in promised:
-                learnt, forgotten = state.learning.calibration.learn(promise, record.started)
+                calibration = state.learning.calibration
+                learnt, forgotten = calibration.learn(promise, record.started, record.user)
                 state.out.append(SaveStartError(error=learnt))
                 if forgotten is not None:
                     state.out.append(DropStartError(number=forgotten.number))

@@ -13,6 +13,7 @@ from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds.waiting_jobs import waiting_view
 from coalloc.core.sharing import guarantees, limits, priority
 from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.model.cost import within_limit
 from coalloc.model.jobs import Job
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import EVENT, POWER
@@ -278,7 +279,7 @@ def running_view(record: JobRecord, known: set[str], now: float) -> Running:
         id=record.id,
         nodes=nodes,
         start=min(start, now),
-        end=min(max(start + record.planned, min(start, now)), EVENT.high),
+        end=min(max(start + within_limit(record.job, record.planned), min(start, now)), EVENT.high),
         link_gbps=record.link_gbps,
     )
 
@@ -292,7 +293,7 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
     for part in record.parts:
         nodes = tuple(node for node in part.nodes if node in known)
         start = min(max(part.expected or now, now), EVENT.high)
-        end = min(start + record.planned, EVENT.high)
+        end = min(start + within_limit(record.job, record.planned), EVENT.high)
         if part.is_waiting and nodes and end > start:
             found.append(
                 Reservation(id=f"{record.id}:{part.index}", nodes=nodes, start=start, end=end)

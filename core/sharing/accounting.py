@@ -59,7 +59,7 @@ def waited_s(record: JobRecord) -> float:
     """From when a job could start until it did, seconds; 0 where it never did."""
     if record.started is None:
         return 0.0
-    return max(record.started - max(record.submitted, record.job.earliest), 0.0)
+    return max(record.started - record.eligible, 0.0)
 
 
 def proc_s(record: JobRecord) -> float:

@@ -13,6 +13,7 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import procs_of
 from coalloc.core.sharing.priority import project_of
+from coalloc.model.cost import within_limit
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.platform import Cluster, NodeState
 from coalloc.model.ranges import EVENT
@@ -61,9 +62,9 @@ def _may_start(job: Job, now: float) -> bool:
 def _length_s(job: Job) -> float:
     match job:
         case RigidJob():
-            return job.base_time
+            return within_limit(job, job.base_time)
         case MoldableJob(min_procs=procs):
-            return job.speedup.time(procs)
+            return within_limit(job, job.speedup.time(procs))
         case DivisibleJob(chunk_s=seconds):
             return max(seconds, LONGEST_S)
         case _:

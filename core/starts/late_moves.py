@@ -45,7 +45,7 @@ from coalloc.core.starts.waits import (
     waiting_claims,
     width_of,
 )
-from coalloc.model.cost import run_time
+from coalloc.model.cost import run_time, within_limit
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import MoldableJob, RigidJob, stays_whole
 from coalloc.model.plan import Plan
@@ -261,7 +261,7 @@ def _seconds(
     step = state.settings.power.step
     home = {node.name: name for name, nodes in rooms.items() for node in nodes}
     powers = (state.clusters[home[node.name]].power_of(node, step) for node in used)
-    return run_time(job.base_time, job.sigma, max(min(powers), LEAST_POWER))
+    return within_limit(job, run_time(job.base_time, job.sigma, max(min(powers), LEAST_POWER)))
 
 
 def _turns(

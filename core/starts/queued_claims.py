@@ -40,7 +40,7 @@ from coalloc.core.starts.waits import (
     jobs_ahead,
     waiting_claims,
 )
-from coalloc.model.cost import piece_time, run_time
+from coalloc.model.cost import piece_time, run_time, within_limit
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.platform import NodeState
@@ -180,9 +180,9 @@ def _piece_on(
     job = record.job
     assert isinstance(job, DivisibleJob)
     power, start = max(node.power, LEAST_POWER), now + SOON_S
-    each = max(1, int(state.settings.rounds.piece_s * power / job.chunk_s))
+    each = max(1, int(within_limit(job, state.settings.rounds.piece_s) * power / job.chunk_s))
     chunks = max(1, min(pool.left(now), node.slots * each))
-    end = start + piece_time(job.chunk_s, chunks, node.slots, power)
+    end = start + within_limit(job, piece_time(job.chunk_s, chunks, node.slots, power))
     return Placement(job=job.id, start=start, end=end, nodes={node.name: node.slots}, chunks=chunks)
 
 
@@ -246,7 +246,8 @@ def turn_of(
                 nodes[node.name] = count
                 power = min(power, node.power)
                 left -= count
-    end = start + run_time(job.base_time, job.sigma, max(power, LEAST_POWER))
+    seconds = run_time(job.base_time, job.sigma, max(power, LEAST_POWER))
+    end = start + within_limit(job, seconds)
     return Placement(job=record.id, start=start, end=end, nodes=nodes)
 
 

@@ -32,6 +32,7 @@ from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
 from coalloc.model.event_kinds import EventKind
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState
 from coalloc.model.values import replace
@@ -257,6 +258,7 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
         record,
         state=JobState.RUNNING,
         started=max(starts, default=now),
+        clock_set_s=state.clock_set_s - record.clock_before_s,
         skew_s=skew,
         refusals=0,
         idle_node_s=record.idle_node_s + idle,
@@ -272,8 +274,14 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.emit(now, EventKind.JOB_STARTED, record.id, **fields)
-    state.log("job_started", job=record.id, **fields)
+    nodes = fold(record.nodes)
+    state.log("job_started", job=record.id, **_whose(record), nodes=nodes, **fields)
     return record
+
+
+def _whose(record: JobRecord) -> dict[str, str]:
+    """The fields by which an operator knows a job in the log."""
+    return {"user": record.user, "name": record.name}
 
 
 def _some_ended(state: State, record: JobRecord) -> None:
@@ -297,10 +305,12 @@ def _end(state: State, record: JobRecord, now: float) -> None:
     end, reason, detail, code = verdict(record)
     starts = [part.started for part in record.parts if part.started is not None]
     ends = [part.ended for part in record.parts if part.ended is not None]
+    if record.started is None and starts:
+        set_s = state.clock_set_s - record.clock_before_s
+        record = replace(record, started=max(starts), clock_set_s=set_s)
     record = replace(
         record,
         state=end,
-        started=record.started if record.started is not None else max(starts, default=None),
         ended=max(ends, default=now),
         exit_code=code,
         reason=reason,
@@ -323,7 +333,9 @@ def _end(state: State, record: JobRecord, now: float) -> None:
     fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}
     fields |= part_fields(record)
     state.emit(now, EventKind.JOB_ENDED, record.id, **fields)
-    state.log("job_ended", job=record.id, **fields)
+    level = "info" if end in {JobState.COMPLETED, JobState.CANCELLED} else "warning"
+    told = fields if detail else {key: value for key, value in fields.items() if key != "detail"}
+    state.log("job_ended", level, job=record.id, **_whose(record), **told)
     release_dependents(state, record.id, now)
     if record.flow:
         task_ended(state, record, now)

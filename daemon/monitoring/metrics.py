@@ -77,7 +77,7 @@ class DaemonMetrics:
             self.counter["coalloc_jobs_started"].inc()
             if is_whole and record is not None and record.started is not None:
                 self.histogram["coalloc_job_wait_seconds"].observe(
-                    max(0.0, record.started - record.submitted)
+                    max(0.0, record.started - record.submitted - record.clock_set_s)
                 )
             skew_ms = event.fields.get("skew_ms")
             if skew_ms is not None:

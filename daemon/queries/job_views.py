@@ -220,6 +220,7 @@ def _cluster_row(
         link_gbps=capacity,
         link_used_gbps=used,
         waiting_there=0 if reading is None else reading.waiting,
+        notices=() if reading is None else reading.notices,
         way="" if reading is None else reading.way,
         share=None if reading is None else reading.share,
         version=cluster.version,

@@ -343,6 +343,8 @@ class SolverPool:
         if self._cache_dir is not None:
             with suppress(OSError):  # without a cache it compiles at each start
                 self._cache_dir.mkdir(parents=True, exist_ok=True)
+            if not os.access(self._cache_dir, os.W_OK):
+                log.warning("cache_unwritable", folder=str(self._cache_dir))
             environ["NUMBA_CACHE_DIR"] = str(self._cache_dir)
         return environ
 

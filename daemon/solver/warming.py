@@ -30,6 +30,8 @@ from coalloc.policies.warming import CASES, EVEN, warmed
 
 LOOK_S = 0.1
 """For how long the cores are looked at, s."""
+TELL_S = 5.0
+"""Between two lines that say how far it is, where there is no terminal, s."""
 PR_SET_PDEATHSIG = 1
 
 OnProgress = Callable[[int, int], None]
@@ -88,12 +90,16 @@ def _explained() -> str:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Fill the cache, and show on a terminal how far it is."""
-    began = time.monotonic()
+    """Fill the cache, and show how far it is: at each step on a terminal, else now and then."""
+    began = told = time.monotonic()
 
     def show(done: int, cases: int) -> None:
+        nonlocal told
         if sys.stderr.isatty():
             print(f"\rcompiling: {done} of {cases} steps", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() > told + TELL_S:
+            told = time.monotonic()
+            print(f"compiling: {done} of {cases} steps", file=sys.stderr, flush=True)
 
     failures = warm(show)
     if sys.stderr.isatty():

@@ -37,6 +37,7 @@ from coalloc.daemon.solver.answer import answer, failure
 from coalloc.daemon.solver.frames import FAILED, frame
 from coalloc.daemon.solver.warming import warm
 from coalloc.policies.base import SolveFunction
+from coalloc.runtime.systemd import keep_place
 
 PR_SET_PDEATHSIG = 1
 MAX_FAILED_SPARES = 5
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1  # it has gone already
     with suppress(OSError):
         os.nice(given.nice)
+    keep_place()
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
         score.write(OOM_SCORE)
     # What policies print while they are compiled must not look like our reports.

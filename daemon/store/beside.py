@@ -6,10 +6,10 @@ from pathlib import Path
 
 from coalloc.daemon.store.disk import mount_of
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.restore import restore
+from coalloc.daemon.store.restore import Source, restore
 from coalloc.daemon.store.sqlite import Store
 
-__all__ = ["StoreError", "copy_stopped", "mount_of", "restore"]
+__all__ = ["Source", "StoreError", "copy_stopped", "mount_of", "restore"]
 
 
 def copy_stopped(store: Path, path: Path) -> None:

@@ -16,10 +16,9 @@ SPARE_SHARE = 8
 """One page in so many may stay free: the next events and jobs need it again."""
 
 
-def prepare(connection: sqlite3.Connection, *, is_new: bool) -> None:
+def prepare(connection: sqlite3.Connection) -> None:
     """Have a store that is still empty keep its free pages in order."""
-    if is_new:
-        connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+    connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
 
 
 def release(connection: sqlite3.Connection, at_most: int) -> int:

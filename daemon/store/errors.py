@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -35,3 +36,12 @@ def error_of(code: int, what: str) -> StoreError:
     if code in (errno.EROFS, errno.EACCES, errno.EPERM):
         return StoreReadOnlyError(f"{what} ({os.strerror(code)})")
     return StoreError(f"{what} ({os.strerror(code)})" if code else what)
+
+
+def unusable(path: Path, what: str) -> StoreCorruptError:
+    """The error for a store that is not used, with the ways out."""
+    return StoreCorruptError(
+        f"{path}: {what}; stop the daemon, then put a backup in its place with: coalloc restore"
+        " FILE (without a backup: what can be read of it, with coalloc restore --salvage, or an"
+        " empty one, with coalloc restore --empty)"
+    )

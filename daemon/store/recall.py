@@ -6,6 +6,7 @@ import gc
 import uuid
 from collections.abc import Iterable, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from coalloc.core.base.effects import SaveMeta
@@ -19,8 +20,9 @@ from coalloc.core.clusters.presence import MARK as EXECUTOR
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import StoredState
-from coalloc.core.jobs.after_restore import MARK
+from coalloc.core.jobs.after_restore import MARK, RESTORED, TOLD
 from coalloc.core.starts.waits import WAITS_KEY, kept_waits
+from coalloc.daemon.store.errors import unusable
 from coalloc.daemon.store.records_json import (
     read_object,
     read_promises,
@@ -41,12 +43,21 @@ class RecalledStore(Struct, frozen=True, kw_only=True):
 
 
 def recall(store: Store, keep_ended: int) -> RecalledStore:
-    """Read the store; begins a new epoch, which is on disk on return."""
+    """Read the store; begins a new epoch, which is on disk on return.
+
+    Raises
+    ------
+    StoreError
+    """
     # A full queue is a hundred thousand records that stay: looking for garbage among them at
     # every few hundred new ones costs a seventh of the start.
     gc.disable()
     try:
         return _recall(store, keep_ended)
+    except (msgspec.MsgspecError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # rows that are whole, and hold what no coalloc of this version writes
+        what = f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())})"
+        raise unusable(store.path, what) from error
     finally:
         gc.freeze()
         gc.enable()
@@ -72,6 +83,7 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         paused=bool(meta.get("paused")),
         epoch=epoch,
         store=name,
+        clock_set_s=float(meta.get("clock_set_s", "0")),
         last=LastNumbers(
             job=int(meta.get("last_job", "0")),
             event=loaded.last_event,
@@ -83,6 +95,8 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         ),
         presence=Presence(
             unreconciled={key for key, value in _under(MARK, meta).items() if value},
+            restored=meta.get(RESTORED, ""),
+            told=_under(TOLD, meta),
             identities=_under(EXECUTOR, meta),
         ),
         learning=_learning(loaded),

@@ -32,7 +32,7 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
     return {
         "name": record.name,
         "submitted": record.submitted,
-        "eligible": max(record.submitted, job.earliest),
+        "eligible": record.eligible,
         "started": record.started,
         "procs": sum(clusters.values()) or getattr(job, "procs", 1),
         "requested_s": job.time_limit or record.planned or getattr(job, "base_time", None),

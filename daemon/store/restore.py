@@ -1,4 +1,4 @@
-"""A copy of the store, checked and put back in its place.
+"""A copy of the store, checked and put back in its place; or what is whole of one, or an empty one.
 
 Notes
 -----
@@ -12,7 +12,8 @@ successor of itself:
   are dropped, since an executor may have carried them out long ago;
 - a job that was being prepared waits again, one attempt earlier: whether that attempt ran is for
   its executor to say;
-- every cluster is marked as unreconciled (`coalloc.core.jobs.after_restore`), and rounds are paused
+- every cluster is marked as unreconciled (`coalloc.core.jobs.after_restore`), executors are asked
+  what they remember to have started (`coalloc.executor.started`), and rounds are paused
   until an operator has had a look.
 """
 
@@ -25,20 +26,24 @@ import shutil
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from coalloc.adapters.runner import durable
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.jobs.after_restore import MARK
+from coalloc.core.jobs.after_restore import MARK, RESTORED
+from coalloc.daemon.store import tables
 from coalloc.daemon.store.backup import is_store
+from coalloc.daemon.store.beginning import new_store
 from coalloc.daemon.store.disk import make_private
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError, error_of
-from coalloc.daemon.store.records_json import read_record, write_record
-from coalloc.daemon.store.schema import MIGRATIONS, migrate
+from coalloc.daemon.store.mark import mark_path
+from coalloc.daemon.store.records_json import read_record
+from coalloc.daemon.store.schema import MIGRATIONS, job_row, migrate
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.values import replace
 
@@ -48,6 +53,7 @@ ORDERS_AHEAD = 1_000_000
 NUMBERS_AHEAD = 10_000
 """Jobs and events that may have been numbered since the copy was made."""
 EVENT = "event"
+LAST_JOB = "last_job"
 
 
 class Restored(Struct, frozen=True, kw_only=True):
@@ -60,15 +66,27 @@ class Restored(Struct, frozen=True, kw_only=True):
     unprepared: int
     """Jobs that were being prepared, and wait again."""
     epoch: int
+    next_job: int
+    """Number of the next job."""
+    left_out: int = 0
+    """Rows that were not whole, as far as they were found."""
 
 
-def restore(backup: Path, store: Path, now: float | None = None) -> Restored:
+Source = Literal["backup", "damaged", "empty"]
+
+
+def restore(
+    backup: Path, store: Path, now: float | None = None, *, source: Source = "backup"
+) -> Restored:
     """Put a copy in the place of a store that nobody uses; the former one is kept beside it.
 
     Parameters
     ----------
     backup : Path
         As `write_copy` made it.
+    source : str
+        ``damaged``: `backup` may be damaged, and be the store itself; what is whole of it is kept.
+        ``empty``: a store without any job; `backup` is not read.
     store : Path
         Of the daemon, which must not be running. It may be damaged, or not be there.
     now : float, optional
@@ -85,7 +103,8 @@ def restore(backup: Path, store: Path, now: float | None = None) -> Restored:
     try:
         with _alone(store):
             former = _numbers(store)
-            _copy_checked(backup, fresh)
+            fresh.unlink(missing_ok=True)
+            left_out = _MAKE[source](backup, fresh)
             restored = _succeed(fresh, backup, former, moment)
             _own_like(fresh, store)
             durable.synchronise(fresh)
@@ -98,7 +117,7 @@ def restore(backup: Path, store: Path, now: float | None = None) -> Restored:
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
-    return replace(restored, kept=kept)
+    return replace(restored, kept=kept, left_out=left_out)
 
 
 @contextmanager
@@ -117,37 +136,45 @@ def _alone(store: Path) -> Iterator[None]:
         yield
 
 
-def _numbers(store: Path) -> dict[str, int]:
-    """The highest numbers of a locked store, from a copy; empty where it cannot be read."""
-    if not store.exists():
-        return {}
-    probe = store.with_name(f"{store.name}.probe")
+@contextmanager
+def _probed(store: Path, beside: Path) -> Iterator[sqlite3.Connection]:
+    """A copy of a store that may be damaged, with what its WAL holds."""
+    probe = beside.with_name(f"{beside.name}.probe")
     try:
         for end in ("", "-wal"):
             if Path(f"{store}{end}").exists():
                 make_private(Path(f"{probe}{end}"))
                 shutil.copyfile(f"{store}{end}", f"{probe}{end}")
         with closing(sqlite3.connect(probe)) as connection:
-            return _highest(connection)
-    except (sqlite3.Error, ValueError):
-        return {}
+            yield connection
     finally:
         for end in ("", "-wal", "-shm"):
             Path(f"{probe}{end}").unlink(missing_ok=True)
 
 
+def _numbers(store: Path) -> dict[str, int]:
+    """The highest numbers of a locked store, from what is whole of it."""
+    if not store.exists():
+        return {}
+    with _probed(store, store) as connection:
+        return _highest(connection)
+
+
 def _highest(connection: sqlite3.Connection) -> dict[str, int]:
-    meta = dict(connection.execute("SELECT key, value FROM meta"))
-    event = connection.execute("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0]
-    return highest(meta, int(event))
+    meta = {row.key: row.value for row in tables.whole_rows(connection, tables.META).rows}
+    events = (row.seq for row in tables.whole_rows(connection, tables.EVENTS).rows)
+    ids = [row.id for row in tables.whole_rows(connection, tables.JOBS).rows]
+    ids += [row.id for row in tables.whole_rows(connection, tables.ACCOUNTS).rows]
+    known = highest(meta, max(events, default=0))
+    jobs = (int(job.partition("_")[0].partition(".")[0]) for job in ids)
+    return {**known, LAST_JOB: max(known.get(LAST_JOB, 0), max(jobs, default=0))}
 
 
-def _copy_checked(backup: Path, fresh: Path) -> None:
+def _copy_checked(backup: Path, fresh: Path) -> int:
     if not backup.is_file():
         raise StoreError(f"{backup}: there is no such file")
     if not is_store(backup):
         raise StoreCorruptError(f"{backup}: is no backup of a store")
-    fresh.unlink(missing_ok=True)
     make_private(fresh)
     try:
         with (
@@ -160,12 +187,51 @@ def _copy_checked(backup: Path, fresh: Path) -> None:
                     f"{backup}: has schema {version}, this coalloc knows up to {len(MIGRATIONS)}"
                 )
             source.backup(target)
-            verdict = target.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    except sqlite3.DatabaseError as error:
-        raise StoreCorruptError(f"{backup}: is damaged ({error}); take an older one") from error
-    if verdict != "ok":
-        what = " ".join(str(verdict).split())
-        raise StoreCorruptError(f"{backup}: is damaged ({what}); take an older one")
+            verdict = target.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise tables.DamagedError(str(verdict))
+            tables.check_tallies(target)
+            for _ in tables.examined(target, tables.EXAMINED_AT_ONCE):
+                pass
+    except (sqlite3.DatabaseError, tables.DamagedError) as error:
+        what = " ".join(str(error).split())
+        raise StoreCorruptError(
+            f"{backup}: is damaged ({what}); take an older one, or what is whole of it with:"
+            f" coalloc restore --salvage {backup}"
+        ) from error
+    return 0
+
+
+def _salvaged(damaged: Path, fresh: Path) -> int:
+    """Copy what is whole; returns how many rows were found that are not."""
+    if not damaged.is_file():
+        raise StoreError(f"{damaged}: there is no such file")
+    new_store(fresh)
+    with (
+        _probed(damaged, fresh) as source,
+        closing(sqlite3.connect(fresh, isolation_level=None)) as target,
+    ):
+        tables.keep_tallies(target)
+        target.execute("BEGIN")
+        left_out = 0
+        for table in tables.TABLES:
+            found = tables.whole_rows(source, table)
+            target.executemany(table.put, map(table.written_again, found.rows))
+            left_out += found.left_out
+        target.execute("COMMIT")
+    return left_out
+
+
+def _empty(_: Path, fresh: Path) -> int:
+    new_store(fresh)
+    return 0
+
+
+_MAKE: Mapping[Source, Callable[[Path, Path], int]] = {
+    "backup": _copy_checked,
+    "damaged": _salvaged,
+    "empty": _empty,
+}
 
 
 def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> Restored:
@@ -173,39 +239,42 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
     with closing(sqlite3.connect(fresh, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         migrate(connection, fresh)
+        tables.keep_tallies(connection)
         connection.execute("BEGIN IMMEDIATE")
-        after = renumbered(_highest(connection), former, _last_job(connection), now)
-        rows = after.meta.items()
-        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+        own = _highest(connection)
+        after = renumbered(own, former, own[LAST_JOB], now)
+        _put(connection, tables.META, after.meta.items())
         connection.execute("DELETE FROM outbox")
         waiting = _unprepare(connection)
-        connection.execute(
-            "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, '', ?)",
-            (after.event, now, str(EventKind.STORE_RESTORED), json.dumps({"backup": str(backup)})),
+        told = json.dumps({"backup": str(backup)})
+        _put(
+            connection, tables.EVENTS, [(after.event, now, str(EventKind.STORE_RESTORED), "", told)]
         )
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = DELETE")
-    return Restored(kept=None, active=active, unprepared=waiting, epoch=after.epoch)
+    return Restored(
+        kept=None,
+        active=active,
+        unprepared=waiting,
+        epoch=after.epoch,
+        next_job=int(after.meta[LAST_JOB]) + 1,
+    )
 
 
-def _last_job(connection: sqlite3.Connection) -> int:
-    ids = connection.execute("SELECT id FROM jobs ORDER BY seq DESC LIMIT 1000")
-    return max((int(row[0].partition("_")[0].partition(".")[0]) for row in ids), default=0)
+def _put(
+    connection: sqlite3.Connection, table: tables.Table[Any], rows: Iterable[Iterable[Any]]
+) -> None:
+    connection.executemany(table.put, (table.written(*row) for row in rows))
 
 
 def _unprepare(connection: sqlite3.Connection) -> int:
     """Jobs that were being prepared wait again, one attempt earlier; returns their number."""
-    rows = connection.execute(
-        "SELECT id, body FROM jobs WHERE ended IS NULL AND state = ?", (str(JobState.PREPARING),)
-    ).fetchall()
-    for job, body in rows:
-        waits = unprepared(read_record(body))
-        connection.execute(
-            "UPDATE jobs SET state = ?, body = ? WHERE id = ?",
-            (str(waits.state), write_record(waits), job),
-        )
-    return len(rows)
+    found = connection.execute(f"{tables.JOBS.select} WHERE ended IS NULL").fetchall()
+    jobs = [read_record(row.body) for row in tables.JOBS.read(found)]
+    waits = [unprepared(job) for job in jobs if job.state is JobState.PREPARING]
+    _put(connection, tables.JOBS, map(job_row, waits))
+    return len(waits)
 
 
 def _own_like(fresh: Path, store: Path) -> None:
@@ -217,6 +286,8 @@ def _own_like(fresh: Path, store: Path) -> None:
 
 def _swap(fresh: Path, store: Path, now: float) -> Path | None:
     """At every instant there is a store; the former one keeps the part that its WAL holds."""
+    # It counts the commits of the former one.
+    mark_path(store).unlink(missing_ok=True)
     if not store.exists():
         _discard_wal(store)
         fresh.replace(store)
@@ -265,7 +336,7 @@ def highest(meta: Mapping[str, str], event: int) -> dict[str, int]:
     numbers = {
         key: int(value)
         for key, value in meta.items()
-        if key in {"epoch", "last_job"} or key.startswith("seq.")
+        if key in {"epoch", LAST_JOB} or key.startswith("seq.")
     }
     return {**numbers, EVENT: event}
 
@@ -288,8 +359,9 @@ def renumbered(
     epoch = max(int(now), high.get("epoch", 0) + 1)
     meta = {
         "epoch": str(epoch),
-        "last_job": str(max(high.get("last_job", 0), last_job) + NUMBERS_AHEAD),
+        LAST_JOB: str(max(high.get(LAST_JOB, 0), last_job) + NUMBERS_AHEAD),
         "paused": "1",
+        RESTORED: str(epoch),
     }
     for key, number in high.items():
         if key.startswith("seq."):

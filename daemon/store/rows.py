@@ -1,4 +1,7 @@
-"""Rows as the store returns them; bodies are JSON texts."""
+"""Rows of the store's tables; bodies are JSON texts.
+
+Each class is a table's columns in their order (`coalloc.daemon.store.tables`).
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,91 @@ from msgspec import Struct, field
 class JobRow(NamedTuple):
     """A job as it was last written."""
 
+    seq: int
+    """Its place in the queue: when it was first written."""
     id: str
-    state: str
-    user: str
-    body: str
     ended: float | None
+    flow: str | None
+    """The workflow or divisible job that it is a part of."""
+    body: str
 
 
-class StoredAccount(NamedTuple):
-    """The account of a job that has ended."""
+class LaunchRow(NamedTuple):
+    """The command of a job."""
+
+    job: str
+    body: str
+
+
+class TokenRow(NamedTuple):
+    """The job that a user's token made."""
+
+    user: str
+    token: str
+    job: str
+
+
+class PromiseRow(NamedTuple):
+    """Starts that a job was told to expect."""
+
+    job: str
+    body: str
+
+
+class OrderRow(NamedTuple):
+    """An order that its executor has not yet carried out."""
+
+    cluster: str
+    seq: int
+    body: str
+
+
+class EventRow(NamedTuple):
+    """One event of the stream."""
 
     seq: int
-    id: str
+    time: float
+    kind: str
+    job: str
+    body: str
+
+
+class PlanRow(NamedTuple):
+    """The plan of one round."""
+
+    round: int
+    time: float
+    body: str
+
+
+class MetaRow(NamedTuple):
+    """A number, mark or note."""
+
+    key: str
+    value: str
+
+
+class HistoryRow(NamedTuple):
+    """Run times of jobs of one kind."""
+
+    key: str
+    body: str
+
+
+class StartErrorRow(NamedTuple):
+    """Error of an expected start."""
+
+    number: int
+    body: str
+
+
+class UsageRow(NamedTuple):
+    """Decayed use of a user in a project."""
+
     project: str
     user: str
-    state: str
-    ended: float
-    body: str
+    proc_s: float
+    at: float
 
 
 class UsedDay(NamedTuple):
@@ -43,21 +114,15 @@ class UsedDay(NamedTuple):
     wait_s: float
 
 
-class EventRow(Struct, frozen=True, kw_only=True):
-    """One event of the stream."""
+class StoredAccount(NamedTuple):
+    """The account of a job that has ended."""
 
     seq: int
-    time: float
-    kind: str
-    job: str
-    body: str
-
-
-class PlanRow(Struct, frozen=True, kw_only=True):
-    """The plan of one round."""
-
-    round: int
-    time: float
+    id: str
+    project: str
+    user: str
+    state: str
+    ended: float
     body: str
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from coalloc.core.base.effects import (
     SendOrder,
 )
 from coalloc.core.base.records import JobRecord
+from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.records_json import (
     account_object,
@@ -38,158 +39,167 @@ from coalloc.daemon.store.records_json import (
     write_record,
     write_tuple,
 )
+from coalloc.daemon.store.rows import UsedDay
 from coalloc.wire.codec import encode_order
 
 APPLICATION_ID = 0x636F616C
 """Marks the file as ours ("coal"), so that another program's database is never touched."""
 
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        "CREATE TABLE jobs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL,"
-        " user TEXT NOT NULL, ended REAL, flow TEXT, body TEXT NOT NULL)",
+        "CREATE TABLE jobs (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, ended REAL,"
+        " flow TEXT, crc INTEGER NOT NULL, body TEXT NOT NULL)",
         "CREATE INDEX jobs_active ON jobs (seq) WHERE ended IS NULL",
         "CREATE INDEX jobs_ended ON jobs (ended) WHERE ended IS NOT NULL",
         "CREATE INDEX jobs_flow ON jobs (flow) WHERE flow IS NOT NULL",
-        "CREATE TABLE launches (job TEXT PRIMARY KEY, body TEXT NOT NULL)",
+        "CREATE TABLE launches (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, body TEXT NOT NULL)",
         "CREATE TABLE tokens (user TEXT NOT NULL, token TEXT NOT NULL, job TEXT NOT NULL,"
-        " PRIMARY KEY (user, token)) WITHOUT ROWID",
+        " crc INTEGER NOT NULL, PRIMARY KEY (user, token)) WITHOUT ROWID",
         "CREATE INDEX tokens_job ON tokens (job)",
-        "CREATE TABLE promises (job TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE promises (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, body TEXT NOT NULL)"
+        " WITHOUT ROWID",
         "CREATE TRIGGER jobs_dropped AFTER DELETE ON jobs BEGIN"
         " DELETE FROM launches WHERE job = OLD.id; DELETE FROM tokens WHERE job = OLD.id;"
         " DELETE FROM promises WHERE job = OLD.id; END",
         # With a workflow go the commands of its tasks, "17.1" and so on; "/" follows ".".
         "CREATE TRIGGER workflow_dropped AFTER DELETE ON jobs WHEN OLD.flow IS NULL BEGIN"
         " DELETE FROM launches WHERE job > OLD.id || '.' AND job < OLD.id || '/'; END",
-        "CREATE TABLE outbox (cluster TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,"
-        " PRIMARY KEY (cluster, seq)) WITHOUT ROWID",
+        "CREATE TABLE outbox (cluster TEXT NOT NULL, seq INTEGER NOT NULL, crc INTEGER NOT NULL,"
+        " body TEXT NOT NULL, PRIMARY KEY (cluster, seq)) WITHOUT ROWID",
         "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL,"
-        " job TEXT NOT NULL, body TEXT NOT NULL)",
+        " job TEXT NOT NULL, crc INTEGER NOT NULL, body TEXT NOT NULL)",
         "CREATE INDEX events_job ON events (job, seq) WHERE job <> ''",
-        "CREATE TABLE plans (round INTEGER PRIMARY KEY, time REAL NOT NULL, body TEXT NOT NULL)",
-        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE history (key TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE start_errors (number INTEGER PRIMARY KEY, body TEXT NOT NULL)",
+        "CREATE TABLE plans (round INTEGER PRIMARY KEY, time REAL NOT NULL, crc INTEGER NOT NULL,"
+        " body TEXT NOT NULL)",
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, crc INTEGER NOT NULL)"
+        " WITHOUT ROWID",
+        "CREATE TABLE history (key TEXT PRIMARY KEY, crc INTEGER NOT NULL, body TEXT NOT NULL)"
+        " WITHOUT ROWID",
+        "CREATE TABLE start_errors (number INTEGER PRIMARY KEY, crc INTEGER NOT NULL,"
+        " body TEXT NOT NULL)",
         "CREATE TABLE usage (project TEXT NOT NULL, user TEXT NOT NULL, proc_s REAL NOT NULL,"
-        " at REAL NOT NULL, PRIMARY KEY (project, user)) WITHOUT ROWID",
+        " at REAL NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY (project, user)) WITHOUT ROWID",
         "CREATE TABLE usage_days (day INTEGER NOT NULL, project TEXT NOT NULL, user TEXT NOT NULL,"
         " cluster TEXT NOT NULL, proc_s REAL NOT NULL, coallocated_proc_s REAL NOT NULL,"
-        " jobs INTEGER NOT NULL, wait_s REAL NOT NULL,"
+        " jobs INTEGER NOT NULL, wait_s REAL NOT NULL, crc INTEGER NOT NULL,"
         " PRIMARY KEY (day, project, user, cluster)) WITHOUT ROWID",
         "CREATE TABLE accounts (seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
         " project TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL, ended REAL NOT NULL,"
-        " body TEXT NOT NULL)",
+        " crc INTEGER NOT NULL, body TEXT NOT NULL)",
         "CREATE INDEX accounts_ended ON accounts (ended, seq)",
         "CREATE INDEX accounts_user ON accounts (user, ended, seq)",
+        "CREATE TABLE tallies (name TEXT PRIMARY KEY, rows INTEGER NOT NULL,"
+        " total INTEGER NOT NULL) WITHOUT ROWID",
+        *(f"INSERT INTO tallies VALUES ('{name}', 0, 0)" for name in tables.TALLIED),
     ),
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; the first makes all tables. Entries of a
-release never change."""
+release never change. The checksum stands before long texts: counting must not read their pages."""
 
 CREATE_MIGRATIONS = (
     "CREATE TABLE IF NOT EXISTS migrations"
     " (version INTEGER PRIMARY KEY, applied REAL NOT NULL, by TEXT NOT NULL)"
 )
 
-SqlStatement = tuple[str, Callable[[Any], tuple[Any, ...]]]
-
-
-def _job_row(record: JobRecord) -> tuple[Any, ...]:
-    ended = record.ended if record.is_ended else None
-    body = write_record(record)
-    return (record.id, str(record.state), record.user, ended, body, record.flow or None)
-
-
-_PUT_META = (
-    "INSERT INTO meta (key, value) VALUES (?, ?)"
-    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-)
-
-STATEMENTS: dict[type, SqlStatement] = {
-    SaveJob: (
-        # The first row of a job fixes its place in the queue.
-        "INSERT INTO jobs (id, state, user, ended, body, flow) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (id) DO UPDATE SET state = excluded.state, user = excluded.user,"
-        " ended = excluded.ended, body = excluded.body",
-        lambda e: _job_row(e.record),
-    ),
-    SaveLaunch: (
-        "INSERT INTO launches (job, body) VALUES (?, ?)"
-        " ON CONFLICT (job) DO UPDATE SET body = excluded.body",
-        lambda e: (e.job, write_launch(e.launch)),
-    ),
-    SaveToken: (
-        "INSERT INTO tokens (user, token, job) VALUES (?, ?, ?)"
-        " ON CONFLICT (user, token) DO UPDATE SET job = excluded.job",
-        lambda e: (e.user, e.token, e.job),
-    ),
-    SendOrder: (
-        "INSERT INTO outbox (cluster, seq, body) VALUES (?, ?, ?)"
-        " ON CONFLICT (cluster, seq) DO UPDATE SET body = excluded.body",
-        lambda e: (e.cluster, e.seq, encode_order(e.order).decode()),
-    ),
-    DropOrders: (
-        "DELETE FROM outbox WHERE cluster = ? AND seq <= ?",
-        lambda e: (e.cluster, e.through_seq),
-    ),
+PUTS: dict[type, tuple[tables.Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
+    # The first row of a job fixes its place in the queue.
+    SaveJob: (tables.JOBS, lambda e: job_row(e.record)),
+    SaveLaunch: (tables.LAUNCHES, lambda e: (e.job, write_launch(e.launch))),
+    SaveToken: (tables.TOKENS, lambda e: (e.user, e.token, e.job)),
+    SendOrder: (tables.OUTBOX, lambda e: (e.cluster, e.seq, encode_order(e.order).decode())),
     AppendEvent: (
-        "INSERT INTO events (seq, time, kind, job, body) VALUES (?, ?, ?, ?, ?)",
+        tables.EVENTS,
         lambda e: (e.seq, e.time, str(e.kind), e.job, write_object(e.fields)),
     ),
-    SavePlan: (
-        "INSERT INTO plans (round, time, body) VALUES (?, ?, ?)"
-        " ON CONFLICT (round) DO UPDATE SET time = excluded.time, body = excluded.body",
-        lambda e: (e.round, e.time, write_object(e.body)),
-    ),
-    SaveMeta: (_PUT_META, lambda e: (e.key, e.value)),
-    SaveNotes: (_PUT_META, lambda e: (f"notes.{e.policy}", write_object(e.notes))),
+    SavePlan: (tables.PLANS, lambda e: (e.round, e.time, write_object(e.body))),
+    SaveMeta: (tables.META, lambda e: (e.key, e.value)),
+    SaveNotes: (tables.META, lambda e: (f"notes.{e.policy}", write_object(e.notes))),
     SaveHistory: (
-        "INSERT INTO history (key, body) VALUES (?, ?)"
-        " ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+        tables.HISTORY,
         lambda e: (
             e.key,
             write_object({"base_times": e.values, "ratios": e.ratios, "runs": e.runs}),
         ),
     ),
-    DropHistory: ("DELETE FROM history WHERE key = ?", lambda e: (e.key,)),
-    SavePromises: (
-        "INSERT INTO promises (job, body) VALUES (?, ?)"
-        " ON CONFLICT (job) DO UPDATE SET body = excluded.body",
-        lambda e: (e.job, write_tuple(e.promises)),
-    ),
-    DropPromises: ("DELETE FROM promises WHERE job = ?", lambda e: (e.job,)),
-    SaveStartError: (
-        "INSERT OR REPLACE INTO start_errors (number, body) VALUES (?, ?)",
-        lambda e: (e.error.number, write_tuple(e.error)),
-    ),
-    DropStartError: ("DELETE FROM start_errors WHERE number = ?", lambda e: (e.number,)),
-    SaveUsage: (
-        "INSERT INTO usage (project, user, proc_s, at) VALUES (?, ?, ?, ?) ON CONFLICT"
-        " (project, user) DO UPDATE SET proc_s = excluded.proc_s, at = excluded.at",
-        lambda e: (e.project, e.user, e.proc_s, e.at),
-    ),
-    AddUsage: (
-        "INSERT INTO usage_days (day, project, user, cluster, proc_s, coallocated_proc_s, jobs,"
-        " wait_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (day, project, user, cluster)"
-        " DO UPDATE SET proc_s = proc_s + excluded.proc_s, coallocated_proc_s ="
-        " coallocated_proc_s + excluded.coallocated_proc_s, jobs = jobs + excluded.jobs,"
-        " wait_s = wait_s + excluded.wait_s",
-        lambda e: (
-            *(e.day, e.project, e.user, e.cluster),
-            *(e.proc_s, e.coallocated_proc_s, e.jobs, e.wait_s),
-        ),
-    ),
+    SavePromises: (tables.PROMISES, lambda e: (e.job, write_tuple(e.promises))),
+    SaveStartError: (tables.START_ERRORS, lambda e: (e.error.number, write_tuple(e.error))),
+    SaveUsage: (tables.USAGE, lambda e: (e.project, e.user, e.proc_s, e.at)),
     SaveAccount: (
-        "INSERT INTO accounts (id, project, user, state, ended, body) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (id) DO UPDATE SET project = excluded.project, state = excluded.state,"
-        " ended = excluded.ended, body = excluded.body",
+        tables.ACCOUNTS,
         lambda e: (
             *(e.record.id, e.project, e.record.user, str(e.record.state), e.record.ended),
             write_object(account_object(e.record, e.proc_s)),
         ),
     ),
 }
-"""Of each effect that lasts; the others are not written."""
+"""Row of each effect that lasts as one; the first of a key makes the row, later ones change it."""
+
+DROPS: dict[type, tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+    DropOrders: (
+        "DELETE FROM outbox WHERE cluster = ? AND seq <= ?",
+        lambda e: (e.cluster, e.through_seq),
+    ),
+    DropHistory: ("DELETE FROM history WHERE key = ?", lambda e: (e.key,)),
+    DropPromises: ("DELETE FROM promises WHERE job = ?", lambda e: (e.job,)),
+    DropStartError: ("DELETE FROM start_errors WHERE number = ?", lambda e: (e.number,)),
+}
+"""Statement of each effect that removes rows."""
+
+LASTING = frozenset({*PUTS, *DROPS, AddUsage})
+"""Effects that are written; the others are not."""
+
+
+def job_row(record: JobRecord) -> tuple[Any, ...]:
+    """The columns of a job, but for its place in the queue."""
+    ended = record.ended if record.is_ended else None
+    return (record.id, ended, record.flow or None, write_record(record))
+
+
+def carry_out(connection: sqlite3.Connection, kind: type, effects: Iterable[Any]) -> None:
+    """Write effects of one kind of `LASTING`."""
+    if kind in DROPS:
+        statement, values = DROPS[kind]
+        connection.executemany(statement, map(values, effects))
+        return
+    if kind is AddUsage:
+        rows = (_used(connection, effect) for effect in effects)
+        connection.executemany(
+            tables.USAGE_DAYS.put, (tables.USAGE_DAYS.written(*row) for row in rows)
+        )
+        return
+    table, columns = PUTS[kind]
+    connection.executemany(table.put, (table.written(*columns(effect)) for effect in effects))
+
+
+def _used(connection: sqlite3.Connection, added: AddUsage) -> UsedDay:
+    """The use of a day with this added."""
+    key = (added.day, added.project, added.user, added.cluster)
+    where = "WHERE day = ? AND project = ? AND user = ? AND cluster = ?"
+    found = connection.execute(f"{tables.USAGE_DAYS.select} {where}", key)
+    before = next(tables.USAGE_DAYS.read(found), UsedDay(*key, 0.0, 0.0, 0, 0.0))
+    return before._replace(
+        proc_s=before.proc_s + added.proc_s,
+        coallocated_proc_s=before.coallocated_proc_s + added.coallocated_proc_s,
+        jobs=before.jobs + added.jobs,
+        wait_s=before.wait_s + added.wait_s,
+    )
+
+
+def check_schema(connection: sqlite3.Connection) -> None:
+    """Compare tables, indexes and triggers with those of a new store.
+
+    Raises
+    ------
+    tables.DamagedError
+    """
+    there = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        migrate(fresh, Path(":memory:"))
+        expected = fresh.execute(there).fetchall()
+    found = connection.execute(there).fetchall()
+    for wrong in [*(row for row in expected if row not in found), *found[len(expected) :]]:
+        raise tables.DamagedError(f"{wrong[0]} {wrong[1]} is missing, or another one")
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

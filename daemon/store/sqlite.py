@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from coalloc.core.base.effects import Effect, SaveJob, SavePlan
 from coalloc.core.base.projects import DAY_S
 from coalloc.core.sharing.accounting import MOST_DAYS
+from coalloc.daemon.store import tables
 from coalloc.daemon.store.backup import write_copy
 from coalloc.daemon.store.compaction import release
 from coalloc.daemon.store.database import Database
@@ -25,15 +27,8 @@ from coalloc.daemon.store.errors import (
     StoreError,
     error_of,
 )
-from coalloc.daemon.store.rows import (
-    EventRow,
-    JobRow,
-    Loaded,
-    PlanRow,
-    StoredAccount,
-    UsedDay,
-)
-from coalloc.daemon.store.schema import STATEMENTS
+from coalloc.daemon.store.rows import EventRow, JobRow, Loaded, PlanRow, StoredAccount, UsedDay
+from coalloc.daemon.store.schema import LASTING, carry_out
 
 KEEP_PLANS = 20
 PAGE_ROWS = 2000
@@ -79,8 +74,7 @@ class Store:
             return False
         with self._database.errors_translated(), self._database.transaction() as connection:
             for kind, run in groupby(lasting, type):
-                sql, row = STATEMENTS[kind]
-                connection.executemany(sql, map(row, run))
+                carry_out(connection, kind, run)
                 if kind is SavePlan:
                     connection.execute(
                         "DELETE FROM plans WHERE round <= (SELECT max(round) FROM plans) - ?",
@@ -98,99 +92,80 @@ class Store:
         """
         with self._database.errors_translated():
             query = self._database.open().execute
-            tokens = query(
-                "SELECT tokens.user, token, job FROM tokens JOIN jobs ON jobs.id = tokens.job"
-                f" WHERE jobs.ended IS NULL{'' if tokens_of is None else ' AND tokens.user = ?'}",
-                () if tokens_of is None else (tokens_of,),
-            )
+            whose, user = ("", ()) if tokens_of is None else (" AND user = ?", (tokens_of,))
+            living = "WHERE job IN (SELECT id FROM jobs WHERE ended IS NULL)"
+            tokens = tables.TOKENS.read(query(f"{tables.TOKENS.select} {living}{whose}", user))
             outbox: dict[str, dict[int, str]] = {}
-            for cluster, seq, body in query(
-                "SELECT cluster, seq, body FROM outbox ORDER BY cluster, seq"
-            ):
-                outbox.setdefault(cluster, {})[seq] = body
+            for order in tables.OUTBOX.read(query(f"{tables.OUTBOX.select} ORDER BY cluster, seq")):
+                outbox.setdefault(order.cluster, {})[order.seq] = order.body
+            newest = f"{tables.USAGE_DAYS.select} WHERE day > (SELECT max(day) FROM usage_days) - ?"
+            days: Counter[tuple[str, str, int]] = Counter()
+            for used in tables.USAGE_DAYS.read(query(newest, (MOST_DAYS,))):
+                days[used.project, used.user, used.day] += used.proc_s  # type: ignore[assignment]
+            errors = tables.START_ERRORS.read(
+                query(f"{tables.START_ERRORS.select} ORDER BY number")
+            )
             return Loaded(
                 jobs=self._active_jobs(),
-                tokens={(user, token): job for user, token, job in tokens},
+                tokens={(token.user, token.token): token.job for token in tokens},
                 outbox=outbox,
-                meta=dict(query("SELECT key, value FROM meta")),
-                history=dict(query("SELECT key, body FROM history")),
+                meta=dict(tables.META.read(query(tables.META.select))),
+                history=dict(tables.HISTORY.read(query(tables.HISTORY.select))),
                 last_event=query("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0],
                 plan=self.plan(),
-                usage=query("SELECT project, user, proc_s, at FROM usage").fetchall(),
-                days=query(
-                    "SELECT project, user, day, sum(proc_s) FROM usage_days WHERE day >"
-                    " (SELECT max(day) FROM usage_days) - ? GROUP BY project, user, day",
-                    (MOST_DAYS,),
-                ).fetchall(),
-                promises=dict(query("SELECT job, body FROM promises")),
-                start_errors=[
-                    body for (body,) in query("SELECT body FROM start_errors ORDER BY number")
-                ],
+                usage=list(tables.USAGE.read(query(tables.USAGE.select))),
+                days=[(*key, proc_s) for key, proc_s in days.items()],
+                promises=dict(tables.PROMISES.read(query(tables.PROMISES.select))),
+                start_errors=[error.body for error in errors],
             )
 
     def _active_jobs(self) -> Iterator[JobRow]:
         last = -1
         while True:
-            with self._database.errors_translated():
-                rows = (
-                    self._database.open()
-                    .execute(
-                        "SELECT id, state, user, body, ended, seq FROM jobs"
-                        " WHERE ended IS NULL AND seq > ? ORDER BY seq LIMIT ?",
-                        (last, PAGE_ROWS),
-                    )
-                    .fetchall()
-                )
-            for row in rows:
-                yield JobRow._make(row[:5])
+            where = "WHERE ended IS NULL AND seq > ? ORDER BY seq LIMIT ?"
+            rows = self._rows(tables.JOBS, where, last, PAGE_ROWS)
+            yield from rows
             if len(rows) < PAGE_ROWS:
                 return
-            last = rows[-1][5]
+            last = rows[-1].seq
+
+    def _rows(
+        self, table: tables.Table[tables.Row], where: str, *values: str | float
+    ) -> list[tables.Row]:
+        with self._database.errors_translated():
+            found = self._database.open().execute(f"{table.select} {where}", values).fetchall()
+            return list(table.read(found))
 
     def job(self, job: str) -> JobRow | None:
         """A job by its id, active or ended."""
-        rows = self._jobs("WHERE id = ?", job)
-        return rows[0] if rows else None
+        return next(iter(self._rows(tables.JOBS, "WHERE id = ?", job)), None)
 
     def finished(self, limit: int) -> list[JobRow]:
         """Ended jobs, the last one to end first."""
-        return self._jobs("WHERE ended IS NOT NULL ORDER BY ended DESC, seq DESC LIMIT ?", limit)
+        where = "WHERE ended IS NOT NULL ORDER BY ended DESC, seq DESC LIMIT ?"
+        return self._rows(tables.JOBS, where, limit)
 
     def tasks(self, flow: str) -> list[JobRow]:
         """The tasks of a workflow that were ever placed, ended ones too."""
-        return self._jobs("WHERE flow = ? ORDER BY seq", flow)
-
-    def _jobs(self, where: str, value: str | int) -> list[JobRow]:
-        with self._database.errors_translated():
-            rows = self._database.open().execute(
-                f"SELECT id, state, user, body, ended FROM jobs {where}", (value,)
-            )
-            return [JobRow._make(row) for row in rows]
+        return self._rows(tables.JOBS, "WHERE flow = ? ORDER BY seq", flow)
 
     def launch(self, job: str) -> str | None:
         """The command of a job."""
-        return self._text("SELECT body FROM launches WHERE job = ?", job)
+        rows = self._rows(tables.LAUNCHES, "WHERE job = ?", job)
+        return rows[0].body if rows else None
 
     def job_of_token(self, user: str, token: str) -> str | None:
         """The job that this user's token made, active or ended."""
-        return self._text("SELECT job FROM tokens WHERE user = ? AND token = ?", user, token)
-
-    def _text(self, sql: str, *values: str) -> str | None:
-        with self._database.errors_translated():
-            row = self._database.open().execute(sql, values).fetchone()
-            return str(row[0]) if row else None
+        rows = self._rows(tables.TOKENS, "WHERE user = ? AND token = ?", user, token)
+        return rows[0].job if rows else None
 
     def events(self, since: int, limit: int, job: str | None = None) -> list[EventRow]:
         """Events with a number above `since` by rising number, of all jobs or of one."""
+        if job is None:
+            return self._rows(tables.EVENTS, "WHERE seq > ? ORDER BY seq LIMIT ?", since, limit)
         # "job <> ''" lets the query use the partial index
-        where = "seq > ?" if job is None else "seq > ? AND job = ? AND job <> ''"
-        values = (since, limit) if job is None else (since, job, limit)
-        with self._database.errors_translated():
-            rows = self._database.open().execute(
-                f"SELECT seq, time, kind, job, body FROM events WHERE {where} ORDER BY seq LIMIT ?",
-                values,
-            )
-            return [EventRow(seq=s, time=t, kind=k, job=j, body=b) for s, t, k, j, b in rows]
+        where = "WHERE seq > ? AND job = ? AND job <> '' ORDER BY seq LIMIT ?"
+        return self._rows(tables.EVENTS, where, since, job, limit)
 
     def accounts(
         self, since: float, until: float, after: int, user: str, limit: int
@@ -205,26 +180,18 @@ class Store:
             Whose; empty: everybody's.
         """
         mine, values = ("user = ? AND ", [user]) if user else ("", [])
-        with self._database.errors_translated():
-            rows = self._database.open().execute(
-                f"SELECT seq, id, project, user, state, ended, body FROM accounts WHERE {mine}"
-                "(ended, seq) > (?, ?) AND ended < ? ORDER BY ended, seq LIMIT ?",
-                [*values, since, after, until, limit],
-            )
-            return [StoredAccount._make(row) for row in rows]
+        where = f"WHERE {mine}(ended, seq) > (?, ?) AND ended < ? ORDER BY ended, seq LIMIT ?"
+        return self._rows(tables.ACCOUNTS, where, *values, since, after, until, limit)
 
     def used_days(
         self, after: tuple[int, str, str, str], until_day: int, limit: int
     ) -> list[UsedDay]:
         """Use by day, project, user and cluster behind these four, up to a day."""
-        with self._database.errors_translated():
-            rows = self._database.open().execute(
-                "SELECT day, project, user, cluster, proc_s, coallocated_proc_s, jobs, wait_s"
-                " FROM usage_days WHERE (day, project, user, cluster) > (?, ?, ?, ?)"
-                " AND day <= ? ORDER BY day, project, user, cluster LIMIT ?",
-                (*after, until_day, limit),
-            )
-            return [UsedDay._make(row) for row in rows]
+        where = (
+            "WHERE (day, project, user, cluster) > (?, ?, ?, ?)"
+            " AND day <= ? ORDER BY day, project, user, cluster LIMIT ?"
+        )
+        return self._rows(tables.USAGE_DAYS, where, *after, until_day, limit)
 
     def prune_accounts(self, before: float, at_most: int) -> int:
         """Forget the oldest accounts, and the use of days, before this time; returns how many.
@@ -241,17 +208,27 @@ class Store:
 
     def plan(self, round: int | None = None) -> PlanRow | None:
         """The plan of a round, or the newest."""
-        where = "ORDER BY round DESC LIMIT 1" if round is None else "WHERE round = ?"
-        with self._database.errors_translated():
-            row = (
-                self._database.open()
-                .execute(
-                    f"SELECT round, time, body FROM plans {where}",
-                    () if round is None else (round,),
-                )
-                .fetchone()
-            )
-            return PlanRow(round=row[0], time=row[1], body=row[2]) if row else None
+        if round is None:
+            rows = self._rows(tables.PLANS, "ORDER BY round DESC LIMIT 1")
+        else:
+            rows = self._rows(tables.PLANS, "WHERE round = ?", round)
+        return rows[0] if rows else None
+
+    def examine(self) -> Iterator[None]:
+        """Compare every row with its checksum and every index with its table, step by step.
+
+        Raises
+        ------
+        StoreCorruptError
+        """
+        steps = tables.examined(self._database.open(), tables.EXAMINED_AT_ONCE)
+        while True:
+            with self._database.errors_translated():
+                try:
+                    next(steps)
+                except StopIteration:
+                    return
+            yield
 
     def prune(self, keep_events: int, at_most: int = 5000) -> int:
         """Forget the oldest events, and the jobs that ended before the oldest one kept.
@@ -327,15 +304,24 @@ class Store:
         except OSError as error:
             raise error_of(error.errno or errno.EIO, str(path)) from error
 
+    def check_place(self) -> None:
+        """Look whether its file is still found under its name.
+
+        Raises
+        ------
+        StoreError
+        """
+        self._database.check_place()
+
     def close(self) -> None:
         """Move the WAL into the database and let go of the file; again is harmless."""
         self._database.close()
 
 
 def _lasting(effects: Iterable[Effect]) -> list[Effect]:
-    """The effects that have a statement; of each job its last record, in place of its first."""
+    """The effects that are written; of each job its last record, in place of its first."""
     lasting: dict[str | int, Effect] = {}
     for number, effect in enumerate(effects):
-        if type(effect) in STATEMENTS:
+        if type(effect) in LASTING:
             lasting[effect.record.id if isinstance(effect, SaveJob) else number] = effect
     return list(lasting.values())

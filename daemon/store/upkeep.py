@@ -21,6 +21,18 @@ PAUSE_S = 0.02
 """Between two steps, in which others are served, seconds."""
 
 
+async def examine(store: Store, log: BoundLogger) -> None:
+    """Look at every row and index once, since a start reads only what it needs.
+
+    Raises
+    ------
+    StoreCorruptError
+    """
+    for _ in store.examine():
+        await asyncio.sleep(PAUSE_S)
+    log.info("store_examined")
+
+
 async def tend(
     store: Store, keep_events: int, log: BoundLogger, accounts_before: float | None = None
 ) -> None:

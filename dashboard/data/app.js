@@ -4,7 +4,7 @@ import { clock, el } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Gantt } from "./gantt.js";
 import { job, jobs } from "./jobs.js";
-import { overview } from "./overview.js";
+import { colour, overview } from "./overview.js";
 import { node, nodes, rounds, waits } from "./site.js";
 
 const THEMES = ["auto", "light", "dark"];
@@ -93,6 +93,9 @@ function start() {
   document.getElementById("theme").addEventListener("click", () => {
     setTheme(THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length]);
   });
+  let colouring = "user";
+  try { colouring = localStorage.getItem("colouring") ?? colouring; } catch { /* as above */ }
+  colour(site.gantt, colouring);
   const query = document.getElementById("query");
   let timer = 0;
   query.addEventListener("input", () => {

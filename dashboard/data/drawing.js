@@ -3,7 +3,7 @@
 import { AXIS } from "./input.js";
 import { ticks } from "./ticks.js";
 
-const MOST_TIES = 400;
+const MOST_TIES = 15; // with more of them in view, only those of the job that is pointed at or selected
 const MONO = "11px ui-monospace, SFMono-Regular, Menlo, 'DejaVu Sans Mono', monospace";
 
 export function drawGrid(chart) {
@@ -44,19 +44,17 @@ export function drawLabels(chart) {
   }
 }
 
-// A line that ties the parts of a job on several clusters, with a dot at each.
+// Lines that tie the parts of a job on several clusters, with a dot at each.
 export function drawTies(chart) {
-  let left = MOST_TIES;
-  const context = chart.context, pixel = chart.span / (chart.width - chart.left);
-  context.strokeStyle = context.fillStyle = chart.colours.tie;
+  const context = chart.context, pixel = chart.span / (chart.width - chart.left), seen = [];
   for (const tracks of [chart.live, chart.past]) {
     for (const bar of tracks.tied) {
       if (bar.start > chart.view[1]) break;
-      if (bar.end < chart.view[0] || (bar.end - bar.start) / pixel < 5 || !bar.isMatch) continue;
-      if ((left -= 1) < 0) return;
-      tie(chart, bar, bar === chart.selected ? 3 : 1.5);
+      if (bar.end >= chart.view[0] && (bar.end - bar.start) / pixel >= 5 && bar.isMatch) seen.push(bar);
     }
   }
+  context.strokeStyle = context.fillStyle = chart.colours.tie;
+  for (const bar of seen.length <= MOST_TIES ? seen : seen.filter((one) => one === chart.hovered)) tie(chart, bar, 1.5);
 }
 
 function tie(chart, bar, width) {

@@ -3,7 +3,7 @@
 // Bars are painted into a buffer of pixels, track by track; what is narrower than a pixel is skipped
 // by binary search, so that a frame costs what is seen and not what is known.
 
-import { readColours, theme } from "./colours.js";
+import { HUES, readColours, theme } from "./colours.js";
 import { clock, el, folded, span } from "./dom.js";
 import { drawGrid, drawLabels, drawLinks, drawNames, drawNow, drawSelected, drawTies } from "./drawing.js";
 import { AXIS, Input } from "./input.js";
@@ -11,6 +11,7 @@ import { paint } from "./painting.js";
 import { Tracks, loadSteps } from "./tracks.js";
 
 const HEADER = 20, LINK = 30, GAP = 10, MOST_LANE = 24;
+const BEHIND_S = 1800, AHEAD_S = 3 * 3600, LEAST_AHEAD_S = 600; // what is seen at first
 const MIN_SPAN_S = 10, MAX_SPAN_S = 3 * 366 * 86400;
 
 export class Gantt {
@@ -27,7 +28,8 @@ export class Gantt {
     this.context = this.canvas.getContext("2d", { alpha: false });
     this.isFollowing = true;
     this.scroll = 0;
-    this.selected = null;
+    this.selected = this.hovered = null;
+    this.tinted = "";
     this.input = new Input(this);
     this.resizing = new ResizeObserver(() => this.invalidate());
     this.resizing.observe(this.element);
@@ -41,6 +43,7 @@ export class Gantt {
     this.steps = [];
     this.isLinkStale = true;
     this.isFound = () => true;
+    if (this.tinted) this.colour(this.tinted);
   }
 
   // Data
@@ -82,6 +85,20 @@ export class Gantt {
     this.invalidate();
   }
 
+  // by: "user" or "project" gives each its own hue; "" shows states.
+  colour(by) {
+    const numbers = new Map();
+    this.tinted = by;
+    const hueOf = (bar) => {
+      const name = bar[by] || "";
+      if (!numbers.has(name)) numbers.set(name, numbers.size % HUES.length);
+      return numbers.get(name);
+    };
+    for (const tracks of [this.past, this.live]) tracks.tint(by ? hueOf : () => 0);
+    this.names = numbers;
+    this.invalidate();
+  }
+
   search(text) {
     const sought = text.trim().toLowerCase();
     this.isFound = sought
@@ -95,16 +112,19 @@ export class Gantt {
 
   get span() { return this.view[1] - this.view[0]; }
 
+  // The next hours, and of the last half hour what is known.
   home() {
     const now = this.now();
-    let low = now - 1800, high = now + 1800;
-    for (const bar of this.live.bars) {
-      if (!bar) continue;
-      low = Math.min(low, bar.start);
-      high = Math.max(high, bar.end);
+    let first = now, last = now;
+    for (const tracks of [this.past, this.live]) {
+      for (const bar of tracks.bars) {
+        if (!bar) continue;
+        first = Math.min(first, bar.start);
+        last = Math.max(last, bar.end);
+      }
     }
-    const ahead = Math.min(high - now, 2 * 86400), behind = Math.min(Math.max(now - low, ahead / 2), ahead);
-    this.view = [now - behind * 1.05, now + ahead * 1.05];
+    const ahead = Math.min(AHEAD_S, Math.max(LEAST_AHEAD_S, last - now));
+    this.view = [now - Math.min(BEHIND_S, Math.max(ahead / 12, now - first)), now + ahead * 1.03];
     this.isFollowing = true;
     this.invalidate();
   }

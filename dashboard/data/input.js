@@ -10,7 +10,7 @@ export class Input {
     canvas.addEventListener("pointerdown", (event) => this.down(event));
     canvas.addEventListener("pointermove", (event) => this.move(event));
     for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, (event) => this.up(event));
-    canvas.addEventListener("pointerleave", () => { chart.tip.hidden = true; });
+    canvas.addEventListener("pointerleave", () => { chart.tip.hidden = true; chart.hovered = null; chart.invalidate(); });
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("dblclick", () => chart.open());
@@ -60,6 +60,7 @@ export class Input {
     const bar = chart.hit(x, y);
     chart.canvas.classList.toggle("over", Boolean(bar));
     chart.tip.hidden = !bar;
+    if (chart.hovered !== bar) { chart.hovered = bar; chart.invalidate(); }
     if (!bar) return;
     chart.tip.replaceChildren(...chart.describe(bar, true));
     const width = chart.tip.offsetWidth, height = chart.tip.offsetHeight;

@@ -1,7 +1,11 @@
 // The overview: figures, clusters, the Gantt chart, why jobs wait.
 
+import { HUES } from "./colours.js";
 import { el, figure, jobLink, span, state, table } from "./dom.js";
 import { KINDS } from "./tracks.js";
+
+const COLOURINGS = ["user", "project", "state"];
+const MOST_NAMES = 8; // in the legend
 
 const LATE_S = 20; // a reading that is older is named
 
@@ -14,13 +18,15 @@ export function overview(site) {
     ["Now", () => gantt.home()], ["All", () => gantt.fit()], ["−", () => gantt.zoom(1.6), "Zoom out"],
     ["+", () => gantt.zoom(0.6), "Zoom in"], ["‹", () => gantt.pan(-0.3), "Earlier"], ["›", () => gantt.pan(0.3), "Later"],
   ].map(([text, act, name]) => el("button", { type: "button", "aria-label": name, title: name, on: { click: act } }, text));
-  const legend = el("ul", { class: "legend", "aria-label": "Legend" }, KINDS.map((kind) =>
-    el("li", {}, el("i", { class: `swatch ${kind}` }), kind === "local" ? "not ours" : kind)),
-  el("li", {}, el("i", { class: "swatch tie" }), "ties the parts of one job"));
+  const legend = el("ul", { class: "legend", "aria-label": "Legend" });
+  const choice = el("select", { id: "colouring", on: { change: () => { colour(gantt, choice.value); showLegend(legend, gantt); } } },
+    COLOURINGS.map((name) => el("option", { value: name }, name)));
+  choice.value = gantt.tinted || "state";
+  const colouring = el("label", { class: "quiet" }, "Colour by ", choice);
   const view = el("div", {},
     el("h1", { class: "hidden" }, "Overview"), figures, clusters,
     el("section", { class: "panel", "aria-label": "Past, now and plan" },
-      el("div", { class: "bar" }, el("h2", {}, "Past, now and plan"), el("div", { class: "buttons" }, buttons), legend),
+      el("div", { class: "bar" }, el("h2", {}, "Past, now and plan"), el("div", { class: "buttons" }, buttons), colouring, legend),
       gantt.element, gantt.picked),
     el("div", { class: "pair" }, reasons, newest));
 
@@ -29,6 +35,7 @@ export function overview(site) {
     showFigures(figures, site.feed.status);
     const [found, jobs] = await Promise.all([site.feed.get("clusters"), site.feed.get("jobs?limit=8")]);
     clusters.replaceChildren(...found.clusters.map(card));
+    showLegend(legend, gantt);
     showReasons(reasons, site.feed.status);
     newest.replaceChildren(table("Newest jobs", [
       ["Job", (job) => jobLink(job.id)], ["Name", (job) => job.name], ["User", (job) => job.user],
@@ -38,6 +45,24 @@ export function overview(site) {
   return { view, update, title: "Overview" };
 }
 
+export function colour(gantt, by) {
+  gantt.colour(by === "state" ? "" : by);
+  try { localStorage.setItem("colouring", by); } catch { /* private windows may forbid it */ }
+}
+
+// What the colours mean: states, or the users or projects that came first.
+function showLegend(place, gantt) {
+  const item = (mark, words) => el("li", {}, mark, words), kinds = gantt.tinted ? ["failed", "cancelled", "local"] : KINDS;
+  const names = gantt.tinted ? [...gantt.names].slice(0, MOST_NAMES) : [];
+  const hue = (number) => { const mark = el("i", { class: "swatch" }); mark.style.background = HUES[number]; return mark; };
+  place.replaceChildren(
+    ...names.map(([name, number]) => item(hue(number), name || (gantt.tinted === "project" ? "no project" : "not known"))),
+    ...(gantt.tinted && gantt.names.size > MOST_NAMES ? [item("", `${gantt.names.size - MOST_NAMES} more`)] : []),
+    ...(gantt.tinted ? [item("", "pale: planned")] : []),
+    ...kinds.map((kind) => item(el("i", { class: `swatch ${kind}` }), kind === "local" ? "not ours" : kind)),
+    item(el("i", { class: "swatch tie" }), "ties the parts of one job"));
+}
+
 function showFigures(place, status) {
   const daemon = status.daemon, last = daemon?.last_round, states = status.states;
   const gap = last && last.bound > 0 ? Math.max(0, (last.value - last.bound) / last.bound) : null;
@@ -45,9 +70,9 @@ function showFigures(place, status) {
   const rows = [
     ["running", active], ["waiting", (states.pending ?? 0) + (states.held ?? 0)],
     ["rounds", daemon ? daemon.rounds : "–"],
-    ["last plan", last ? `${last.policy}, ${last.status}` : "none"],
-    ["from the bound", gap === null ? "not known" : gap < 0.0005 ? "0 %" : `≤ ${figure(gap * 100, 3)} %`],
-    ["solver", daemon ? (daemon.solver.is_warm ? "warm" : "warming up") : "–"],
+    ["last plan", [last ? `${last.policy}, ${last.status}` : "none",
+      ...(gap === null ? [] : [gap < 0.0005 ? "at the bound" : `within ${figure(gap * 100, 3)} % of the bound`]),
+      ...(daemon && !daemon.solver.is_warm ? ["solver compiles"] : [])].join(" · ")],
   ];
   if (daemon?.paused) rows.push(["planning", "paused"]);
   if (daemon && !daemon.writable) rows.push(["store", "cannot be written"]);
@@ -70,7 +95,8 @@ function card({ row, nodes, nodes_up: up, slots, free, power, waiting, running }
       el("dt", {}, "slots"), el("dd", { class: "wide" }, meter(known ? used : 0, "slots in use", "running")),
       el("dd", {}, known ? `${free} of ${slots} free` : "not known"),
       el("dt", {}, "link"), el("dd", { class: "wide" }, meter(Math.min(1, link[1]), "link in use", "link")), el("dd", {}, link[0])),
-    el("p", { class: "quiet" }, `${up} of ${nodes} nodes up · power ${figure(power, 3)} · ${running} run, ${waiting} planned`,
+    el("p", { class: "quiet" }, [`${up} of ${nodes} nodes up`, `power ${figure(power, 3)}`, `${running} run`, `${waiting} planned`]
+      .flatMap((words, i) => [i ? " · " : "", el("span", { class: "whole" }, words)]),
       row.age_s > LATE_S ? el("b", {}, ` · read ${span(row.age_s)} ago`) : null));
 }
 
@@ -90,10 +116,16 @@ export const REASONS = {
 };
 
 function showReasons(place, status) {
-  const rows = Object.entries(status.reasons).sort((a, b) => b[1] - a[1]);
+  const { planned = 0, ...others } = status.reasons, on = Object.entries(status.planned_on);
+  const unplaced = planned - on.reduce((sum, [, count]) => sum + count, 0);
+  const rows = [
+    ...on.map(([clusters, count]) => ["planned", count, `slots of ${clusters.includes("+") ? `${clusters} together` : clusters}`]),
+    ...(unplaced > 0 ? [["planned", unplaced, REASONS.planned]] : []),
+    ...Object.entries(others).map(([name, count]) => [name, count, REASONS[name] ?? name]),
+  ].sort((a, b) => b[1] - a[1]);
   const most = Math.max(1, ...rows.map((row) => row[1]));
-  place.replaceChildren(table("Why jobs wait", [
-    ["Reason", ([name]) => el("a", { href: `#/jobs?state=waiting&reason=${encodeURIComponent(name)}` }, REASONS[name] ?? name)],
+  place.replaceChildren(table("What jobs wait for", [
+    ["For", ([name, , words]) => el("a", { href: `#/jobs?state=waiting&reason=${encodeURIComponent(name)}` }, words)],
     ["Jobs", ([, count]) => String(count), true],
     ["Share", ([, count]) => el("div", { class: "meter planned", "aria-hidden": "true" }, filled(count / most))],
   ], rows, "no job waits"));

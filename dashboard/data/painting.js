@@ -1,8 +1,9 @@
 // Bars of the Gantt chart, painted into a buffer of pixels, track by track.
 
 import { AXIS } from "./input.js";
+import { FADED } from "./tracks.js";
 
-const LABELLED = 44; // a bar of so many pixels gets its name
+const LABELLED = 40; // a bar of so many pixels gets its name
 const MOST_LABELS = 400;
 
 export function paint(chart) {
@@ -48,11 +49,11 @@ function paintLane(chart, lane, y, end, wide, tall, scale, now, run) {
 
 function paintTrack(chart, track, source, base, wide, scale, y, end, labels, fromAbove) {
   const pixels = chart.pixels, [begin, until] = chart.view, { starts, ends, bars, n } = track;
-  const { palette } = chart, { kinds } = source;
+  const { kinds, hues } = source, palette = chart.tinted ? chart.hued : chart.palette;
   for (let i = track.first(begin); i < n && starts[i] < until;) {
     const x0 = starts[i] > begin ? Math.min(wide - 1, ((starts[i] - begin) * scale) | 0) : 0;
     const x1 = ends[i] < until ? ((ends[i] - begin) * scale) | 0 : wide;
-    const kind = kinds[bars[i]];
+    const kind = kinds[bars[i]] + (chart.tinted ? hues[bars[i]] * 2 * FADED : 0);
     i += 1;
     if (x1 - x0 > 1) {
       paintBar(chart, source.bars[bars[i - 1]], palette[kind], base, x0, x1, y, end, labels, fromAbove);
@@ -67,7 +68,7 @@ function paintTrack(chart, track, source, base, wide, scale, y, end, labels, fro
 function paintBar(chart, bar, colour, base, x0, x1, y, end, labels, fromAbove) {
   const pixels = chart.pixels, wide = x1 - x0;
   pixels.fill(colour, base + x0, base + (wide > 4 ? x1 - 1 : x1));
-  if (bar.clusters > 1 && wide > 6) pixels.fill(chart.words.tie, base + x0, base + x0 + 3);
+  if (bar.clusters > 1 && wide > 24) pixels.fill(chart.words.tie, base + x0, base + x0 + 3);
   if (wide <= LABELLED * chart.ratio || !bar.isMatch) return;
   let label = labels.get(bar);
   if (label && label.first === y) label.first = end; // the slot below, of the same node

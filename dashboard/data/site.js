@@ -7,7 +7,7 @@ export function rounds(site) {
   const view = el("div", {}, el("h1", {}, "Rounds"), plot, rows);
   const update = async () => {
     const found = await site.feed.get("rounds");
-    plot.replaceChildren(el("h2", {}, "Distance from the bound"), gaps(found.rounds.slice(0, 200).reverse()));
+    plot.replaceChildren(el("h2", {}, "Distance from the bound"), gaps(found.rounds.slice(0, 200).reverse(), Math.max(320, plot.clientWidth - 26)));
     const deferred = (round) => Object.entries(round.deferred).map(([name, count]) => `${count} ${name.replaceAll("_", " ")}`).join(", ");
     const cost = (rule) => rule.cost === null ? rule.why || "not computed" : `${figure(rule.cost)} of ${figure(rule.with_rule)}${rule.at_most === null ? "" : `, at most ${figure(rule.at_most)}`}${rule.held ? `, ${rule.held} held` : ""}`;
     const costs = (round) => round.rule_costs === null ? "not computed" : Object.entries(round.rule_costs).map(([name, rule]) => `${name} ${cost(rule)}`).join("; ");
@@ -15,8 +15,8 @@ export function rounds(site) {
     const phases = (round) => Object.entries(round.phases_s).map(([name, value]) => `${name.replaceAll("_", " ")} ${figure(value, 2)} s`).join(", ");
     rows.replaceChildren(table("Since the dashboard was started, the newest first", [
       ["Round", (round) => String(round.round), true], ["When", (round) => clock(round.heard), true],
-      ["Policy", (round) => round.policy], ["Status", (round) => round.status], ["Objective", (round) => round.objective.replaceAll("_", " ")],
-      ["Value", (round) => figure(round.value), true], ["Bound", (round) => figure(round.bound), true],
+      ["Policy", (round) => round.policy], ["Status", (round) => round.status], ["Objective", (round) => round.placed === 0 ? "nothing could be planned" : round.objective.replaceAll("_", " ")],
+      ["Value", (round) => round.placed === 0 ? "–" : figure(round.value), true], ["Bound", (round) => figure(round.bound), true],
       ["Gap", (round) => round.gap === null ? "–" : `${figure(round.gap * 100, 3)} %`, true],
       ["Placed", (round) => round.placed === null ? "–" : String(round.placed), true],
       ["Left out", deferred], ["Times", phases], ...(ruled ? [["Rules cost", costs]] : []),
@@ -25,10 +25,10 @@ export function rounds(site) {
   return { view, update, title: "Rounds" };
 }
 
-function gaps(list) {
+function gaps(list, width) {
   const known = list.filter((round) => round.gap !== null);
   if (known.length < 2) return el("p", { class: "quiet" }, "Shown when several rounds have sought a bound.");
-  const width = 800, height = 120, most = Math.max(0.01, ...known.map((round) => round.gap));
+  const height = 120, most = Math.max(0.01, ...known.map((round) => round.gap));
   const points = known.map((round, i) => `${(i / (known.length - 1) * (width - 60) + 50).toFixed(1)},${(height - 18 - round.gap / most * (height - 30)).toFixed(1)}`);
   const text = (x, y, words) => svg("text", { x, y, class: "tick" }, words);
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", "aria-label": `Gap of ${known.length} rounds, at most ${figure(most * 100, 3)} per cent` },
@@ -50,8 +50,9 @@ export function waits(site, parameters) {
   const update = async () => {
     const found = await site.feed.get(`waits?by=${by}`);
     const names = found.bounds_s.map((bound) => `≤ ${round(bound)}`).concat(`> ${round(found.bounds_s.at(-1))}`);
+    const shown = found.groups.slice(0, 12), most = Math.max(1, ...shown.flatMap((group) => group.counts));
     body.replaceChildren(
-      el("div", { class: "histograms" }, found.groups.slice(0, 12).map((group) => histogram(group, names, nameless(by)))),
+      el("div", { class: "histograms" }, shown.map((group) => histogram(group, names, nameless(by), most))),
       table("Jobs that have started", [
         [by[0].toUpperCase() + by.slice(1), (group) => group.name || nameless(by)], ["Jobs", (group) => String(group.jobs), true],
         ["Mean", (group) => span(group.mean_s), true], ["Median", (group) => span(group.median_s), true],
@@ -66,14 +67,15 @@ function round(seconds) {
   return `${seconds / unit} ${name}`;
 }
 
-function histogram(group, names, other) {
-  const most = Math.max(1, ...group.counts), wide = 22;
+// All histograms have one scale, so that groups can be compared by eye.
+function histogram(group, names, other, most) {
+  const wide = 22;
   const words = group.counts.map((count, i) => `${names[i]}: ${count}`).join(", ");
   return el("figure", { class: "panel" }, el("figcaption", {}, el("b", {}, group.name || other), ` ${group.jobs} jobs, median ${span(group.median_s)}`),
     svg("svg", { viewBox: `0 0 ${group.counts.length * wide} 100`, class: "plot", role: "img", "aria-label": words },
       ...group.counts.map((count, i) => svg("rect", { x: i * wide + 2, width: wide - 4, y: 84 - 80 * count / most, height: 80 * count / most, class: "column" })),
       svg("line", { x1: 0, x2: group.counts.length * wide, y1: 84.5, y2: 84.5, class: "axis" }),
-      ...[0, 3, 5, 8].map((i) => svg("text", { x: i * wide + 1, y: 97, class: "tick small" }, names[i]))));
+      ...[0, 3, 6].map((i) => svg("text", { x: i * wide + 1, y: 97, class: "tick small" }, names[i]))));
 }
 
 export function nodes(site) {
@@ -132,10 +134,11 @@ function described({ cluster, node }) {
 
 function tile(entry, show) {
   const { node } = entry, busy = el("span", {});
-  busy.style.height = `${node.slots ? (node.slots - node.free) / node.slots * 100 : 0}%`;
+  busy.style.width = `${node.slots ? (node.slots - node.free) / node.slots * 100 : 0}%`;
   const kind = ["up", "draining", "down"].includes(node.state) ? node.state : "down";
+  const load = Math.round(node.load * 100), used = `${node.slots - node.free}/${node.slots}`;
   return el("button", {
     type: "button", class: `tile node-${kind}`, "data-node": node.name, on: { click: () => show(entry) },
-    "aria-label": `${node.name}, ${node.state}, ${node.free} of ${node.slots} slots free`,
-  }, busy, el("b", { "aria-hidden": "true" }, node.name));
+    "aria-label": `${node.name}, ${node.state}, ${node.free} of ${node.slots} slots free, ${load} % other load`,
+  }, busy, el("b", { "aria-hidden": "true" }, node.name), el("small", { "aria-hidden": "true" }, load ? `${used} · load ${load} %` : used));
 }

@@ -74,6 +74,8 @@ export class Tracks {
     this.lanes = [];
     this.bars = [];
     this.kinds = new Uint8Array(1024); // of each bar, apart from it: they are read for every pixel
+    this.hues = new Uint8Array(1024); // likewise
+    this.hueOf = below?.hueOf ?? (() => 0);
     this.tied = []; // bars on several clusters, by start
     this.byId = new Map();
   }
@@ -86,25 +88,34 @@ export class Tracks {
     }
   }
 
-  // Rows as the server writes them: id, name, user, state, start, end, lanes, loads.
+  // Rows as the server writes them: id, name, user, state, start, end, lanes, loads, project.
   add(row) {
-    const [id, name, user, state, start, end, lanes, loads] = row;
+    const [id, name, user, state, start, end, lanes, loads, project = ""] = row;
     const known = this.byId.get(id);
     if (known !== undefined && state !== "planned") this.take(known);
     const clusters = new Set();
     for (let k = 0; k < lanes.length; k += 2) clusters.add(this.lanes[lanes[k]]?.cluster);
-    const bar = { id, name, user, state, start, end: Math.max(end, start), lanes, loads, clusters: clusters.size, isMatch: true };
+    const bar = { id, name, user, project, state, start, end: Math.max(end, start), lanes, loads, clusters: clusters.size, isMatch: true };
     const index = this.bars.push(bar) - 1;
     this.byId.set(id, index);
     if (index >= this.kinds.length) {
-      const larger = new Uint8Array(this.kinds.length * 2);
-      larger.set(this.kinds);
-      this.kinds = larger;
+      for (const name of ["kinds", "hues"]) {
+        const larger = new Uint8Array(this[name].length * 2);
+        larger.set(this[name]);
+        this[name] = larger;
+      }
     }
+    this.hues[index] = this.hueOf(bar);
     this.kinds[index] = KIND_OF[state] ?? KIND_OF.local;
     for (let k = 0; k < lanes.length; k += 2) this.place(index, bar, lanes[k], lanes[k + 1]);
     if (clusters.size > 1) insertByStart(this.tied, bar);
     return bar;
+  }
+
+  // Give every bar the hue of its user, say.
+  tint(hueOf) {
+    this.hueOf = hueOf;
+    this.bars.forEach((bar, i) => { if (bar) this.hues[i] = hueOf(bar); });
   }
 
   // Mark the bars that a search finds; the others fade. Returns the first that is found.

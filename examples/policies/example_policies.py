@@ -8,12 +8,17 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
-from coalloc.model.plan import Plan
-from coalloc.model.snapshot import Snapshot
-from coalloc.policies.base import Budget, OnIncumbent, Policy
-from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.options import CommonOptions
+from coalloc.planning import (
+    Budget,
+    CommonOptions,
+    Incumbent,
+    OnIncumbent,
+    Plan,
+    Planner,
+    Policy,
+    Schedule,
+    Snapshot,
+)
 
 
 def narrow_first(

@@ -76,7 +76,8 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job's command; the core passes it on without looking inside."""
 
     argv: tuple[str, ...]
-    """Command and arguments; where `script` is given, ``argv[0]`` is only its name."""
+    """Command and arguments; where `script` is given, ``argv[0]`` is only its name. What no program
+    can be started with is refused (`launch_limits`)."""
     script: str = ""
     """Text of a batch script, executed from a private copy; empty: `argv` is a command."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -180,7 +181,7 @@ class PartReport(Struct, frozen=True, kw_only=True):
     """Wall-clock seconds of the end of the last."""
     reason: str = ""
     """Why it ended, in one word; ``not_found``, ``not_executable``, ``user_unknown``,
-    ``output_unwritable``, ``cwd_missing`` and ``bad_script`` are not tried again;
+    ``output_unwritable``, ``cwd_missing``, ``bad_script`` and ``impossible`` are not tried again;
     ``cancelled_there``: ended in the batch system by its user or an administrator; ``requeued``:
     a handed job that the batch system has put back into its queue; ``others_first``: refused,
     since other jobs go first."""
@@ -216,6 +217,7 @@ PERMANENT = frozenset(
     {
         "bad_script",
         "cwd_missing",
+        "impossible",
         "not_executable",
         "not_found",
         "output_unwritable",

@@ -128,7 +128,7 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     logged, and nothing else."""
     notices: tuple[str, ...] = ()
     """What an operator should know of the cluster, each in one line; logged when it is new, and
-    nothing else."""
+    shown beside the cluster."""
     way: str = ""
     """How our parts get in beside local jobs, in words; empty: at once or not at all."""
     share: ShareUse | None = None

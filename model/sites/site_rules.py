@@ -94,6 +94,8 @@ class SiteRules(Struct, frozen=True, kw_only=True):
     """By so much at the most a part's time limit there is longer than its job's, seconds."""
     reservations: tuple[str, ...] = ()
     """Ids of those, among the reading's, that no job may run into."""
+    bounds_memory: bool = True
+    """Processes cannot take more than they asked for, as far as is known."""
 
 
 class Asking(Struct, frozen=True, kw_only=True):

@@ -92,9 +92,11 @@ def axes_of(counts: Counts) -> Axes:
         slows = list(range(len(pace))) if loads else [len(pace) - 1]
         axes.powers.append(powers if job.scaled > 0 else powers[-1:])
         axes.slows.append(slows)
-        axes.seconds.append([job.scaled / power for power in axes.powers[-1]])
-        slowed.append([job.fixed * (pace[i] if loads else counts.unloaded) for i in slows])
-        key = (job.procs, job.scaled, job.fixed, job.gbps, job.splits, tuple(job.room.items()))
+        limit = job.item.limit
+        axes.seconds.append([min(job.scaled / power, limit) for power in axes.powers[-1]])
+        paces = [pace[i] if loads else counts.unloaded for i in slows]
+        slowed.append([min(job.fixed * one, limit) for one in paces])
+        key = (job.procs, job.scaled, job.fixed, limit, job.gbps, job.splits, *job.room.items())
         groups.setdefault(key, []).append(n)
     axes.seconds += slowed
     axes.alike = [group for group in groups.values() if len(group) > 1]

@@ -213,6 +213,13 @@ class AllocationSearch:
         """Whether no job could run faster with the platform to itself."""
         return self.value <= least_execution(self.scene, self.best) * (1.0 + 1e-12)
 
+    @property
+    def _may_hit_limits(self) -> bool:
+        """Whether a job may run into its time limit: the engines' sums do not end there."""
+        threshold, of = self.scene.options.get("saturation_threshold", 1.0), self.scene.candidates
+        jobs = [of[j] for j in self.best.jobs]
+        return any(job.exceeds(min(self.scene.levels(job)), threshold) for job in jobs)
+
     def offer(self, allocation: Allocation) -> None:
         """Take an allocation if it is allowed and better, and tell the caller."""
         threshold = self.scene.options.get("saturation_threshold", 1.0)
@@ -240,13 +247,13 @@ class AllocationSearch:
 
     def proved(self) -> Plan:
         """The plan, which nothing betters."""
-        self.incumbent.proved = True
+        self.incumbent.proved = not self._may_hit_limits or self.is_ideal
         return self.incumbent.plan()
 
     def unproved(self, bound: float | None, *, stopped: bool) -> Plan:
         """The plan of an engine that ended without a proof: by the clock, or by its work limit."""
         self.incumbent.stopped = stopped
-        if bound is not None:
+        if bound is not None and not self._may_hit_limits:
             self.incumbent.raise_bound(Bound(value=bound))
         return self.incumbent.plan()
 

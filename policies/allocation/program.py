@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 import pulp
@@ -179,10 +180,11 @@ class PublishedModel:
                 self._one_cluster(j)
             for (i, r), x in self.X.items():
                 ends = [at for n, at in scene.classes[self.of[r]].closes_at if self._shut(j, n)]
-                if i == j and ends:
-                    left = min(ends) - scene.snapshot.time
+                left = min(ends, default=inf) - scene.snapshot.time
+                if i == j and left < job.item.limit:
                     weakest = min(self._power(q) for q in self.P)
-                    big = max(job.seconds(weakest, self.threshold) - left, 0.0)
+                    longest = job.scaled / weakest + job.fixed * self.threshold
+                    big = max(longest - left, 0.0)
                     terms, fixed = [(self.SP[j], job.scaled), (x, big)], job.fixed
                     if j in self.SC and not self.printed:
                         terms, fixed = [*terms, (self.SC[j], job.fixed)], 0.0

@@ -84,7 +84,11 @@ class CandidateJob:
 
     def seconds(self, power: float, sc: float = 1.0) -> float:
         """Run time where `power` is that of the weakest node."""
-        return self.scaled / power + self.fixed * sc
+        return min(self.scaled / power + self.fixed * sc, self.item.limit)
+
+    def exceeds(self, power: float, sc: float) -> bool:
+        """Whether it would run into its time limit."""
+        return self.scaled / power + self.fixed * sc > self.item.limit
 
 
 @dataclass(slots=True, kw_only=True)

@@ -138,7 +138,7 @@ def _modes(planner: Planner, places: Floats) -> _Modes:
     for n, item in enumerate(planner.items):
         cap = int(total[item.group] if may_split(item, planner) else whole[item.group])
         rows += [
-            (n, mode[0], mode[1], mode[2] + mode[3] * comm, ratio)
+            (n, mode[0], mode[1], mode[2] + mode[3] * comm, ratio if item.limit == np.inf else 1.0)
             for mode, ratio in _thinned(offered(item, cap), most)
         ]
     table = np.array(rows, dtype=np.float64).reshape(-1, 5)
@@ -192,6 +192,7 @@ def make_columns(planner: Planner, supply: Supply, shapes: int = len(SHARES)) ->
     order = np.lexsort((shape, band, row))
     row, band = row[order], band[order]
     seconds = modes.scaled[row] / supply.top[band] + modes.fixed[row]
+    seconds = np.minimum(seconds, planner.compiled.problem.item_limit[m[row]])
     fits = np.zeros(len(items), dtype=np.bool_)
     fits[m[row]] = True
     return Columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -194,7 +195,10 @@ def edges(sheet: Sheet) -> Iterator[str]:
 
 
 def run_times(sheet: Sheet) -> Iterator[str]:
-    """End = start + run time by the cost model on the weakest node, power in steps."""
+    """End = start + run time by the cost model on the weakest node, power in steps.
+
+    No run is longer than its time limit, nor planned so.
+    """
     if not sheet.units:
         return
     power = stepped(sheet.nodes.power, number_option(sheet.options, "power_step", 0.0))
@@ -215,9 +219,12 @@ def run_times(sheet: Sheet) -> Iterator[str]:
             if procs[row] > sheet.chunks[row]:
                 yield f"{unit.name}: has {procs[row]} processes for {sheet.chunks[row]} chunks"
             seconds = piece_time(job.chunk_s, sheet.chunks[row], procs[row], weakest[row])
-        if not abs(start[row] + seconds - end[row]) <= allowed[row]:
-            found, wanted = shown(end[row] - start[row]), shown(seconds)
-            yield f"{unit.name}: runs for {found} s, the cost model says {wanted} s"
+        limit = inf if job.time_limit is None else job.time_limit
+        planned = min(seconds, limit) if seconds < inf else inf
+        if not abs(start[row] + planned - end[row]) <= allowed[row]:
+            found, wanted = shown(end[row] - start[row]), shown(planned)
+            says = "its time limit ends it after" if planned < seconds else "the cost model says"
+            yield f"{unit.name}: runs for {found} s, {says} {wanted} s"
 
 
 def stepped(power: Floats, step: float) -> Floats:

@@ -16,7 +16,7 @@ from math import fsum, inf
 import numpy as np
 import numpy.typing as npt
 
-from coalloc.model.cost import link_loads
+from coalloc.model.cost import link_loads, task_loads
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.policies.checking.sheet import RELATIVE, Flags, Floats, Ints, Sheet, shown, swept_ends
 
@@ -211,13 +211,21 @@ class LinkUse:
 
 
 def link_uses(sheet: Sheet) -> list[LinkUse]:
-    """Loads of rigid and moldable placements and of running work, by equation (4)."""
+    """Loads of placements and of running work: of jobs by equation (4), of tasks by `task_loads`.
+
+    The option ``workflow_links=idle`` leaves out tasks, as published mappings do.
+    """
     loading: dict[str, list[tuple[int, float]]] = {c.name: [] for c in sheet.snapshot.clusters}
+    links = {cluster.name: cluster.link_gbps for cluster in sheet.snapshot.clusters}
+    books = sheet.options.get("workflow_links") != "idle"
     for row, (unit, inside) in enumerate(zip(sheet.units, sheet.inside, strict=True)):
-        job = unit.job
-        if len(inside) > 1 and isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
-            for name, load in link_loads(job.proc_gbps, inside).items():
-                loading[name].append((row, load))
+        job, sent = unit.job, dict[str, float]()
+        if len(inside) > 1 and unit.task is not None and books:
+            sent = task_loads(unit.task, inside, links)
+        elif len(inside) > 1 and isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
+            sent = link_loads(job.proc_gbps, inside)
+        for name, load in sent.items():
+            loading[name].append((row, load))
     since, until = running_times(sheet)
     uses = []
     for cluster in sheet.snapshot.clusters:
@@ -268,11 +276,15 @@ def _link_use(
 
 
 def links(sheet: Sheet, uses: list[LinkUse]) -> Iterator[str]:
-    """At every instant, for each placement that loads link k: sum of BW <= sc * capacity_k."""
+    """At every instant, for each placement that loads link k: sum of BW <= sc * capacity_k.
+
+    A task's run time knows no slowdown: its sc counts as 1.
+    """
+    slowdown = np.where([unit.task is None for unit in sheet.units], sheet.sc, 1.0)
     for use in uses:
         if not len(use.rows) or use.capacity == inf:
             continue
-        allowed = use.capacity * np.maximum(sheet.sc[use.rows], 1.0) * (1.0 + RELATIVE)
+        allowed = use.capacity * np.maximum(slowdown[use.rows], 1.0) * (1.0 + RELATIVE)
         peaks = range_maxima(use.level, use.first, use.last)
         for i in np.flatnonzero(peaks > allowed):
             span = slice(use.first[i], use.last[i] + 1)
@@ -284,7 +296,7 @@ def links(sheet: Sheet, uses: list[LinkUse]) -> Iterator[str]:
                 continue
             who = _names(sheet, use.rows[here[: len(use.rows)]])
             what = f"{total:.9g} Gbit/s on {shown(use.capacity)} Gbit/s"
-            sc = float(sheet.sc[use.rows[i]])
+            sc = float(slowdown[use.rows[i]])
             what += f" at sc {shown(sc)}" if sc > 1.0 else ""
             yield f"link {use.name}: {what} at {shown(at)} s ({who})"
             break

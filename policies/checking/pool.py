@@ -51,6 +51,7 @@ class Pool:
         """Each job with its counts, without those that are no faster than a smaller one."""
         for job, counts, slower, release in self.jobs:
             times = np.array([base_time(job, n) for n in counts], dtype=np.float64) * slower
+            times = np.minimum(times, inf if job.time_limit is None else job.time_limit)
             best = np.minimum.accumulate(times)
             kept = np.concatenate((times[:1] < inf, best[1:] < best[:-1]))
             yield np.array(counts, dtype=np.int64)[kept], times[kept], job.weight, release

@@ -25,7 +25,7 @@ from math import inf, nextafter
 
 import numpy as np
 
-from coalloc.model.cost import base_time
+from coalloc.model.cost import base_time, within_limit
 from coalloc.model.jobs import DivisibleJob, Job, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
@@ -72,7 +72,7 @@ def _alone(idle: Idle, job: DivisibleJob) -> float:
     rows = idle.gaps(job, max(job.earliest, idle.snapshot.time))
     if not rows:
         return idle.snapshot.time
-    gaps = Gaps(idle, rows, job.chunk_s)
+    gaps = Gaps(idle, rows, job)
     cut = {gap.group for gap in rows if gap.end < inf}
     is_cut = np.array([gap.group in cut for gap in rows], dtype=np.bool_)
 
@@ -86,10 +86,11 @@ def _alone(idle: Idle, job: DivisibleJob) -> float:
 def _area(snapshot: Snapshot, jobs: Sequence[Job], power_step: float) -> float:
     """No plan of all these jobs ends earlier, seconds."""
     idle = Idle(replace(snapshot, reservations=()), (), power_step)
-    rows = idle.gaps(DivisibleJob(id="", work=1.0, chunk_s=TINY), snapshot.time)
+    tiny = DivisibleJob(id="", work=1.0, chunk_s=TINY)
+    rows = idle.gaps(tiny, snapshot.time)
     if not rows:
         return snapshot.time
-    gaps = Gaps(idle, rows, 1.0)
+    gaps = Gaps(idle, rows, replace(tiny, chunk_s=1.0))
     weakest = min(group.power for group in idle.groups)
 
     def room(until: float) -> float:
@@ -100,18 +101,23 @@ def _area(snapshot: Snapshot, jobs: Sequence[Job], power_step: float) -> float:
 
 
 def _least_area(job: Job, weakest: float) -> float:
-    """Seconds on one full-speed node that the job takes at least, however it is placed."""
+    """Seconds on one full-speed node that the job takes at least, however it is placed.
+
+    A process that runs into the time limit has taken this of the weakest node at least.
+    """
+    limited = within_limit(job, inf) * weakest
     if isinstance(job, DivisibleJob):
-        return job.chunks * job.chunk_s
+        return job.chunks * min(job.chunk_s, limited)
     if isinstance(job, WorkflowJob):
-        return sum(task.work for task in job.tasks)
+        return sum(min(task.work, task.min_procs * limited) for task in job.tasks)
     if isinstance(job, RigidJob):
         procs = job.procs
     elif isinstance(job.speedup, TableSpeedup):
         procs = min(n for n in job.speedup.procs if n >= job.min_procs)
     else:
         procs = job.min_procs
-    return procs * base_time(job, procs) * (job.sigma + (1.0 - job.sigma) * weakest)
+    seconds = base_time(job, procs) * (job.sigma + (1.0 - job.sigma) * weakest)
+    return procs * min(seconds, limited)
 
 
 def _reached(room: Callable[[float], float], amount: float, gaps: Gaps) -> float:

@@ -25,10 +25,11 @@ from math import inf, nextafter
 import numpy as np
 import numpy.typing as npt
 
-from coalloc.model.cost import piece_time
+from coalloc.model.cost import pieces_of, within_limit
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies import uses
 from coalloc.policies.divisible.idle import Gap, Idle, Taking, slack
 
 Floats = npt.NDArray[np.float64]
@@ -109,7 +110,7 @@ def _place(
             detail = f"waits for job {name}, which has no end in this plan"
             return Deferred(job=job.id, reason=Reason.DEPENDENCY, detail=detail)
         earliest = max(earliest, end)
-    gaps = Gaps(idle, idle.gaps(job, earliest), job.chunk_s)
+    gaps = Gaps(idle, idle.gaps(job, earliest), job)
     counts = gaps.chosen(job.chunks)
     if counts is None:
         return _no_room(idle, job)
@@ -141,13 +142,13 @@ class Gaps:
         Over all nodes of the group.
     """
 
-    def __init__(self, idle: Idle, rows: Sequence[Gap], chunk_s: float) -> None:
+    def __init__(self, idle: Idle, rows: Sequence[Gap], job: DivisibleJob) -> None:
         groups = idle.groups
         self.rows = rows
         self.start: Floats = np.array([gap.start for gap in rows], dtype=np.float64)
         self.end: Floats = np.array([gap.end for gap in rows], dtype=np.float64)
         power = [groups[gap.group].power for gap in rows]
-        self.chunk: Floats = chunk_s / np.array(power, dtype=np.float64)
+        self.chunk: Floats = np.array([within_limit(job, job.chunk_s / one) for one in power])
         self.slack: Floats = np.array([slack(one) for one in self.chunk.tolist()], dtype=np.float64)
         lanes = [gap.lanes * len(groups[gap.group].nodes) for gap in rows]
         self.lanes: Ints = np.array(lanes, dtype=np.int64)
@@ -215,30 +216,26 @@ def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Place
         key = group.cluster, group.power, gap.start, rounds
         nodes = found.setdefault(key, {})
         chunks[key] = chunks.get(key, 0) + count
-        end = _end(job, gap, rounds, group.power)
+        end = min(_ends_at(job, gap.start, rounds, 1, group.power), gap.end)
         lanes = -(-count // rounds)
         for place in range(-(-lanes // gap.lanes)):
             procs = min(gap.lanes, lanes - place * gap.lanes)
             node = group.nodes[place]
             nodes[node] = nodes.get(node, 0) + procs
             memory = float(job.memory_mb_per_proc * procs)
-            uses = taken.setdefault(gap.group, {}).setdefault(place, [])
-            uses.append(Taking(gap.start, end, procs, memory))
+            taking = Taking(gap.start, end, procs, memory)
+            taken.setdefault(gap.group, {}).setdefault(place, []).append(taking)
     for number, places in taken.items():
         idle.take(number, places)
-    pieces = [
-        Placement(
-            job=job.id,
-            start=start,
-            end=start + piece_time(job.chunk_s, chunks[key], sum(nodes.values()), power),
-            nodes={idle.names[node]: nodes[node] for node in sorted(nodes)},
-            chunks=chunks[key],
-        )
-        for key, nodes in found.items()
-        for _, power, start, _ in (key,)
-    ]
+    pieces: list[Placement] = []
+    for key, nodes in found.items():
+        _, power, start, _ = key
+        named = {idle.names[node]: nodes[node] for node in sorted(nodes)}
+        pieces += uses.pieces(job, start, named, chunks[key], power)
     return sorted(pieces, key=lambda piece: (piece.start, piece.end, *piece.nodes))
 
 
-def _end(job: DivisibleJob, gap: Gap, rounds: int, power: float) -> float:
-    return min(gap.start + piece_time(job.chunk_s, rounds, 1, power), gap.end)
+def _ends_at(job: DivisibleJob, start: float, chunks: int, procs: int, power: float) -> float:
+    for _, seconds in pieces_of(job, chunks, procs, power):
+        start += seconds
+    return start

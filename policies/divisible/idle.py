@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+from coalloc.model.cost import within_limit
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
@@ -148,7 +149,7 @@ class Idle:
         out = []
         for number, group in enumerate(self.groups):
             if group.usable and self.fits(group, job):
-                chunk = job.chunk_s / group.power
+                chunk = within_limit(job, job.chunk_s / group.power)
                 least = chunk - slack(chunk)
                 out += [g for g in self._lanes(number, job, earliest) if g.end - g.start >= least]
         return out

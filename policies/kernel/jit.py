@@ -15,11 +15,13 @@ functions imports nothing else of coalloc.
 from __future__ import annotations
 
 import dis
+import os
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, Protocol, TypeVar, cast, overload
+from warnings import warn
 from zlib import crc32
 
 from numba import njit
@@ -29,6 +31,10 @@ from coalloc.policies.kernel.linking import HelperCompiler, KernelCompiler, for_
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 HOME = __name__.rpartition(".")[0]
+UNKEPT = (
+    "no folder for compiled code can be written, so that each start compiles anew; "
+    "name one in NUMBA_CACHE_DIR"
+)
 FLAGS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True, "no_rewrites": True}
 
 
@@ -140,7 +146,22 @@ def _compiled(function: Function, **flags: Any) -> Function:
     flags = FLAGS | flags
     if not flags["_nrt"]:
         flags["pipeline_class"] = KernelCompiler
+    _settle_cache()
     try:
         return cast(Function, njit(cache=True, **flags)(function))
     except RuntimeError:  # numba raises at import where nothing is writable for its cache
+        _warn_unkept()
         return cast(Function, njit(**flags)(function))
+
+
+@cache  # once: what numba does to the filters of warnings would have it shown again
+def _warn_unkept() -> None:
+    warn(UNKEPT, RuntimeWarning, stacklevel=1)
+
+
+def _settle_cache() -> None:
+    """Keep numba from a cache below the working folder, such as ``~`` where there is no home."""
+    if not os.path.isabs(os.environ.get("XDG_CACHE_HOME", "/")):
+        del os.environ["XDG_CACHE_HOME"]
+    if not os.path.isabs(os.path.expanduser("~")):
+        os.environ.setdefault("XDG_CACHE_HOME", os.devnull)

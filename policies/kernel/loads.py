@@ -9,7 +9,7 @@ from math import inf, sqrt
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.record import Ints
-from coalloc.policies.kernel.state import FULL, MOST_LOAD, Outcome, Problem
+from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, Outcome, Problem
 
 
 @helper(inline=True)
@@ -44,6 +44,13 @@ def low_side(gbps: float, procs: int, residual: int, capacity: float) -> int:
 
 
 @helper(inline=True)
+def least_time(problem: Problem, item: int, mode: int, power: float) -> float:
+    """Run time at this power up to the item's limit, communication left out, s."""
+    seconds = problem.mode_scaled[mode] / power + problem.mode_fixed[mode]
+    return min(seconds, problem.item_limit[item])
+
+
+@helper(inline=True)
 def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
     """Arrival of the parents' data at cluster k, s."""
     ready = problem.item_arrival[item, k]
@@ -67,6 +74,55 @@ def data_ready(problem: Problem, out: Outcome, item: int, k: int) -> float:
                 delay += problem.parent_gbit[x] / slowest
             ready = max(ready, out.end[parent] + delay)
     return ready
+
+
+@helper(inline=True)
+def spread_ready(problem: Problem, out: Outcome, item: int, row: int) -> float:
+    """Arrival of the parents' data at all clusters on which a task is spread, s."""
+    ready = problem.item_release[item]
+    for k in range(problem.link_gbps.size):
+        if problem.wide_parts[row, k] > 0:
+            ready = max(ready, problem.item_arrival[item, k])
+    for x in range(problem.parent_first[item], problem.parent_first[item + 1]):
+        parent, gbit = problem.parent[x], problem.parent_gbit[x]
+        slowest, latency, same = inf, 0.0, True
+        first = out.use_first[parent]
+        for k in range(problem.link_gbps.size):
+            here, theirs = problem.wide_parts[row, k] > 0, False
+            for u in range(first, first + out.use_count[parent]):
+                theirs |= problem.class_cluster[out.use_class[u]] == k
+            same &= here == theirs
+            if here or theirs:
+                slowest = min(slowest, problem.link_gbps[k])
+                latency = max(latency, problem.latency[k])
+        delay = 0.0 if same or gbit < 0.0 else latency
+        if gbit > 0.0 and not same:
+            delay += gbit / slowest
+        ready = max(ready, out.end[parent] + delay)
+    return ready
+
+
+@helper(inline=True)
+def soonest(problem: Problem, out: Outcome, item: int) -> float:
+    """Arrival of the parents' data at the first cluster, or at all on which a task is spread, s."""
+    row, first = problem.item_wide[item], inf
+    if row >= 0:
+        return spread_ready(problem, out, item, row)
+    for k in range(problem.link_gbps.size):
+        first = min(first, data_ready(problem, out, item, k))
+    return first
+
+
+@helper(inline=True)
+def lay_wide(problem: Problem, row: int, avail: Ints, loaded: Ints, take: Ints) -> int:
+    """Give a task that is spread its processes; on how many clusters, 0 if they are not there."""
+    used = 0
+    for k in range(take.size):
+        take[k], units = problem.wide_parts[row, k], problem.wide_units[row, k]
+        if avail[k] < take[k] or (units > 0 and loaded[k] + units > FULL + ROUNDING):
+            return 0
+        used += take[k] > 0
+    return used
 
 
 @helper(inline=True)

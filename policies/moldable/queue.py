@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
@@ -136,11 +136,20 @@ Row = tuple[int, int, float]
 
 def _ladder(item: Item, power: float, limit: int | None) -> list[Row]:
     """An item's modes at this power, thinned to about `limit`; faster with each."""
-    rows = [
-        (index, procs, scaled / power + fixed)
+    rows = _falling(
+        (index, procs, min(scaled / power + fixed, item.limit))
         for index, (procs, scaled, fixed, _) in enumerate(item.modes)
-    ]
+    )
     return rows if limit is None else [rows[n] for n in _spread([row[1] for row in rows], limit)]
+
+
+def _falling(rows: Iterable[Row]) -> list[Row]:
+    """Without those that are no faster: more processors that run into the same time limit."""
+    kept: list[Row] = []
+    for row in rows:
+        if not kept or row[2] < kept[-1][2]:
+            kept.append(row)
+    return kept
 
 
 def _spread(procs: Sequence[int], limit: int) -> list[int]:
@@ -189,7 +198,8 @@ def every_allotment(item: Item, power: float, width: int) -> list[Row]:
         steps = np.geomspace(job.min_procs, high, EVERY // 2).round()
         counts = np.unique(steps.astype(np.int64))
     last = [job.min_procs - 1, *counts.tolist()]
-    return [(-1, a + 1, job.speedup.time(b) * slower) for a, b in pairwise(last)]
+    times = ((a + 1, job.speedup.time(b) * slower) for a, b in pairwise(last))
+    return _falling((-1, procs, min(seconds, item.limit)) for procs, seconds in times)
 
 
 def _availability(planner: Planner) -> tuple[Floats, Ints]:

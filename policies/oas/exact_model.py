@@ -274,7 +274,7 @@ def _twins(items: Sequence[Item], order: Ints, weighted: bool) -> Ints:
     for j, n in enumerate(order.tolist()):
         item = items[n]
         key = (
-            *(tuple(item.modes), item.group, item.proc_gbps, item.splits, item.release),
+            *(tuple(item.modes), item.limit, item.group, item.proc_gbps, item.splits, item.release),
             *(frozenset(p for p, _ in item.parents), frozenset(children[n])),
             item.job.weight if weighted else 0.0,
         )

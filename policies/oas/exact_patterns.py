@@ -224,6 +224,7 @@ def _selected(problem: Problem, item: int, procs: Ints, modes: Ints, sc: Floats)
         inside[:, k] += procs[:, c]
     power = np.where(procs > 0, problem.class_power, np.inf).min(axis=1, initial=np.inf)
     seconds = problem.mode_scaled[modes] / power + problem.mode_fixed[modes] * sc
+    seconds = np.minimum(seconds, problem.item_limit[item])
     gbps = float(problem.item_gbps[item]) if len(procs) else 0.0
     return Patterns(
         first=_firsts([len(procs)]),

@@ -67,7 +67,8 @@ class Filling:
         self.lister, self.random = lister, np.random.default_rng(seed)
         mode = problem.mode_first[lister.items]
         power = problem.class_power[0]
-        seconds = np.maximum(problem.mode_scaled[mode] / power + problem.mode_fixed[mode], SHORTEST)
+        seconds = problem.mode_scaled[mode] / power + problem.mode_fixed[mode]
+        seconds = np.maximum(np.minimum(seconds, problem.item_limit[lister.items]), SHORTEST)
         widths = problem.mode_procs[mode].astype(np.float64)
         table, kind = np.unique(np.stack((widths, seconds)), axis=1, return_inverse=True)
         self.procs, self.seconds = table[0].astype(np.int64), table[1]

@@ -84,5 +84,7 @@ def predicted(problem: Problem, shares: Floats) -> Problem:
     """The problem of the same queue whose jobs take these shares of their planned run times."""
     of_modes = np.repeat(shares, np.diff(problem.mode_first))
     return problem._replace(
-        mode_scaled=problem.mode_scaled * of_modes, mode_fixed=problem.mode_fixed * of_modes
+        mode_scaled=problem.mode_scaled * of_modes,
+        mode_fixed=problem.mode_fixed * of_modes,
+        item_limit=problem.item_limit * shares,
     )

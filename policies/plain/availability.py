@@ -109,7 +109,7 @@ class Availability:
         allowed = self.allowed(item.group)
         if not allowed or start == inf:
             return None
-        shortest = mode[1] / self.classes.power[allowed[0][0]] + mode[2]
+        shortest = min(mode[1] / self.classes.power[allowed[0][0]] + mode[2], item.limit)
         row = bisect_right(self.time, start) - 1
         while start + shortest < before and not self.spent:
             fit, short = self._fit(item, mode, start, row, only)
@@ -140,7 +140,7 @@ class Availability:
             strength = power[allowed[level][0]]
             while level < len(allowed) and (power[allowed[level][0]] == strength or scaled == 0.0):
                 level += 1
-            end = start + max(scaled / strength + fixed, SHORTEST_S)
+            end = start + max(min(scaled / strength + fixed, item.limit), SHORTEST_S)
             while after < len(self.time) and self.time[after] < end:
                 self._lower(after, least, loaded)
                 after += 1
@@ -152,7 +152,7 @@ class Availability:
             if take is not None:
                 chosen = self._fill(allowed[:level], room, take)
                 weakest = min(power[c] for c in chosen)
-                end = start + max(scaled / weakest + fixed, SHORTEST_S)
+                end = start + max(min(scaled / weakest + fixed, item.limit), SHORTEST_S)
                 return EarliestFit(start=start, end=end, procs=chosen), row
         return None, row
 
@@ -210,12 +210,22 @@ class Availability:
             free[self.cluster[c]] += count
         if sum(free) < procs:
             return None
+        if item.parts:
+            return self._parts(item, free, loaded)
         low = [0] * len(free)
         if item.splits and max(free) < procs:
             for k, cluster in enumerate(self.clusters):
                 residual, slack = cluster.link_gbps - loaded[k], cluster.link_gbps * TOLERANCE
                 low[k] = low_side(procs, item.proc_gbps, residual, slack)
         return split(procs, free, low)
+
+    def _parts(self, item: Item, free: Sequence[int], loaded: Sequence[float]) -> list[int] | None:
+        """The processes of a task that is spread, where there is room for all of them."""
+        for k, cluster in enumerate(self.clusters):
+            most = cluster.link_gbps * (1.0 + TOLERANCE) - loaded[k]
+            if free[k] < item.parts[k] or item.rates[k] > max(most, 0.0):
+                return None
+        return list(item.parts)
 
     def _fill(
         self, allowed: Sequence[tuple[int, int]], room: dict[int, int], take: list[int]
@@ -237,6 +247,8 @@ class Availability:
             name = self.clusters[self.cluster[c]].name
             inside[name] = inside.get(name, 0) + procs
         loads = link_loads(item.proc_gbps, inside)
+        if item.parts:
+            loads = {cluster.name: r for cluster, r in zip(self.clusters, item.rates, strict=True)}
         for row in range(self._cut(fit.start), self._cut(fit.end)):
             for c, procs in fit.procs.items():
                 self.free[row][c] -= procs * need[c]

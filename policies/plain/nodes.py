@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
-from coalloc.model.cost import piece_time
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
 from coalloc.policies.kernel.instance.classes import free_now
 from coalloc.policies.kernel.instance.intake import Intake
 from coalloc.policies.plain.availability import Availability, EarliestFit
-from coalloc.policies.uses import fitting
+from coalloc.policies.uses import fitting, pieces
 
 
 def chosen_nodes(
@@ -93,9 +92,8 @@ class _Left:
             mine = _first(nodes, -(-count // each))
             if not mine:
                 break
-            end = self.now + piece_time(job.chunk_s, count, sum(mine.values()), power)
             names = {self.intake.nodes[n].name: procs for n, procs in mine.items()}
-            out.append(Placement(job=job.id, start=self.now, end=end, nodes=names, chunks=count))
+            out += pieces(job, self.now, names, count, power)
             for n, procs in mine.items():
                 self._take(n, procs, job.memory_mb_per_proc)
         return out

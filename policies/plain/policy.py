@@ -160,7 +160,7 @@ class _PlainQueue:
             return fit if fit is not None and fit.start == now else None
         mode = item.modes[0]
         # Data of tasks arrive at different times, so that one says nothing of another.
-        kind = (item.group, item.splits, item.proc_gbps)
+        kind = (item.group, item.splits, item.proc_gbps, item.limit)
         known = [] if item.task is not None else self._failed.setdefault(kind, [])
         if self.availability.spent or any(_asks_no_less(mode, other) for other in known):
             return None
@@ -188,26 +188,32 @@ class _PlainQueue:
 
     def _clusters(self, item: Item) -> Sequence[int | None]:
         """A task's time depends on its cluster: each by itself."""
-        return [None] if item.task is None else range(len(self.availability.clusters))
+        if item.task is None or item.parts:
+            return [None]
+        return range(len(self.availability.clusters))
 
     def _ready(self, item: Item, only: int | None) -> float:
-        """Earliest start of an item, once its parents' data have reached a cluster, seconds."""
+        """Earliest start of an item, once its parents' data have reached a cluster, seconds.
+
+        Of a task that is spread: all of its clusters.
+        """
+        used = {only} if only is not None else {k for k, part in enumerate(item.parts) if part}
         ready = max(item.release, self.intake.snapshot.time)
-        if only is not None and item.arrival:
-            ready = max(ready, item.arrival[only])
+        if item.arrival:
+            ready = max(ready, *(item.arrival[k] for k in used))
         for parent, gbit in item.parents:
             place = self.places[parent]
             ready = max(ready, place.end)
-            if gbit >= 0.0 and only is not None:
-                ready = max(ready, place.end + self._delay(place, gbit, only))
+            if gbit >= 0.0 and used:
+                ready = max(ready, place.end + self._delay(place, gbit, used))
         return ready
 
-    def _delay(self, parent: EarliestFit, gbit: float, only: int) -> float:
-        """Seconds from a parent's end until its data have reached a cluster."""
+    def _delay(self, parent: EarliestFit, gbit: float, child: set[int]) -> float:
+        """Seconds from a parent's end until its data have reached these clusters."""
         homes = {self.availability.cluster[c] for c in parent.procs}
-        if homes == {only}:
+        if homes == child:
             return 0.0
-        used = [self.availability.clusters[k] for k in homes | {only}]
+        used = [self.availability.clusters[k] for k in homes | child]
         slowest = min(cluster.link_gbps for cluster in used)
         moving = 0.0 if gbit == 0.0 else inf if slowest <= 0.0 else gbit / slowest
         return max(cluster.link_latency_s for cluster in used) + moving

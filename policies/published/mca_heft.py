@@ -36,7 +36,8 @@ single one.
 With ``nodes=best-fit`` a task takes the nodes that became free last, which leaves the idle time of
 the others to later tasks. Nodes of one power are alike, so a plan may name others than those that
 were counted. Equations (4) and (5) leave out communication, as the text does, and priorities leave
-out data on edges unless `edge_data` is set; the plan's times charge both.
+out data on edges unless `edge_data` is set; the plan's times charge both. The text knows no load of
+links: with ``workflow_links=idle`` they are found idle, and no plan that is started has that.
 
 References
 ----------

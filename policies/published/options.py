@@ -12,7 +12,7 @@ from coalloc.policies.allocation.options import (
     ProgramOptions,
     SolverSeconds,
 )
-from coalloc.policies.options import CommonOptions, Objective
+from coalloc.policies.options import CommonOptions, Objective, WorkflowLinks
 
 Selection = Annotated[
     Literal["auto", "knapsack", "greedy"],
@@ -144,6 +144,7 @@ class McaHeftOptions(CommonOptions, frozen=True, kw_only=True):
     there.
     """
     insertion: Insertion = False
+    workflow_links: WorkflowLinks = "idle"
     nodes: Literal["least-loaded", "best-fit"] = "least-loaded"
     """Without insertion: of equal nodes those that became free first, or last."""
     edge_data: bool = False

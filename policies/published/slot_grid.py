@@ -215,7 +215,7 @@ def seconds_of(planner: Planner, item: Item, nodes: dict[int, int], sc: float) -
     power = min(floored_power(planner.intake.nodes[n].power, step) for n in nodes)
     procs = sum(nodes.values())
     _, scaled, fixed, _ = next(mode for mode in item.modes if mode[0] == procs)
-    return max(scaled / power + fixed * sc, SHORTEST)
+    return max(min(scaled / power + fixed * sc, item.limit), SHORTEST)
 
 
 def loads_of(grid: SlotGrid, item: Item, nodes: dict[int, int]) -> dict[int, Fraction]:

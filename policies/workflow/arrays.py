@@ -125,7 +125,8 @@ def items_of(
     Parameters
     ----------
     overhead : float
-        Share of a task's time that its communication between clusters may take.
+        Share of a task's time that its communication between clusters may take, where one cluster
+        holds it.
     """
     problem, items = planner.compiled.problem, planner.items
     count, clusters = len(items), problem.link_gbps.size
@@ -138,7 +139,8 @@ def items_of(
     splits = np.zeros(count, dtype=np.int64)
     for n, item in enumerate(items):
         if item.task is not None:
-            splits[n] = int(rule == "sooner" and clusters > 1 and forms[n].high > 1)
+            may = rule == "sooner" and clusters > 1 and forms[n].high > 1
+            splits[n] = int(may or len(item.parts) > 0)
         elif item.splits:
             splits[n] = int(rule == "sooner" or forms[n].low > widest[n])
     low = np.array([form.low for form in forms], dtype=np.int64)
@@ -149,13 +151,15 @@ def items_of(
     shortest = np.array(
         [form.shortest(power, intra, int(n)) for form, n in zip(forms, high, strict=True)]
     )
-    shortest = np.where(np.isfinite(shortest), shortest, 0.0) * (1.0 - 1e-12)
+    shortest = np.where(np.isfinite(shortest), np.minimum(shortest, problem.item_limit), 0.0)
+    shortest *= 1.0 - 1e-12
     return Items(
         scaled=np.array([form.scaled for form in forms], dtype=np.float64).reshape(-1, 2),
         fixed=np.array([form.fixed for form in forms], dtype=np.float64).reshape(-1, 2),
         comm=np.array([form.comm for form in forms], dtype=np.float64),
         low=low,
         high=np.maximum(high, low),
+        limit=problem.item_limit,
         table_first=np.cumsum([0, *(len(modes) for modes in tables)]).astype(np.int64),
         table_procs=np.array([mode[0] for mode in table], dtype=np.int64),
         table_scaled=np.array([mode[1] for mode in table], dtype=np.float64),
@@ -164,7 +168,8 @@ def items_of(
         weight=planner.weights,
         job=planner.numbers,
         tail=graph.bottom(shortest) - shortest,
-        overhead=np.array([overhead]),
+        overhead=np.where(low > widest, inf, overhead),
+        books=np.array([planner.options.get("workflow_links") != "idle"], dtype=np.int64),
     )
 
 

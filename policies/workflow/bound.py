@@ -78,7 +78,6 @@ class WorkflowBound:
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
         self.case: BoundCase = read_case(planner, "quick")
-        self.forms = [form_of(item) for item in planner.items]
         self.counted = np.flatnonzero(self.case.heads.counted)
         problem = planner.compiled.problem
         self.power = np.unique(problem.class_power)[::-1]
@@ -87,6 +86,8 @@ class WorkflowBound:
         self.spans = self._spans()
         self.room = self._room()
         self.intra = float(problem.inverse_intra.min(initial=inf))
+        weakest = float(problem.class_power.min(initial=1.0))
+        self.forms = [form_of(i).below(i.limit, weakest, self.intra) for i in planner.items]
 
     def _room(self) -> Floats:
         """Processes of each group at each band's power and above: G x B."""

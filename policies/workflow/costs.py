@@ -67,13 +67,14 @@ def costs_of(planner: Planner) -> MappingCosts:
     first = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)
     table = np.concatenate(tables, axis=1) if tables else np.zeros((4, 0))
     procs, (scaled, fixed, gbit) = table[0].astype(np.int64), table[1:]
-    group = np.repeat(problem.item_group, sizes)
+    group, limit = (np.repeat(of, sizes) for of in (problem.item_group, problem.item_limit))
     seconds = np.full((procs.size, clusters), np.inf)
     for g in range(groups):
         for k in range(clusters):
             rows = np.flatnonzero((group == g) & (procs <= capacity[g, k]))
             run = scaled[rows] / powers[g][k][procs[rows] - 1] + fixed[rows]
-            seconds[rows, k] = np.maximum(run + gbit[rows] * problem.inverse_intra[k], SHORTEST)
+            run = np.minimum(run + gbit[rows] * problem.inverse_intra[k], limit[rows])
+            seconds[rows, k] = np.maximum(run, SHORTEST)
     slots = np.zeros(clusters, dtype=np.int64)
     power = np.zeros(clusters)
     count = free // problem.class_grain

@@ -7,7 +7,7 @@ seconds; others have a table of modes. On nodes of one power the area, processes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -56,6 +56,28 @@ class Form:
             return inf
         alone, shared = self.trade(power, intra)
         return alone + shared / min(self.high, most)
+
+    def below(self, limit: float, weakest: float, intra: float) -> Form:
+        """A form of no longer times than these up to a limit, to which the longest is scaled.
+
+        Parameters
+        ----------
+        limit : float
+            Seconds.
+        weakest, intra : float
+            The least power, and seconds for a Gbit inside a cluster.
+        """
+        if limit == inf:
+            return self
+        alone, shared = self.trade(weakest, intra)
+        share = min(limit / max(alone + shared / self.low, limit), 1.0)
+        return replace(
+            self,
+            scaled=(self.scaled[0] * share, self.scaled[1] * share),
+            fixed=(self.fixed[0] * share, self.fixed[1] * share),
+            comm=self.comm * share,
+            table=tuple(_below(mode, limit, weakest) for mode in self.table),
+        )
 
     def partly_fixed(self, intra: float) -> bool:
         """Whether a part of the run time is the same on nodes of any power."""
@@ -120,6 +142,11 @@ class Form:
         counts = np.concatenate(([self.low], mean, [high]))
         widths = np.concatenate(([self.low], harmonic, [high]))
         return alone + shared / counts, alone * widths + shared
+
+
+def _below(mode: Mode, limit: float, weakest: float) -> Mode:
+    share = limit / max(mode[1] / weakest + mode[2], limit)
+    return mode[0], mode[1] * share, mode[2] * share, mode[3]
 
 
 def form_of(item: Item) -> Form:

@@ -80,7 +80,7 @@ class Mapper:
         procs = int(self.costs.procs[row])
         links = self.planner.compiled.problem.link_gbps.tolist()
         low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
-        take = split(procs, self.capacity[n].tolist(), low)
+        take = item.parts or split(procs, self.capacity[n].tolist(), low)
         if take is not None:
             self.wide_row[n], self.wide_want[n] = row, take
 

@@ -18,8 +18,11 @@ from coalloc.model.formats.decoded import shown
 from coalloc.model.formats.structs import Fault, faults, key_text
 from coalloc.model.formats.structs import Path as KeyPath
 from coalloc.model.settings import Config
+from coalloc.runtime.user import user_folder, user_name
 
 SYSTEM_PATH = Path("/etc/coalloc/coallocd.toml")
+DEFAULTS = "built-in defaults"
+"""Stands for the file where there is none."""
 USER_PATH = Path("coalloc/coallocd.toml")
 MAX_IPC_BYTES = 107
 """``sun_path`` of unix(7), less the terminating zero."""
@@ -52,14 +55,15 @@ def find_config(explicit: Path | None, environ: Mapping[str, str] = os.environ) 
     if environ.get("COALLOC_CONFIG"):
         return Path(environ["COALLOC_CONFIG"])
     for path in (user_config(environ), SYSTEM_PATH):
-        if path.exists():
+        if path is not None and os.path.exists(path):  # false where we may not look
             return path
     return None
 
 
-def user_config(environ: Mapping[str, str] = os.environ) -> Path:
-    """Path of a user's own file, if there is one."""
-    return _home(environ, "XDG_CONFIG_HOME", ".config") / USER_PATH
+def user_config(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Path of a user's own file, if there is one; None: he has no home."""
+    folder = user_folder(environ, "XDG_CONFIG_HOME", ".config")
+    return None if folder is None else folder / USER_PATH
 
 
 def load(
@@ -86,16 +90,26 @@ def load(
     ConfigError
     """
     uid = os.getuid() if uid is None else uid
+    folders = usual_folders(path, environ, uid)
     if path is None:
-        return _completed(Config(), "built-in defaults", usual_folders(path, environ, uid), check)
+        return _housed(_completed(Config(), DEFAULTS, folders, check), DEFAULTS)
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path}:{line}: is not UTF-8 text") from error
-    return parse(text, str(path), usual_folders(path, environ, uid), check)
+    return _housed(parse(text, str(path), folders, check), str(path))
+
+
+def _housed(config: Config, name: str) -> Config:
+    """The configuration, where no folder is missing for want of a home."""
+    for key in ("state_dir", "runtime_dir"):
+        if not getattr(config.daemon, key):
+            what = f"is missing, and user {user_name()} has no home; name a folder, or set HOME"
+            raise _refused(name, (("daemon", key), what))
+    return config
 
 
 def parse(
@@ -252,7 +266,7 @@ def _is_address(address: str) -> bool:
 
 
 def usual_folders(path: Path | None, environ: Mapping[str, str], uid: int) -> tuple[str, str, str]:
-    """State, runtime and cache folder: systemd's, the system's, or the user's."""
+    """State, runtime and cache folder: systemd's, the system's, or the user's; empty: no home."""
     given = [
         environ.get(name, "").partition(":")[0]
         for name in ("STATE_DIRECTORY", "RUNTIME_DIRECTORY", "CACHE_DIRECTORY")
@@ -261,20 +275,17 @@ def usual_folders(path: Path | None, environ: Mapping[str, str], uid: int) -> tu
     if uid == 0 or (path is not None and path.is_relative_to(SYSTEM_PATH.parent)):
         usual = ["/var/lib/coalloc", "/run/coalloc", "/var/cache/coalloc"]
     else:
-        state = _home(environ, "XDG_STATE_HOME", ".local/state") / "coalloc"
-        cache = _home(environ, "XDG_CACHE_HOME", ".cache") / "coalloc"
-        runtime = environ.get("XDG_RUNTIME_DIR", "")
-        usual = [str(state), f"{runtime}/coalloc" if runtime else f"{state}/run", str(cache)]
+        state, cache, runtime = (
+            f"{folder}/coalloc" if folder is not None else ""
+            for folder in (
+                user_folder(environ, "XDG_STATE_HOME", ".local/state"),
+                user_folder(environ, "XDG_CACHE_HOME", ".cache"),
+                environ.get("XDG_RUNTIME_DIR") or None,
+            )
+        )
+        usual = [state, runtime or (state and f"{state}/run"), cache]
     state_dir, runtime_dir, cache_dir = (g or u for g, u in zip(given, usual, strict=True))
     return state_dir, runtime_dir, cache_dir
-
-
-def _home(environ: Mapping[str, str], name: str, below: str) -> Path:
-    # the XDG specification: a path that is not absolute is to be ignored
-    given = environ.get(name, "")
-    if given.startswith("/"):
-        return Path(given)
-    return Path(environ.get("HOME") or Path.home()) / below
 
 
 def _settled(config: Config, folders: tuple[str, str, str], name: str) -> Config:

@@ -19,11 +19,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from coalloc.adapters.formats.platforms import Platform, read_platform
-from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.errors import InputError
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
-from coalloc.simulation.workload import Workload, read_workload
+from coalloc.simulation.workload import Workload, piece_of, read_workload
 
 PIECE_JOBS = 1500
 CHOOSE, REPORT, BOTH = "choose", "report", "both"
@@ -159,26 +158,9 @@ def read_log(log: Log, folder: Path) -> Workload:
 
 
 def take(piece: Piece, folder: Path, jobs: int = PIECE_JOBS) -> Workload:
-    """The first jobs of a piece; its times start at the first submission.
-
-    What had ended in the log before is `earlier`, so that policies which predict run times know of
-    it what a site's daemon would.
-    """
-    first = piece.number * PIECE_JOBS
+    """The first jobs of a piece."""
     logged = read_log(piece.log, folder).jobs
-    begin = logged[first].job.submitted
-    ended = [one for one in logged[:first] if one.logged_end <= begin]
-    return Workload(
-        name=piece.name,
-        jobs=tuple(_moved(one, begin) for one in logged[first : first + min(jobs, PIECE_JOBS)]),
-        earlier=tuple(_moved(one, begin) for one in sorted(ended, key=lambda one: one.logged_end)),
-    )
-
-
-def _moved(logged: LoggedJob, begin: float) -> LoggedJob:
-    """The job on an axis of time that begins there."""
-    time = logged.job.submitted - begin
-    return replace(logged, job=replace(logged.job, submitted=time, earliest=time))
+    return piece_of(logged, piece.number * PIECE_JOBS, min(jobs, PIECE_JOBS), piece.name)
 
 
 @cache

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from coalloc.simulation.gantt import column_means, draw_gantt
-from coalloc.simulation.gantt_svg import ticks_of
+from coalloc.model.pictures.svg import ticks_of
+from coalloc.simulation.gantt import can_draw_jobs, column_means, draw_gantt
 from coalloc.simulation.metrics import TAU_S, Metrics, load_profile
 from coalloc.simulation.report.charts import Axis, Points, bar_chart, line_chart, linear
 from coalloc.simulation.report.page import html_page, html_table, section
@@ -46,6 +46,7 @@ def compare_page(results: Results) -> str:
         f"{trace.workload.name}: {jobs} jobs, {len(platform.clusters)} clusters, "
         f"{trace.slot_map.slots} slots"
     )
+    by_job = can_draw_jobs(each for each, _ in results)
     parts = [
         section("Figures", table_of(results), _refused(results)),
         '<div class="pair">'
@@ -57,7 +58,7 @@ def compare_page(results: Results) -> str:
         *(
             section(
                 f"{each.policy}: jobs over time",
-                f'<div class="gantt">{draw_gantt(each, end)}</div>',
+                f'<div class="gantt">{draw_gantt(each, end, by_job=by_job)}</div>',
             )
             for each, _ in results
         ),

@@ -54,7 +54,10 @@ STYLE: dict[Any, Any] = {
     "savefig.dpi": 300,
 }
 FORMATS = ("png", "pdf")
-MISSING = "matplotlib is not installed, so there are no pictures: pip install 'coalloc[plot]'"
+MISSING = (
+    "matplotlib is not installed, so there are no pictures: "
+    "pip install '.[plot]' in a checkout of coalloc"
+)
 
 
 class NoPlotsError(Exception):

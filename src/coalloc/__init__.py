@@ -33,4 +33,11 @@ def __getattr__(name: str) -> object:
     """Load each name on first use, so that ``import coalloc`` stays cheap."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        home = import_module(_HOMES[name])
+    except ModuleNotFoundError as error:
+        from coalloc.programs import missing_part
+
+        todo = missing_part(error)
+        raise ImportError(f"coalloc.{name}: {todo}" if todo else str(error)) from error
+    return getattr(home, name)

@@ -1,14 +1,17 @@
-"""The programs of the server, which say what to install where only the client is.
+"""The programs; those of the server say what to install where only the client is.
 
-``pip install coalloc`` is the client: commands that ask a daemon, `Client` and `Executor`.
-``pip install 'coalloc[server]'`` adds what daemon, executors, policies and the simulation import.
+Without extras the package is the client: commands that ask a daemon, `Client` and `Executor`. The
+extra ``server`` adds what daemon, executors, policies and the simulation import.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
-from importlib.util import find_spec
+from io import TextIOWrapper
+
+import coalloc
 
 SERVER = frozenset(
     {
@@ -17,6 +20,8 @@ SERVER = frozenset(
     }
 )
 """What the extra ``server`` installs, by the names that are imported."""
+PIPE_CLOSED = 141
+"""128 + SIGPIPE: as a shell reports a program that this signal ended."""
 
 
 def missing_part(error: ModuleNotFoundError) -> str:
@@ -24,7 +29,9 @@ def missing_part(error: ModuleNotFoundError) -> str:
     name = (error.name or "").partition(".")[0]
     if name not in SERVER:
         return ""
-    return f"this needs the server ({name} is missing): pip install 'coalloc[server]'"
+    from coalloc.runtime.texts import to_install
+
+    return f"this needs the server ({name} is missing): {to_install('server')}"
 
 
 def require_server() -> None:
@@ -34,9 +41,42 @@ def require_server() -> None:
     ------
     ModuleNotFoundError
     """
+    from importlib.util import find_spec
+
     for name in sorted(SERVER):
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def open_output() -> None:
+    """Have standard output and error take every text: where they are not UTF-8, or are closed."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def end_output() -> None:
+    """Drop what standard output does not take, which the interpreter would write at its end."""
+    from contextlib import suppress
+
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def command() -> int:
+    """``coalloc``; its version alone loads nothing else."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"coalloc {coalloc.__version__}")
+        return 0
+    from coalloc.cli.main import main
+
+    return main()
 
 
 def daemon() -> int:
@@ -50,8 +90,16 @@ def executor() -> int:
 
 
 def _run(name: str, module: str) -> int:
+    open_output()
     try:
         code: int = import_module(module).main()
+        sys.stdout.flush()
+    except OSError as error:  # a program says itself what it cannot read: this is its output
+        end_output()
+        if isinstance(error, BrokenPipeError):
+            return PIPE_CLOSED
+        print(f"{name}: error: {error}", file=sys.stderr)
+        return 1
     except ModuleNotFoundError as error:
         todo = missing_part(error)
         if not todo:

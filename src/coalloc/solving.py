@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,8 @@ from coalloc.policies.warming import TINY, warmed
 _compiled: set[str] = set()
 
 
-def read_snapshot(source: str | PathLike[str] | Mapping[str, Any]) -> Snapshot:
-    """A snapshot from a file, or from what its JSON decodes to (docs/FORMATS.md).
+def read_snapshot(source: str | PathLike[str] | Mapping[str, Any] | Snapshot) -> Snapshot:
+    """A snapshot from a file, from what its JSON decodes to (docs/FORMATS.md), or checked again.
 
     Raises
     ------
@@ -32,7 +32,9 @@ def read_snapshot(source: str | PathLike[str] | Mapping[str, Any]) -> Snapshot:
         With the path and the reason of the first thing that is wrong.
     OSError
     """
-    if not isinstance(source, Mapping):
+    if isinstance(source, Snapshot):
+        source = snapshot_json.write_snapshot(source)
+    elif not isinstance(source, Mapping):
         source = json.loads(Path(source).read_bytes())
     return snapshot_json.read_snapshot(source)
 
@@ -46,6 +48,7 @@ def solve(
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     on_incumbent: OnIncumbent | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Plan:
     """Plan a snapshot.
 
@@ -61,6 +64,8 @@ def solve(
         By name; the others keep their defaults.
     on_incumbent : callable, optional
         Gets each better plan while the search goes on.
+    stop : callable, optional
+        Asked again and again; once it returns true, the best plan so far is the answer.
 
     Returns
     -------
@@ -79,7 +84,11 @@ def solve(
         _compiled.add(policy)
     began = time.monotonic()
     deadline = float("inf") if time_limit is None else began + time_limit
-    budget = Budget(work=work, seed=seed, stop=lambda: time.monotonic() >= deadline)
+
+    def is_over() -> bool:
+        return time.monotonic() >= deadline or (stop is not None and stop())
+
+    budget = Budget(work=work, seed=seed, stop=is_over)
     plan = row.solve(snapshot, complete, budget, on_incumbent)
     return replace(plan, stats={**plan.stats, "elapsed_s": time.monotonic() - began})
 

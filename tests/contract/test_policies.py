@@ -5,6 +5,7 @@ import functools
 import re
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,62 @@ EARLY: dict[str, Any] = {
     ],
     "running": [{"id": "runs", "nodes": {"b4": 1}, "start": 0.0, "end": 1000.0}],
 }
+PAIR = [
+    {"name": "alpha", "link_gbps": 0.5, "nodes": [{"name": "a[1-4]", "power": 0.25}]},
+    {"name": "beta", "link_gbps": 0.5, "intra_gbps": 10.0, "nodes": [{"name": "b[1-4]"}]},
+]
+# Jobs that run into their limits on the weak nodes, on all nodes, and as the limit stands in.
+LIMITS: dict[str, Any] = {
+    "format": "coalloc-snapshot/1",
+    "clusters": PAIR,
+    "queue": [
+        {"id": "weak", **RIGID, "procs": 4, "base_time": 600.0, "time_limit": 900.0},
+        {"id": "given", "kind": "rigid", "procs": 4, "time_limit": 300.0, "clusters": ["alpha"]},
+        {"id": "all", **RIGID, "procs": 6, "base_time": 500.0, "time_limit": 50.0, "sigma": 0.5},
+        {"id": "bends", "kind": "moldable", "times": [300.0, 160.0, 120.0], "time_limit": 150.0},
+        {"id": "behind", **RIGID, "procs": 8},
+        {
+            "id": "flow",
+            "kind": "workflow",
+            "time_limit": 70.0,
+            "tasks": [
+                {"id": "t", "work": 400.0, "parallel_fraction": 0.9, "max_procs": 6, "comm_gb": 1},
+                {"id": "u", "work": 90.0},
+            ],
+            "edges": [{"from": "t", "to": "u", "gb": 0.5}],
+        },
+        {"id": "cut", "kind": "divisible", "work": 900.0, "chunk_s": 20.0, "time_limit": 50.0},
+    ],
+}
+# Tasks that no cluster holds, on links of which running work and a job take their shares.
+SPREAD: dict[str, Any] = {
+    "format": "coalloc-snapshot/1",
+    "clusters": PAIR,
+    "queue": [
+        {
+            "id": "flow",
+            "kind": "workflow",
+            "tasks": [
+                {"id": "first", "work": 60.0, "parallel_fraction": 1.0, "min_procs": 6},
+                {"id": "talks", "work": 60.0, "min_procs": 5, "max_procs": 8, "comm_gb": 1.0},
+                {"id": "too", "work": 60.0, "min_procs": 6, "comm_gb": 2.0},
+                {"id": "last", "work": 60.0, "max_procs": 8, "parallel_fraction": 1.0},
+            ],
+            "edges": [{"from": "first", "to": "too", "gb": 0.5}, {"from": "talks", "to": "last"}],
+        },
+        {"id": "job", **RIGID, "procs": 6, "base_time": 30.0, "proc_gbps": 0.1},
+    ],
+    "running": [
+        {"id": "r", "nodes": {"a1": 1, "b1": 1}, "start": 0.0, "end": 40.0}
+        | {"link_gbps": {"alpha": 0.1, "beta": 0.1}}
+    ],
+}
 EMPTY = {"format": "coalloc-snapshot/1", "clusters": [], "queue": []}
 NO_NODES = {"format": "coalloc-snapshot/1", "clusters": [{"name": "a", "nodes": []}]}
 SNAPSHOTS = {
     "mixed": MIXED,  # something of everything
+    "limits": LIMITS,
+    "spread": SPREAD,
     "empty": EMPTY,  # no cluster at all
     "idle": {**EMPTY, "clusters": CLUSTERS},  # nothing to do
     "nowhere": {**NO_NODES, "queue": [{"id": "1", **RIGID}]},  # a cluster without nodes
@@ -158,6 +211,25 @@ def test_is_feasible_repeatable_and_pure(name: str, case: str) -> None:
     assert plan.policy == name
     assert {"work", "seed"} <= set(plan.stats)
     assert read_plan(write_plan(plan)) == plan
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_run_is_planned_beyond_its_time_limit(name: str) -> None:
+    limits = {job["id"]: job.get("time_limit", inf) for job in LIMITS["queue"]}
+    plan = first_plan(name, "limits")
+    assert [p for p in plan.placements if p.end - p.start > limits[p.job] * (1.0 + 1e-9)] == []
+    assert name in NOW_ONLY or not plan.deferred
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in NOW_ONLY])
+def test_tasks_that_no_cluster_holds_are_spread_as_links_allow(name: str) -> None:
+    snapshot, policy = read_snapshot(SPREAD), lookup(name)
+    options = read_options({}, policy.options)
+    plan = policy.solve(snapshot, options, Budget(work=WORK, live=True))
+    assert not plan.deferred
+    assert plan.options.get("workflow_links", "booked") == "booked"  # what a daemon starts
+    assert check(snapshot, plan).violations == ()
+    assert not first_plan(name, "spread").deferred
 
 
 @pytest.mark.parametrize("name", POLICIES)

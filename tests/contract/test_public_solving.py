@@ -14,6 +14,8 @@ from msgspec import Meta
 
 import coalloc
 from coalloc.model.errors import InputError
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.values import replace
 from coalloc.policies.base import Policy
 from coalloc.policies.contract import CASES, WORK, faults
 from coalloc.policies.options import CommonOptions
@@ -31,9 +33,34 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^ *```python\n(.*?)```", (DOCS / page).read_text(), re.S | re.M)
 
 
-def test_the_documents_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(blocks("python.md")[0], {})
-    assert capsys.readouterr().out == "optimal 1860.0 1860.0 True\n"
+def test_the_documents_examples_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(blocks("python.md")[0], names)
+    plan, lines = names["plan"], capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("auto, optimal: ")
+    assert lines[0].endswith(" 1860, bound 1860, gap 0.00%; 5 jobs placed, 0 deferred")
+    assert {line.split(":")[0] for line in lines[1:]} == {f"  j{n}" for n in range(1, 6)}
+    assert lines[-1].endswith(" True")
+    assert read_plan(json.loads(Path("plan.json").read_text())) == plan
+    svg = Path("plan.svg").read_text()
+    assert svg.count('class="job"') >= 5
+    assert "alpha:a" in svg
+    exec(blocks("python.md")[1], names)
+    assert coalloc.solve(names["snapshot"], "easy").placements[0].end == 120.0
+    twice = replace(names["snapshot"], queue=names["snapshot"].queue * 2)
+    with pytest.raises(InputError, match=r"queue\[1\].id"):
+        coalloc.read_snapshot(twice)
+
+
+def test_a_plan_is_asked_to_stop() -> None:
+    snapshot = coalloc.read_snapshot(CASES["something of everything"])
+    asked = iter([False, False, False])
+    plan = coalloc.solve(snapshot, "oas", stop=lambda: next(asked, True))
+    assert next(asked, True)
+    assert coalloc.check(snapshot, plan).ok
 
 
 def test_the_policies_on_the_page_keep_the_contract() -> None:

@@ -15,15 +15,13 @@ from coalloc.adapters.gridengine.settings import read_settings as gridengine_set
 from coalloc.adapters.runner import status as part_status
 from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.status import READY
+from coalloc.adapters.slurm.parsers.queue import QUEUE_FIELDS, RECORD, parse_queue
 from coalloc.adapters.slurm.parsers.records import ParseError
 from coalloc.adapters.slurm.parsers.rules import parse_manager, parse_partitions
 from coalloc.adapters.slurm.parsers.text import (
-    QUEUE_FIELDS,
-    RECORD,
     parse_clock,
     parse_fields,
     parse_node_list,
-    parse_queue,
     parse_reservations,
 )
 from tests.fuzz.target import Target

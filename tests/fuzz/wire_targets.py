@@ -27,7 +27,7 @@ from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered, a
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
-from coalloc.daemon.store.schema import STATEMENTS, migrate
+from coalloc.daemon.store.schema import LASTING, carry_out, migrate
 from coalloc.daemon.store.sqlite import Store
 from coalloc.executor.parts import spec_of
 from coalloc.model.settings import AccessConfig, ClusterConfig, Config
@@ -149,9 +149,8 @@ def _core(content: bytes) -> None:
     connection.execute("BEGIN")
     try:
         for effect in site.effects:
-            if type(effect) in STATEMENTS:
-                sql, row = STATEMENTS[type(effect)]
-                connection.execute(sql, row(effect))
+            if type(effect) in LASTING:
+                carry_out(connection, type(effect), [effect])
     finally:
         connection.execute("ROLLBACK")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli import main
+from tests.support.damages import damage
 from tests.support.live_site import Running
 from tests.support.small_disk import mounted
 
@@ -82,12 +84,17 @@ def test_a_damaged_page_keeps_the_daemon_down_until_a_backup_is_restored(
     ended = site.submit(recorded(site, "b", until="end"))
     site.until(lambda: {site.job(job)["state"] for job in (runs, ended)} == {"running"})
     later = site.submit(recorded(site, "c", until="go"), hold=True)
+    forgotten = [site.submit(recorded(site, f"f{n}", until="end"), hold=True) for n in range(3)]
     copy = site.root / "copy.db"
     assert main.main(["backup", str(copy), *config]) == 0
     (site.work / "end").touch()
     assert site.wait(ended)["state"] == "completed"
     site.ask("release", job=later)
     site.until(lambda: site.job(later)["state"] == "running")
+    for job in forgotten:
+        site.ask("release", job=job)
+        assert site.wait(job)["state"] == "completed"
+    site.until(lambda: not any(parts_of(site, job) for job in (ended, *forgotten)))
     lost = site.submit(["true"], hold=True)
     epoch = site.ask("status")["epoch"]
 
@@ -109,6 +116,8 @@ def test_a_damaged_page_keeps_the_daemon_down_until_a_backup_is_restored(
     assert status["epoch"] > epoch
     site.until(lambda: site.job(ended)["state"] == "lost")
     site.until(lambda: site.job(later)["reason"] == "started_after_backup")
+    reasons = {"started_after_backup"}
+    site.until(lambda: {site.job(job)["reason"] for job in forgotten} == reasons)
     assert site.job(runs)["state"] == "running"
     assert {site.job(job)["state"] for job in waiting} == {"held"}
     assert site.ask("show", job=lost)["code"] == "not_found"
@@ -118,7 +127,54 @@ def test_a_damaged_page_keeps_the_daemon_down_until_a_backup_is_restored(
     assert site.wait(runs)["state"] == "completed"
     site.until(lambda: "exit code 0" in site.job(later)["detail"])
     assert site.wait(site.submit(["true"], 6))["state"] == "completed"
-    assert sorted(log.read_text().split()) == ["a", "b", "c"], "nothing ran twice"
+    assert sorted(log.read_text().split()) == ["a", "b", "c", "f0", "f1", "f2"], "nothing ran twice"
+
+
+def test_a_daemon_whose_state_was_deleted_leaves_the_place_to_another(site: Running) -> None:
+    site.start_daemon()
+    shutil.rmtree(site.root / "state")
+    first = site.processes.pop("coallocd")
+    site.start_daemon()
+    assert first.wait(60.0) == 1
+    assert "what this daemon would write there is lost" in site.log.read_text()
+    site.until(site.is_serving)
+    assert site.submit(["true"], hold=True) == "1"
+
+
+@pytest.mark.nightly
+def test_no_damage_is_served_in_silence_by_a_daemon(site: Running) -> None:
+    """What `tests/unit/daemon/store/test_store_damages.py` does to a store, by real processes."""
+    site.start_daemon()
+    jobs = [site.submit(["true"], hold=True) for _ in range(100)]
+    before = [site.job(job) for job in jobs]
+    site.kill("coallocd")
+    state, kept = site.root / "state", site.root / "kept"
+    shutil.copytree(state, kept)
+    for seed in range(100):
+        shutil.rmtree(state)
+        shutil.copytree(kept, state)
+        how = damage(state / "coalloc.db", seed)
+        site.log.write_text("")
+        site.start_daemon(wait=False)
+        site.until(lambda: has_ended(site) or bool(site.lines("store_examined")))
+        if not has_ended(site):
+            assert [site.job(job) for job in jobs] == before, how
+            site.kill("coallocd")
+            continue
+        assert site.kill_when_ended("coallocd") == 1, how
+        said = site.log.read_text()
+        assert "Traceback" not in said, how
+        assert "coalloc restore" in said.splitlines()[-1], how
+
+
+def parts_of(site: Running, job: str) -> list[Path]:
+    """What executors keep of a job."""
+    return list(site.root.glob(f"state/executors/*/part+{job}+*"))
+
+
+def has_ended(site: Running) -> bool:
+    """The daemon has stopped by itself."""
+    return site.processes["coallocd"].poll() is not None
 
 
 def recorded(site: Running, word: str, *, until: str) -> list[str]:

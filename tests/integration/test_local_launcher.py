@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shutil
@@ -16,8 +17,11 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
+from coalloc.adapters.local.adapter import open_local
 from coalloc.adapters.local.launcher import LocalLauncher
-from coalloc.adapters.runner.status import PAGE, START, encoded
+from coalloc.adapters.runner import cgroup
+from coalloc.adapters.runner.status import END, PAGE, START, StatusFile, encoded
+from coalloc.model.platform import NodeState
 from coalloc.model.sites.parts import PartKey, PartState
 from tests.support.launch_bed import LIMIT_S, LaunchTestbed, Signpost, wait_dead
 from tests.support.small_disk import mounted
@@ -57,10 +61,10 @@ def test_slots_are_claimed_once(bed: LaunchTestbed) -> None:
         ({"nodes": (("n1", 5),)}, "nodes_taken"),  # more than it has
         ({"nodes": (("n1", 0),)}, "bad_spec"),
         ({"nodes": ()}, "bad_spec"),
-        ({"argv": ()}, "bad_spec"),
-        ({"argv": ("true\0",)}, "bad_spec"),
-        ({"uid": -1}, "bad_spec"),
-        ({"job": "x" * 250}, "bad_spec"),  # no folder can have this name
+        ({"argv": ()}, "impossible"),
+        ({"argv": ("true\0",)}, "impossible"),
+        ({"uid": -1}, "impossible"),
+        ({"job": "x" * 250}, "impossible"),  # no folder can have this name
     ],
 )
 def test_impossible_claims_leave_nothing(
@@ -224,6 +228,56 @@ def test_dead_nest_is_replaced_and_its_runners_live(bed: LaunchTestbed, sign: Si
     sign.line()
     (bed.cwd / "end").write_text("x\n")
     assert bed.ended(first.key).codes == (0,)
+
+
+def test_slots_are_kept_by_what_could_not_be_ended(tmp_path: Path) -> None:
+    bed = LaunchTestbed(tmp_path)
+    spec = bed.spec("true", nodes={"n1": 1})
+    bed.run(spec)
+    bed.launcher.close()
+    folder = bed.state / spec.key.folder
+    status = StatusFile(str(folder))
+    status.open()
+    end = status.read(END)
+    assert end is not None
+    status.write(END, end | {"left": 17})
+    os.close(status.fd)
+    lock = os.open(folder / "lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    adapter = open_local(bed.settings, bed.state)
+    assert isinstance(adapter.launcher, LocalLauncher)
+    bed.launcher = adapter.launcher
+    assert [report.reason for report in bed.launcher.adopt()] == ["exited"]  # the job is over
+    why = "17 processes of job 1 could not be ended"
+    kept, other = adapter.reader.read().nodes[:2]
+    assert (kept.state, kept.reason) == (NodeState.DRAINING, why)
+    assert (other.state, other.reason) == (NodeState.UP, "")
+    with pytest.raises(AdapterError, match=f"{why}; its slots are kept"):
+        bed.launcher.forget(spec.key)
+    wide = bed.spec("true", job="2", nodes={"n1": 4})
+    with pytest.raises(ClaimRefusedError, match="3 of 4 free"):
+        bed.launcher.claim(wide)
+
+    os.close(lock)  # the last of them has gone
+    assert adapter.reader.read().nodes[0].state is NodeState.UP
+    bed.launcher.forget(spec.key)
+    assert bed.run(wide).codes == (0,) * 4
+    bed.close()
+
+
+@pytest.mark.skipif(not cgroup.own(), reason="no cgroup can be made here")
+def test_a_cgroup_of_no_part_is_ended_at_the_start(tmp_path: Path) -> None:
+    bed = LaunchTestbed(tmp_path)
+    assert isinstance(bed.launcher, LocalLauncher)
+    stale = Path(cgroup.make(f"{bed.launcher._groups}stale"))
+    bed.launcher.close()
+    with subprocess.Popen(["sleep", "600"]) as forgotten:
+        (stale / "cgroup.procs").write_text(str(forgotten.pid))
+        LaunchTestbed(tmp_path).close()
+        assert forgotten.wait(LIMIT_S) == -signal.SIGKILL
+    LaunchTestbed(tmp_path).close()
+    assert not stale.exists()
 
 
 def test_claim_that_no_runner_took(bed: LaunchTestbed) -> None:

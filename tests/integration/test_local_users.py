@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from coalloc.model.sites.parts import PartState
+from coalloc.policies.warming import RIGID
 from tests.support.launch_bed import LaunchTestbed
+from tests.support.live_site import Running
+from tests.support.multi_user import STRAY, as_uid
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs of other users")
@@ -146,3 +152,40 @@ def test_state_is_closed_to_others(bed: LaunchTestbed) -> None:
         "user/script": 0o700,
         "user/hostfile": 0o600,
     }
+
+
+class Stray(Running):
+    """A site whose processes run under a uid that has no account, and without an environment."""
+
+    def before(self, name: str) -> Sequence[str]:
+        return (*as_uid(STRAY), "env", "-i", f"PATH={os.environ['PATH']}")
+
+
+@needs_root
+@pytest.mark.slow
+def test_kernels_are_compiled_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o777)
+    (tmp_path / "s.json").write_text(json.dumps(RIGID))
+    python = (sys.executable, "-P", "-m", "coalloc.cli.main")
+    done = subprocess.run(
+        [*as_uid(STRAY), "env", "-i", *python, "solve", "--policy", "fcfs", "s.json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.count("no folder for compiled code can be written") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["s.json"]
+
+
+@needs_root
+@pytest.mark.slow
+def test_a_daemon_runs_without_account_and_home(root: Path) -> None:
+    site = Stray(root, clusters={"alpha": 1})
+    for folder in (root, site.work):
+        folder.chmod(0o777)
+    with site:
+        job = site.wait(site.submit(["sh", "-c", "id -u > uid"]))
+        assert (job["state"], job["user"]) == ("completed", str(STRAY))
+    assert (site.work / "uid").read_text() == f"{STRAY}\n"

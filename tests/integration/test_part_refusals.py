@@ -9,7 +9,7 @@ import pytest
 
 from coalloc.adapters.base import ClaimRefusedError
 from coalloc.model.sites.batch_options import BatchOptions
-from coalloc.model.sites.parts import PartReport, PartState
+from coalloc.model.sites.parts import PERMANENT, PartReport, PartState
 from tests.support.launch_bed import LaunchTestbed
 
 
@@ -95,3 +95,43 @@ def test_option_of_batch_systems_that_a_local_cluster_does_not_have(bed: LaunchT
         bed.launcher.claim(spec)
     assert refusal.value.reason == "not_permitted"
     bed.claim(bed.spec("true", job="2", batch=BatchOptions(account="chem")))  # stands for nothing
+
+
+BAD = {
+    "zero": "a\0b",
+    "half a pair": "a\ud800b",  # no text of UTF-8
+    "a long name": "x" * 5000,
+    "a long path": "/x" * 5000,
+    "more than the kernel takes": "x" * (1 << 22),
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD)
+def test_what_can_never_work_ends_its_job(bed: LaunchTestbed, text: str) -> None:
+    """Wherever it stands: it ran, or the refusal is one after which nothing is tried again."""
+    places: list[dict[str, Any]] = [
+        {"argv": (text,)},
+        {"argv": ("true", text)},
+        {"cwd": text},
+        {"cwd": f"/{text}"},
+        {"stdout": text},
+        {"stderr": text},
+        {"env": {text: "x"}},
+        {"env": {"X": text}},
+        {"env": {"PATH": text}},
+        {"script": f"#!/bin/sh\n# {text}\n"},
+        {"script": f"#!{text}\n"},
+        {"name": text},
+    ]
+    for number, place in enumerate(places):
+        spec = bed.spec(*place.pop("argv", ("true",)), job=str(number), **place)
+        found: PartReport | ClaimRefusedError
+        try:
+            found = bed.claim(spec)
+        except ClaimRefusedError as refusal:
+            found = refusal
+        if isinstance(found, ClaimRefusedError) or found.is_ended:
+            assert found.reason in PERMANENT, (number, found)
+            continue
+        bed.launcher.go(spec.key)
+        assert bed.ended(spec.key).state is PartState.FINISHED

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,20 @@ def silence(asker: RequestConnection) -> str:
     with pytest.raises(NoAnswerError) as caught:
         asker.ask({"type": "status"}, timeout_s=0.3)
     return str(caught.value)
+
+
+def test_our_own_commands_are_no_attack(
+    site: MultiUser, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They look whether a daemon listens, and leave nothing in the audit (so this comes first)."""
+    monkeypatch.setenv("COALLOC_CONFIG", str(site.config))
+    monkeypatch.setenv("COALLOC_KEY", str(site.root / "our-key.json"))
+    assert main.main(["keys", "new"]) == 0
+    for words in (["doctor"], ["queue"], ["doctor", "--json"]):
+        main.main(words)
+        assert "answers at" in capsys.readouterr().out or words == ["queue"]
+    site.ask("status")
+    assert not site.lines("connection_refused")
 
 
 def test_no_key(site: MultiUser) -> None:
@@ -362,6 +377,35 @@ def test_a_job_is_its_submitters(site: MultiUser) -> None:
 
 
 @needs_root
+def test_nobody_reads_what_an_executor_writes(site: MultiUser) -> None:
+    """Others pass through folders to the scripts of their jobs, and that is all."""
+    site.kill("alpha")
+    (site.root / "state" / "executors" / "alpha" / "identity").chmod(0o644)  # of long ago
+    before = os.umask(0)
+    try:
+        site.start_executor("alpha")
+    finally:
+        os.umask(before)
+    site.until(site.is_complete)
+    with site.asking(site.key(ADA)) as asker:
+        launch = {"script": "#!/bin/sh\nexec sleep 600\n", "stdout": "long"}
+        fields = {"clusters": ["alpha"]}
+        submission = site.submission(["job.sh"], launch=launch, job=fields)
+        job = asker.ask({"type": "submit", **submission})["job"]
+        site.until(lambda: site.job(job)["state"] == "running")
+        root = site.root / "state" / "executors"
+        found = {path.relative_to(root): path.stat().st_mode for path in root.rglob("*")}
+        asker.ask({"type": "cancel", "job": job})
+        site.wait(job)
+    assert {"identity", "progress.json", "status"} <= {path.name for path in found}
+    for path, mode in found.items():
+        is_users = path.parent.name == "user" or path.name == "user"  # by an entry of his own
+        others = 0o011 if stat.S_ISDIR(mode) else 0
+        assert not mode & 0o077 & ~(0o050 if is_users else others), (path, oct(mode))
+    assert (site.work / "long").stat().st_mode & 0o777 == 0o644
+
+
+@needs_root
 def test_files_that_are_not_the_submitters(site: MultiUser) -> None:
     """Neither a link nor a path leads a job's output where its submitter may not write."""
     secret = site.root / "secret"
@@ -410,6 +454,9 @@ def test_keys_by_the_command_line(
     assert main.main(["keys", "list", "--json"]) == 0
     rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
     assert (rows[public]["revoked"], rows[public]["role"]) == (None, "operator")
+    dashed = "-Du(+<NeLfs&{K]4@6uP=9]hNo)W&Ve.4I/n9(sk"
+    assert main.main(["keys", "authorize", dashed, "--user", "bin"]) == 0
+    assert main.main(["keys", "revoke", dashed[:9]]) == 0
     assert main.main(["keys", "revoke", public[:10]]) == 0
     assert main.main(["queue"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]

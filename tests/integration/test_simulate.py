@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -120,12 +121,40 @@ def test_a_log_that_is_none(files: list[str], capsys: pytest.CaptureFixture[str]
 def test_logs_are_merged_in_time(files: list[str], tmp_path: Path) -> None:
     (tmp_path / "later.swf").write_text("1 100 0 5 1\n2 103 0 5 1\n")
     workload = read_workload([files[1], tmp_path / "later.swf"])
+    first = Path(files[1]).name.partition(".")[0]
     assert [(j.job.id, j.job.submitted) for j in workload.jobs][:4] == [
-        ("1-1", 0.0),
-        ("1-2", 0.0),
-        ("2-1", 0.0),  # each log begins at its own first submission
-        ("2-2", 3.0),
+        (f"{first}-1", 0.0),
+        (f"{first}-2", 0.0),
+        ("later-1", 0.0),  # each log begins at its own first submission
+        ("later-2", 3.0),
     ]
+    again = read_workload([tmp_path / "later.swf", tmp_path / "later.swf"])
+    assert {j.job.id for j in again.jobs} == {"later-1-1", "later-1-2", "later-2-1", "later-2-2"}
+
+
+def test_the_memory_that_a_log_asks_for_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four slots, room for one of two jobs of two processes of 1 GiB; the third fits nowhere."""
+    row = "{n} 0 0 60 2 -1 -1 2 60 {kib} 1 1 1 1 1 1 -1 -1\n"
+    sizes = (2**20, 2**20, 2**22)
+    log = "".join(row.format(n=n, kib=kib) for n, kib in enumerate(sizes, 1))
+    (tmp_path / "log.swf").write_text(log)
+    node = "[[clusters]]\nname = 'a'\n[[clusters.nodes]]\nname = 'a1'\nslots = 4\n"
+    found = {}
+    for memory in ("memory_mb = 3000\n", ""):
+        (tmp_path / "p.toml").write_text("name = 'p'\n" + node + memory)
+        files = ["--workload", str(tmp_path / "log.swf"), "--platform", str(tmp_path / "p.toml")]
+        assert main([*files, "--policy", "easy", "--json"]) == 0
+        (found[memory],) = json.loads(capsys.readouterr().out)
+    counted, dropped = found.values()
+    assert counted["log"]["adjusted"] == {"memory counted": 3}
+    assert counted["metrics"]["max_wait_s"] == 60.0
+    assert list(counted["refused_reasons"]) == [
+        "needs 2 processes of 4096 MiB; 0 suitable slots exist"
+    ]
+    assert dropped["log"]["adjusted"] == {"memory that is not counted: no node has memory_mb": 3}
+    assert (dropped["metrics"]["refused"], dropped["path"]) == (0, "stream")
 
 
 def test_a_policy_without_a_stream_runs_on_the_general_path(files: list[str]) -> None:
@@ -200,3 +229,28 @@ def test_metacentrum_under_four_policies(
     assert {metrics["completed"] for metrics in summaries.values()} == {50000}
     assert summaries["easy"]["mean_wait_s"] <= summaries["fcfs"]["mean_wait_s"]
     assert all(0.0 < metrics["compaction"] <= 1.0 for metrics in summaries.values())
+
+
+def test_policies_are_compared_over_pieces_and_seeds(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each policy by itself is 1; pairs are pieces times seeds; the same twice."""
+    log = "".join(f"{n} {n * 10} -1 {60 + n % 7 * 30} {1 + n % 4}\n" for n in range(1, 121))
+    (tmp_path / "log.swf").write_text(log)
+    asked = ["--workload", str(tmp_path / "log.swf"), *files[2:], "--quiet"]
+    asked += ["--sigma", "uniform:0.5,1", "--seeds", "3", "--pieces", "2"]
+    said = []
+    for _ in range(2):
+        assert main([*asked, "--policy", "fcfs,easy", "-o", str(tmp_path / "out")]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    head, names, _, easy = said[0].splitlines()
+    assert "ratios to fcfs over 6 pairs" in head
+    assert " ".join(names.split()) == "mean wait 95th percentile longest wait mean slowdown"
+    mean, low, high = map(float, re.findall(r"\d\.\d\d", easy)[:3])
+    assert low <= mean <= high <= 1.0
+    rows = (tmp_path / "out" / "pairs.csv").read_text().splitlines()
+    assert len(rows) == 1 + 6 * 2
+    assert main([*asked, "--policy", "easy"]) == 2
+    assert main([*asked, "--policy", "fcfs,easy", "--pieces", "50"]) == 2
+    assert "120 jobs in 50 pieces are fewer than 50 in each" in capsys.readouterr().err

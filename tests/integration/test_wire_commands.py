@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coalloc import Client
 from coalloc.client.client import RefusedError
 from coalloc.client.submission import submission
+from coalloc.wire.answers import Submitted
 from tests.support.live_site import Running
 
 LIMIT_S = 60.0
@@ -152,6 +155,52 @@ def test_impossible_jobs(site: Running, client: Client) -> None:
     assert caught.value.code == "infeasible"
     unknown = coalloc(site, "submit", "-M", "gamma", "--", "true", code=1)
     assert "there is no cluster 'gamma'" in unknown
+
+
+TOO_LONG = r"17,000,[0-9]{3} bytes; a message holds at most 16,777,216"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"cwd": "\0x"}, "launch.cwd: holds a NUL character"),
+        ({"stdout": "a\0"}, "launch.stdout: holds a NUL character"),
+        ({"name": "a\0b"}, "name: holds a NUL character"),
+        ({"env": {"A": "\0"}}, "launch.env.A: holds a NUL character"),
+        ({"env": {"A\0B": ""}}, "launch.env: a name: holds a NUL character"),
+        ({"array": [0, 1], "script": "#!/bin/sh\n\0"}, "launch.script: holds a NUL character"),
+        ({"cwd": "/" + "x" * 5000}, "launch.cwd: is 5,001 bytes; a path holds at most 4,095"),
+        ({"env": {"A": "x" * 200_000}}, "launch.env: is 200,002 bytes; the variable A holds"),
+        ({"env": {}, "script": "x" * 17_000_000}, TOO_LONG),
+    ],
+)
+def test_what_can_never_be_started_is_refused(
+    client: Client, options: dict[str, Any], why: str
+) -> None:
+    """And nothing of it is queued, one by one, many at a time or asked about."""
+    before = client.status()
+    with pytest.raises(RefusedError, match=why) as refused:
+        client.submit(["true"], **options)
+    assert refused.value.code == "bad_request"
+    with pytest.raises(RefusedError, match=why):
+        client.test_submit(["true"], **options)
+    bodies = [submission(["true"], **given) for given in (options, {"hold": True}, options)]
+    first, good, last = client.submit_many(bodies)
+    assert isinstance(good, Submitted)
+    for outcome in (first, last):
+        assert isinstance(outcome, RefusedError)
+        assert re.search(why, outcome.message)
+    client.cancel(good.job)
+    assert client.status().waiting == before.waiting
+
+
+def test_a_change_holds_no_nul_character(client: Client) -> None:
+    job = client.submit(["true"], hold=True).job
+    with pytest.raises(RefusedError, match="name: holds a NUL character"):
+        client.update(job, name="\0")
+    client.cancel(job, reason="so it is")
+    with pytest.raises(RefusedError, match=r"commands.a\[1\]: holds a NUL character"):
+        client.ask("submit_workflow", commands={"a": ["true", "\0"]})
 
 
 def test_an_estimate_queues_nothing(site: Running, client: Client) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.jobs import Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup
+from coalloc.model.values import replace
 from coalloc.policies.checking.check import occupation_violations
 
 END = 10
@@ -58,8 +59,8 @@ def draw_cluster(draw: st.DrawFn, name: str) -> Cluster:
     )
 
 
-def draw_job(draw: st.DrawFn, id: str) -> tuple[RigidJob | MoldableJob, Placement]:
-    """A job with its placement."""
+def draw_job(draw: st.DrawFn, id: str) -> tuple[Job, Placement]:
+    """A job, or a workflow of one task, with its placement."""
     nodes = draw(COUNTS)
     start, length = draw(WHOLE), draw(st.integers(0, 4))
     fields: dict[str, Any] = {
@@ -67,14 +68,21 @@ def draw_job(draw: st.DrawFn, id: str) -> tuple[RigidJob | MoldableJob, Placemen
         "proc_gbps": draw(st.sampled_from([0.0, 0.125, 0.25])),
         "memory_mb_per_proc": draw(st.integers(0, 4)),
     }
-    job: RigidJob | MoldableJob
-    if draw(st.booleans()):
+    job: Job
+    kind = draw(st.sampled_from(["rigid", "moldable", "task"]))
+    if kind == "task":
+        del fields["proc_gbps"]
+        task = Task(id="t", work=1.0, max_procs=9, comm_gb=draw(st.sampled_from([0.0, 1.0])))
+        job = WorkflowJob(tasks=(task,), **fields)
+    elif kind == "rigid":
         job = RigidJob(procs=sum(nodes.values()), base_time=1.0, **fields)
     else:
         speedup = AmdahlSpeedup(time_1=1.0, parallel_fraction=0.5)
         job = MoldableJob(speedup=speedup, min_procs=1, max_procs=9, **fields)
     sc = draw(st.sampled_from([1.0, 1.0, 1.5, 2.0]))
-    return job, Placement(job=id, start=start, end=start + length, nodes=nodes, sc=sc)
+    task_id = "t" if kind == "task" else None
+    end = start + length
+    return job, Placement(job=id, task=task_id, start=start, end=end, nodes=nodes, sc=sc)
 
 
 def draw_running(draw: st.DrawFn, id: str) -> Running:
@@ -107,11 +115,13 @@ def naive(snapshot: Snapshot, placements: list[Placement]) -> Iterator[tuple[str
         for cluster in snapshot.clusters:
             for node in cluster.nodes:
                 yield from _node(node, here, old, jobs)
-            total = sum(_load(p, jobs[p.job], cluster.name) for p in here)
+            links = {one.name: one.link_gbps for one in snapshot.clusters}
+            total = sum(_load(p, jobs[p.job], cluster.name, links) for p in here)
             total += sum(r.link_gbps.get(cluster.name, 0.0) for r in old)
             for p in here:
-                mine = _load(p, jobs[p.job], cluster.name)
-                if mine > 0.0 and total > cluster.link_gbps * p.sc * (1 + 1e-9):
+                mine = _load(p, jobs[p.job], cluster.name, links)
+                sc = 1.0 if p.task else p.sc
+                if mine > 0.0 and total > cluster.link_gbps * sc * (1 + 1e-9):
                     yield "link", cluster.name
         for kept in snapshot.reservations:
             for p in here:
@@ -135,12 +145,18 @@ def _node(
             yield "memory", node.name
 
 
-def _load(placement: Placement, job: Any, cluster: str) -> float:
-    inside = sum(n for name, n in placement.nodes.items() if name[0] == cluster)
+def _load(placement: Placement, job: Any, cluster: str, links: Mapping[str, float]) -> float:
+    inside = {k: sum(n for m, n in placement.nodes.items() if m[0] == k) for k in CLUSTERS}
     procs = sum(placement.nodes.values())
     if procs == 1:
         return 0.0
-    return float(job.proc_gbps) * inside * (procs - inside) / (procs - 1)
+    share = {k: n * (procs - n) / (procs - 1) for k, n in inside.items()}
+    if placement.task is None:
+        return float(job.proc_gbps) * share[cluster]
+    # all of it, in the time that the narrowest link takes for its part
+    sent = {k: 8.0 * job.tasks[0].comm_gb * share[k] / procs for k in CLUSTERS}
+    seconds = max(sent[k] / links[k] for k in CLUSTERS)
+    return sent[cluster] / seconds if seconds > 0.0 and links[cluster] < inf else 0.0
 
 
 def told(lines: tuple[str, ...]) -> set[tuple[str, ...]]:
@@ -153,7 +169,7 @@ def told(lines: tuple[str, ...]) -> set[tuple[str, ...]]:
         elif words[0] == "link":
             found.add(("link", words[1]))
         elif "reserved" in words:
-            found.add(("reserved", words[1], words[3]))
+            found.add(("reserved", words[1], words[words.index("node") + 1]))
     return found
 
 
@@ -193,10 +209,7 @@ def test_the_origin_of_time_does_not_matter(
         ),
         overrun_s=snapshot.overrun_s,
     )
-    moved = [
-        Placement(job=p.job, start=p.start + origin, end=p.end + origin, nodes=p.nodes, sc=p.sc)
-        for p in placements
-    ]
+    moved = [replace(p, start=p.start + origin, end=p.end + origin) for p in placements]
     options = {"saturation_threshold": 2.0}
     assert told(occupation_violations(later, moved, options)) == told(
         occupation_violations(snapshot, placements, options)

@@ -31,6 +31,7 @@ def divisible_jobs(draw: st.DrawFn, snapshot: Snapshot) -> tuple[DivisibleJob, .
             work=draw(st.sampled_from([0.3, 10.0, 77.7, 1000.0])),
             chunk_s=draw(st.sampled_from([0.1, 3.0, 12.5, 2000.0])),
             weight=draw(st.sampled_from([0.0, 1.0, 3.0])),
+            time_limit=draw(st.sampled_from([None, None, 2.0, 15.0])),
             submitted=0.0,
             earliest=draw(st.sampled_from([0.0, 0.0, 71.0])),
             clusters=draw(st.none() | st.lists(st.sampled_from(names), min_size=1).map(tuple)),

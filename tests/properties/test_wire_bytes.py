@@ -109,6 +109,7 @@ STATEMENTS = st.one_of(
         error=TEXT,
     ),
     st.builds(messages.Goodbye, cluster=TEXT),
+    st.builds(messages.Started, cluster=TEXT),
 )
 DECODERS = (
     codec.decode_object,

@@ -36,6 +36,7 @@ from coalloc.core.base.events import (
 from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.coordinator import Coordinator
+from coalloc.core.jobs.after_restore import is_untold
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.store.writer import without_submits
 from coalloc.model.settings import Config
@@ -228,7 +229,14 @@ class DaemonHost:
                     lease = self.settings.start.lease_s
                     epoch = self.disk.epoch
                     self._say(
-                        cluster, Welcome(store="s", epoch=epoch, base_seq=base, lease_s=lease)
+                        cluster,
+                        Welcome(
+                            store="s",
+                            epoch=epoch,
+                            base_seq=base,
+                            lease_s=lease,
+                            recall=is_untold(self.core.state, cluster),
+                        ),
                     )
                 case AskHello(cluster=cluster):
                     self._say(cluster, Ping(epoch=self.disk.epoch, known=False))

@@ -33,6 +33,8 @@ from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK as RESTORED
+from coalloc.core.jobs.after_restore import RESTORED as RESTORATION
+from coalloc.core.jobs.after_restore import TOLD
 from coalloc.daemon.store.recall import drained_of
 from coalloc.daemon.store.restore import highest, renumbered, unprepared
 from coalloc.model.sites.parts import Launch
@@ -188,6 +190,12 @@ class Disk:
             paused=bool(self.meta.get("paused")),
             presence=Presence(
                 unreconciled=set(self.unreconciled),
+                restored=self.meta.get(RESTORATION, ""),
+                told={
+                    key.removeprefix(TOLD): value
+                    for key, value in self.meta.items()
+                    if key.startswith(TOLD)
+                },
                 identities={
                     key.removeprefix(EXECUTOR): value
                     for key, value in self.meta.items()

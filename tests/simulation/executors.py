@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from coalloc.core.base.messages import Read, Statement
+from coalloc.core.base.messages import Read, Started, Statement
 from coalloc.core.executor.effects import (
     ArrangePart,
     ClaimPart,
@@ -18,6 +18,7 @@ from coalloc.core.executor.effects import (
     RemovePart,
     SaveProgress,
     StartPart,
+    TellStarted,
     WithdrawPart,
 )
 from coalloc.core.executor.machine import ExecutorCore
@@ -57,6 +58,8 @@ class ExecutorHost:
         None while its process is down.
     steady_since : float
         Its process started at this true time, seconds.
+    remembered : dict of (job, attempt) to how it ended
+        Starts of parts that are removed, on disk.
     frozen_until : float
         Stopped, as by SIGSTOP or a hanging disk, until then.
     """
@@ -75,6 +78,7 @@ class ExecutorHost:
         self.frozen_until = 0.0
         self.steady_since = 0.0
         self._progress = [SaveProgress(store="", epoch=0, last_seq=0)]
+        self.remembered: dict[tuple[str, int], str] = {}
         self._states = 1
         self._now = 0.0
         self._dice: random.Random = batch.dice
@@ -106,6 +110,7 @@ class ExecutorHost:
         """Its folder is gone, and with it what it knew; what comes next is another executor."""
         self.crash()
         self._states += 1
+        self.remembered.clear()
         self._progress = [SaveProgress(store="", epoch=0, last_seq=0)]
         self.network.reconnect(self.cluster)
         if not any(part.order.foreign for part in self.batch.parts.values()):
@@ -200,8 +205,13 @@ class ExecutorHost:
                 self.batch.start(key, now)
             case EndPart(key=key):
                 self.batch.end(key, now)
-            case RemovePart(key=key):
+            case RemovePart(key=key, how=how):
+                if how:
+                    self.remembered[key.start] = how
                 self.batch.forget(key)
+            case TellStarted():
+                starts = tuple((*start, how) for start, how in self.remembered.items())
+                self.say(Started(cluster=self.cluster, starts=starts, is_last=True))
             case DismissJob(foreign=foreign):
                 self.batch.guests.dismiss(foreign)
         self.troubles.strike("launcher", now)

@@ -238,6 +238,9 @@ MUTANTS: dict[str, Mutant] = {
         steps=800,
     ),
     "restored-without-asking-executors": Mutant(restore.renumbered, '] = "1"', '] = ""', steps=800),
+    "restored-without-asking-for-starts": Mutant(
+        restore.renumbered, "RESTORED: str(epoch)", 'RESTORED: ""', steps=800
+    ),
     "restored-with-numbers-used-again": Mutant(
         restore.renumbered, "last_job) + NUMBERS_AHEAD)", "last_job))", steps=800
     ),

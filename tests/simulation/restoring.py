@@ -2,8 +2,8 @@
 
 What a restoration promises is checked where it can be broken: parts that run on, of which the
 restored store knows nothing, are not ended unless somebody asks (`Batch.spared`), and no job starts
-again of which any executor still knows a later attempt. What the former daemon did and nobody
-remembers any more counts as not done: it may be done again, under the same numbers.
+again of which any executor still knows or remembers a later attempt. What the former daemon did and
+nobody remembers any more counts as not done: it may be done again, under the same numbers.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ class Restorations:
 
     def rewind(self, cluster: str) -> None:
         """Forget what ran on a cluster after the copy, and no executor knows any more."""
-        there = self._there()
+        known = self._there().union(*(each.remembered for each in self._executors.values()))
         batch = self._batches[cluster]
         for key in sorted(batch.claimed):
             job, attempt = key.job, key.attempt
             is_known = whole(job) in self._daemon.disk.jobs
-            if is_known and self._is_later(key) and key.start not in there:
+            if is_known and self._is_later(key) and key.start not in known:
                 batch.claimed.discard(key)
                 batch.readied.pop((job, attempt), None)
                 batch.starts.get(job, {}).pop(attempt, None)

@@ -87,9 +87,13 @@ class LaunchTestbed:
 
     def wait_idle(self) -> None:
         """Wait until the batch system has nothing of ours."""
+        self.wait_until(self.is_idle)
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something that nobody tells."""
         end = time.monotonic() + LIMIT_S
-        while not self.is_idle():
-            assert time.monotonic() < end, "something stays claimed"
+        while not holds():
+            assert time.monotonic() < end, "it does not come to be so"
             time.sleep(0.05)
 
     def is_idle(self) -> bool:

@@ -20,6 +20,14 @@ from tests.support.live_site import LIMIT_S, Running
 NOBODY = 65534
 ADA, BOB = pwd.getpwuid(NOBODY).pw_name, pwd.getpwuid(1).pw_name
 """Two accounts that every Linux system has."""
+STRAY = 300_123
+"""A uid of no account."""
+
+
+def as_uid(uid: int) -> tuple[str, ...]:
+    """What runs a command as another user, who may read what root's own Python is made of."""
+    rights = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search")
+    return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *rights)
 
 
 class MultiUser(Running):

@@ -16,6 +16,8 @@ NAMES = ("alpha", "beta", "gamma")
 TIMES = st.sampled_from([0.5, 1.0, 3.0, 7.0, 10.0, 33.3, 100.0])
 UNUSUAL = st.sampled_from([0.001, 0.07, 1e4 / 3.0, 86_400.1, 2.6e6])
 """Base times as they are rare, seconds."""
+LIMITS = st.sampled_from([0.001, 1.0, 6.5, 9.0, 12.0, 36.0, 600.0])
+"""Some before a job would end on full-speed nodes, some only on its weakest ones, seconds."""
 CLOCKS = st.one_of(
     st.sampled_from([0.0, 0.0, 1_795_299_950.123]),
     st.integers(0, 10**9).map(lambda n: 1.7e9 + n / 7.0),
@@ -67,6 +69,8 @@ def job_fields(draw: st.DrawFn, number: int, names: list[str]) -> dict[str, Any]
     }
     if draw(st.integers(0, 4)) == 0:
         out["earliest"] = draw(st.sampled_from([60.0, 75.5, 130.0]))
+    if draw(st.integers(0, 2)) == 0:
+        out["time_limit"] = draw(LIMITS)
     if draw(st.integers(0, 4)) == 0:
         out["clusters"] = draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
     if number and draw(st.integers(0, 4)) == 0:
@@ -96,13 +100,14 @@ def jobs(draw: st.DrawFn, number: int, names: list[str]) -> dict[str, Any]:
             out["proc_gbps"] = gbps
     elif kind == "workflow":
         tasks = draw(st.integers(1, 4))
+        widths = st.sampled_from([(1, 1), (1, 1), (1, 4), (1, 4), (6, 6), (9, 12)])
         out["tasks"] = [
             {
                 "id": f"t{t}",
                 "work": draw(st.sampled_from([0.0, 5.0, 20.0])),
                 "parallel_fraction": draw(st.sampled_from([0.0, 0.9])),
-                "max_procs": draw(st.sampled_from([1, 4])),
-                "comm_gb": draw(st.sampled_from([0.0, 1.0])),
+                **dict(zip(("min_procs", "max_procs"), draw(widths), strict=True)),
+                "comm_gb": draw(st.sampled_from([0.0, 0.1, 1.0])),
             }
             for t in range(tasks)
         ]

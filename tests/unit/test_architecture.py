@@ -128,6 +128,7 @@ PROCESSES = (
     "adapters/runner/fork_server.py",
     "adapters/runner/runner.py",
     "adapters/runner/command.py",
+    "adapters/runner/sweep.py",
     "adapters/sweeper.py",
     # loads policies of other packages to check their options
     "daemon/foreign_options.py",
@@ -149,7 +150,7 @@ MIPS: tuple[str, ...] = (
 HOMES: dict[str, tuple[str, ...]] = {
     "zmq": ("wire/*",),
     "starlette": ("dashboard/*",),
-    "uvicorn": ("dashboard/server.py",),
+    "uvicorn": ("dashboard/server.py", "dashboard/connections.py"),
     "nacl": ("wire/curve.py",),
     "apscheduler": ("daemon/timer.py",),
     "psutil": ("adapters/local/*", "adapters/probe.py", "daemon/solver/warming.py"),
@@ -365,6 +366,7 @@ def test_namespace_holds_no_copies() -> None:
     expected = {f"src/coalloc/{package}": "120000" for package in PACKAGES}
     assert modes == expected | {
         "src/coalloc/__init__.py": "100644",
+        "src/coalloc/planning.py": "100644",
         "src/coalloc/py.typed": "100644",
         "src/coalloc/programs.py": "100644",
         "src/coalloc/solving.py": "100644",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import coalloc
 from coalloc.cli.main import GROUPS
 from coalloc.programs import SERVER
 
@@ -51,6 +53,25 @@ def test_the_library_and_every_command_of_users_load() -> None:
     assert "no daemon listens" in done.stderr
 
 
+def test_planning_without_the_server_says_what_to_install() -> None:
+    done = without_server("import coalloc\ncoalloc.solve")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: coalloc.solve: this needs the server (")
+    assert "pip install '.[server]'" in last
+
+
+def test_the_version_alone_loads_no_library() -> None:
+    done = without_server(
+        "from coalloc.programs import command\n"
+        "before = set(sys.modules)\n"
+        "sys.argv[1:] = ['--version']\n"
+        "assert command() == 0\n"
+        "assert set(sys.modules) == before, set(sys.modules) - before\n"
+    )
+    assert (done.returncode, done.stdout) == (0, f"coalloc {coalloc.__version__}\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -65,8 +86,19 @@ def test_what_needs_the_server_says_so_in_one_line(call: str) -> None:
     done = without_server(call)
     assert done.returncode == 1
     assert TOLD in done.stderr
-    assert "pip install 'coalloc[server]'" in done.stderr
+    assert "pip install '.[server]'" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_nothing_is_installed_by_a_name_that_is_not_ours() -> None:
+    """The package index has no coalloc of ours: whoever takes the name would be installed."""
+    by_name = re.compile(r"pip install [^\n#]*(?<![\w./-])(?<!of )coalloc(?![\w./-])")
+    texts = [path for kind in ("md", "py", "toml") for path in ROOT.glob(f"[!.]*/**/*.{kind}")]
+    told = [path for path in (*ROOT.glob("*.md"), *texts) if path.is_file()]
+    assert len(told) > 500
+    for path in told:
+        if path.name != "before-0.1.0.md":  # the history of what was once printed
+            assert not by_name.search(path.read_text(encoding="utf-8")), path
 
 
 def test_the_extra_installs_what_is_named() -> None:

@@ -63,6 +63,8 @@ def is_heterogeneous(entry: QueueEntry) -> bool:
 
 def _waits(settings: SlurmSettings, entry: QueueEntry, now: float) -> str:
     by_comment = bool(settings.handover_comment) and entry.comment == settings.handover_comment
+    if entry.odd:
+        return f"not understood: {entry.odd}"
     if is_heterogeneous(entry):
         return "heterogeneous job"
     if entry.reason == "JobHeldUser" and by_comment:

@@ -36,8 +36,11 @@ from coalloc.adapters.slurm.native.part import (
     job_facts,
     judge,
 )
+from coalloc.adapters.slurm.parsers.queue import parse_queue, queue_format
 from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, QueueEntry
-from coalloc.adapters.slurm.parsers.text import parse_fields, parse_queue, queue_format
+from coalloc.adapters.slurm.parsers.text import (
+    parse_fields,
+)
 from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.formats.nodeset import fold
@@ -363,7 +366,10 @@ class NativeLauncher:
             if GONE in error.why:
                 return {}
             raise
-        return {entry.id: entry for entry in parse_queue(text, mark)}
+        entries = parse_queue(text, mark)
+        for odd in (entry.odd for entry in entries if entry.odd):
+            raise ParseError(text, odd)
+        return {entry.id: entry for entry in entries}
 
     def _keep(self, part: NativePart) -> None:
         part.write(self._folder)

@@ -49,6 +49,8 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     """Generic resources, with and without their type."""
     extra: str = ""
     """The free text that the probe writes to."""
+    odd: str = ""
+    """What of it is not understood, in words; then it counts as down."""
 
 
 class QueueEntry(Struct, frozen=True, kw_only=True):
@@ -89,6 +91,10 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     reservation: str = ""
     required_nodes: str = ""
     dependency: str = ""
+    odd: str = ""
+    """What of it is not understood, in words; it counts as taking as much as it may."""
+    is_lost: bool = False
+    """Where it runs is not understood."""
 
 
 class ReservationEntry(Struct, frozen=True, kw_only=True):
@@ -100,6 +106,8 @@ class ReservationEntry(Struct, frozen=True, kw_only=True):
     end: float
     users: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    odd: str = ""
+    """What of it is not understood, in words; then it is for ever."""
 
 
 class PartitionEntry(Struct, frozen=True, kw_only=True):
@@ -124,6 +132,8 @@ class PartitionEntry(Struct, frozen=True, kw_only=True):
     denied_qos: tuple[str, ...] = ()
     groups: tuple[str, ...] | None = None
     """Those that may use it; None: all."""
+    odd: str = ""
+    """What of it is not understood, in words; then it counts as closed."""
 
 
 JOB_STATES = {
@@ -212,6 +222,8 @@ NODE_FLAGS = {
     "NOT_RESPONDING": NodeState.DOWN,
     "NO_RESPOND": NodeState.DOWN,
     "PERFCTRS": NodeState.UP,
+    # powered down, until 20.11
+    "POWER": NodeState.DOWN,
     "POWERED_DOWN": NodeState.DOWN,
     "POWERING_DOWN": NodeState.DOWN,
     "POWERING_UP": NodeState.DOWN,

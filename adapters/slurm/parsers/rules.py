@@ -12,8 +12,8 @@ from coalloc.adapters.slurm.parsers.text import (
     bound,
     present,
     read_duration,
+    read_entries,
     read_pairs,
-    read_records,
     read_words,
 )
 
@@ -57,31 +57,38 @@ def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
     Raises
     ------
     ParseError
+        The answer is none of scontrol's, or was cut short.
     """
-    found = []
-    for pairs, where in read_records(text, "PartitionName", None):
-        if "State" not in pairs:
-            raise ParseError(where, "no State")
-        found.append(
-            PartitionEntry(
-                name=pairs["PartitionName"],
-                state=pairs["State"].upper(),
-                is_default=pairs.get("Default", "").upper() == "YES",
-                max_time_s=read_duration(pairs.get("MaxTime", ""), where),
-                default_time_s=read_duration(pairs.get("DefaultTime", ""), where),
-                max_nodes=bound(pairs.get("MaxNodes", "")),
-                min_nodes=bound(pairs.get("MinNodes", "")) or 0,
-                qos=present(pairs.get("QoS", "")),
-                accounts=_allowed(pairs.get("AllowAccounts", "ALL")),
-                denied_accounts=read_words(pairs.get("DenyAccounts", "")),
-                allowed_qos=_allowed(pairs.get("AllowQos", "ALL")),
-                denied_qos=read_words(pairs.get("DenyQos", "")),
-                groups=_allowed(pairs.get("AllowGroups", "ALL")),
-            )
-        )
-    if not found:
-        raise ParseError(text, "no PartitionName")
-    return tuple(found)
+    return read_entries(text, "PartitionName", None, "partitions", _partition, _odd_partition)
+
+
+def _partition(pairs: Mapping[str, str], where: str) -> PartitionEntry:
+    if "State" not in pairs:
+        raise ParseError(where, "no State")
+    return PartitionEntry(
+        name=pairs["PartitionName"],
+        state=pairs["State"].upper(),
+        is_default=_is_default(pairs),
+        max_time_s=read_duration(pairs.get("MaxTime", ""), where),
+        default_time_s=read_duration(pairs.get("DefaultTime", ""), where),
+        max_nodes=bound(pairs.get("MaxNodes", "")),
+        min_nodes=bound(pairs.get("MinNodes", "")) or 0,
+        qos=present(pairs.get("QoS", "")),
+        accounts=_allowed(pairs.get("AllowAccounts", "ALL")),
+        denied_accounts=read_words(pairs.get("DenyAccounts", "")),
+        allowed_qos=_allowed(pairs.get("AllowQos", "ALL")),
+        denied_qos=read_words(pairs.get("DenyQos", "")),
+        groups=_allowed(pairs.get("AllowGroups", "ALL")),
+    )
+
+
+def _odd_partition(pairs: Mapping[str, str], odd: str) -> PartitionEntry:
+    name = pairs["PartitionName"]
+    return PartitionEntry(name=name, state="not understood", is_default=_is_default(pairs), odd=odd)
+
+
+def _is_default(pairs: Mapping[str, str]) -> bool:
+    return pairs.get("Default", "").upper() == "YES"
 
 
 def _allowed(text: str) -> tuple[str, ...] | None:

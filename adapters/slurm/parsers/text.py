@@ -3,66 +3,30 @@
 Times are printed in the zone of whoever runs the command; the reader runs every command with
 ``TZ=UTC``, and these parsers read them so. Whatever is malformed raises `ParseError` with its
 line: an answer that was cut short must not look like an idle cluster.
-
-Notes
------
-``squeue`` prints names and comments that users chose, with any character in them. Fields are
-therefore parted by a mark that is drawn for each call (`queue_format`), which nobody can have
-written into a name beforehand.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import TypeVar
 
 from coalloc.adapters.slurm.parsers.records import (
     NodeRecord,
     ParseError,
-    QueueEntry,
     ReservationEntry,
-    job_state,
     state_words,
 )
 from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import expand
 
 NONE = frozenset(
-    {"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown", "UNKNOWN", '"None"'}
+    {"", "(null)", "N/A", "n/a", "None", "NONE", "none", "Unknown", "UNKNOWN", '"None"', "NULL"}
 )
-UNLIMITED = frozenset({"UNLIMITED", "INFINITE", "NOT_SET", "Partition_Limit", "PARTITION_LIMIT"})
+UNLIMITED = frozenset({"UNLIMITED", "INFINITE", "NOT_SET", "PARTITION_LIMIT"})
 DAY_S = 86400.0
-RECORD = "\x1e"
-
-QUEUE_FIELDS = (
-    ("id", "%i"),
-    ("number", "%A"),
-    ("state", "%T"),
-    ("reason", "%r"),
-    ("partition", "%P"),
-    ("user", "%u"),
-    ("uid", "%U"),
-    ("gid", "%G"),
-    ("cpus", "%C"),
-    ("node_count", "%D"),
-    ("nodes", "%N"),
-    ("expected_nodes", "%Y"),
-    ("start", "%S"),
-    ("end", "%e"),
-    ("submitted", "%V"),
-    ("time_limit", "%l"),
-    ("exclusive", "%h"),
-    ("features", "%f"),
-    ("reservation", "%v"),
-    ("required_nodes", "%n"),
-    ("dependency", "%E"),
-    ("name", "%j"),
-    ("comment", "%k"),
-)
-"""What is asked of ``squeue``, and how it is called there (the same from 16.05 to 25.05)."""
-
 _KEY = re.compile(r"(?:^|(?<=\s))([A-Za-z][A-Za-z0-9_/:*]*)=")
 _NODE_KEYS = frozenset(
     {
@@ -113,7 +77,7 @@ def read_duration(text: str, where: str = "") -> float | None:
     ParseError
     """
     text = text.strip()
-    if text in NONE or text in UNLIMITED or text == "INVALID":
+    if text in NONE or text.upper() in UNLIMITED or text == "INVALID":
         return None
     found = re.fullmatch(
         r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{1,9})", text, re.A
@@ -154,68 +118,6 @@ def read_integer(text: str, where: str, what: str) -> int:
     return int(float(f"{found[1]}.{found[2] or 0}") * scale) if found[2] else int(found[1]) * scale
 
 
-def queue_format(mark: str) -> str:
-    """The ``-o`` of squeue; `mark` is drawn for each call, and stands between its fields."""
-    return f"{RECORD}{mark}" + mark.join(code for _, code in QUEUE_FIELDS)
-
-
-def parse_queue(text: str, mark: str) -> tuple[QueueEntry, ...]:
-    """Jobs as ``squeue -h -r -o`` prints them, with `queue_format` of the same mark.
-
-    Raises
-    ------
-    ParseError
-    """
-    head, *records = text.split(f"{RECORD}{mark}")
-    if head:
-        raise ParseError(head, "unexpected words before the first job")
-    return tuple(_queue_entry(record, mark) for record in records)
-
-
-def _queue_entry(record: str, mark: str) -> QueueEntry:
-    values = record.removesuffix("\n").split(mark)
-    line = record.replace(mark, "|")
-    if len(values) != len(QUEUE_FIELDS):
-        what = f"{len(values)} fields where {len(QUEUE_FIELDS)} were asked for"
-        raise ParseError(line, what)
-    found = {name: value for (name, _), value in zip(QUEUE_FIELDS, values, strict=True)}
-    if not record.endswith("\n"):
-        raise ParseError(line, "cut short")
-    identity = found["id"].strip()
-    if not re.fullmatch(r"[0-9]+(?:[_+][0-9\[\],%:-]+)?", identity, re.A):
-        raise ParseError(line, f"{identity[:40]!r} is not a job")
-    return QueueEntry(
-        id=identity,
-        number=found["number"].strip(),
-        state=job_state(found["state"]),
-        reason=found["reason"].strip().partition(",")[0].replace("_", ""),
-        partition=found["partition"],
-        user=found["user"],
-        uid=_identity(found["uid"]),
-        gid=_identity(found["gid"]),
-        name=found["name"],
-        comment=present(found["comment"]),
-        cpus=read_integer(found["cpus"], line, "CPUs"),
-        node_count=read_integer(found["node_count"], line, "nodes"),
-        nodes=read_nodes(found["nodes"], line),
-        expected_nodes=read_nodes(found["expected_nodes"], line),
-        start=read_time(found["start"], line),
-        end=read_time(found["end"], line),
-        submitted=read_time(found["submitted"], line),
-        time_limit=read_duration(found["time_limit"], line),
-        features=present(found["features"]),
-        exclusive=found["exclusive"].strip() == "NO",
-        reservation=present(found["reservation"]),
-        required_nodes=present(found["required_nodes"]),
-        dependency=present(found["dependency"]),
-    )
-
-
-def _identity(text: str) -> int:
-    text = text.strip()
-    return int(text) if re.fullmatch(r"[0-9]{1,10}", text, re.A) else -1
-
-
 def present(text: str) -> str:
     """The text, or nothing where it says so."""
     return "" if text.strip() in NONE else text
@@ -227,28 +129,33 @@ def parse_node_list(text: str) -> tuple[NodeRecord, ...]:
     Raises
     ------
     ParseError
+        The answer is none of scontrol's, or was cut short.
     """
-    found = read_records(text, "NodeName", _NODE_KEYS)
-    nodes = [_node_entry(pairs, where) for pairs, where in found]
-    if not nodes:
-        raise ParseError(text, "no NodeName")
-    return tuple(nodes)
+    return read_entries(text, "NodeName", _NODE_KEYS, "nodes", _node_entry, _odd_node)
+
+
+def _odd_node(pairs: Mapping[str, str], odd: str) -> NodeRecord:
+    partitions = read_words(pairs.get("Partitions", ""))
+    return NodeRecord(name=pairs["NodeName"], partitions=partitions, reason=odd, odd=odd)
 
 
 def _node_entry(pairs: Mapping[str, str], where: str) -> NodeRecord:
+    if not re.fullmatch(r"[\w.-]+", pairs["NodeName"]):
+        raise ParseError(where, f"{pairs['NodeName'][:40]!r} is not the name of a node")
     for key in ("State", "CPUTot"):
         if key not in pairs:
             raise ParseError(where, f"no {key}")
     total = read_integer(pairs["CPUTot"], where, "CPUTot")
     usable = read_integer(pairs.get("CPUEfctv", pairs["CPUTot"]), where, "CPUEfctv")
     taken = read_integer(pairs.get("CPUAlloc", "0"), where, "CPUAlloc")
+    memory = present(pairs.get("RealMemory", ""))
     return NodeRecord(
         name=pairs["NodeName"],
         states=state_words(pairs["State"]),
         cpus=max(1, min(usable, total) if usable >= taken else total),
         cpus_taken=taken,
         cpu_load=_number(pairs.get("CPULoad", "")),
-        memory_mb=_megabytes(pairs.get("RealMemory", "")),
+        memory_mb=read_integer(memory, where, "RealMemory") if memory else None,
         free_mb=_megabytes(pairs.get("FreeMem", "")),
         features=read_words(pairs.get("ActiveFeatures", pairs.get("Features", ""))),
         weight=read_integer(pairs.get("Weight", "1"), where, "Weight"),
@@ -266,27 +173,38 @@ def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
     Raises
     ------
     ParseError
+        The answer is none of scontrol's, or was cut short.
     """
-    if text.strip() == "No reservations in the system":
-        return ()
-    found = []
-    for pairs, where in read_records(text, "ReservationName", _RESERVATION_KEYS):
-        nodes = read_nodes(pairs.get("Nodes", ""), where)
-        start, end = (read_time(pairs.get(key, ""), where) for key in ("StartTime", "EndTime"))
-        if start is None or end is None:
-            raise ParseError(where, "no StartTime or EndTime")
-        if nodes:
-            found.append(
-                ReservationEntry(
-                    name=pairs["ReservationName"],
-                    nodes=nodes,
-                    start=start,
-                    end=end,
-                    users=read_words(pairs.get("Users", "")),
-                    flags=read_words(pairs.get("Flags", "")),
-                )
-            )
-    return tuple(found)
+    keys = ("ReservationName", _RESERVATION_KEYS, "reservations")
+    found = read_entries(text, *keys, _reservation, _odd_reservation)
+    return tuple(entry for entry in found if entry.nodes or entry.odd)
+
+
+def _reservation(pairs: Mapping[str, str], where: str) -> ReservationEntry:
+    nodes = read_nodes(pairs.get("Nodes", ""), where)
+    start, end = (read_time(pairs.get(key, ""), where) for key in ("StartTime", "EndTime"))
+    if start is None or end is None:
+        raise ParseError(where, "no StartTime or EndTime")
+    if not nodes and bound(pairs.get("NodeCnt", "")):
+        raise ParseError(where, "no Nodes")
+    return ReservationEntry(
+        name=pairs["ReservationName"],
+        nodes=nodes,
+        start=start,
+        end=end,
+        users=read_words(pairs.get("Users", "")),
+        flags=read_words(pairs.get("Flags", "")),
+    )
+
+
+def _odd_reservation(pairs: Mapping[str, str], odd: str) -> ReservationEntry:
+    try:
+        nodes = read_nodes(pairs.get("Nodes", ""))
+    except ParseError:
+        nodes = ()
+    return ReservationEntry(
+        name=pairs["ReservationName"], nodes=nodes, start=0.0, end=float("inf"), odd=odd
+    )
 
 
 def parse_clock(text: str) -> float:
@@ -324,6 +242,11 @@ def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
     return read_pairs(text, None)
 
 
+def says_none(text: str, what: str) -> bool:
+    """Whether an answer says that there are none: ``No nodes in the system``."""
+    return re.fullmatch(rf"(?:\w+: )?No {what} in the system\.?", text.strip()) is not None
+
+
 def read_records(
     text: str, first: str, keys: frozenset[str] | None
 ) -> Iterator[tuple[Mapping[str, str], str]]:
@@ -334,10 +257,42 @@ def read_records(
         raise ParseError(head.strip(), f"no {first}")
     for begin, end in pairwise([*starts, len(text)]):
         where = text[begin:end].strip()
-        pairs = read_pairs(where, keys)
-        if not pairs.get(first):
-            raise ParseError(where, f"empty {first}")
-        yield pairs, where
+        yield read_pairs(where, keys), where
+
+
+Entry = TypeVar("Entry")
+
+
+def read_entries(
+    text: str,
+    first: str,
+    keys: frozenset[str] | None,
+    what: str,
+    read: Callable[[Mapping[str, str], str], Entry],
+    odd: Callable[[Mapping[str, str], str], Entry],
+) -> tuple[Entry, ...]:
+    """The records of an answer; `odd` makes one of what `read` does not understand.
+
+    Raises
+    ------
+    ParseError
+        There is none, and the answer does not say so; or it was cut short.
+    """
+    if says_none(text, what):
+        return ()
+    entries = []
+    for pairs, where in read_records(text, first, keys):
+        try:
+            if not pairs[first]:
+                raise ParseError(where, f"empty {first}")
+            entries.append(read(pairs, where))
+        except ParseError as error:
+            if not text.endswith("\n") and text.endswith(where):
+                raise
+            entries.append(odd(pairs, error.what))
+    if not entries:
+        raise ParseError(text, f"no {first}")
+    return tuple(entries)
 
 
 def read_pairs(text: str, keys: frozenset[str] | None) -> dict[str, str]:
@@ -366,9 +321,10 @@ def _gres(text: str) -> dict[str, int]:
     """``gpu:a100:4(S:0-1),gpu:v100:2`` as counts of ``gpu``, ``gpu:a100`` and ``gpu:v100``."""
     counts: dict[str, int] = {}
     for item in read_words(re.sub(r"\([^)]*\)", "", text)):
-        *names, last = item.split(":")
-        number = bound(last)
-        if number is None:
+        *names, last = [word for word in item.split(":") if word != "no_consume"] or [item]
+        try:
+            number = read_integer(last.upper(), item, "count")
+        except ParseError:
             names, number = [*names, last], 1
         for depth in range(1, len(names) + 1):
             name = ":".join(names[:depth])

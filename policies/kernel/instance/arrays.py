@@ -161,6 +161,9 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
     need = _ints([[group.need[kind] for kind in class_kind] for group in intake.groups])
     need = need.reshape(len(intake.groups), len(class_kind))
     group_class, group_size = _allowed(need)
+    wide = [item for item in items if item.parts]
+    item_wide = _ints([bool(item.parts) for item in items])
+    shape = (len(wide), len(clusters))
     return Problem(
         mode_first=_firsts([len(item.modes) for item in items]),
         mode_procs=_ints([mode[0] for mode in modes]),
@@ -169,11 +172,13 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         mode_comm=_floats([mode[3] for mode in modes]),
         item_group=_ints([item.group for item in items]),
         item_release=_floats([item.release for item in items]),
+        item_limit=_floats([item.limit for item in items]),
         item_gbps=_floats([item.proc_gbps for item in items]),
         item_splits=np.array([item.splits for item in items], dtype=np.bool_),
         item_apart=np.array(
             [
-                any(mode[3] > 0.0 for mode in item.modes)
+                len(item.parts) > 0
+                or any(mode[3] > 0.0 for mode in item.modes)
                 or any(g >= 0.0 for _, g in item.parents)
                 or len(item.arrival) > 0
                 for item in items
@@ -181,6 +186,11 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
             dtype=np.bool_,
         ),
         item_arrival=_arrivals(items, len(clusters)),
+        item_wide=np.where(item_wide > 0, np.cumsum(item_wide) - 1, -1),
+        wide_parts=_ints([item.parts for item in wide]).reshape(shape),
+        wide_units=_load_units(
+            _floats([item.rates for item in wide]).reshape(shape), _links(intake)
+        ),
         parent_first=_firsts([len(item.parents) for item in items]),
         parent=_ints([parent for parent, _ in parents]),
         parent_gbit=_floats([gbit for _, gbit in parents]),

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from coalloc.model.cost import task_loads, task_time
+from coalloc.model.flows import APART, Home, arrivals, homes, streams
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Reason
 from coalloc.model.snapshot import Reservation, Snapshot
-from coalloc.model.split import TOLERANCE, low_side, split
-from coalloc.policies.kernel.instance.flows import Home, arrivals, homes, streams
+from coalloc.model.split import TOLERANCE, low_side, split, split_task
+from coalloc.model.values import replace
 from coalloc.policies.kernel.instance.kinds import Kind, Needs
 from coalloc.policies.kernel.instance.modes import Item, Mode, offered, smallest
 
 Why = tuple[Reason, str]
 
 AWAY = "the data of what ran before reach no cluster that it may use"
-APART = "no clusters between which its data can move take all tasks that share them"
 
 
 class Drafter:
@@ -53,6 +54,7 @@ class Drafter:
         self.threshold = options.get("saturation_threshold", 1.0)
         self.split_moldable = options.get("coallocate_moldable", False)
         self.clusters = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
+        self.by_name = {cluster.name: cluster for cluster in snapshot.clusters}
         self.links = [cluster.link_gbps for cluster in snapshot.clusters]
         self.entitled: dict[str, frozenset[int]] = {}
         for number, reservation in enumerate(reservations):
@@ -77,7 +79,7 @@ class Drafter:
             self._draft_on_first(number, job, (None,), [job.clusters], {}, items)
             return list(items.values())
         begun = arrivals(job, self.snapshot.clusters)
-        found = homes(job, self.snapshot.clusters)
+        found = homes(job, dict(zip(self.by_name, self.links, strict=True)))
         for tasks in [list(job.tasks)] if found == [job.clusters] else streams(job):
             self._draft_on_first(number, job, tasks, found, begun, items)
         return [] if job.id in self.reasons else [items[task.id] for task in job.tasks]
@@ -157,15 +159,35 @@ class Drafter:
                 splits = splits and not job.one_cluster
             case _:
                 splits = False
+        if item.task is not None and self._spread(item, item.task, needs.usable):
+            return None
         item.splits = splits and self.rule != "forbidden" and len(self.links) > 1
         item.modes = self._modes(item, needs.usable)
         if item.modes:
             return None
         low = smallest(item)
-        if self._modes(item, needs.exists):
+        may = item.task is not None and self._spread(item, item.task, needs.exists)
+        if may or self._modes(item, needs.exists):
             free = sum(needs.usable) if item.splits else max(needs.usable, default=0)
             return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
         return Reason.INFEASIBLE, self._why_never(item, needs, low)
+
+    def _spread(self, item: Item, task: Task, free: list[int]) -> bool:
+        """Spread a task that no cluster holds alone, on its fewest processes, if that can be."""
+        procs = task.min_procs
+        if procs <= max(free, default=0) or self.rule == "forbidden":
+            return False
+        take = split_task(procs, free, self.links, task.comm_gb)
+        if take is None:
+            return False
+        clusters = self.by_name
+        inside = {name: n for name, n in zip(clusters, take, strict=True) if n}
+        loads = task_loads(task, inside, dict(zip(clusters, self.links, strict=True)))
+        seconds = task_time(replace(task, work=0.0), inside, 1.0, clusters)
+        scaled = offered(item, procs)[0][1]
+        item.modes, item.splits, item.parts = [(procs, scaled, seconds, 0.0)], True, tuple(take)
+        item.rates = tuple(loads.get(name, 0.0) for name in clusters)
+        return True
 
     def _modes(self, item: Item, free: list[int]) -> list[Mode]:
         """Return the modes that would fit on empty clusters of these sizes."""
@@ -195,7 +217,7 @@ class Drafter:
         if low > total:
             where = "nodes with its clusters, features and memory"
             return f"needs {low} processes; {total} fit on {where}"
-        if not item.splits:
+        if not item.splits and (item.task is None or self.rule == "forbidden"):
             return f"needs {low} processes on one cluster; the largest takes {largest}"
         return f"needs {low} processes; the links cannot carry any split of them"
 

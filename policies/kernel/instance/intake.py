@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from coalloc.model.flows import last_exit
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.plan import Deferred, Reason
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.policies.holds import Holds, holds, reserved
 from coalloc.policies.kernel.instance.drafting import Drafter
-from coalloc.policies.kernel.instance.flows import last_exit
 from coalloc.policies.kernel.instance.kinds import MOST_NEEDS, Group, Kind, Needs
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.latest import keep_latest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from coalloc.model.jobs import Job, MoldableJob, RigidJob, Task
 from coalloc.model.speedup import AmdahlSpeedup, allotments
@@ -28,8 +29,17 @@ class Item:
     """Items that must have ended, with 8 * GB of data; below 0 none, and no latency either."""
     waits: bool = False
     """Its job may not start yet: before its begin time, or behind another job."""
+    parts: tuple[int, ...] = ()
+    """Processes on each cluster of a task that no cluster holds alone; empty: it is not spread."""
+    rates: tuple[float, ...] = ()
+    """Load of such a task on each cluster's link, Gbit/s."""
     arrival: tuple[float, ...] = ()
     """By cluster: no start before, s, for data of tasks that have started; empty: none of these."""
+
+    @property
+    def limit(self) -> float:
+        """Seconds after which it is killed, on nodes of any power; inf: never."""
+        return inf if self.job.time_limit is None else self.job.time_limit
 
 
 def smallest(item: Item) -> int:
@@ -43,7 +53,11 @@ def smallest(item: Item) -> int:
 
 
 def offered(item: Item, cap: int) -> list[Mode]:
-    """Modes of at most `cap` processes, by rising count."""
+    """Modes of at most `cap` processes, by rising count.
+
+    What runs into its limit on full-speed nodes already runs for its limit on any. The kernels look
+    at the limit again, for weaker nodes and for communication.
+    """
     job, task = item.job, item.task
     if task is not None:
         high = min(task.max_procs, cap)
@@ -60,11 +74,19 @@ def offered(item: Item, cap: int) -> list[Mode]:
         base = job.base_time
         if job.procs > cap:
             return []
-        return [(job.procs, base * job.sigma, base * (1.0 - job.sigma), 0.0)]
+        return [_mode(item, job.procs, base, job.sigma)]
     if isinstance(job, MoldableJob):
         high = min(job.max_procs, cap)
         if high < job.min_procs:
             return []
         modes = allotments(job.speedup, job.min_procs, high)
-        return [(n, time * job.sigma, time * (1.0 - job.sigma), 0.0) for n, time in modes]
+        # Of those that all run into the limit only the fewest processes are of use.
+        kept = (*modes[:1], *(mode for mode in modes[1:] if mode[1] < item.limit))
+        return [_mode(item, n, time, job.sigma) for n, time in kept]
     return []
+
+
+def _mode(item: Item, procs: int, seconds: float, sigma: float) -> Mode:
+    if seconds >= item.limit:
+        return procs, 0.0, item.limit, 0.0
+    return procs, seconds * sigma, seconds * (1.0 - sigma), 0.0

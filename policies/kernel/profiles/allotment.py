@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import divide, low_side
+from coalloc.policies.kernel.loads import divide, lay_wide, low_side
 from coalloc.policies.kernel.state import (
     FULL,
     ROUNDING,
@@ -97,6 +97,9 @@ def allot(problem: Problem, scratch: Scratch, item: int, procs: int, size: int) 
                 chosen = k
         scratch.best_take[chosen] = procs
         return 1
+    if problem.item_wide[item] >= 0:
+        row = problem.item_wide[item]
+        return lay_wide(problem, row, avail, scratch.loaded, scratch.best_take)
     if problem.item_splits[item]:
         return spread(problem, scratch, item, procs)
     return 0

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.loads import data_ready
+from coalloc.policies.kernel.loads import data_ready, least_time
 from coalloc.policies.kernel.profiles.lookahead import lasts, look_ahead, promising, survey
 from coalloc.policies.kernel.profiles.profile import locate
 from coalloc.policies.kernel.profiles.seek import NOWHERE, Place, commit, seek
@@ -51,7 +51,7 @@ def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int
         scratch.live_procs[count] = problem.mode_procs[first]
         scratch.live_whole[count] = 0 if problem.item_splits[item] else 1
         scratch.live_ready[count] = out.ready[item]
-        scratch.live_top[count] = problem.mode_scaled[last] / power + problem.mode_fixed[last]
+        scratch.live_top[count] = least_time(problem, item, last, power)
         count += 1
     return count
 

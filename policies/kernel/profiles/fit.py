@@ -34,8 +34,15 @@ class Run(NamedTuple):
     procs: int
     scaled: float  # s at power 1
     fixed: float  # s
+    limit: float  # s, no run is longer
     whole: bool  # on one cluster
     only: int  # the cluster, or -1
+
+
+@helper(inline=True)
+def seconds(run: Run, power: float) -> float:
+    """Run time on nodes of this power, s."""
+    return min(run.scaled / power + run.fixed, run.limit)
 
 
 class Fit(NamedTuple):
@@ -92,7 +99,7 @@ def enter(
     size = 0
     for x in range(problem.group_size[run.group]):
         c = problem.group_class[run.group, x]
-        if start + (run.scaled / problem.class_power[c] + run.fixed) > cutoff:
+        if start + seconds(run, problem.class_power[c]) > cutoff:
             break
         size = x + 1
         scratch.least[x] = 0
@@ -249,17 +256,17 @@ def window(
         if y == 0:
             return Fit(inf, 0, 0, 0.0, -inf)
         level = powers[classes[y - 1]]
-        end = start + max(run.scaled / level + run.fixed, shortest)
+        end = start + max(seconds(run, level), shortest)
         place, i, short = descend(problem, profile, scratch, run, size, end, place, i)
         if short:
             retry = -inf
             strongest = powers[classes[0]]
-            if profile.time[profile.block[place], i] < start + run.scaled / strongest + run.fixed:
+            if profile.time[profile.block[place], i] < start + seconds(run, strongest):
                 retry = retreat(problem, profile, scratch, run, size, start, place, i)
             return Fit(inf, 0, 0, 0.0, retry)
         gather(problem, scratch, group, y, end)
         used = allot(problem, scratch, run.item, run.procs, y)
         if used > 0:
             count, cost, weakest = fill(problem, scratch, group, y)
-            end = start + max(run.scaled / weakest + run.fixed, shortest)
+            end = start + max(seconds(run, weakest), shortest)
             return Fit(end, used, count, cost, -inf)

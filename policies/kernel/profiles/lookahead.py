@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import closes
+from coalloc.policies.kernel.loads import closes, least_time
 from coalloc.policies.kernel.profiles.profile import locate
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -93,7 +93,7 @@ def may_fit(
         else:
             low = middle + 1
     power = problem.class_power[problem.group_class[group, low]]
-    return t + problem.mode_scaled[first] / power + problem.mode_fixed[first] <= head_start + TOL
+    return t + least_time(problem, item, first, power) <= head_start + TOL
 
 
 @helper()
@@ -193,6 +193,6 @@ def promising(
     while x + 1 < problem.group_size[group] and scratch.reach[group, x] < procs:
         x += 1
     power = problem.class_power[problem.group_class[group, x]]
-    end = t + problem.mode_scaled[mode] / power + problem.mode_fixed[mode]
+    end = t + least_time(problem, item, mode, power)
     whole = 0 if problem.item_splits[item] else 1
     return lasts(scratch.stair, scratch.stair_time, steps, procs, whole, end)

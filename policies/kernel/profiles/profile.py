@@ -199,6 +199,8 @@ def book(
         if used > 1:
             gbps = problem.item_gbps[item]
             units[k] = sign * load_units(gbps, procs, inside[k], problem.link_gbps[k])
+        if problem.item_wide[item] >= 0:
+            units[k] = sign * problem.wide_units[problem.item_wide[item], k]
     cut(profile, start)
     cut(profile, end)
     place, i = locate(profile, start)

@@ -6,7 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import data_ready
+from coalloc.policies.kernel.loads import data_ready, least_time, soonest
 from coalloc.policies.kernel.profiles.fit import Fit, Run, window
 from coalloc.policies.kernel.profiles.profile import (
     book,
@@ -97,7 +97,8 @@ def run_of(problem: Problem, item: int, mode: int, only: int) -> Run:
     scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
-    return Run(item, problem.item_group[item], procs, scaled, fixed, whole, only)
+    limit = problem.item_limit[item]
+    return Run(item, problem.item_group[item], procs, scaled, fixed, limit, whole, only)
 
 
 @helper()
@@ -181,18 +182,20 @@ def seek(
     if fixed_mode[item] >= 0:
         first += fixed_mode[item]
         last = first
-    only, clusters = -1, 0
-    if problem.item_apart[item]:
+    only, clusters, wide = -1, 0, problem.item_wide[item] >= 0
+    if problem.item_apart[item] and not wide:
         only, clusters = 0, problem.link_gbps.size
     while only < clusters:
         earliest = lower
+        if wide:
+            earliest = max(lower, soonest(problem, out, item))
         if only >= 0:
             earliest = max(lower, data_ready(problem, out, item, only))
         for mode in range(last, first - 1, -1):
             if now and earliest > lower:
                 break
             run = run_of(problem, item, mode, only)
-            top = problem.mode_scaled[mode] / strongest + problem.mode_fixed[mode]
+            top = least_time(problem, item, mode, strongest)
             best = seek_run(problem, profile, scratch, run, mode, top, earliest, now, best)
         only += 1
     return best.place
@@ -207,11 +210,11 @@ def recall(problem: Problem, scratch: Scratch, item: int) -> float:
     memory, mine = scratch.memory, scratch.memory[count % MEMORY]
     if size == 0 or problem.mode_first[item + 1] - mode > 1 or problem.item_apart[item]:
         return -inf
-    scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
+    weakest = problem.class_power[problem.group_class[group, size - 1]]
     whole = 0.0 if problem.item_splits[item] else 1.0
     procs = float(problem.mode_procs[mode])
-    short = scaled / problem.class_power[problem.group_class[group, 0]] + fixed
-    long = scaled / problem.class_power[problem.group_class[group, size - 1]] + fixed
+    short = least_time(problem, item, mode, problem.class_power[problem.group_class[group, 0]])
+    long = least_time(problem, item, mode, weakest)
     best = -inf
     for x in range(min(count, MEMORY)):
         if (
@@ -223,6 +226,8 @@ def recall(problem: Problem, scratch: Scratch, item: int) -> float:
             and memory[x, 1] <= whole
         ):
             best = memory[x, 5]
+    # Between these powers what is limited is above the straight line: what is kept of it is not.
+    long = problem.mode_scaled[mode] / weakest + problem.mode_fixed[mode]
     mine[0], mine[1], mine[2], mine[3], mine[4] = group, whole, procs, short, long
     mine[5] = -inf
     return best
@@ -263,10 +268,8 @@ def commit(
         child = problem.child[x]
         out.missing[child] -= 1
         if out.missing[child] == 0:
-            ready = inf
             if problem.item_apart[child]:
-                for k in range(problem.link_gbps.size):
-                    ready = min(ready, data_ready(problem, out, child, k))
+                ready = soonest(problem, out, child)
             else:
                 ready = problem.item_release[child]
                 for y in range(problem.parent_first[child], problem.parent_first[child + 1]):

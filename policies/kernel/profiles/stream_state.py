@@ -6,6 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper
+from coalloc.policies.kernel.loads import least_time
 from coalloc.policies.kernel.profiles.profile import book, bound, locate, move
 from coalloc.policies.kernel.profiles.seek import Place
 from coalloc.policies.kernel.record import Bools, Floats, Ints, record
@@ -197,7 +198,7 @@ def begin(problem: Problem, out: Outcome, stream: Stream, item: int, t: float) -
     shortest = max(SHORTEST, FINEST * abs(t))
     end = out.end[item]
     if out.start[item] < t:  # booked for an earlier part of this instant
-        end = t + max(problem.mode_scaled[item] / weakest + problem.mode_fixed[item], shortest)
+        end = t + max(least_time(problem, item, item, weakest), shortest)
     if not stream.exact[item]:
         length = max(stream.scaled[item] / weakest + stream.fixed[item], shortest)
         end = min(end, t + length)

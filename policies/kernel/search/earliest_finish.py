@@ -70,10 +70,10 @@ def finish(
     while level > 0.0 and first < inf:
         d = run_time(problem, items, item, n, level, desk.want)
         if tried == 1 and level > last:  # none of all levels starts before this
-            first = meet(problem, site, desk, item, n, last, first, d, append)
+            first = meet(problem, site, items, desk, item, n, last, first, d, append)
         if first + max(d, FINEST * abs(first)) >= min(limit, end):
             break
-        t = meet(problem, site, desk, item, n, level, first, d, append)
+        t = meet(problem, site, items, desk, item, n, level, first, d, append)
         ended = t + max(d, FINEST * abs(t))
         if t < inf and ended < limit and (ended < end or (ended == end and t < start)):
             end, start, low = ended, t, level

@@ -85,7 +85,8 @@ class Lister:
             size = problem.group_size[group]
             weakest = problem.class_power[problem.group_class[group, size - 1]] if size else 0.0
             work = problem.mode_scaled[a:b] + problem.mode_fixed[a:b] * weakest
-            out[item] = (problem.mode_procs[a:b] * work).min()
+            least = np.minimum(work, problem.item_limit[item] * weakest)
+            out[item] = (problem.mode_procs[a:b] * least).min()
         return out
 
     def _desk(self) -> ListingDesk:

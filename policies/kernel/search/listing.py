@@ -31,7 +31,7 @@ from math import inf
 import numpy as np
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import data_ready, load_units
+from coalloc.policies.kernel.loads import load_units, soonest
 from coalloc.policies.kernel.search.listing_place import best_now
 from coalloc.policies.kernel.search.listing_state import (
     BLEND,
@@ -82,6 +82,8 @@ def start(
     if desk.counters[LOADS] > 0:
         for k in range(clusters):
             units = load_units(problem.item_gbps[item], procs, desk.take[k], problem.link_gbps[k])
+            if problem.item_wide[item] >= 0:
+                units = problem.wide_units[problem.item_wide[item], k]
             desk.units[item, k] = units
             desk.load[k] += units
             if units > 0:
@@ -97,10 +99,7 @@ def start(
         desk.missing[child] -= 1
         if desk.missing[child] == 0:
             if problem.item_apart[child]:
-                desk.ready[child] = inf
-                for k in range(clusters):
-                    at = data_ready(problem, out, child, k)
-                    desk.ready[child] = min(desk.ready[child], at)
+                desk.ready[child] = soonest(problem, out, child)
             else:
                 desk.ready[child] = problem.item_release[child]
                 for y in range(problem.parent_first[child], problem.parent_first[child + 1]):

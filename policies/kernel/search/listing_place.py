@@ -5,7 +5,14 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import closes, data_ready, divide, low_side
+from coalloc.policies.kernel.loads import (
+    closes,
+    data_ready,
+    divide,
+    lay_wide,
+    low_side,
+    soonest,
+)
 from coalloc.policies.kernel.search.listing_state import (
     HELD,
     LENGTH,
@@ -66,6 +73,12 @@ def choose(
         return True
     if home != -1 or not problem.item_splits[item]:
         return False
+    if problem.item_wide[item] >= 0:
+        row = problem.item_wide[item]
+        for k in range(clusters):  # what the link may carry for those that load it already
+            desk.low[k] = desk.ahead[k] + max(FULL - desk.limit[k], 0)
+        desk.counters[LOADS] = 1
+        return lay_wide(problem, row, desk.avail, desk.low, desk.best) > 0
     gbps = problem.item_gbps[item]
     for k in range(clusters):
         most = min(int(sc * FULL), desk.limit[k]) + ROUNDING
@@ -155,7 +168,7 @@ def try_now(
     mode = problem.mode_first[item] + genes.mode[item]
     procs = problem.mode_procs[mode]
     scaled, fixed = problem.mode_scaled[mode], problem.mode_fixed[mode]
-    sc = genes.sc[item]
+    sc, limit = genes.sc[item], problem.item_limit[item]
     if only >= 0:
         fixed += problem.mode_comm[mode] * problem.inverse_intra[only]
     shortest = max(SHORTEST, FINEST * abs(t))
@@ -181,13 +194,13 @@ def try_now(
             if after == power or after >= lowest > 0.0 or (bare and total < procs):
                 continue
         if not bare:
-            end = t + max(scaled / power + fixed * sc, shortest)
+            end = t + max(min(scaled / power + fixed * sc, limit), shortest)
             total = count_ahead(problem, rows, desk, group, y + 1, highest, t, row, end)
         if total >= procs and choose(problem, desk, item, procs, y + 1, home, sc):
             weakest = lay(problem, desk, item, y + 1)
             if desk.counters[LOADS] == 0:
                 sc = 1.0
-            return t + max(scaled / weakest + fixed * sc, shortest)
+            return t + max(min(scaled / weakest + fixed * sc, limit), shortest)
         if lowest > 0.0:
             return inf
     return inf
@@ -207,7 +220,13 @@ def best_now(
     """`try_now`; for what moves data, on the first cluster that the data have reached."""
     if not problem.item_apart[item]:
         return try_now(problem, rows, genes, desk, item, t, row, -1)
-    soonest = inf
+    if problem.item_wide[item] >= 0:
+        ready = soonest(problem, out, item)
+        if ready <= t:
+            return try_now(problem, rows, genes, desk, item, t, row, -1)
+        desk.ready[item] = ready
+        return inf
+    earliest = inf
     for k in range(problem.link_gbps.size):
         if desk.home[item] >= 0 and desk.home[item] != k:
             continue
@@ -217,7 +236,7 @@ def best_now(
             if end < inf:
                 return end
         else:
-            soonest = min(soonest, ready)
-    if soonest < inf:
-        desk.ready[item] = soonest
+            earliest = min(earliest, ready)
+    if earliest < inf:
+        desk.ready[item] = earliest
     return inf

@@ -29,6 +29,36 @@ def seconds(items: Items, item: int, n: int, power: float) -> Any:
 
 
 @helper(inline=True)
+def crossing(problem: Problem, items: Items, item: int, n: int, k: int, want: Any) -> Any:
+    """Seconds that a cluster's idle link takes for what a task on several sends over it."""
+    if items.comm[item] <= 0.0 or want[k] == 0 or want[k] >= n:
+        return 0.0
+    gbit = items.comm[item] * (want[k] / n) * ((n - want[k]) / (n - 1.0))
+    link = problem.link_gbps[k]
+    return gbit / link if link > 0.0 else inf
+
+
+@helper(inline=True)
+def between(problem: Problem, items: Items, item: int, n: int, want: Any) -> float:
+    """Seconds that a task's communication between clusters takes."""
+    longest = 0.0
+    for k in range(problem.link_gbps.size):
+        longest = max(longest, crossing(problem, items, item, n, k, want))
+    return longest
+
+
+@helper(inline=True)
+def asked(problem: Problem, items: Items, item: int, n: int, k: int, want: Any) -> Any:
+    """Load of a link in its units: a job's by equation (4), a task's at its slowest link's pace."""
+    if items.comm[item] <= 0.0 or items.books[0] == 0:
+        return load_units(problem.item_gbps[item], n, want[k], problem.link_gbps[k])
+    seconds = crossing(problem, items, item, n, k, want)
+    if seconds <= 0.0:
+        return 0
+    return int(seconds / between(problem, items, item, n, want) * FULL + 0.5)
+
+
+@helper(inline=True)
 def stretch(desk: SerialDesk, k: int, t: float) -> Any:
     """The stretch of a cluster's profile that holds t."""
     a, b = 0, desk.rows[k]
@@ -66,6 +96,7 @@ def behind(
 def look(
     problem: Problem,
     site: Site,
+    items: Items,
     desk: SerialDesk,
     item: int,
     procs: int,
@@ -81,7 +112,7 @@ def look(
     """
     base, last, rows = site.first[k], site.first[k + 1], desk.rows[k]
     group, n = problem.item_group[item], desk.want[k]
-    ask = load_units(problem.item_gbps[item], procs, n, problem.link_gbps[k])
+    ask = asked(problem, items, item, procs, k, desk.want)
     begin = stretch(desk, k, t)
     if append:
         begin = max(begin, behind(problem, site, desk, group, k, n, low, ask))
@@ -118,18 +149,6 @@ def look(
 
 
 @helper(inline=True)
-def between(problem: Problem, items: Items, item: int, n: int, want: Any) -> float:
-    """Seconds that a task's communication between clusters takes."""
-    longest = 0.0
-    for k in range(problem.link_gbps.size):
-        if 0 < want[k] < n and items.comm[item] > 0.0:
-            gbit = items.comm[item] * (want[k] / n) * ((n - want[k]) / (n - 1.0))
-            link = problem.link_gbps[k]
-            longest = max(longest, gbit / link if link > 0.0 else inf)
-    return longest
-
-
-@helper(inline=True)
 def ready(problem: Problem, out: Out, item: int, want: Any) -> float:
     """Release of an item, and arrival of the data of all parents where it is wanted, s."""
     t = problem.item_release[item]
@@ -154,19 +173,24 @@ def ready(problem: Problem, out: Out, item: int, want: Any) -> float:
 
 @helper(inline=True)
 def run_time(problem: Problem, items: Items, item: int, n: int, power: float, want: Any) -> float:
-    """Seconds on n processes of this power, communication within and between clusters included."""
+    """Seconds on n processes of this power, with communication in and between clusters; inf never.
+
+    No longer than its limit, where it can run at all.
+    """
     slowest = 0.0
     for k in range(problem.link_gbps.size):
         if want[k] > 0:
             slowest = max(slowest, problem.inverse_intra[k])
     d = seconds(items, item, n, power) + items.comm[item] / n * slowest
-    return max(d + between(problem, items, item, n, want), SHORTEST)
+    d += between(problem, items, item, n, want)
+    return max(min(d, items.limit[item]), SHORTEST) if d < inf else inf
 
 
 @helper(inline=True)
 def meet(
     problem: Problem,
     site: Site,
+    items: Items,
     desk: SerialDesk,
     item: int,
     n: int,
@@ -183,7 +207,7 @@ def meet(
         if d < FINEST * abs(t):  # too short so far from 0, and all is looked at again
             d, good = 2.0 * FINEST * abs(t), 0
         if desk.want[k] > 0:
-            at = look(problem, site, desk, item, n, k, low, t, d, append)
+            at = look(problem, site, items, desk, item, n, k, low, t, d, append)
             good = good + 1 if at == t else 1
             t = at
         k = k + 1 if k + 1 < clusters else 0

@@ -20,8 +20,15 @@ from typing import Any
 
 from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import load_units, shut
-from coalloc.policies.kernel.search.serial_fit import between, meet, ready, run_time, stretch
+from coalloc.policies.kernel.loads import shut
+from coalloc.policies.kernel.search.serial_fit import (
+    asked,
+    between,
+    meet,
+    ready,
+    run_time,
+    stretch,
+)
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
     APPEND,
@@ -130,7 +137,7 @@ def book(
         if desk.best[k] > 0:
             begin = cut(site, desk, k, t)
             ended = cut(site, desk, k, out.end[item])
-            units = load_units(problem.item_gbps[item], n, desk.best[k], problem.link_gbps[k])
+            units = asked(problem, items, item, n, k, desk.best)
             for s in range(begin, ended):
                 desk.load[k, s] += units
             while use < last and out.use_class[use] < site.first[k + 1]:
@@ -187,10 +194,10 @@ def seek(
             d = run_time(problem, items, item, n, power, desk.want)
             if pieces > 1:
                 more = between(problem, items, item, n, desk.want)
-                if more > items.overhead[0] * (d - more):
+                if more > items.overhead[item] * (d - more):
                     break
             t = ready(problem, out, item, desk.want)
-            t = meet(problem, site, desk, item, n, low, t, d, flags[APPEND])
+            t = meet(problem, site, items, desk, item, n, low, t, d, flags[APPEND])
             d = max(d, FINEST * abs(t)) if t < inf else d
             if t + d < out.end[item] or (t < began and t + d <= out.end[item]):
                 began = t

@@ -41,6 +41,7 @@ class Items(NamedTuple):
     comm: Floats  # Gbit of the all-to-all
     low: Ints
     high: Ints
+    limit: Floats  # s, no run is longer
     table_first: Ints  # N + 1; empty where the time is a + b / n
     table_procs: Ints
     table_scaled: Floats
@@ -49,7 +50,8 @@ class Items(NamedTuple):
     weight: Floats  # of its job
     job: Ints
     tail: Floats  # s, least time behind it
-    overhead: Floats  # 1, share of the time that being split may cost
+    overhead: Floats  # N, share of the time that being split may cost
+    books: Ints  # 1, whether tasks that are split book their links
 
 
 @record

@@ -7,13 +7,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from coalloc.policies.oas.options import PATIENCE, Patience
-from coalloc.policies.options import CommonOptions
+from coalloc.policies.options import CommonOptions, WorkflowLinks
 
 
 class WorkflowPolicyOptions(CommonOptions, frozen=True, kw_only=True):
     """Options of `workflow`."""
 
     patience: Patience = PATIENCE
+    workflow_links: WorkflowLinks = "booked"
     max_coalloc_overhead: Annotated[float, Meta(ge=0)] = 0.25
     """How much longer a task may take for its communication between clusters, as a share of its
     time.

@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from coalloc.model.split import TOLERANCE, low_side, split
+from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.policies.kernel.annealing_loop import LIMIT, make_annealing
 from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
@@ -140,6 +140,10 @@ class WorkflowSearch:
                 for link in problem.link_gbps.tolist()
             ]
             found = split(int(procs[n]), room[n].tolist(), low)
+            task = self.case.planner.items[n].task
+            if task is not None:
+                links = problem.link_gbps.tolist()
+                found = split_task(int(procs[n]), room[n].tolist(), links, task.comm_gb)
             if found is not None:
                 home[n], parts[n] = SPLIT, found
         return SerialGenes(

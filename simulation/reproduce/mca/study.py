@@ -46,6 +46,7 @@ POLICIES = (
 )
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     BEST_FIT: ("mca-heft", {"nodes": "best-fit"}),
+    "workflow": ("workflow", {"workflow_links": "idle"}),  # as those that it is compared with
 }
 """Policies that are one of the registry with options of its own."""
 SET_NAMES = {"few": "few tasks by level", "various": "various", "many": "many tasks by level"}

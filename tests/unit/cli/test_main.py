@@ -188,7 +188,7 @@ def test_the_version_loads_no_command() -> None:
 
 def test_the_entry_point_is_installed() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts["coalloc"] == "coalloc.cli.main:main"
+    assert scripts["coalloc"] == "coalloc.programs:command"
 
 
 def test_an_error_repeats_nothing_that_a_terminal_would_act_on() -> None:

@@ -54,6 +54,14 @@ def test_a_disk_with_little_room() -> None:
     assert "takes writes, ONLY 0.1 GiB free" in text
 
 
+def test_why_the_number_of_a_start_has_jumped() -> None:
+    restored = replace(WELL, epoch=int(NOW) - 60)
+    assert status_lines(restored, "ipc:///x")[2] == (
+        "  restored    2030-05-17T14:29:00, from a backup: starts are counted on from that second,"
+        " jobs and events 10,000 higher"
+    )
+
+
 def test_a_daemon_of_an_earlier_version() -> None:
     earlier = replace(WELL, version="", began=None, policy="", last_round=None, read_age_s={})
     assert status_lines(replace(earlier, disk_free_bytes=None), "ipc:///x") == [

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from coalloc import Client
-from coalloc.client import base, job_requests
+from coalloc.client import base, endpoint, job_requests
 from coalloc.client import events as client_events
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.submission import submission
+from coalloc.runtime.user import user_name
 from coalloc.wire.curve import CurveClient, KeyPair
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
 
@@ -295,3 +296,14 @@ def test_the_client_finds_its_daemon_in_the_configuration(
     monkeypatch.setenv("COALLOC_CONFIG", str(path))
     with Client() as client:
         assert client.endpoint == f"ipc://{tmp_path}/run/coalloc.sock"
+
+
+def test_whose_daemon_it_is_that_lets_nobody_in(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    assert "serves one user" in endpoint._kept_out(folder / "coalloc.sock")
+    assert user_name() in endpoint._kept_out(folder / "coalloc.sock")
+    folder.chmod(0o711)
+    assert endpoint._kept_out(folder / "coalloc.sock") == ""
+    (folder / "coalloc.sock").touch(0o600)
+    assert "serves one user" in endpoint._kept_out(folder / "coalloc.sock")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from coalloc.core.base.events import ClockSet
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Hold, Release
+from coalloc.core.sharing.accounting import waited_s
+from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.model.sites.parts import PartState
 from tests.support.core_site import HOUR, Site
 
@@ -80,3 +83,40 @@ def test_a_task_does_not_wait_for_the_clock_of_the_nodes_its_parent_ran_on() -> 
     )
     site.wait(1.0)
     assert site.job(f"{flow}.2").state is JobState.PREPARING
+
+
+@pytest.mark.parametrize("step", [6 * HOUR, -6 * HOUR])
+def test_a_step_of_the_clock_is_no_wait(step: float) -> None:
+    """What was waited before and after it counts; the next job knows no more."""
+    site = Site({"a": 1})
+    site.do(ClockSet(seconds=-2 * HOUR))  # long ago
+    first = site.submit()
+    site.run(first)
+    second = site.submit()
+    site.wait(100.0)
+    site.do(ClockSet(seconds=step))
+    site.wait(step)
+    site.wait(50.0)
+    site.finish(first)
+    site.run(second)
+    assert waited_s(site.job(second)) == pytest.approx(150.0, abs=1.0)
+    third = site.submit()
+    site.finish(second)
+    site.run(third)
+    assert waited_s(site.job(third)) == pytest.approx(0.0, abs=1.0)
+    assert site.job(third).clock_set_s == 0.0
+
+
+def test_steps_are_told_from_drift() -> None:
+    wall, steady = 1000.0, [0.0]
+    steps = ClockSteps(lambda: steady[0])
+    for passed, shown, step in (
+        (1.0, 1.0, 0.0),
+        (60.0, 60.03, 0.0),
+        (1.0, 21_601.0, 21_600.0),
+        (1.0, -21_599.0, -21_600.0),
+        (86_400.0, 86_400.0, 0.0),
+    ):
+        steady[0] += passed
+        wall += shown
+        assert steps.step(wall) == pytest.approx(step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import stat
 from pathlib import Path
 
@@ -92,3 +94,22 @@ def test_mode_needs_init(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--mode", "single-user"])
     assert "--mode goes with --init" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_booted", [True, False])
+def test_what_to_do_next_is_what_works(
+    is_booted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initial, "SYSTEMD", tmp_path if is_booted else tmp_path / "none")
+    layout = initial.Layout(
+        config=Path("/etc/coalloc/coallocd.toml"),
+        key=Path("/root/key.json"),
+        owner=pwd.getpwnam("daemon"),
+        executors=Path("/var/lib/coalloc-executor"),
+    )
+    said = "\n".join(initial._report(layout, FOUND, "multi-user", ()))
+    assert ("systemctl enable --now coallocd coalloc-executor@big" in said) == is_booted
+    by_hand = "setpriv --reuid=daemon --regid=daemon --clear-groups coallocd --config"
+    executor = "STATE_DIRECTORY=/var/lib/coalloc-executor coalloc-executor --config"
+    assert (by_hand in said) == (executor in said) == (not is_booted)
+    assert ("as a user: coalloc keys new; coalloc submit" in said) == (os.geteuid() == 0)

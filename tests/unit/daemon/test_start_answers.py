@@ -29,7 +29,7 @@ def site() -> Promising:
     site = Promising({"a": 1})
     made = site.state.learning.calibration
     for n in range(3 * ENOUGH):
-        made.learn(made.promise(HOUR, 0.0, FIRST), HOUR + 30.0 * n)
+        made.learn(made.promise(HOUR, 0.0, FIRST), HOUR + 30.0 * n, f"u{n}")
     site.run(site.submit())
     site.submit()
     return site

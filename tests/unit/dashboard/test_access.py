@@ -34,7 +34,16 @@ def test_an_open_dashboard_answers_to_local_names_only() -> None:
     gate = Gate(OPEN, "run-token")
     for host in ("127.0.0.1:8642", "localhost", "[::1]:8642"):
         assert gate.viewer("127.0.0.1", {"host": host}) == ANYONE
-    for host in ("evil.example:8642", "", "127.0.0.1.evil.example"):
+    for host in (
+        "evil.example:8642",
+        "",
+        "127.0.0.1.evil.example",
+        "[::1].evil",
+        "[::1]:80.evil",
+        "localhost:80:evil",
+        "localhost:evil",
+        "[localhost",
+    ):
         denied = gate.viewer("127.0.0.1", {"host": host})
         assert isinstance(denied, Denied)
         assert denied.status == 403
@@ -133,4 +142,4 @@ def test_what_is_missing_is_named_in_one_line(
     monkeypatch.setattr(dashboard, "NEEDS", ("starlette", "no_such_module"))
     assert main(["dashboard"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "no_such_module not installed; pip install 'coalloc[dashboard]'" in line
+    assert "no_such_module not installed; pip install '.[dashboard]'" in line

@@ -22,6 +22,7 @@ from coalloc.core.base.messages import (
     Prepare,
     Report,
     Start,
+    Started,
     Statement,
     Welcome,
 )
@@ -372,3 +373,35 @@ def test_no_part_is_removed_whose_orders_are_not_on_disk(
     for _ in range(3):
         bench.tick()
     assert not bench.launcher.states
+
+
+def test_what_has_run_is_remembered_before_its_part_is_removed(bench: Bench) -> None:
+    bench.order(prepare("17"), Start(job="17", attempt=1), prepare("18"))
+    bench.tick()
+    bench.launcher.states[PartKey(job="17", attempt=1, part=0)] = PartState.FINISHED
+    bench.launcher.states[PartKey(job="18", attempt=1, part=0)] = PartState.REFUSED
+    bench.tick()
+    bench.order(Forget(job="17", attempt=1), Forget(job="18", attempt=1))
+    assert not bench.launcher.states
+    bench.hear(Welcome(store="s", epoch=9, base_seq=50, lease_s=60.0, recall=True))
+    (told,) = [each for each in bench.said if isinstance(each, Started)]
+    assert (told.starts, told.is_last) == ((("17", 1, "finished"),), True)
+
+
+def test_no_part_is_removed_while_it_cannot_be_remembered(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.order(prepare("17"), Start(job="17", attempt=1))
+    key = PartKey(job="17", attempt=1, part=0)
+    bench.launcher.states[key] = PartState.FINISHED
+    bench.tick()
+    with monkeypatch.context() as full:
+
+        def no_space(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        full.setattr(bench.executor._hands._started, "add", no_space)
+        bench.order(Forget(job="17", attempt=1))
+        assert key in bench.launcher.states
+    bench.tick()
+    assert key not in bench.launcher.states

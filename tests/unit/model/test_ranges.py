@@ -150,7 +150,7 @@ def test_chunks_shorter_than_neighbouring_times_are_all_dealt() -> None:
     from coalloc.policies.divisible.idle import Idle
 
     idle = Idle(snapshot)
-    gaps = Gaps(idle, idle.gaps(job, 1e15), job.chunk_s)
+    gaps = Gaps(idle, idle.gaps(job, 1e15), job)
     counts = gaps.chosen(1000)
     assert counts is not None
     assert int(counts.sum()) == 1000

@@ -32,6 +32,16 @@ def restore() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_line_is_json_on_every_stream(encoding: str) -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")
+    logs.configure("info", "json", stream)
+    logs.get_logger().info("job_started", name="é日本\udcff")
+    stream.flush()
+    assert json.loads(raw.getvalue().decode(encoding))["name"] == "é日本\udcff"
+
+
 def test_json_lines() -> None:
     stream = io.StringIO()
     logs.configure("info", "auto", stream)
@@ -129,6 +139,17 @@ def test_named_format_outranks_the_stream() -> None:
     logs.configure("info", "console", stream)
     logs.get_logger().info("job_started")
     assert "\x1b" not in stream.getvalue()  # no colours in a file
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_name_of_a_job_makes_no_line_and_moves_no_terminal(form: logs.Format) -> None:
+    stream = io.StringIO()
+    logs.configure("info", form, stream)
+    logs.get_logger().info("job_started", name="a\nb\x1b]0;owned\x07", user="é")
+    said = stream.getvalue()
+    assert said.count("\n") == 1
+    assert "\x1b]" not in said
+    assert "é" in said
 
 
 def test_level_is_kept_and_can_be_changed() -> None:

@@ -304,7 +304,7 @@ def test_without_matplotlib_there_are_data_and_text(
     assert out.startswith("toy ")
     assert "sum 0.1 (reduced)" in out
     assert err == f"coalloc: error: {plots.MISSING}\n"
-    assert "pip install 'coalloc[plot]'" in err
+    assert "pip install '.[plot]'" in err
     assert sorted(path.name for path in out_folder.iterdir()) == [
         "runs.csv",
         "toy.csv",

@@ -82,6 +82,23 @@ def test_what_cannot_be_replayed_is_counted() -> None:
     assert made.adjusted["run time below 1 s counted as 1 s"] == 1
 
 
+def test_memory_is_of_a_process_and_in_an_extended_log_of_a_node() -> None:
+    extended = ("{1,1}", "q", "2:ppn=4:x86_64")
+    lines = (
+        SwfJob(number=1, submit_s=0.0, run_s=9.0, allocated=2, requested_kb=1025.0),
+        SwfJob(
+            number=2, submit_s=0.0, run_s=9.0, allocated=8, requested_kb=2.0**30, extra=extended
+        ),
+        SwfJob(number=3, submit_s=0.0, run_s=9.0, allocated=8),
+    )
+    counted = make_jobs(log_of(*lines), JobRule(counts_memory=True))
+    assert [j.job.memory_mb_per_proc for j in counted.jobs] == [2, 256, 0]
+    assert counted.adjusted["memory counted"] == 2
+    left_out = make_jobs(log_of(*lines))
+    assert {j.job.memory_mb_per_proc for j in left_out.jobs} == {0}
+    assert left_out.adjusted["memory that is not counted: no node has memory_mb"] == 2
+
+
 def drawn(count: int, seed: int) -> list[tuple[float, float]]:
     rule = JobRule(
         sigma=read_sigma("uniform:0.2,0.8"), bandwidth=read_bandwidth("choice:10Mbps,1"), seed=seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -181,6 +182,53 @@ def test_what_cannot_be_read_is_unknown_not_empty() -> None:
         type(commands).said = said
         with pytest.raises(AdapterError):
             GridEngineReader(SITE, commands).read()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "notice", "taken"),
+    [
+        # other, and its own slots at the most that they may be
+        ("<JB_job_number>2<", "<JB_job_number>x2<", "job x2 is not understood ('x2' is not", 2),
+        ("<slots>1</slots>", "<slots>one</slots>", "job 2 is not understood (slots: 'one'", 2),
+        ("<slots_used>4<", "<slots_used>four<", "main@localhost is not understood (slots_used", 0),
+        ("<name>main@localhost<", "<name>main<", "main is not understood", 0),
+    ],
+)
+def test_an_odd_record_holds_its_own_slots(old: str, new: str, notice: str, taken: int) -> None:
+    text = answer("jobs")
+    assert old in text
+    commands = Told()
+    type(commands).said = text.replace(old, new, 1)
+    settings = read_settings({"queue": "main", "load": "none"}, "c")
+    reading = GridEngineReader(settings, commands, clock=lambda: 1795291700.0).read()
+    assert reading.notices[0].startswith(notice)
+    assert sum(job.nodes["localhost"] for job in reading.running) == taken
+    assert len(reading.nodes) == bool(taken)
+
+
+def free_slots(text: str) -> int:
+    commands = Told()
+    type(commands).said = text
+    settings = read_settings({"queue": "main", "load": "none"}, "c")
+    reading = GridEngineReader(settings, commands, clock=lambda: 1795291700.0).read()
+    taken = sum(count for job in reading.running for count in job.nodes.values())
+    return sum(node.slots for node in reading.nodes if node.state is NodeState.UP) - taken
+
+
+def test_no_field_frees_a_slot_or_makes_a_cell_unreadable() -> None:
+    text = answer("jobs")
+    before = free_slots(text)
+    for found in re.finditer(r">([^<>\s][^<>]*)<", text):
+        for odd in ("", "?", "x7", "-1", "9" * 40):
+            changed = f"{text[: found.start(1)]}{odd}{text[found.end(1) :]}"
+            assert free_slots(changed) <= before, (found[1], odd)
+
+
+def test_an_empty_cell_is_not_an_unreadable_one() -> None:
+    commands = Told()
+    type(commands).said = "<job_info><queue_info/><job_info/></job_info>"
+    reading = GridEngineReader(SITE, commands).read()
+    assert (reading.nodes, reading.notices) == ((), ("it has no hosts",))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from coalloc.adapters.local.reader import MachineSample, ProcessTime, foreign_loads
+from coalloc.adapters.local.reader import LocalReader, MachineSample, ProcessTime, foreign_loads
+from coalloc.adapters.local.settings import read_settings
 
 ALL = frozenset({0, 1, 2, 3})
 LEFT, RIGHT = frozenset({0, 1}), frozenset({2, 3})
@@ -104,3 +105,14 @@ def test_more_ours_than_busy_is_no_negative_load() -> None:
     old = sample(0.0, [0.0] * 4, {10: ours(0.0)})
     new = sample(10.0, [1.0, 0.0, 0.0, 0.0], {10: ours(30.0)})
     assert whole(old, new) == 0.0
+
+
+def test_the_first_reading_knows_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = iter(
+        MachineSample(at=at, wall=at, busy=(busy, busy), ours={})
+        for at, busy in ((0.0, 5.0), (10.0, 11.0))
+    )
+    monkeypatch.setattr(LocalReader, "_sample", lambda reader: next(samples))
+    (node,) = LocalReader(read_settings({"power": 0.5}, "c")).read().nodes
+    assert node.load == pytest.approx(0.6)
+    assert node.power == pytest.approx(0.2)

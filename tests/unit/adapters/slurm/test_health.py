@@ -46,7 +46,7 @@ def test_partitions_as_recorded(shared_file: Callable[[str], Path]) -> None:
     assert parse_partitions(path.read_text()) == (GPU, MAIN)
 
 
-@pytest.mark.parametrize("text", ["", "PartitionName=x Default=YES\n", "slurm_load error\n"])
+@pytest.mark.parametrize("text", ["", "PartitionName=x Default=YES", "slurm_load error\n"])
 def test_senseless_partitions(text: str) -> None:
     with pytest.raises(ParseError):
         parse_partitions(text)

@@ -108,4 +108,9 @@ def test_generic_resources_of_nodes() -> None:
     (node,) = parse_node_list(text)
     assert node.gres == {"gpu": 6, "gpu:a100": 4, "gpu:v100": 2, "fast": 1, "nic": 1}
     assert node.weight == 100
+    (node,) = parse_node_list(
+        line.format("bandwidth:lustre:no_consume:4G,mps:no_consume:2k,x:1g.5gb")
+    )
+    assert node.gres["bandwidth:lustre"] == 4 << 30
+    assert (node.gres["mps"], node.gres["x:1g.5gb"]) == (2048, 1)
     assert parse_node_list(line.format("(null)"))[0].gres == {}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -20,9 +23,11 @@ from coalloc.cli.doctor.findings import Finding, Level
 from coalloc.cli.doctor.live import (
     clock_finding,
     cluster_finding,
+    daemon_findings,
     health_findings,
     version_finding,
 )
+from coalloc.client.client import Client
 from coalloc.model.settings import ClusterConfig, Config
 from coalloc.model.values import replace
 from coalloc.runtime.config.file import parse
@@ -128,6 +133,30 @@ def test_a_user_without_a_key_is_told_to_make_one(
     monkeypatch.setenv("COALLOC_KEY", str(tmp_path / "none.json"))
     found = about(list(file_findings(configured(tmp_path, "multi-user"), None)), "your key")
     assert (found.level, found.todo) == (Level.PROBLEM, "coalloc keys new")
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_root_is_told_that_its_jobs_are_refused(
+    uid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    found = list(file_findings(configured(tmp_path, "multi-user"), None))
+    assert [each.level for each in found if each.about == "your jobs"] == [Level.WARNING] * (
+        not uid
+    )
+
+
+def test_one_machine_has_one_clock() -> None:
+    late = replace(ROW, clock_ahead_s=-1.6)
+    said = {"status": lambda: STATUS, "nodes": lambda: (late,), "endpoint": "ipc:///x"}
+    client = cast("Client", SimpleNamespace(**said))
+    for one_machine in (False, True):
+        clocks = [
+            each.level
+            for each in daemon_findings(client, sees_disk=True, one_machine=one_machine)
+            if each.about == "clock of a"
+        ]
+        assert clocks == [Level.OK if one_machine else Level.WARNING]
 
 
 @pytest.mark.parametrize(

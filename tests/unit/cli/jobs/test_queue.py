@@ -20,6 +20,7 @@ from coalloc.cli.jobs.queue_columns import (
     USUAL,
     Field,
     Now,
+    as_usual,
     folded,
     lines_of,
     ordered,
@@ -280,8 +281,32 @@ def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
 
 
 def test_wide_letters_take_two_columns() -> None:
-    lines = aligned([["計算計算計算", "x" * 30]], ["NAME", "LAST"], columns=34)
+    lines = aligned([["計算計算計算", "x" * 30]], ["WORDS", "LAST"], columns=34)
     assert lines == ["計算計算計算 " + "x" * 20 + "~"]
+
+
+def test_names_are_cut_before_reasons() -> None:
+    headers = ["JOBID", "NAME", "USER", "NODELIST(REASON)"]
+    rows = [["12", "a-long-name-of-a-job", "somebody", "(Resources: alpha has 3 of 8 slots free)"]]
+    assert aligned(rows, headers, columns=61) == [
+        "12 a-long-~ somebody (Resources: alpha has 3 of 8 slots free)"
+    ]
+
+
+def test_what_runs_comes_first_and_a_planned_start_is_said_once() -> None:
+    rows = [
+        row("1", state="completed", ended=5.0),
+        row("2", reason="planned", detail="planned to start on alpha", start_estimate=90.0),
+        row("3", state="running", started=1.0),
+        row("4", reason="insufficient", detail="alpha is down"),
+    ]
+    groups = as_usual(folded(rows))
+    assert [group[0].id for group in groups] == ["3", "2", "4", "1"]
+    cells = lines_of(groups[1:3], ["where"], Now(time=10.0, brief=True))
+    assert cells == [("(Resources)",), ("(Resources: alpha is down)",)]
+    assert lines_of(groups[1:2], ["where"], Now(time=10.0)) == [
+        ("(Resources: planned to start on alpha)",)
+    ]
 
 
 def test_every_column_is_documented() -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Abort, Hello, Prepare, Report, Start
+from coalloc.core.base.messages import Abort, Forget, Hello, Prepare, Report, Start, Started
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, PauseRounds, Release, ResumeRounds, Submit
 from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.coordinator import StoredState
-from coalloc.core.jobs.after_restore import MARK, OVERTAKEN
+from coalloc.core.jobs.after_restore import MARK, OVERTAKEN, TOLD, is_untold
 from coalloc.model.sites.parts import Launch, PartReport, PartState
 from tests.support.core_site import Site
 
@@ -71,6 +71,28 @@ def test_released_it_starts_under_a_later_attempt_and_the_older_one_is_ended() -
     assert [order.attempt for _, order in site.orders_for(record.id, Prepare)] == [3]
     site.report("b", part(record.id, 2, PartState.RUNNING))
     assert [(c, o.attempt) for c, o in site.orders_for(record.id, Abort)] == [("b", 2)]
+
+
+def test_what_an_executor_remembers_is_held_and_its_numbers_are_not_given_again() -> None:
+    before = Site()
+    records = [waiting(before) for _ in range(2)]
+    copy = copy_of(before, *records)
+    copy.presence.restored = "77"
+    site = Site(remembered=copy)
+    starts = ((records[0].id, 1, "finished"), ("900_3", 1, "lost"), (records[1].id, 0, "lost"))
+    for is_last in (False, True):
+        told = Started(cluster="b", starts=starts, is_last=is_last)
+        site.do(StatementReceived(statement=told, peer=site.state.clusters["b"].peer))
+        assert is_untold(site.state, "b") is not is_last
+    assert is_untold(site.state, "a")
+    held = site.job(records[0].id)
+    assert (held.state, held.reason, held.attempt) == (JobState.HELD, OVERTAKEN, 1)
+    assert held.detail == "attempt 1 on b is finished; the store is an older copy"
+    assert site.job(records[1].id).state is JobState.PENDING
+    assert site.state.last.job == 900
+    assert SaveMeta(key=f"{TOLD}b", value="77") in site.effects
+    assert not site.orders_for(records[0].id, Abort)
+    assert not site.orders_for(records[0].id, Forget), "there is no part of it"
 
 
 def test_a_refused_later_attempt_only_moves_the_number() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Prepare, Read
-from coalloc.core.base.requests import Refused, Submit
+from coalloc.core.base.requests import Done, Refused, Submit
 from coalloc.core.jobs.eligibility import wanted_gres
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.jobs import RigidJob
@@ -70,6 +70,27 @@ def test_it_is_told_at_submit_where_no_cluster_ever_takes_a_job() -> None:
     assert "a: no node there has --gres=gpu:1" in refused(site, gres="gpu:1")
     ruled(site, "a", None)  # what is not known forbids nothing
     assert refused(site, limit=7200.0, partition="any") == ""
+
+
+def test_memory_that_is_not_enforced_is_told_at_submit() -> None:
+    site = Site({"a": 2, "b": 2})
+    ruled(site, "a", SiteRules(bounds_memory=False))
+
+    def warnings(memory_mb: int, *clusters: str) -> Any:
+        job = {
+            "kind": "rigid",
+            "base_time": 9.0,
+            "procs": 1,
+            "memory_mb_per_proc": memory_mb,
+            "clusters": clusters or None,
+        }
+        launch = Launch(argv=("x",))
+        answer = site.ask(Submit(token=f"{memory_mb} {clusters}", job=job, launch=launch))
+        assert isinstance(answer, Done)
+        return answer.body["warnings"]
+
+    assert warnings(1) == ["memory per process is planned for, but not enforced on a"]
+    assert warnings(1, "b") == warnings(0) == []
 
 
 def test_job_goes_to_the_cluster_and_the_nodes_that_take_it() -> None:

@@ -17,6 +17,7 @@ from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Reservation
+from coalloc.model.values import replace
 from tests.support.core_site import Site, workflow
 
 DIAMOND = ("a b c d", "a>b a>c b>d c>d")
@@ -121,6 +122,24 @@ def test_a_job_that_is_planned_before_a_task_keeps_its_turn() -> None:
     assert site.job(plain).state is JobState.PREPARING
     complete(site, plain)
     assert states(site, flow)["b"] == "preparing"
+
+
+def test_tasks_that_are_split_take_their_share_of_the_links() -> None:
+    site = patient(solving=False)
+    for cluster in site.state.clusters.values():
+        force_setattr(cluster.settings, "link_gbps", 1.0)
+    wide = {"work": 100.0, "min_procs": 2, "max_procs": 2, "comm_gb": 1.0}
+    job = site.submit_workflow("t u", job={"tasks": [{"id": name, **wide} for name in "tu"]})
+    solve = site.pending_solves.pop()
+    now = solve.snapshot.time
+    both = {name: {f"a{n}": 1, f"b{n}": 1} for n, name in enumerate("tu", 1)}
+    placements = tuple(
+        Placement(job=job, task=name, start=now, end=now + 104.0, nodes=nodes)
+        for name, nodes in both.items()
+    )
+    site.do(Solved(round=solve.round, plan=replace(plan_of(), placements=placements), solve_s=0.0))
+    assert states(site, job) == {"t": "preparing"}
+    assert site.job(f"{job}.1").link_gbps == {"a": 1.0, "b": 1.0}
 
 
 def test_a_task_waits_for_the_data_of_its_parents() -> None:
@@ -405,6 +424,41 @@ def test_a_task_wider_than_everything_is_refused_by_name() -> None:
     answer = site.ask(workflow("t", "a", job={"tasks": tasks}))
     assert isinstance(answer, Refused)
     assert answer.message == "task wide needs 9 processes; 4 slots exist"
+
+
+@pytest.mark.parametrize(
+    ("links", "comm", "edges", "message"),
+    [
+        pytest.param((1.0, 1.0), 1.0, 1.0, "", id="spread"),
+        pytest.param((0.0, 1.0), 0.0, 0.0, "", id="nothing to send"),
+        pytest.param(
+            (0.0, 1.0),
+            1.0,
+            0.0,
+            "task wide needs 3 processes, and no cluster has more than 2 suitable slots; "
+            "links of 0 Gbit/s carry no part of it",
+            id="cut off",
+        ),
+        pytest.param(
+            (0.0, 1.0),
+            0.0,
+            1.0,
+            "no clusters between which its data can move take all tasks that share them",
+            id="its data are cut off",
+        ),
+    ],
+)
+def test_a_task_that_no_cluster_holds_is_spread_or_refused(
+    links: tuple[float, float], comm: float, edges: float, message: str
+) -> None:
+    site = patient()
+    for cluster, link in zip(site.state.clusters.values(), links, strict=True):
+        force_setattr(cluster.settings, "link_gbps", link)
+    wide = {"id": "wide", "work": 1.0, "min_procs": 3, "comm_gb": comm}
+    tasks = [{"id": "a", "work": 1.0}, wide]
+    moved = [{"from": "a", "to": "wide", "gb": edges}]
+    answer = site.ask(workflow("t", "a wide", job={"tasks": tasks, "edges": moved}))
+    assert (answer.message if isinstance(answer, Refused) else "") == message
 
 
 def test_a_plain_submit_of_a_workflow_says_how_it_is_done() -> None:

@@ -58,32 +58,68 @@ def site() -> Promising:
 
 
 def errors(late: list[float], *, lead_s: float = HOUR, kind: str = FIRST) -> Calibration:
-    """What was learnt of starts that were so late, seconds."""
+    """What was learnt of starts of as many users' jobs that were so late, seconds."""
     made = Calibration()
-    for seconds in late:
-        made.learn(made.promise(lead_s, 0.0, kind), lead_s + seconds)
+    for n, seconds in enumerate(late):
+        made.learn(made.promise(lead_s, 0.0, kind), lead_s + seconds, f"u{n}")
     return made
 
 
 def test_without_enough_starts_there_is_no_interval() -> None:
     assert errors([1.0] * (ENOUGH - 1)).interval(HOUR, 0.0, FIRST) is None
-    assert errors([1.0] * ENOUGH).interval(HOUR, 0.0, FIRST) == (HOUR + 1, HOUR + 1)
+    assert errors([1.0] * ENOUGH).interval(HOUR, 0.0, FIRST) == (HOUR, HOUR + 1)
     assert errors([1.0] * ENOUGH).interval(HOUR, 0.0, LATER) is None
 
 
 def test_an_interval_is_as_long_as_the_lead_time_is() -> None:
     made = errors([60.0 * n for n in range(-30, 31)])
     near = made.interval(HOUR, 0.0, FIRST)
-    far = made.interval(4 * HOUR, 0.0, FIRST)
+    far = made.interval(2 * HOUR, 0.0, FIRST)
     assert near is not None
     assert far is not None
-    assert far.late - far.early == pytest.approx(4 * (near.late - near.early), abs=8)
+    assert far.late - far.early == pytest.approx(2 * (near.late - near.early), abs=8)
 
 
 def test_an_interval_never_begins_before_now_nor_before_the_job_may_start() -> None:
     made = errors([-HOUR] * ENOUGH)
-    assert made.interval(2 * HOUR, 1000.0, FIRST) == (1000.0, 1000.0)
-    assert made.interval(2 * HOUR, 1000.0, FIRST, not_before=2 * HOUR - 100.0) == (7100.0, 7100.0)
+    assert made.interval(2 * HOUR, 4000.0, FIRST) == (4000.0, 2 * HOUR)
+    assert made.interval(2 * HOUR, 1000.0, FIRST, not_before=HOUR + 100.0) == (3700.0, 2 * HOUR)
+
+
+def test_a_burst_of_one_user_is_one_sample() -> None:
+    """A thousand short jobs that started at once say nothing of others' starts."""
+    made = errors([60.0 * n for n in range(ENOUGH)])
+    before = made.interval(HOUR, 0.0, FIRST)
+    for n in range(1000):
+        _, forgotten = made.learn(made.promise(HOUR, 0.0, FIRST), HOUR / 1000 * n, "burst")
+        assert (forgotten is None) == (n == 0)
+    kept = made.newest()
+    assert len(kept) == ENOUGH + 1
+    assert [error.late_s for error in kept if error.held is not None] == [HOUR / 1000 * 999 - HOUR]
+    after = made.interval(HOUR, 0.0, FIRST)
+    assert before is not None
+    assert after is not None
+    assert after.late == before.late
+    assert made == Calibration.of(kept)
+
+
+def test_what_is_shown_holds_the_expected_start_and_comes_from_such_starts() -> None:
+    early = errors([-0.9 * HOUR] * ENOUGH)
+    assert early.interval(HOUR, 0.0, FIRST) == (0.1 * HOUR, HOUR)
+    assert early.interval(2 * HOUR, 0.0, FIRST) == (0.2 * HOUR, 2 * HOUR)
+    assert early.interval(20 * HOUR, 0.0, FIRST) is None  # not of what is far ahead
+
+
+def test_an_interval_is_not_shown_while_those_like_it_do_not_hold() -> None:
+    made = errors([1.0] * ENOUGH)
+    for n in range(3):
+        assert made.interval(HOUR, 0.0, FIRST) is not None
+        made.learn(made.promise(HOUR, 0.0, FIRST), HOUR * (2.0 + 4.0 * n), f"missed{n}")
+    assert made.interval(HOUR, 0.0, FIRST) is None
+    for n in range(ENOUGH):
+        assert made.promise(HOUR, 0.0, FIRST).late is not None
+        made.learn(made.promise(HOUR, 0.0, FIRST), HOUR, f"held{n}")
+    assert made.interval(HOUR, 0.0, FIRST) is not None
 
 
 @pytest.mark.parametrize(
@@ -107,7 +143,7 @@ def test_the_share_that_holds_is_kept_though_the_site_changes() -> None:
         lead_s = LEAST_LEAD_S * 2.0 ** (n % 7)
         # No draw: the golden ratio spreads the errors evenly over [-size, size].
         error = (2.0 * ((n * 0.6180339887) % 1.0) - 1.0) * size
-        learnt, _ = made.learn(made.promise(lead_s, 0.0, FIRST), lead_s * (1.0 + error))
+        learnt, _ = made.learn(made.promise(lead_s, 0.0, FIRST), lead_s * (1.0 + error), f"u{n}")
         held.append(learnt.held)
     known = [one for one in held if one is not None]
     assert sum(known) / len(known) == pytest.approx(1.0 - MISSES, abs=0.01)
@@ -119,7 +155,7 @@ def test_the_newest_errors_of_each_class_are_kept_and_give_the_same_again() -> N
     made = Calibration()
     written: dict[int, StartError] = {}
     for n in range(KEPT + 30):
-        learnt, forgotten = made.learn(made.promise(HOUR, 0.0, FIRST), HOUR + n)
+        learnt, forgotten = made.learn(made.promise(HOUR, 0.0, FIRST), HOUR + n, f"u{n}")
         written[learnt.number] = learnt
         if forgotten is not None:
             del written[forgotten.number]
@@ -190,11 +226,11 @@ def test_accuracy_is_told_by_kind_and_lead_time() -> None:
     for n in range(40):
         for lead_s in (300.0, 2 * HOUR):
             promise = made.promise(lead_s, 0.0, FIRST)
-            learnt.append(made.learn(promise, lead_s + n % 10)[0])
+            learnt.append(made.learn(promise, lead_s + n % 10, f"u{n}")[0])
     rows = {row.lead: row for row in start_accuracy(learnt)}
     assert list(rows) == [ALL, "up to 10 min", "up to 6 h"]
     assert (rows[ALL].starts, rows["up to 6 h"].starts) == (80, 40)
-    assert rows[ALL].intervals == 80 - ENOUGH
+    assert rows[ALL].intervals == 2 * (40 - ENOUGH)
     assert rows[ALL].error_s == 4.5
     assert rows[ALL].error_width_s == 9.0
     held = rows[ALL].held

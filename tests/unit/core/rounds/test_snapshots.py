@@ -43,3 +43,13 @@ def test_nodes_follow_readings_drains_and_settings() -> None:
     assert len(nodes(site)) == 1
     site.do(Reconfigured(settings=core_settings(site.settings, step=0.0)))
     assert nodes(site)[0].power > 0.0
+
+
+def test_what_runs_ends_at_its_time_limit() -> None:
+    """Also by a record that an earlier version has planned for longer."""
+    site = Site()
+    job = site.submit(1, job={"time_limit": 600.0})
+    site.run(job)
+    site.state.put(replace(site.job(job), planned=2400.0))
+    (mine,) = snapshot(site.state, site.now).running
+    assert mine.end - mine.start == 600.0

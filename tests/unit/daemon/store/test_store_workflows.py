@@ -15,6 +15,7 @@ from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import Edge, Task, WorkflowJob
 from coalloc.model.sites.parts import Launch
+from coalloc.runtime import logs
 from tests.support.stored import event, saved_launch
 
 
@@ -114,7 +115,7 @@ def test_a_task_runs_its_own_command_in_what_its_workflow_has_in_common(path: Pa
             SaveLaunch(job="7.1", launch=own),
         ]
     )
-    launches = Launches(store)
+    launches = Launches(store, logs.get_logger())
     # What a file says is taken as it stands.
     expected = Launch(argv=("./a", "{task}"), env={"A": "1"}, cwd="/data", stdout="out")
     assert launches.of_task(order("a", 1)) == expected
@@ -126,7 +127,7 @@ def test_a_template_is_filled_in_word_by_word(path: Path) -> None:
     store = Store(path)
     template = Launch(argv=("run", "{task}", "-n{procs}", "{name}/{id}", "{other} {{task}}"))
     store.commit([SaveLaunch(job="7", launch=template)])
-    launch = Launches(store).of_task(order("a b; rm {procs}", 1))
+    launch = Launches(store, logs.get_logger()).of_task(order("a b; rm {procs}", 1))
     assert launch is not None
     assert launch.argv == (
         "run",

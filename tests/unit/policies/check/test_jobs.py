@@ -289,6 +289,13 @@ WHEN = [
         with_placement("m", end=60.000002),
         "job m: runs for 60.000002 s, the cost model says 60 s",
     ),
+    Row(
+        "longer than its time limit",
+        with_job("m", time_limit=45.0),
+        plan(),
+        ("job m: runs for 60 s, its time limit ends it after 45 s",),
+    ),
+    Row("killed in time", with_job("m", time_limit=45.0), with_placement("m", end=45.0), ()),
     spoilt(
         "a task's time",
         with_placement("w", "t2", end=98.25),

@@ -373,3 +373,49 @@ def test_a_job_that_asks_for_one_cluster_is_not_split() -> None:
         ]
         words = "is on 2 clusters, and asks for one"
         assert [any(words in text for text in texts) for texts in told] == [True, False]
+
+
+def split_tasks(second: float, link: float = 0.5, **fields: Any) -> tuple[Snapshot, Plan]:
+    """Two tasks of 20 s / 2 processes, each on both clusters, and when the second one begins.
+
+    Each sends 8 * 1 * 1/2 * 1/1 = 4 Gbit over each link: 8 s by that of b, at .5 Gbit/s.
+    """
+    clusters = tuple(
+        Cluster(name=k, nodes=(Node(name=f"{k}1", slots=2),), link_gbps=gbps)
+        for k, gbps in (("a", 1.0), ("b", link))
+    )
+    tasks = tuple(
+        Task(id=name, work=20.0, parallel_fraction=1.0, min_procs=2, max_procs=2, comm_gb=1.0)
+        for name in "tu"
+    )
+    job = WorkflowJob(id="w", tasks=tasks, **fields)
+    run = min(18.0, fields.get("time_limit", 18.0))
+    placements = [
+        at("w", start, start + run, "a1", "b1", task=name)
+        for name, start in (("t", 0.0), ("u", second))
+    ]
+    return Snapshot(clusters=clusters, queue=(job,)), plan_of(*placements)
+
+
+def test_tasks_that_are_split_load_links_at_the_pace_of_their_run_time() -> None:
+    assert check(*split_tasks(18.0)).ok
+    shared, both = split_tasks(9.0)
+    full = "link b: 1 Gbit/s on 0.5 Gbit/s at 9 s (job w task t, job w task u)"
+    assert check(shared, both).violations == (full,)
+    # sc is for jobs, whose run times know it
+    slow = replace(both, options={"saturation_threshold": 2.0})
+    placements = tuple(replace(p, sc=2.0) for p in both.placements)
+    assert check(shared, replace(slow, placements=placements)).violations == (full,)
+    busy = Running(id="r", nodes={}, start=-1.0, end=10.0, link_gbps={"a": 0.6})
+    line = "link a: 1.1 Gbit/s on 1 Gbit/s at 0 s (job w task t)"
+    alone, plan = split_tasks(18.0)
+    assert check(replace(alone, running=(busy,)), plan).violations == (line,)
+    # as published mappings have it, and say so
+    assert check(shared, replace(both, options={"workflow_links": "idle"})).ok
+
+
+@pytest.mark.parametrize("options", [{}, {"workflow_links": "idle"}])
+def test_no_time_limit_ends_what_never_crosses_a_link(options: dict[str, Any]) -> None:
+    snapshot, plan = split_tasks(18.0, link=0.0, time_limit=12.0)
+    found = check(snapshot, replace(plan, options=options)).violations
+    assert "job w task t: runs for 12 s, the cost model says inf s" in found

@@ -43,6 +43,18 @@ def copied(package: Path, old: str = "", new: str = "") -> dict[str, str]:
     return {name: stamp(f"{package.name}.{name}") for name in MODULES}
 
 
+def test_no_cache_lies_below_the_working_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    from coalloc.policies.kernel import jit
+
+    monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
+    jit._settle_cache()
+    assert "XDG_CACHE_HOME" not in os.environ
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # no account, no home
+    jit._settle_cache()
+    assert os.environ["XDG_CACHE_HOME"] == os.devnull
+
+
 def test_a_constant_recompiles_what_depends_on_it(packages: Path) -> None:
     # packages of names of one length, and no more: their own names are in the texts
     before = copied(packages / "one")

@@ -1,7 +1,7 @@
-"""The Debian package in a clean Debian with its own systemd.
+"""The Debian package in a clean Debian with its own systemd, and the RPM as far as Debian can tell.
 
-It is installed as the documents say, used, killed, upgraded with a queue, opened to several users,
-removed and purged.
+The first is installed as the documents say, used, killed, upgraded with a queue, opened to several
+users, removed and purged. Of the second, files, needs, scriptlets and units are looked at.
 """
 
 from __future__ import annotations
@@ -33,27 +33,44 @@ GONE = (
 LIMIT_S = 120.0
 
 
+def build(*command: str, **env: str) -> str:
+    """What a step of the packaging says."""
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def need(*tools: str) -> None:
+    missing = [one for one in tools if shutil.which(one) is None]
+    if missing:
+        pytest.skip(f"NOT built: not installed: {', '.join(missing)}")
+
+
 @pytest.fixture(scope="module")
-def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The package, and one of a later version."""
-    missing = [one for one in ("dpkg-deb", "dpkg-shlibdeps") if shutil.which(one) is None]
-    if missing or not Path("/usr/bin/python3").exists():
-        pytest.skip(f"the Debian package was NOT built: not installed: {missing or 'python3'}")
-    subprocess.run([sys.executable, "docs/manual.py"], cwd=ROOT, check=True, capture_output=True)
+def stage() -> Path:
+    """What both packages hold."""
+    need("/usr/bin/python3")
+    build(sys.executable, "docs/manual.py")
+    build("packaging/stage", sys.executable)
+    return ROOT / "build/stage"
+
+
+@pytest.fixture(scope="module")
+def packages(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The Debian package, and one of a later version."""
+    need("dpkg-deb", "dpkg-shlibdeps")
     folder = tmp_path_factory.mktemp("deb")
     out = []
-    for version, stage in (("1.0", ()), ("1.1.dev1", ("stage",))):
-        env = {"COALLOC_DEB_VERSION": version, "COALLOC_DEB_COMPRESS": "-Znone"}
-        done = subprocess.run(
-            ["packaging/deb/build", sys.executable, *stage],
-            cwd=ROOT,
-            env={**os.environ, **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout
-        (built,) = re.findall(r"in '(dist/.*\.deb)'", done.stdout)
+    for version in ("1.0", "1.1.dev1"):
+        env = {"COALLOC_VERSION": version, "COALLOC_DEB_COMPRESS": "-Znone"}
+        (built,) = re.findall(r"in '(dist/.*\.deb)'", build("packaging/deb/build", **env))
         out.append(Path(shutil.move(ROOT / built, folder)))
     return out[0], out[1]
 
@@ -214,8 +231,9 @@ def test_the_life_of_an_installation(machine: DebianRoot, packages: tuple[Path, 
     remove(machine)
 
 
-def test_nothing_in_the_package_knows_where_it_was_built(packages: tuple[Path, Path]) -> None:
-    stage = ROOT / "build/deb/stage"
+def test_nothing_in_the_packages_knows_where_it_was_built(
+    stage: Path, packages: tuple[Path, Path]
+) -> None:
     ours = [*(stage / "usr/lib/coalloc/bin").iterdir(), stage / "usr/lib/coalloc/pyvenv.cfg"]
     assert len(ours) == 5
     for path in ours:
@@ -223,3 +241,42 @@ def test_nothing_in_the_package_knows_where_it_was_built(packages: tuple[Path, P
             assert str(ROOT) not in path.read_text("utf-8")
     assert os.readlink(stage / "usr/lib/coalloc/bin/python3") == "/usr/bin/python3"
     assert field(packages[1], "Version") == "1.1~dev1"
+
+
+def test_the_rpm_as_far_as_debian_can_tell(stage: Path, tmp_path: Path) -> None:
+    need("rpmbuild", "rpm2cpio", "cpio")
+    env = {"COALLOC_VERSION": "1.0.dev1", "COALLOC_RPM_PAYLOAD": "w1.gzdio"}
+    (built,) = re.findall(r"^dist/.*\.rpm$", build("packaging/rpm/build", **env), re.MULTILINE)
+    package = Path(shutil.move(ROOT / built, tmp_path))
+
+    def asked(*what: str) -> str:
+        return build("rpm", "--query", *what, "--package", str(package))
+
+    assert asked("--queryformat", "%{VERSION}").endswith("1.0~dev1")
+    needs = asked("--requires").split("\n")
+    (minor,) = re.findall(r"python3\.(\d+)$", os.readlink(tree_python(package, tmp_path)))
+    assert f"/usr/bin/python3.{minor}" in needs
+    assert [line for line in needs if line.startswith("glibc >= 2.")]
+    assert not [line for line in needs if ".so" in line]  # libraries of the package are its own
+    files = {line for line in asked("--list").split("\n") if line.startswith("/usr")}
+    staged = {f"/{path.relative_to(stage)}" for path in stage.rglob("*") if path.is_file()}
+    kept = {path for path in staged if path.startswith("/usr") and "vendor-comp" not in path}
+    assert kept <= files
+    assert "/usr/share/zsh/site-functions/_coalloc" in files
+    assert asked("--configfiles").split() == ["/etc/coalloc/coallocd.toml"]
+    said = asked("--scripts")
+    for part in re.split(r"^\w+ \S*\(using (?:/bin/sh)\):$", said, flags=re.MULTILINE)[1:]:
+        subprocess.run(["sh", "-n"], input=part, text=True, check=True)
+    assert said.count("using /bin/sh") == 3
+    program = tmp_path / "tree/usr/lib/coalloc/bin"
+    version = build(str(program / "python3"), "-I", str(program / "coalloc"), "--version")
+    assert version.startswith("coalloc ")
+
+
+def tree_python(package: Path, folder: Path) -> Path:
+    """The interpreter's link in the package, laid out in a folder."""
+    tree = folder / "tree"
+    tree.mkdir()
+    unpack = 'rpm2cpio "$1" | cpio --quiet --extract --make-directories'
+    subprocess.run(["sh", "-c", unpack, "sh", str(package)], cwd=tree, check=True)
+    return tree / "usr/lib/coalloc/bin/python3"

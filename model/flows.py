@@ -7,7 +7,7 @@ where its child cannot go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from coalloc.model.cost import edge_delay
@@ -17,15 +17,22 @@ from coalloc.model.platform import Cluster
 Home = tuple[str, ...] | None
 """Names of clusters; None is any."""
 
+APART = "no clusters between which its data can move take all tasks that share them"
 
-def homes(job: Job, clusters: Sequence[Cluster]) -> list[Home]:
-    """Sets of clusters to try a stream of a job on, the best first."""
+
+def homes(job: Job, links: Mapping[str, float]) -> list[Home]:
+    """Sets of clusters to try a stream of a job on, the best first.
+
+    Parameters
+    ----------
+    links : mapping of cluster name to Gbit/s
+    """
     moves = isinstance(job, WorkflowJob) and any(edge.gb > 0.0 for edge in job.edges)
-    allowed = [c for c in clusters if job.clusters is None or c.name in job.clusters]
-    linked = tuple(c.name for c in allowed if c.link_gbps > 0.0)
+    allowed = [name for name in links if job.clusters is None or name in job.clusters]
+    linked = tuple(name for name in allowed if links[name] > 0.0)
     if not moves or len(linked) == len(allowed):
         return [job.clusters]
-    return [*([linked] if linked else []), *((c.name,) for c in allowed if c.link_gbps <= 0.0)]
+    return [*([linked] if linked else []), *((name,) for name in allowed if links[name] <= 0.0)]
 
 
 def streams(job: WorkflowJob) -> list[list[Task]]:

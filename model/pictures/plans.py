@@ -1,0 +1,101 @@
+"""A plan in one line, in a few, and as a Gantt chart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coalloc.model.formats.nodeset import fold
+from coalloc.model.pictures.lanes import name_of, rows_of
+from coalloc.model.pictures.svg import Bar, Chart, Lane, draw
+from coalloc.model.plan import Plan
+
+LOCAL, SPLIT = "#7a9cc6", "#d9822b"
+LOCAL_SHADES = (LOCAL, "#9bb7d9", "#5f86b5", "#b3c9e3", "#8aabd0")
+SPLIT_SHADES = (SPLIT, "#e8a463", "#c06c17", "#f0bd8b", "#e09448")
+"""Colours of jobs on one cluster, and on several; neighbours can be told apart."""
+LEGEND = ((LOCAL, "on one cluster"), (SPLIT, "split over clusters"))
+MOST_LINES = 20
+"""Placements and deferrals that a text names, each."""
+
+
+def headline(plan: Plan) -> str:
+    """Policy, status, objective, bound and gap in one line."""
+    objective = plan.objective
+    out = f"{plan.policy}, {plan.status}: {objective.name} {objective.value:.6g}"
+    if objective.bound is not None:
+        out += f", bound {objective.bound:.6g}"
+        gap = objective.gap
+        out += "" if gap is None else f", gap {gap:.2%}"
+    return out
+
+
+def counts(plan: Plan) -> str:
+    """Count the jobs that a plan places and defers, and its placements if those differ."""
+    placed = len({placement.job for placement in plan.placements})
+    deferred = len({entry.job for entry in plan.deferred})
+    text = f"{placed} job{'' if placed == 1 else 's'} placed"
+    if len(plan.placements) != placed:
+        text += f" ({len(plan.placements)} placements)"
+    return f"{text}, {deferred} deferred"
+
+
+def text(plan: Plan) -> str:
+    """The plan as lines: what it is worth, the first starts, and what has none."""
+    lines = [f"{headline(plan)}; {counts(plan)}"]
+    for place in sorted(plan.placements, key=lambda p: (p.start, p.job))[:MOST_LINES]:
+        folded = fold(place.nodes)
+        procs = sum(place.nodes.values())
+        lines.append(f"  {name_of(place)}: {place.start:g} to {place.end:g} s, {procs} on {folded}")
+    for entry in plan.deferred[:MOST_LINES]:
+        task = "" if entry.task is None else f".{entry.task}"
+        lines.append(f"  {entry.job}{task}: no start, {entry.reason}: {entry.detail}".rstrip(": "))
+    more = max(len(plan.placements) - MOST_LINES, 0) + max(len(plan.deferred) - MOST_LINES, 0)
+    return "\n".join([*lines, f"  ... {more} more"] if more else lines)
+
+
+def gantt(plan: Plan, cluster_of: Mapping[str, str]) -> str:
+    """A plan as SVG; nodes that do the same are one lane.
+
+    Parameters
+    ----------
+    cluster_of : mapping of node to cluster
+        May lack nodes: then clusters are not told apart.
+    """
+    rows = rows_of(plan, cluster_of)
+    bars = [_bar(plan, index, cluster_of) for index in range(len(plan.placements))]
+    lanes = [
+        Lane(
+            label=f"{row.cluster}:{row.label}" if row.cluster else row.label,
+            height=5 + 6 * len(row.nodes),
+            gap=7 if number and row.cluster != rows[number - 1].cluster else 1,
+            bars=[bars[index] for _, _, index in row.spans],
+        )
+        for number, row in enumerate(rows)
+    ]
+    begin = min((place.start for place in plan.placements), default=0.0)
+    end = max((place.end for place in plan.placements), default=begin + 1.0)
+    return draw(
+        Chart(
+            title=headline(plan),
+            lanes=lanes,
+            begin=begin,
+            end=max(end, begin + 1e-9),
+            zero=begin,
+            legend=LEGEND if cluster_of else (),
+        )
+    )
+
+
+def _bar(plan: Plan, index: int, cluster_of: Mapping[str, str]) -> Bar:
+    place = plan.placements[index]
+    clusters = dict.fromkeys(cluster_of.get(node, "") for node in place.nodes)
+    shades = SPLIT_SHADES if len(clusters) > 1 else LOCAL_SHADES
+    on = f"on {'+'.join(clusters)}, " if any(clusters) else ""
+    return Bar(
+        start=place.start,
+        end=place.end,
+        fill=shades[index % len(shades)],
+        title=f"{name_of(place)}: {place.start:g} to {place.end:g} s {on}"
+        f"{sum(place.nodes.values())} processes",
+        name=name_of(place),
+    )
