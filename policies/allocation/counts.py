@@ -77,6 +77,8 @@ class Counts:
     ----------
     slowdowns : list of float
         Levels of SC, rising.
+    unloaded : float
+        SC of a job that loads no link.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Counts:
         self.procs = [scene.candidates[j].procs for j in jobs]
         self.strides = [prod(p + 1 for p in self.procs[n + 1 :]) for n in range(len(jobs))]
         self.all = prod(p + 1 for p in self.procs) - 1
+        self.unloaded = 0.0 if below else 1.0
         rooms = {j: scene.candidates[j].room for j in jobs}
         used = [
             k

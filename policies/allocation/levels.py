@@ -94,7 +94,8 @@ def axes_of(counts: Counts) -> Axes:
         axes.slows.append(slows)
         limit = job.item.limit
         axes.seconds.append([min(job.scaled / power, limit) for power in axes.powers[-1]])
-        slowed.append([min(job.fixed * (pace[i] if loads else 1.0), limit) for i in slows])
+        paces = [pace[i] if loads else counts.unloaded for i in slows]
+        slowed.append([min(job.fixed * one, limit) for one in paces])
         key = (job.procs, job.scaled, job.fixed, limit, job.gbps, job.splits, *job.room.items())
         groups.setdefault(key, []).append(n)
     axes.seconds += slowed

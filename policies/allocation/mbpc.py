@@ -108,17 +108,19 @@ def _solver(name: str) -> SolveFunction:
             return search.proved()
         search.reorder()
         if searches(scene, search.best.jobs, prover.threshold):
-            return _by_levels(search, prover.threshold, budget)
+            return by_levels(search, prover.threshold, budget)
         model = PublishedModel(scene, search.best.jobs, prover.threshold)
         return by_program(search, model, budget)
 
     return on_scene(plan)
 
 
-def _by_levels(search: AllocationSearch, threshold: float, budget: Budget) -> Plan:
-    """Search over the levels of power, and of SC."""
+def by_levels(
+    search: AllocationSearch, threshold: float, budget: Budget, *, below: bool = False
+) -> Plan:
+    """Search over the levels of power, and of SC; `below` 1 too, as printed, ties are left."""
     scene, jobs = search.scene, search.best.jobs
-    counts = Counts(scene, jobs, threshold)
+    counts = Counts(scene, jobs, threshold, below=below)
     axes = axes_of(counts)
 
     def tell(at: Vector) -> float:
@@ -135,7 +137,8 @@ def _by_levels(search: AllocationSearch, threshold: float, budget: Budget) -> Pl
     )
     found = descent.run()
     search.incumbent.work += found.checks
-    search.ease(threshold, budget)
+    if not below:
+        search.ease(threshold, budget)
     if found.proved:
         return search.proved()
     return search.unproved(found.bound, stopped=found.stopped)

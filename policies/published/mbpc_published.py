@@ -1,5 +1,7 @@
 """`mbpc-published`: the jobs that fit now, by the paper's program alone.
 
+With ``engine=search`` the tables of `mbpc` minimise the same, where they serve.
+
 Deviations
 ----------
 With ``sc=clamped``, the default, SC is at least 1 and (10) forbids saturation
@@ -20,7 +22,13 @@ from math import fsum
 
 from coalloc.model.plan import Plan, Status
 from coalloc.policies.allocation.choosing import strongest
-from coalloc.policies.allocation.mbpc import AllocationSearch, Prover, by_program
+from coalloc.policies.allocation.mbpc import (
+    AllocationSearch,
+    Prover,
+    by_levels,
+    by_program,
+    searches,
+)
 from coalloc.policies.allocation.placing import Allocation, link_seconds
 from coalloc.policies.allocation.program import PublishedModel
 from coalloc.policies.allocation.scene import Scene, on_scene
@@ -64,6 +72,8 @@ def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan
     search.incumbent.work += prover.nodes
     if search.is_ideal:
         return search.proved()
+    if scene.options["engine"] == "search" and searches(scene, search.best.jobs, 1.0):
+        return by_levels(search, 1.0, budget, below=printed)
     model = PublishedModel(scene, selection.allocation.jobs, printed=printed)
     return by_program(search, model, budget)
 

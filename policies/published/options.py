@@ -35,6 +35,8 @@ class PublishedOptions(ProgramOptions, frozen=True, kw_only=True):
 
     sc: Literal["clamped", "printed"] = "clamped"
     """SC is at least 1, or falls below 1 where links are not full, as equation (8) has it."""
+    engine: Literal["mip", "search"] = "mip"
+    """The program itself, or the tables of `mbpc` where they serve, which prove what it cannot."""
 
 
 class JpnOptions(ProgramOptions, frozen=True, kw_only=True):

@@ -4,15 +4,10 @@ Notes
 -----
 Figures of pieces differ by orders of magnitude, so a policy is compared with a base piece by piece:
 the ratio of its figure to the base's, each plus a small constant (`FLOOR`) that keeps a piece
-without waiting from deciding. The mean is the geometric one; its interval of 95 % is that of
-`RESAMPLES` samples of as many pieces, drawn with replacement with a fixed seed.
+without waiting from deciding. The mean is the geometric one, its interval that of `resampled`.
 
 Pieces on which EASY's mean wait is below `SOME_WAIT_S` have nothing to be gained; they are counted
 and left out.
-
-References
-----------
-B. Efron, R. Tibshirani, "An introduction to the bootstrap", 1993 (the percentile interval).
 """
 
 from __future__ import annotations
@@ -24,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from coalloc.simulation.online.bench import Row
+from coalloc.simulation.resampling import resampled
 
 SOME_WAIT_S = 60.0
-RESAMPLES = 2000
 SAME_LOG = 1e-9
 """A ratio whose logarithm is not above this is 1 but for rounding."""
 FLOOR: Mapping[str, float] = {"wait": 1.0, "response": 0.0, "slowdown": 0.0, "later": 1.0}
@@ -107,8 +102,7 @@ def _ratio(pairs: Mapping[str, tuple[float | None, float | None]], column: str) 
     if not known:
         return None
     names, values = list(known), np.array(list(known.values()))
-    drawn = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.percentile(values[drawn].mean(axis=1), (2.5, 97.5))
+    low, high = resampled(values)
     worst = int(values.argmax())
     return Ratio(
         mean=float(np.exp(values.mean())),

@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", nargs="*", metavar="NAME", help="an experiment, or all")
     add("--list", action="store_true", help="list the experiments")
-    add("--quick", action="store_true", help="reduced versions, two minutes for all of them")
+    quick = "reduced versions: a smoke test of some minutes for all, no reproduction"
+    add("--quick", action="store_true", help=quick)
     add(
         "-o",
         "--output",
@@ -122,15 +123,15 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 def listing() -> str:
     """All experiments, one line each, under their papers."""
-    lines: list[str] = []
+    lines = ["Times are of a processor, about; experiments of one study share theirs."]
     paper = ""
     for name in MODULES:
         about = template(name)
         if about.paper != paper:
             paper = about.paper
             lines.append(PAPERS[paper])
-        lines.append(f"  {name:<{_width()}} {about.place:<8} {about.title}")
-    lines += ["Bench", f"  {online.NAME:<{_width()}} {'':<8} {online.DOC}"]
+        lines.append(f"  {name:<{_width()}} {about.place:<8} {about.takes:>6}  {about.title}")
+    lines += ["Bench", f"  {online.NAME:<{_width()}} {'':<8} {'':>6}  {online.DOC}"]
     return "\n".join(lines)
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coalloc.simulation.reproduce import plots, words
+from coalloc.simulation.reproduce import plots, provenance, words
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
-from coalloc.simulation.reproduce.rows import Rows, from_csv, table, to_csv
-from coalloc.simulation.reproduce.study import Experiment, Run
+from coalloc.simulation.reproduce.rows import Row, Rows, from_csv, table, to_csv
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run
 from coalloc.simulation.reproduce.words import Story, Template, fill, verdicts
 
 FIGURES = "figures.md"
@@ -49,8 +49,10 @@ def carry_out(
     text = to_csv(template.columns, experiment.measure(run))
     elapsed = time.monotonic() - began
     (folder / f"{name}.csv").write_text(text, encoding="utf-8")
+    cpu_s = run.spent[experiment.study.name]
+    provenance.note(folder, name, cpu_s=cpu_s, seed=run.seed, quick=run.quick)
     rows = from_csv(text)
-    story = fill(template, experiment.facts(rows))
+    story = fill(template, facts_of(experiment, rows, folder))
     page = to_markdown(name, story, quick=run.quick, elapsed_s=elapsed)
     (folder / f"{name}.md").write_text(page, encoding="utf-8")
     return Written(story=story, elapsed_s=elapsed, missing=_draw(name, experiment, rows, folder))
@@ -71,7 +73,8 @@ def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> st
     about, sections = story.template, story.sections
     parts = [f"# {name}: {about.title}", f"{PAPERS[about.paper]}, {about.place}."]
     if quick:
-        parts.append(f"**Reduced run** (`--quick`): {' '.join(sections[words.REDUCED])}")
+        reduced = " ".join(sections[words.REDUCED])
+        parts.append(f"**Reduced run** (`--quick`), a smoke test and no reproduction: {reduced}")
     parts += [f"![{name}]({name}.png)", "## The paper", *sections[words.PAPER]]
     if story.claims:
         parts.append(_table(("The text", "Fares", "Found"), verdicts(story.claims)))
@@ -81,7 +84,8 @@ def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> st
     command = f"coalloc reproduce {name}{' --quick' if quick else ''}"
     parts += [
         "## Data",
-        f"`{command}` measured for {elapsed_s:.1f} s and wrote `{name}.csv`:",
+        f"`{command}` measured for {elapsed_s:.1f} s and wrote `{name}.csv`; `{provenance.RUNS}` "
+        "says by which versions, and how much processor time that took.",
         *sections[words.COLUMNS],
     ]
     return "\n\n".join(parts) + "\n"
@@ -107,31 +111,52 @@ def with_results(text: str, folder: Path) -> str:
     """
     parts = {"all": _overview, "claims": _judged, "sections": _sections}
     stories = {name: stored_story(name, folder) for name in MODULES}
+    runs = provenance.origins(folder)
 
     def fill_in(found: re.Match[str]) -> str:
-        return f"{found[1]}\n{parts[found[2]](stories, f'{folder.name}/{FIGURES}')}\n\n{found[3]}"
+        made = parts[found[2]](stories, runs, f"{folder.name}/{FIGURES}")
+        return f"{found[1]}\n{made}\n\n{found[3]}"
 
     return MARKED.sub(fill_in, text)
 
 
 def stored_story(name: str, folder: Path) -> Story:
     """An experiment, told from its stored data."""
-    rows = from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))
-    return fill(template(name), load(name).facts(rows))
+    return fill(template(name), facts_of(load(name), _stored(name, folder), folder))
+
+
+def facts_of(experiment: Experiment, rows: Rows, folder: Path) -> Facts:
+    """Values of the placeholders, with what lies beside the rows in their folder."""
+    facts = experiment.facts(rows)
+    if not experiment.beside:
+        return facts
+    other, compared = experiment.beside
+    known = (folder / f"{other}.csv").exists()
+    return {**facts, **compared(rows, _stored(other, folder) if known else Rows())}
+
+
+def _stored(name: str, folder: Path) -> Rows:
+    return from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))
 
 
 Stories = dict[str, Story]
+Runs = Mapping[str, Row]
 
 
-def _overview(stories: Stories, figures: str) -> str:
+def _overview(stories: Stories, runs: Runs, figures: str) -> str:
     lines = [
-        (_link(name, figures), f"{story.template.paper}, {story.template.place}", story.headline)
+        (
+            _link(name, figures),
+            f"{story.template.paper}, {story.template.place}",
+            story.template.takes,
+            story.headline,
+        )
         for name, story in stories.items()
     ]
-    return _table(("Experiment", "Of", "In one line"), lines)
+    return _table(("Experiment", "Of", "Takes", "In one line"), lines)
 
 
-def _judged(stories: Stories, figures: str) -> str:
+def _judged(stories: Stories, runs: Runs, figures: str) -> str:
     lines = [
         (_link(name, figures), *line)
         for name, story in stories.items()
@@ -140,7 +165,7 @@ def _judged(stories: Stories, figures: str) -> str:
     return _table(("Of", "The text", "Fares", "Found"), lines)
 
 
-def _sections(stories: Stories, figures: str) -> str:
+def _sections(stories: Stories, runs: Runs, figures: str) -> str:
     """A section on each experiment; what an earlier one says, word by word, is not said again."""
     parts: list[str] = []
     said: dict[str, str] = {}
@@ -148,6 +173,7 @@ def _sections(stories: Stories, figures: str) -> str:
         about = story.template
         again: dict[str, None] = {}
         parts += [f"## {name}", f"![{name}]({name}.png)"]
+        parts.append(f"*{provenance.told(runs[name])}*")
         for title, section in (
             (f"{about.paper}, {about.place}", words.PAPER),
             (words.HERE, words.HERE),

@@ -140,8 +140,10 @@ def ranges(
     points: Sequence[tuple[float, float, float]],
     look: Look,
     label: str,
+    *,
+    joined: bool = True,
 ) -> None:
-    """Bars from lowest to highest with the means joined, as the MBPC paper draws dispersions."""
+    """Bars from lowest to highest, the means joined as the MBPC paper draws dispersions."""
     low, middle, high = zip(*points, strict=True)
     axes.errorbar(
         at,
@@ -153,6 +155,7 @@ def ranges(
         color=look[0],
         marker=look[1],
         markerfacecolor="white",
+        linestyle="-" if joined else "none",
         capsize=2.5,
         elinewidth=0.9,
         label=label,

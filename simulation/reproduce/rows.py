@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isnan
 from statistics import fmean, median
 from typing import Any
+
+from coalloc.simulation.resampling import resampled
 
 Row = Mapping[str, Any]
 """One line of a CSV: text, numbers, and None where a cell is empty."""
@@ -16,20 +19,17 @@ DIGITS = 9
 
 
 def to_csv(columns: Mapping[str, str], rows: Iterable[Row]) -> str:
-    """Write rows as CSV, a header line first; None and not-a-number are empty cells.
+    """Write these columns of rows as CSV, a header line first; None and NaN are empty cells.
 
     Raises
     ------
-    ValueError
-        If a row has other columns than these.
+    KeyError
+        If a row lacks one.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        if row.keys() != columns.keys():
-            odd = ", ".join(sorted(row.keys() ^ columns.keys()))
-            raise ValueError(f"a row and the columns differ in {odd}")
         writer.writerow([_cell(row[name]) for name in columns])
     return out.getvalue()
 
@@ -108,6 +108,21 @@ class Rows(list[Row]):
             return lambda group: cell(group.where(**{name: value}))
 
         return {head.format(value): only(value) for value in self.distinct(name)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A mean over draws, and its interval of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The mean of a value of each draw; the interval is from resampling the draws."""
+    low, high = resampled(values)
+    return Estimate(mean=fmean(values), low=low, high=high)
 
 
 def spread(values: Sequence[float], show: Callable[[float], str] = "{:.3g}".format) -> str:

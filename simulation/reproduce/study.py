@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coalloc.simulation.progress import Report, silent
+from coalloc.simulation.reproduce.provenance import processor_time
 from coalloc.simulation.reproduce.rows import Row, Rows
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Run:
     """Added to the seed of every generator; 0 gives the documented instances."""
     report: Report = silent
     """Progress."""
+    spent: dict[str, float] = field(default_factory=dict)
+    """Processor time of each study, seconds."""
     _shared: dict[Hashable, Any] = field(default_factory=dict)
 
     def share(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -63,7 +66,14 @@ class Study:
 
     def rows(self, run: Run) -> Rows:
         """All rows."""
-        return run.share(self.name, lambda: Rows(self.measure(run)))
+
+        def measured() -> Rows:
+            began = processor_time()
+            rows = Rows(self.measure(run))
+            run.spent[self.name] = processor_time() - began
+            return rows
+
+        return run.share(self.name, measured)
 
 
 def _every(row: Row) -> bool:
@@ -83,6 +93,9 @@ class Experiment:
     """Width and height of the picture, inches."""
     keep: Callable[[Row], bool] = _every
     """Which rows of the study it is made from."""
+    beside: tuple[str, Callable[[Rows, Rows], Facts]] | None = None
+    """Another experiment, and what both rows say; of the other there are none where its file is not
+    in the folder."""
 
     def measure(self, run: Run) -> Rows:
         """The rows of the figure."""

@@ -3,8 +3,8 @@
 Notes
 -----
 A template begins with lines ``key: value``: *title*, *paper* (a key of `registry.PAPERS`), *place*
-in it, and *also* where other templates of the folder add to the sections. The sections follow, each
-under a heading of `SECTIONS`. Placeholders are those of `str.format`, ``{name}`` or
+in it, *takes*, and *also* where other templates of the folder add to the sections. The sections
+follow, each under a heading of `SECTIONS`. Placeholders are those of `str.format`, ``{name}`` or
 ``{name[key]:.3f}``; `shown` says how values look. A paragraph with ``{name:if}`` is left out where
 the rows have nothing of that name.
 """
@@ -19,7 +19,7 @@ from statistics import fmean, geometric_mean, median
 from string import Formatter
 from typing import Any
 
-from coalloc.simulation.reproduce.rows import Rows, spread
+from coalloc.simulation.reproduce.rows import Estimate, Rows, spread
 from coalloc.simulation.reproduce.study import Facts
 
 HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, COLUMNS = SECTIONS = (
@@ -28,6 +28,8 @@ HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, COLUMNS = SECTIONS = 
 )
 CLOSE = 0.05
 """Share by which a value may be off and still be close to what a paper's text says."""
+ALMOST = 0.95
+"""Share of the runs that is almost all."""
 NOTHING, ABSENT = "–", "\0"
 """An empty list; and what leaves a paragraph out."""
 STATISTICS: Mapping[str, Callable[[list[Any]], float]] = {
@@ -49,6 +51,14 @@ class Held(StrEnum):
     NO = "not reproduced"
 
 
+def held_on(share: Estimate) -> Held:
+    """Verdict on what a text says of all, by the share of the draws on which it holds.
+
+    The whole interval has to lie at almost all, or where it does not hold, below a half.
+    """
+    return Held.YES if share.low >= ALMOST else Held.NO if share.high < 0.5 else Held.PARTLY
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
     """One template, with what another one adds."""
@@ -59,6 +69,8 @@ class Template:
     """A key of `registry.PAPERS`."""
     place: str
     """Where in it, as a reader would look for it."""
+    takes: str
+    """Processor time of a full run, about; experiments of one study share it."""
     sections: Mapping[str, tuple[str, ...]]
 
     @property
@@ -107,7 +119,11 @@ def read_template(path: Path) -> Template:
         _, more = _parts(path.with_name(f"{other}.md"))
         sections = {name: sections[name] + more[name] for name in SECTIONS}
     return Template(
-        title=head["title"], paper=head["paper"], place=head["place"], sections=sections
+        title=head["title"],
+        paper=head["paper"],
+        place=head["place"],
+        takes=head.get("takes", ""),
+        sections=sections,
     )
 
 
@@ -157,13 +173,17 @@ def shown(value: Any, spec: str = "") -> str:
 
     A tuple is shown item by item, and a mapping as keys with their values, the keys as code where
     the format begins with a backtick. A percentage has a space before its sign, and as many digits
-    as it needs where the format is ``%`` alone. A truth, or a list of truths, is a verdict.
+    as it needs where the format is ``%`` alone. A truth, or a list of truths, is a verdict. Of an
+    estimate the interval follows in brackets.
     """
     if spec == "if":
         return "" if value else ABSENT
     match value:
         case bool():
             return Held.YES if value else Held.NO
+        case Estimate(mean=mean, low=low, high=high):
+            ends = f" ({shown(low, spec)} to {shown(high, spec)})" if low < high else ""
+            return shown(mean, spec) + ends
         case list():
             return _sample(value, spec)
         case tuple():

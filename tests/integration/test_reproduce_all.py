@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.simulation.reproduce import plots
+from coalloc.simulation.reproduce.pages import facts_of
 from coalloc.simulation.reproduce.registry import MODULES, load, template
 from coalloc.simulation.reproduce.rows import Rows, from_csv
 from coalloc.simulation.reproduce.words import COLUMNS, HERE, MEASURED, PAPER, REASONS, fill
@@ -46,7 +47,7 @@ def rows_of(folder: Path, name: str) -> Rows:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_page_explains_the_columns_and_follows_from_the_csv(folder: Path, name: str) -> None:
-    story = fill(template(name), load(name).facts(rows_of(folder, name)))
+    story = fill(template(name), facts_of(load(name), rows_of(folder, name), folder))
     page = (folder / f"{name}.md").read_text(encoding="utf-8")
     assert "**Reduced run** (`--quick`)" in page
     for section in (PAPER, HERE, MEASURED, REASONS, COLUMNS):

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 import pytest
 
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.allocation.counts import Counts
-from coalloc.policies.allocation.levels import Descent, axes_of
-from coalloc.policies.allocation.scene import read_scene
-from coalloc.policies.options import read_options
-from coalloc.policies.registry import lookup
+from coalloc.simulation.reproduce.demt.study import PROCS, Instance
+from coalloc.simulation.reproduce.instances import oas_instance
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns
+from coalloc.simulation.reproduce.mbpc.study import AS_PRINTED, PRINTED, place
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic
 from coalloc.simulation.reproduce.mca import study as mca_study
-from coalloc.simulation.reproduce.mca.tables import EXPERIMENTS as TABLES
+from coalloc.simulation.reproduce.mca import tables as mca_tables
+from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
-from coalloc.simulation.reproduce.oas.workloads import PLAIN, workloads
+from coalloc.simulation.reproduce.oas.workloads import JOBS, PLAIN
+from coalloc.simulation.reproduce.registry import template
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.solving import solve
 from coalloc.simulation.reproduce.study import Run
+from coalloc.simulation.reproduce.words import PAPER
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 from tests.paper.test_claims import stored
 
@@ -41,7 +43,7 @@ def rows_of(figure: str, **wanted: Any) -> Rows:
 
 
 def agree(snapshot: Snapshot, policy: str, rows: Rows) -> None:
-    found = slowdowns(snapshot, solve(snapshot, policy).plan)
+    found = slowdowns(snapshot, place(snapshot, policy, 0).plan)
     for row in rows:
         mine = found[row["job"]]
         assert mine.sp == pytest.approx(row["sp"], rel=DIGITS)
@@ -54,7 +56,7 @@ def test_mbpc_case_1(policy: str, abw: float) -> None:
     agree(case_1(abw), policy, rows_of("mbpc-fig4", policy=policy, abw_gbps=abw))
 
 
-@pytest.mark.parametrize("policy", ["mbpc", "cbs"])
+@pytest.mark.parametrize("policy", ["mbpc", PRINTED, "cbs"])
 def test_mbpc_case_2(policy: str) -> None:
     for seed in (0, 17):
         wanted = {"policy": policy, "abw_gbps": 0.7, "seed": seed}
@@ -79,33 +81,41 @@ def test_what_jpn_could_choose(figure: str, number: int, seed: int | None) -> No
 @pytest.mark.parametrize(("abw", "value"), [(0.4, 3.0005), (0.7, 2.0840), (1.0, 1.7173)])
 def test_mbpc_reaches_the_optimum_of_equation_8_as_printed(abw: float, value: float) -> None:
     """In case 1 the clamp of SC costs nothing: both optima are one allocation."""
-    options = read_options({}, lookup("mbpc").options)
-    counts = Counts(read_scene(case_1(abw), options), (0, 1, 2), below=True)
-    axes, best = axes_of(counts), float("inf")
-
-    def tell(at: tuple[int, ...]) -> float:
-        nonlocal best
-        best = min(best, axes.value(at))
-        return best
-
-    found = Descent(axes, lambda at: counts.fits(*axes.levels(at)), tell, stop=lambda: False).run()
-    assert found.proved
-    assert best == pytest.approx(value, abs=5e-5)
+    found = solve(case_1(abw), "mbpc-published", AS_PRINTED).plan.stats
+    best = found["printed_value"]
+    assert best == found["printed_bound"] == pytest.approx(value, abs=5e-5)
     jobs = slowdowns(case_1(abw), solve(case_1(abw), "mbpc").plan).values()
     printed = sum(job.processing + (1.0 - job.sigma) * job.link_ratio for job in jobs)
     assert printed == pytest.approx(best, rel=1e-9)
 
 
-@pytest.mark.parametrize("policy", [*PLAIN, "oas-slots, 15 %", "oas-slots"])
-def test_oas_fig4(policy: str) -> None:
-    (first, *_) = workloads(2)
-    solved = oas_fig4.solve_with(first.snapshot, policy)
-    (row,) = rows_of("oas-fig4", platform="3x2", workload=first.name, policy=policy)
+@pytest.mark.parametrize("policy", [*PLAIN, "oas-slots, 15 %", "oas-slots", "oas"])
+@pytest.mark.parametrize(("number", "workload"), [(0, "WL-1"), (29, "WL-6")])
+def test_oas_fig4(policy: str, number: int, workload: str) -> None:
+    place = {"platform": "3x2", "set": number, "workload": workload}
+    (row,) = rows_of("oas-fig4", **place, policy=policy)
+    snapshot = oas_instance(row["draw"], 2, JOBS)
+    solved = oas_fig4.solve_with(snapshot, policy)
     assert oas_fig4.planned(solved)[0] == pytest.approx(row["makespan_s"], rel=DIGITS)
+    if policy != "oas":  # of several optimal plans it may take another
+        rho = oas_fig4.power_correlation(snapshot, solved.plan)[0]
+        assert rho == pytest.approx(row["rho_mean"], rel=DIGITS)
+
+
+@pytest.mark.parametrize(("figure", "family"), list(enumerate(FAMILIES, 3)))
+def test_demt_and_its_comparators(figure: int, family: str) -> None:
+    found = Instance(moldable_instance(family, 25, PROCS, 7)).published()
+    stored_rows = rows_of(f"demt-fig{figure}", jobs=25, run=7)
+    assert found.keys() == {row["algorithm"] for row in stored_rows} - {"bicriteria"}
+    for row in stored_rows:
+        if row["algorithm"] in found:
+            mine = found[row["algorithm"]]
+            assert mine.makespan_s == pytest.approx(row["makespan_s"], rel=DIGITS)
+            assert mine.completion == pytest.approx(row["completion"], rel=DIGITS)
 
 
 def test_mca_table_1() -> None:
-    fresh = list(TABLES["mca-table1"].measure(Run()))
+    fresh = list(mca_tables.EXPERIMENTS["mca-table1"].measure(Run()))
     for mine, row in zip(fresh, stored("mca-table1"), strict=True):
         assert mine["path_s"] == pytest.approx(row["path_s"], rel=DIGITS)
         assert mine["share"] == pytest.approx(row["share"], rel=DIGITS)
@@ -116,10 +126,27 @@ def _shapes() -> Iterator[tuple[str, int, Snapshot]]:
         yield from ((name, n, snapshot) for n, snapshot in enumerate(table_1(name, 0), 1))
 
 
-@pytest.mark.parametrize("policy", ["mca-heft", mca_study.BEST_FIT])
-def test_mca_heft_on_every_shape_of_table_1(policy: str) -> None:
+@pytest.mark.parametrize("policy", [p for p in mca_study.POLICIES if p != mca_study.SEARCH])
+def test_mappings_on_every_shape_of_table_1(policy: str) -> None:
     known, options = mca_study.VARIANTS.get(policy, (policy, {}))
     for name, number, snapshot in _shapes():
-        (row,) = rows_of("mca-fig2", set=name, number=number, draw=0, policy=policy)
-        span = solve(snapshot, known, options).makespan
-        assert span == pytest.approx(row["makespan_s"], rel=DIGITS)
+        wanted = {"set": name, "number": number, "draw": 0, "policy": policy}
+        solved = solve(snapshot, known, options)
+        job = mca_study.workflow_of(snapshot)
+        found = {**mca_study.measures(snapshot, job, solved), "makespan_s": solved.makespan}
+        for table in ("mca-fig2", "mca-table2", "mca-table3"):
+            (row,) = rows_of(table, **wanted)
+            for key in row.keys() & found.keys():
+                assert found[key] == pytest.approx(row[key], rel=DIGITS), (table, key)
+
+
+def test_mca_tables_2_and_3_hold_what_the_text_prints() -> None:
+    """Means of the text's rows against the words of the page, which are the text's own means."""
+    (resources, spread), (comm,) = (template(f"mca-table{n}").sections[PAPER] for n in (2, 3))
+    by_set = mca_tables.PAPER_RESOURCES
+    told = [f"{fmean(o['mca-heft']):.0f} against {fmean(o['m-heft']):.0f}" for o in by_set.values()]
+    assert [one for one in told if one not in resources] == []
+    assert ", ".join(f"{fmean(own):.0f} %" for own in mca_tables.PAPER_SPREAD.values()) in spread
+    for both in mca_tables.PAPER_COMM.values():
+        told = [f"{mean} and {deviation}" for mean, deviation in both.values()]
+        assert ", ".join(told) in comm

@@ -138,6 +138,8 @@ PROCESSES = (
     "daemon/solver/worker.py",
     "daemon/solver/warming.py",
     "cli/demo.py",
+    # asks git for the commit of a run
+    "simulation/reproduce/provenance.py",
 )
 # Modules under policies/ that own a mixed-integer program.
 MIPS: tuple[str, ...] = (

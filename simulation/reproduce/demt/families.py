@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
@@ -26,10 +27,12 @@ from coalloc.simulation.reproduce.demt.study import (
     PAPERS,
     REACHED,
     STUDIES,
+    UNSHUFFLED,
 )
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.study import Experiment, Facts
+from coalloc.simulation.reproduce.words import ALMOST, CLOSE, NOTHING
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -42,6 +45,7 @@ PANELS = (
 LOOKS = {
     REACHED: (plots.VERMILION, "o"),
     ACCEPTED: (plots.VERMILION, "D"),
+    UNSHUFFLED: (plots.VERMILION, "1"),
     GANG: (plots.GREY, "P"),
     "sequential": (plots.PURPLE, "X"),
     "list-shelf": (plots.SKY, "v"),
@@ -53,8 +57,6 @@ LOOKS = {
 }
 GRAHAM = PAPERS[2:]
 """The lists among the comparators."""
-ALMOST = 0.95
-"""Share of the runs that is almost all."""
 STABLE = 1.2
 """Largest average by smallest, up to which a ratio is stable over the numbers of jobs."""
 Averages = Mapping[str, Mapping[int, float]]
@@ -85,6 +87,7 @@ def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
     makespan = {name: means(rows, name, MAKESPAN) for name in (REACHED, ACCEPTED, *PAPERS)}
     completion = {name: means(rows, name, REPAIRED) for name in (REACHED, *PAPERS)}
+    averages = {"makespan": makespan[REACHED], "completion": completion[REACHED]}
     return {
         "makespan": list(makespan[REACHED].values()),
         "completion": list(completion[REACHED].values()),
@@ -96,6 +99,8 @@ def facts(rows: Rows) -> Facts:
         **_each(rows),
         **_compared(makespan, completion),
         **_trends(completion),
+        **_around(averages),
+        **_shuffled(rows),
         "counted": _counted(rows),
         "won": wins(rows),
         "dominated": _dominated(rows),
@@ -121,7 +126,39 @@ def _each(rows: Rows) -> Facts:
             value for name in GRAHAM for value in single(rows.where(algorithm=name), MAKESPAN)
         ],
         "is_within": max(completion) <= 2.5,
+        "is_at_most_2": [value <= 2.0 for value in makespan],
+        "lists_at_most_2": [
+            value <= 2.0
+            for name in GRAHAM
+            for value in single(rows.where(algorithm=name), MAKESPAN)
+        ],
         "is_short": sum(value <= 2.0 for value in makespan) >= ALMOST * len(makespan),
+    }
+
+
+def _around(averages: Mapping[str, Mapping[int, float]]) -> Facts:
+    """The means over the numbers of jobs, by what the text says of them: 2, 2 and 1.9."""
+    makespan, completion = (fmean(own.values()) for own in averages.values())
+    return {
+        "mean_makespan": makespan,
+        "mean_completion": completion,
+        "makespan_is_19": makespan <= 1.9 * (1.0 + CLOSE),
+        "completion_is_2": abs(completion - 2.0) <= 2.0 * 2 * CLOSE,
+        "are_2": [abs(value - 2.0) <= 2.0 * 2 * CLOSE for value in (makespan, completion)],
+    }
+
+
+def _shuffled(rows: Rows) -> Facts:
+    """Share by which shuffles shorten both criteria, mean over the numbers of jobs."""
+    if not rows.where(algorithm=UNSHUFFLED):
+        return {"shuffled": [], "shuffled_most": NOTHING, "is_small": []}
+    found: dict[str, list[float]] = {}
+    for told, names in (("makespan", MAKESPAN), ("weighted completion", REPAIRED)):
+        plain, mine = (means(rows, name, names).values() for name in (UNSHUFFLED, REACHED))
+        found[told] = [1.0 - b / a for a, b in zip(plain, mine, strict=True)]
+    return {
+        "shuffled": {told: fmean(values) for told, values in found.items()},
+        "is_small": [fmean(values) <= CLOSE for values in found.values()],
     }
 
 
@@ -139,6 +176,8 @@ def _compared(makespan: Averages, completion: Averages) -> Facts:
         "ahead_on_completion": _ahead(completion),
         "others_makespan": _others(makespan),
         "others_completion": _others(completion),
+        "others_mean": fmean(_others(makespan)),
+        "others_are_15": abs(fmean(_others(makespan)) - 1.5) <= 1.5 * CLOSE,
         "worse": [
             makespan[REACHED][jobs] > value
             for other in PAPERS
@@ -148,7 +187,29 @@ def _compared(makespan: Averages, completion: Averages) -> Facts:
         "ahead": [value > mine[jobs] for o in PAPERS for jobs, value in completion[o].items()],
         "behind": f"behind {', '.join(behind)}" if behind else "ahead throughout",
         "saf_better": [saf[jobs] < value for jobs, value in mine.items()],
+        **_opposite(completion),
         "gang_ahead": tuple(str(jobs) for jobs, value in mine.items() if gang[jobs] < value),
+    }
+
+
+def _opposite(averages: Averages) -> Facts:
+    """Whether `gang` is good with few jobs only, `sequential` with many: near `demt` or ahead."""
+    mine = averages[REACHED]
+    few, *_, many = mine
+    by_mine = {
+        name: {jobs: averages[name][jobs] / mine[jobs] for jobs in (few, many)}
+        for name in (GANG, "sequential")
+    }
+    (gang_few, gang_many), (own_few, own_many) = (tuple(one.values()) for one in by_mine.values())
+    return {
+        "opposite": [
+            *(gang_few <= STABLE, gang_many > STABLE),
+            *(own_few > STABLE, own_many <= STABLE),
+        ],
+        "by_demt": {
+            name: f"{a:.2f} at {few} jobs, {b:.2f} at {many}"
+            for name, (a, b) in ((n, tuple(one.values())) for n, one in by_mine.items())
+        },
     }
 
 
@@ -179,6 +240,7 @@ def _trends(completion: Averages) -> Facts:
         "lists_spread": {name: spread[name] for name in GRAHAM},
         "lists_stable": [spread[name] <= STABLE for name in GRAHAM],
         "is_stable": spread[REACHED] <= STABLE,
+        "only_stable": [spread[REACHED] <= STABLE] + [spread[name] > STABLE for name in PAPERS],
         "climb": [found[-1] > STABLE * found[0] for found in climbing.values()],
         "climbing": {
             name: f"{found[0]:.2f} to {found[-1]:.2f}" for name, found in climbing.items()
@@ -221,6 +283,20 @@ def _known(rows: Rows) -> Facts:
     return {"by_program": by_program.mean, "by_price": by_prices.mean}
 
 
+def _parallel(rows: Rows, weaker: Rows) -> Facts:
+    """Whether `demt` is better here than on the weakly parallel jobs; both criteria."""
+    if not weaker:
+        return {"is_better": [], "both": NOTHING}
+    pairs = {
+        told: [fmean(means(own, REACHED, names).values()) for own in (weaker, rows)]
+        for told, names in (("makespan", MAKESPAN), ("weighted completion", REPAIRED))
+    }
+    return {
+        "is_better": [here < there for there, here in pairs.values()],
+        "both": {told: f"{here:.3f} after {there:.3f}" for told, (there, here) in pairs.items()},
+    }
+
+
 def _draw(rows: Rows, figure: Figure) -> None:
     (grid,) = plots.panels(figure, 1, len(PANELS), sharex=True, sharey=True)
     for axes, (names, _) in zip(grid, PANELS, strict=True):
@@ -250,9 +326,14 @@ def _panel(axes: Axes, rows: Rows, names: tuple[str, str]) -> None:
     axes.set_xlabel("jobs")
 
 
+BESIDE = {"highly": ("demt-fig3", _parallel)}
 EXPERIMENTS = {
     f"demt-fig{number}": Experiment(
-        study=STUDIES[family], facts=facts, draw=_draw, size=(plots.PAGE, 3.8)
+        study=STUDIES[family],
+        facts=facts,
+        draw=_draw,
+        size=(plots.PAGE, 3.8),
+        beside=BESIDE.get(family),
     )
     for number, family in enumerate(FAMILIES, 3)
 }

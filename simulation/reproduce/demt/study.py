@@ -46,10 +46,10 @@ OURS: Mapping[int, int] = {25: 40, 50: 40, 100: 20, 200: 10, 400: 10}
 QUICK_OURS: Mapping[int, int] = {25: 2, 50: 1}
 WORK, QUICK_WORK = 200_000, 20_000
 
-REACHED, ACCEPTED = "demt", "demt, accepted"
+REACHED, ACCEPTED, UNSHUFFLED = "demt", "demt, accepted", "demt, not shuffled"
 LISTS = ("sequential", "list-shelf", "list-lptf", "list-saf", "list-smith")
 GANG, SHELVES, BALANCED = "gang", "two-shelf", "bicriteria"
-ALGORITHMS = (REACHED, ACCEPTED, GANG, *LISTS, SHELVES, BALANCED)
+ALGORITHMS = (REACHED, ACCEPTED, UNSHUFFLED, GANG, *LISTS, SHELVES, BALANCED)
 PAPERS = (GANG, "sequential", "list-shelf", "list-lptf", "list-saf")
 """The comparators that the paper draws."""
 
@@ -115,6 +115,7 @@ class Instance:
         calls: dict[str, Callable[[], Schedule | None]] = {
             REACHED: lambda: demt(layer, "reached"),
             ACCEPTED: lambda: demt(layer, "accepted"),
+            UNSHUFFLED: lambda: demt(layer, "reached", shuffles=0),
             **{name: self._list(layer, name) for name in LISTS},
             SHELVES: lambda: self._two_shelf(layer),
         }
@@ -157,9 +158,12 @@ class Instance:
         return Reached(makespan_s=makespan, completion=completion)
 
 
-def demt(layer: Layer, reading: str, selection: str = "knapsack") -> Schedule:
-    """The schedule of `demt` with 20 shuffles."""
-    options = read_options({"guess": reading, "selection": selection}, DemtOptions)
+def demt(
+    layer: Layer, reading: str, selection: str = "knapsack", *, shuffles: int = 20
+) -> Schedule:
+    """The schedule of `demt`."""
+    given = {"guess": reading, "selection": selection, "shuffles": shuffles}
+    options = read_options(given, DemtOptions)
     return ShelfSearch(layer, options, Budget()).run().schedule
 
 

@@ -10,7 +10,7 @@ standalone allocation, which is that of `mbpc`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mbpc.study import (
     BEST,
+    COMPARED,
     NARROWEST,
     POLICIES,
+    PRINTED,
     STUDIES,
     WIDEST,
     WORST,
@@ -40,10 +42,14 @@ if TYPE_CHECKING:
 
 LOOKS = {
     "mbpc": (plots.BLUE, "o"),
+    PRINTED: (plots.SKY, "D"),
     "cbs": (plots.ORANGE, "s"),
     "jpn": (plots.GREEN, "^"),
 }
+TITLES = {"mbpc": "MBPC", PRINTED: "MBPC, (8) as printed", "cbs": "CBS", "jpn": "JPN"}
 SAME = 1e-9
+LOW = 0.1
+"""Differences between slowdowns up to which they are low, or near each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +93,8 @@ class Width(NamedTuple):
 def dispersions(rows: Rows, view: View) -> dict[str, Width]:
     """The width of each policy."""
     out = {}
-    for policy in POLICIES:
-        groups = rows.where(policy=policy).grouped("abw_gbps").values()
-        found = [seen(group, view) for group in groups]
+    for (policy,), own in rows.grouped("policy").items():
+        found = [seen(group, view) for group in own.grouped("abw_gbps").values()]
         out[policy] = Width(max(p.width for p in found), max(p.widest for p in found))
     return out
 
@@ -97,26 +102,54 @@ def dispersions(rows: Rows, view: View) -> dict[str, Width]:
 def _processing(limit: float, others: float, every: Rows) -> Facts:
     """Values of the placeholders; the paper has limits on the dispersion of MBPC and the others."""
     rows = plotted(every)
-    best = dispersions(rows, TO_BEST)
-    widths = {policy: width.mean for policy, width in best.items()}
-    parts = {policy: rows.where(policy=policy).mean("processing") for policy in POLICIES}
+    own, best = dispersions(rows, OWN), dispersions(rows, TO_BEST)
+    parts = {policy: rows.where(policy=policy).mean("processing") for policy in COMPARED}
+    sp = {policy: rows.where(policy=policy).mean("sp") for policy in COMPARED}
     ties = _free_widths(every)
     return {
         "tables": "\n\n".join(_table(rows, view) for view in PROCESSING),
         "draws": len(rows.grouped("seed")),
-        "own": dispersions(rows, OWN),
+        "own": own,
         "weighted": dispersions(rows, WEIGHTED),
         "best": best,
-        "widths": widths,
+        "widths": _means(best),
+        "own_widths": _means(own),
         "ties": ties,
-        "is_within": widths["mbpc"] <= limit,
-        "narrowest": [widths["mbpc"] < widths[other] - SAME for other in POLICIES[1:]],
-        "rise": [best[other].most >= others * (1.0 - CLOSE) for other in POLICIES[1:]]
-        + [most >= others for most in ties[1:]],
-        "is_lowest": all(parts["mbpc"] <= value + SAME for value in parts.values()),
+        "rise": _rise(best, others) + [most >= others for most in ties[1:]],
+        "text_rise": _rise(own, others),
+        "is_within": best["mbpc"].mean <= limit,
+        "text_within": own["mbpc"].mean <= limit,
+        "narrowest": _narrowest(best, "mbpc"),
+        "text_narrowest": _narrowest(own, "mbpc"),
+        "lowest": [parts["mbpc"] < parts[other] - SAME for other in COMPARED[1:]],
+        "text_lowest": [sp["mbpc"] < sp[other] - SAME for other in COMPARED[1:]],
         "parts": parts,
+        "sp": sp,
+        **_bandwidths(rows, "mbpc", "near"),
+        "printed_within": best[PRINTED].mean <= limit,
+        "printed_narrowest": _narrowest(best, PRINTED),
+        **_bandwidths(rows, PRINTED, "printed_near"),
         **proofs(rows),
     }
+
+
+def _means(widths: Mapping[str, Width]) -> dict[str, float]:
+    return {policy: widths[policy].mean for policy in COMPARED}
+
+
+def _narrowest(widths: Mapping[str, Width], mine: str) -> list[bool]:
+    return [widths[mine].mean < widths[other].mean - SAME for other in COMPARED[1:]]
+
+
+def _rise(widths: Mapping[str, Width], others: float) -> list[bool]:
+    return [widths[other].most >= others * (1.0 - CLOSE) for other in COMPARED[1:]]
+
+
+def _bandwidths(rows: Rows, policy: str, name: str) -> Facts:
+    """Mean difference to the best SP alone at each bandwidth, and whether all are near."""
+    groups = rows.where(policy=policy).grouped("abw_gbps").items()
+    found = {f"{abw:g}": seen(group, TO_BEST).mean for (abw,), group in groups}
+    return {name: found, f"is_{name}": max(found.values()) - min(found.values()) <= LOW}
 
 
 def _table(rows: Rows, view: View) -> str:
@@ -146,9 +179,9 @@ def _free_widths(rows: Rows) -> list[float]:
 def _links(rows: Rows) -> Facts:
     """Values of the placeholders on the load of links."""
     loads = {policy: rows.where(policy=policy).mean("ratio") for policy in POLICIES}
-    widths = {policy: width.mean for policy, width in dispersions(rows, RATIO).items()}
+    widths = _means(dispersions(rows, RATIO))
     saturated = rows.only(lambda row: row["sc"] > 1.0 + SAME)
-    mbpc, cbs, jpn = loads.values()
+    mbpc, printed, cbs, jpn = loads.values()
     return {
         "tables": "\n\n".join(_table(rows, view) for view in LINKS),
         "loads": loads,
@@ -157,11 +190,14 @@ def _links(rows: Rows) -> Facts:
         "rows": rows,
         "saturated": saturated,
         **proofs(rows),
-        "is_low": [width <= 0.1 for width in widths.values()],
+        "is_low": [width <= LOW for width in widths.values()],
         "mbpc_is_below_cbs": mbpc < cbs,
+        "printed_is_below_cbs": printed < cbs,
         "jpn_is_below_cbs": jpn < cbs,
+        "cbs_is_highest": cbs >= max(loads.values()),
         "jpn_is_lowest": jpn <= min(loads.values()),
         "are_similar": abs(mbpc / cbs - 1.0) <= 2 * CLOSE,
+        "printed_are_similar": abs(printed / cbs - 1.0) <= 2 * CLOSE,
         "is_unsaturated": not saturated,
     }
 
@@ -186,10 +222,10 @@ def _ranges(axes: Axes, rows: Rows, view: View) -> None:
         at = [number * (len(widths) + 1.0) + place for place in range(len(widths))]
         points = [seen(rows.where(policy=policy, abw_gbps=abw), view) for abw in widths]
         ends = [(point.low, point.mean, point.high) for point in points]
-        plots.ranges(axes, at, ends, LOOKS[policy], policy.upper())
+        plots.ranges(axes, at, ends, LOOKS[policy], TITLES[policy])
         ticks += at
         axes.annotate(
-            policy.upper(),
+            TITLES[policy],
             ((at[0] + at[-1]) / 2, 1.0),
             xycoords=("data", "axes fraction"),
             ha="center",
@@ -197,7 +233,7 @@ def _ranges(axes: Axes, rows: Rows, view: View) -> None:
             fontweight="bold",
             color=LOOKS[policy][0],
         )
-    step = 2 if len(widths) > 4 else 1  # the labels of more would touch
+    step = 3 if len(widths) > 4 else 1  # the labels of more would touch
     names = [f"{abw:g}" if n % step == 0 else "" for n, abw in enumerate(widths)]
     axes.set_xticks(ticks, names * len(POLICIES))
     axes.axhline(0.0, color=plots.BLACK, linewidth=0.6)
@@ -214,7 +250,7 @@ def _experiment(
         keep=lambda row: row["ties"] not in left_out,
         facts=facts,
         draw=partial(_draw, views),
-        size=(plots.COLUMN, 1.9 * len(views) + 0.4),
+        size=(plots.COLUMN * 1.33, 1.9 * len(views) + 0.4),
     )
 
 

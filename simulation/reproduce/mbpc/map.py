@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.mbpc.study import POLICIES, TIGHT, place, platform
+from coalloc.simulation.reproduce.mbpc.study import COMPARED, TIGHT, place, platform
 from coalloc.simulation.reproduce.rows import (
     Row,
     Rows,
@@ -24,7 +24,7 @@ LOOKS = ((plots.BLUE, "///"), (plots.ORANGE, ""), (plots.GREEN, "..."))
 def measure(run: Run) -> Iterable[Row]:
     """Place the three jobs of case 1 with each policy."""
     snapshot = platform(1, TIGHT, run.seed)
-    for policy in run.steps("MBPC allocation map", POLICIES):
+    for policy in run.steps("MBPC allocation map", COMPARED):
         placements = place(snapshot, policy, run.seed).plan.placements
         taken = {placement.job: placement.nodes for placement in placements}
         for cluster in snapshot.clusters:

@@ -4,12 +4,14 @@ Notes
 -----
 Each workflow of Table 1's shapes is drawn anew `DRAWS` times and planned alone on DAS-3, with
 malleable tasks. `workflow` gets a fixed amount of work, so that the same seed gives the same rows.
+Of a policy that did not see all draws, the figures are of those it saw.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -19,16 +21,18 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.graph import graph_of
-from coalloc.simulation.reproduce.rows import Row, Rows, table
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table
 from coalloc.simulation.reproduce.solving import Solved, solve
 from coalloc.simulation.reproduce.study import Run, Study
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
-DRAWS, QUICK_DRAWS = 2, 1
+DRAWS, QUICK_DRAWS = 30, 1
+OURS = 3
+"""Draws that `workflow`, which takes longest, and its bound see."""
 QUICK_NUMBERS = (1, 3)
 WORK, QUICK_WORK = 200_000, 20_000
 """Items that `workflow` may place."""
-BEST_FIT = "mca-heft, best fit"
+BEST_FIT, SEARCH = "mca-heft, best fit", "workflow"
 POLICIES = (
     "mca-heft",
     BEST_FIT,
@@ -38,7 +42,7 @@ POLICIES = (
     "m-heft-max",
     "hcpa",
     "mcpa",
-    "workflow",
+    SEARCH,
 )
 VARIANTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     BEST_FIT: ("mca-heft", {"nodes": "best-fit"}),
@@ -54,32 +58,32 @@ def _study(run: Run) -> Iterator[Row]:
     first = run.seed * DRAWS
     cases = [
         (name, number, draw, snapshot)
-        for name in TABLE_1
         for draw in range(first, first + draws)
+        for name in TABLE_1
         for number, snapshot in enumerate(table_1(name, draw), 1)
         if not run.quick or number in QUICK_NUMBERS
     ]
     for name, number, draw, snapshot in run.steps("MCA-HEFT workflows", cases):
         work = QUICK_WORK if run.quick else WORK
         solved = {
-            policy: solve(snapshot, known, options, work=work if policy == "workflow" else None)
+            policy: solve(snapshot, known, options, work=work if policy == SEARCH else None)
             for policy in POLICIES
+            if policy != SEARCH or draw - first < OURS
             for known, options in (VARIANTS.get(policy, (policy, {})),)
         }
         job = workflow_of(snapshot)
-        levels, path = _shape(snapshot, job)
+        path = _critical_path(snapshot, job)
         for policy, found in solved.items():
             yield {
                 "set": name,
                 "number": number,
                 "draw": draw,
                 "tasks": len(job.tasks),
-                "levels": levels,
                 "critical_path_s": path,
-                "bound_s": solved["workflow"].plan.objective.bound,
+                "bound_s": solved[SEARCH].plan.objective.bound if SEARCH in solved else None,
                 "policy": policy,
                 "makespan_s": found.makespan,
-                **_measures(snapshot, job, found),
+                **measures(snapshot, job, found),
             }
 
 
@@ -87,13 +91,38 @@ STUDY = Study(name="mca", measure=_study)
 """Every workflow under every policy."""
 
 
-def by_set(rows: Rows, cell: Callable[[Rows, str], str], policies: Sequence[str] = POLICIES) -> str:
-    """A table of policies by sets of workflows."""
+def by_set(
+    rows: Rows,
+    cell: Callable[[Rows, str], str],
+    policies: Sequence[str] = POLICIES,
+    above: Sequence[Sequence[str]] = (),
+) -> str:
+    """A table of policies by sets of workflows, below lines of other things."""
     of_set = rows.grouped("set")
-    return table(
-        ("", *(SET_NAMES[name] for (name,) in of_set)),
-        [[f"`{p}`", *(cell(group, p) for group in of_set.values())] for p in policies],
-    )
+    lines = [[f"`{p}`", *(cell(group, p) for group in of_set.values())] for p in policies]
+    return table(("", *(SET_NAMES[name] for (name,) in of_set)), [*above, *lines])
+
+
+def over_draws(rows: Rows, value: Callable[[Rows], float]) -> Estimate:
+    """A value of the workflows of each draw: its mean, with an interval over the draws."""
+    return estimate([value(group) for group in rows.grouped("draw").values()])
+
+
+def seen_by(rows: Rows, policy: str) -> Rows:
+    """The rows of the draws that a policy saw."""
+    draws = set(rows.where(policy=policy).column("draw"))
+    return rows.only(lambda row: row["draw"] in draws)
+
+
+def steps(rows: Rows, value: Callable[[Rows], float]) -> list[Estimate]:
+    """A value of each set less that of the set before."""
+
+    def step(before: str, here: str) -> Estimate:
+        return over_draws(
+            rows, lambda draw: value(draw.where(set=here)) - value(draw.where(set=before))
+        )
+
+    return [step(before, here) for before, here in pairwise(rows.distinct("set"))]
 
 
 def workflow_of(snapshot: Snapshot) -> WorkflowJob:
@@ -103,14 +132,14 @@ def workflow_of(snapshot: Snapshot) -> WorkflowJob:
     return job
 
 
-def _shape(snapshot: Snapshot, job: WorkflowJob) -> tuple[int, float]:
-    """Levels, and the longest path of work, seconds."""
-    graph = graph_of(Planner(snapshot, {}).items)
+def _critical_path(snapshot: Snapshot, job: WorkflowJob) -> float:
+    """The longest path of work, seconds."""
     work = np.array([task.work for task in job.tasks], dtype=np.float64)
-    return int(graph.level.max()) + 1, float(graph.bottom(work).max())
+    return float(graph_of(Planner(snapshot, {}).items).bottom(work).max())
 
 
-def _measures(snapshot: Snapshot, job: WorkflowJob, solved: Solved) -> dict[str, Any]:
+def measures(snapshot: Snapshot, job: WorkflowJob, solved: Solved) -> dict[str, Any]:
+    """Processes, clusters and communication of the tasks of a plan."""
     tasks = {task.id: task for task in job.tasks}
     home = {node.name: (cluster.name, node.power) for cluster, node in snapshot.nodes()}
     procs, uses, comm = [], Counter[int](), []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,8 @@ from coalloc.simulation.reproduce.mca.study import (
     SET_NAMES,
     STUDY,
     by_set,
+    over_draws,
+    steps,
     workflow_of,
 )
 from coalloc.simulation.reproduce.rows import (
@@ -29,7 +32,7 @@ from coalloc.simulation.reproduce.rows import (
     table,
 )
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
-from coalloc.simulation.reproduce.words import CLOSE
+from coalloc.simulation.reproduce.words import CLOSE, shown
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
 if TYPE_CHECKING:
@@ -45,6 +48,26 @@ PAPER_PATHS: Mapping[str, tuple[int, ...]] = {
     "various": (574, 760, 874, 957, 1053),
     "many": (189, 290, 294, 385, 676),
 }
+
+PAPER_RESOURCES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "few": {"mca-heft": (24, 26, 26, 25, 25), "m-heft": (13, 10, 9, 8, 7)},
+    "various": {"mca-heft": (22, 18, 21, 19, 20), "m-heft": (7, 5, 5, 5, 5)},
+    "many": {"mca-heft": (7, 9, 9, 8, 11), "m-heft": (8, 7, 7, 5, 4)},
+}
+PAPER_SPREAD: Mapping[str, tuple[int, ...]] = {
+    "few": (10, 10, 11, 13, 9),
+    "various": (7, 11, 5, 7, 9),
+    "many": (0, 2, 4, 1, 3),
+}
+"""Table 2: mean processes of a task, and % of the tasks on several clusters."""
+PAPER_COMM: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "few": {"mca-heft": (770, 455), "m-heft": (0, 1)},
+    "various": {"mca-heft": (14821, 12401), "m-heft": (1, 4)},
+    "many": {"mca-heft": (205, 440), "m-heft": (0, 1)},
+}
+"""Table 3: communication of a task, mean and standard deviation, in a unit that is not named."""
+HIGH = 0.5
+"""Standard deviation by the mean from which on it is high."""
 
 
 def _measure_1(run: Run) -> Iterator[Row]:
@@ -104,25 +127,57 @@ def _shares(rows: Rows) -> list[float]:
     return [count / sum(counts) for count in counts]
 
 
+def _ahead(rows: Rows, first: str, other: str, name: str) -> list[bool]:
+    """Of each set, whether the interval of the first policy's mean less the other's is above 0."""
+
+    def less(draw: Rows) -> float:
+        return draw.where(policy=first).mean(name) - draw.where(policy=other).mean(name)
+
+    return [over_draws(group, less).low > 0.0 for group in rows.grouped("set").values()]
+
+
 def _facts_2(rows: Rows) -> Facts:
     mine = rows.where(policy="mca-heft")
-    spread = {name: mine.where(set=name).mean("spread") for name in mine.distinct("set")}
-    falling = sorted(spread, key=lambda name: -spread[name])
-    ordered = list(TABLE_1)
+    of_set = {name: group for (name,), group in mine.grouped("set").items()}
+    spread = {n: over_draws(group, lambda draw: draw.mean("spread")) for n, group in of_set.items()}
+    falling = sorted(spread, key=lambda name: -spread[name].mean)
+
+    def wide(group: Rows, policy: str) -> str:
+        known = group.where(policy=policy)
+        return shown(over_draws(known, lambda draw: draw.mean("resources")), ".1f")
 
     def on_clusters(group: Rows, policy: str) -> str:
         shares = _shares(group.where(policy=policy))
         return ", ".join(f"{100.0 * share:.1f}" for share in shares) + " %"
 
+    published = [
+        [f"the paper's `{policy}`", *(f"{fmean(PAPER_RESOURCES[n][policy]):.1f}" for n in of_set)]
+        for policy in ("mca-heft", "m-heft")
+    ]
+    several = [f"{fmean(PAPER_SPREAD[n]):.1f} % on several" for n in of_set]
+    searched = ("mca-heft", BEST_FIT, "workflow")
     return {
         "spread": tuple(spread.values()),
-        "falls": [spread[name] for name in ordered] == sorted(spread.values(), reverse=True),
-        "resources": by_set(
-            rows, lambda group, p: f"{group.where(policy=p).mean('resources'):.1f}"
+        "falls": [step.high < 0.0 for step in steps(mine, lambda part: part.mean("spread"))],
+        "more": _ahead(rows, "mca-heft", "m-heft", "resources"),
+        "more_than_imp": _ahead(rows, "mca-heft", "m-heft-imp", "resources"),
+        "wide": {
+            policy: " ".join(
+                f"{group.mean('resources'):.0f}"
+                for group in rows.where(policy=policy).grouped("set").values()
+            )
+            for policy in ("mca-heft", "m-heft", "m-heft-imp")
+        },
+        "resources": by_set(rows, wide, above=published),
+        "clusters": by_set(
+            rows,
+            on_clusters,
+            searched,
+            [["the paper's `mca-heft`", *several]],
         ),
-        "clusters": by_set(rows, on_clusters, ("mca-heft", BEST_FIT, "workflow")),
-        "kept": "is kept" if falling == ordered else "is not kept",
+        "kept": "is kept" if falling == list(of_set) else "is not kept",
         "order": tuple(SET_NAMES[name] for name in falling),
+        "draws": len(rows.distinct("draw")),
     }
 
 
@@ -154,21 +209,33 @@ def _draw_2(rows: Rows, figure: Figure) -> None:
 
 
 def _facts_3(rows: Rows) -> Facts:
-    ours, others = (
-        [group.mean("comm_s") for group in rows.where(policy=policy).grouped("set").values()]
-        for policy in ("mca-heft", "m-heft")
-    )
-    ratios = tuple(a / b for a, b in zip(ours, others, strict=True))
+    mine = rows.where(policy="mca-heft").grouped("set").values()
+
+    def longer(draw: Rows) -> float:
+        ours, others = (draw.where(policy=policy) for policy in ("mca-heft", "m-heft"))
+        return ours.mean("comm_s") / others.mean("comm_s")
 
     def cell(group: Rows, policy: str) -> str:
         chosen = group.where(policy=policy)
-        return f"{chosen.mean('comm_s'):.3f}, {chosen.mean('comm_sd_s'):.3f}"
+        found = over_draws(chosen, lambda draw: draw.mean("comm_s"))
+        return f"{shown(found, '.3f')}, {chosen.mean('comm_sd_s'):.3f}"
 
+    published = [
+        [f"the paper's `{p}`", *(f"{one[p][0]}, {one[p][1]}" for one in PAPER_COMM.values())]
+        for p in ("mca-heft", "m-heft")
+    ]
+    apart = tuple(
+        over_draws(group, lambda draw: draw.mean("comm_sd_s") / draw.mean("comm_s"))
+        for group in mine
+    )
     return {
-        "ours": tuple(ours),
-        "ratios": ratios,
-        "longer": [ratio > 1.0 for ratio in ratios],
-        "table": by_set(rows, cell),
+        "ours": tuple(over_draws(group, lambda draw: draw.mean("comm_s")) for group in mine),
+        "ratios": tuple(over_draws(group, longer) for group in rows.grouped("set").values()),
+        "longer": _ahead(rows, "mca-heft", "m-heft", "comm_s"),
+        "apart": apart,
+        "is_apart": [one.low >= HIGH for one in apart],
+        "table": by_set(rows, cell, above=published),
+        "draws": len(rows.distinct("draw")),
     }
 
 

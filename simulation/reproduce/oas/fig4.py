@@ -8,24 +8,26 @@ they got: the mean over their processes, and the weakest, which alone decides SP
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import correlation, fmean, median
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import correlation, fmean
+from typing import TYPE_CHECKING
 
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.replay import carried_out
-from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, workloads
+from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
 from coalloc.simulation.reproduce.rows import (
+    Estimate,
     Row,
     Rows,
+    estimate,
     table,
     tabulate,
 )
 from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
-from coalloc.simulation.reproduce.words import CLOSE, Held, shown
+from coalloc.simulation.reproduce.words import CLOSE, Held, held_on, shown
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -37,37 +39,45 @@ SHARES = {SLOTTED: 0.5, NEAR: 0.15}
 """Time slot by mean base time: that of the conference paper (section 4.2), and the least of Fig. 3,
 for the extended paper's "defined to obtain a near-optimal makespan".
 """
+SETS, QUICK_SETS = 30, 1
+"""Of six workloads, on each platform; set 0 has the documented ones."""
 SEARCHES = (SLOTTED, NEAR, EXACT, BALANCED)
 EXTENDED, CONFERENCE = "3x2", "3x4"
 """Platforms of the two papers."""
 
 
 def measure(run: Run) -> Iterable[Row]:
-    """Plan every workload with every policy."""
-    shapes = SHAPES[-1:] if run.quick else SHAPES
-    cases = [case for nodes in shapes for case in workloads(nodes, run.seed)]
-    _warm_up(cases[0].snapshot)
-    for case in run.steps("oas-fig4", cases):
-        results = {name: solve_with(case.snapshot, name) for name in (*PLAIN, *SEARCHES)}
-        for name, solved in results.items():
-            span, status = planned(solved)
-            rhos = power_correlation(case.snapshot, solved.plan)
-            yield {
-                "platform": f"3x{case.nodes}",
-                "workload": case.name,
-                "draw": case.draw,
-                "policy": name,
-                "makespan_s": span,
-                "over_oas": span / results[EXACT].makespan,
-                "carried_out_s": carried_out(case.snapshot, solved.plan)
-                if name in SHARES
-                else None,
-                "compaction": solved.compaction * solved.makespan / span,
-                "status": status,
-                "cpu_s": solved.cpu_s,
-                "rho_mean": rhos[0],
-                "rho_weakest": rhos[1],
-            }
+    """Plan every workload of every set with every policy."""
+    shapes, sets = (SHAPES[-1:], QUICK_SETS) if run.quick else (SHAPES, SETS)
+    first = run.seed * SETS
+    places = [(nodes, number) for number in range(first, first + sets) for nodes in shapes]
+    _warm_up(workloads(shapes[0])[0].snapshot)
+    for nodes, number in run.steps("oas-fig4", places):
+        for case in workloads(nodes, number):
+            yield from _rows(number, case)
+
+
+def _rows(number: int, case: Workload) -> Iterable[Row]:
+    """One workload with every policy."""
+    results = {name: solve_with(case.snapshot, name) for name in (*PLAIN, *SEARCHES)}
+    for name, solved in results.items():
+        span, status = planned(solved)
+        rhos = power_correlation(case.snapshot, solved.plan)
+        yield {
+            "platform": f"3x{case.nodes}",
+            "set": number,
+            "workload": case.name,
+            "draw": case.draw,
+            "policy": name,
+            "makespan_s": span,
+            "over_oas": span / results[EXACT].makespan,
+            "carried_out_s": carried_out(case.snapshot, solved.plan) if name in SHARES else None,
+            "compaction": solved.compaction * solved.makespan / span,
+            "status": status,
+            "cpu_s": solved.cpu_s,
+            "rho_mean": rhos[0],
+            "rho_weakest": rhos[1],
+        }
 
 
 def _warm_up(snapshot: Snapshot) -> None:
@@ -132,76 +142,128 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [fmean(places[key]) for key in keys]
 
 
-def over_best(rows: Rows, policy: str, name: str) -> list[float]:
-    """Makespans of a policy by that of the best plain order, workload by workload."""
-    out = []
-    for group in rows.grouped("platform", "workload").values():
+CASE = ("platform", "set", "workload")
+Ratios = Mapping[int, Sequence[float]]
+"""Of each set, one of each workload."""
+
+
+def over_best(
+    rows: Rows, policy: str, name: str, best: Callable[[list[float]], float] = min
+) -> Ratios:
+    """A figure of a policy by that of the best plain order, workload by workload."""
+    against = "compaction" if name == "compaction" else "makespan_s"
+    out: dict[int, list[float]] = {}
+    for (_, number, _), group in rows.grouped(*CASE).items():
         (row,) = group.where(policy=policy)
-        out.append(row[name] / min(row["makespan_s"] for row in group if row["policy"] in PLAIN))
+        plain = [one[against] for one in group if one["policy"] in PLAIN]
+        out.setdefault(number, []).append(row[name] / best(plain))
     return out
+
+
+def means(ratios: Ratios) -> Estimate:
+    """The mean over the workloads, with its interval over the sets."""
+    return estimate([fmean(own) for own in ratios.values()])
+
+
+def share(ratios: Ratios, holds: Callable[[float], bool]) -> Estimate:
+    """Share of the workloads on which something holds."""
+    return means({number: [float(holds(one)) for one in own] for number, own in ratios.items()})
 
 
 def facts(rows: Rows) -> Facts:
     """Values of the placeholders."""
     plain = rows.only(lambda row: row["policy"] in PLAIN)
-    cases = plain.grouped("platform", "workload")
+    cases = plain.grouped(*CASE)
     exact = rows.where(policy=EXACT)
     platforms = rows.distinct("platform")
-    slotted = {
-        (platform, policy): over_best(rows.where(platform=platform), policy, "makespan_s")
-        for platform in platforms
-        for policy in SHARES
-    }
-    extended = slotted.get((EXTENDED, NEAR), [])
-    conference = slotted.get((CONFERENCE, SLOTTED), [])
-    heavy = rows.where(policy=SLOTTED).median("rho_mean")
+    of_platform = {name: rows.where(platform=name) for name in platforms}
+    heavy = estimate(
+        [
+            group.mean("rho_mean")
+            for group in rows.where(policy=SLOTTED).grouped("set").values()
+            if group.column("rho_mean")
+        ]
+    )
     return {
+        "sets": len(rows.distinct("set")),
         "best": [min(group.column("over_oas")) for group in cases.values()],
         "worst": [max(group.column("over_oas")) for group in cases.values()],
-        "half": rows.where(policy=SLOTTED),
-        "fine": rows.where(policy=NEAR),
-        "balanced": rows.where(policy=BALANCED),
+        **{
+            told: means(_by_set(rows.where(policy=policy), "over_oas"))
+            for told, policy in (("half", SLOTTED), ("fine", NEAR), ("balanced", BALANCED))
+        },
+        "plain_best": means(
+            {
+                number: [min(one.column("over_oas")) for one in own.grouped(*CASE).values()]
+                for (number,), own in plain.grouped("set").items()
+            }
+        ),
         "exact": exact,
         "proved": exact.where(status="optimal"),
-        "tables": "\n\n".join(_table(rows.where(platform=name)) for name in platforms),
-        "standings": _standings(rows, slotted),
+        "tables": "\n\n".join(map(_table, of_platform.values())),
+        "standings": _standings(of_platform),
         "matching": _best_two(plain.where(workload="WL-1")),
         "small_first": _best_two(plain.where(workload="WL-2")),
         "correlations": _correlations(rows),
-        "extended": extended,
-        "extended_close": [ratio <= 1.0 + CLOSE for ratio in extended],
-        "extended_won": [ratio <= 1.0 + 1e-9 for ratio in extended],
-        "conference": conference,
-        "conference_close": [ratio <= 1.0 + CLOSE for ratio in conference],
-        "conference_won": [ratio <= 1.0 + 1e-9 for ratio in conference],
-        **_plain_orders(cases.values()),
-        "is_heavy_on_strong": Held.PARTLY if 0.0 < heavy < 0.5 else heavy > 0.0,
+        **_claimed("extended", of_platform.get(EXTENDED), NEAR),
+        **_claimed("conference", of_platform.get(CONFERENCE), SLOTTED),
+        **_plain_orders(rows),
+        "is_heavy_on_strong": Held.YES
+        if heavy.low >= 0.5
+        else Held.PARTLY
+        if heavy.low > 0.0
+        else Held.NO,
         "heavy": heavy,
     }
 
 
-def _plain_orders(cases: Iterable[Rows]) -> Facts:
-    """Each plain order by the best one: where it does best, and where worst."""
-    ratios: dict[str, list[float]] = {policy: [] for policy in PLAIN}
-    for group in cases:
-        best = min(group.column("makespan_s"))
-        for row in group:
-            ratios[row["policy"]].append(row["makespan_s"] / best)
+def _by_set(rows: Rows, name: str) -> Ratios:
+    return {number: own.column(name) for (number,), own in rows.grouped("set").items()}
+
+
+def _claimed(paper: str, rows: Rows | None, policy: str) -> Facts:
+    """Claims of a paper on its platform and slot; lists of nothing where that was not run."""
+    if rows is None:
+        names = ("", "_close", "_won", "_worst", "_held", "_filled", "_full", "_compact")
+        return {f"{paper}{name}": [] for name in names}
+    spans = over_best(rows, policy, "makespan_s")
+    filled = over_best(rows, policy, "compaction", max)
+    close = share(spans, lambda ratio: ratio <= 1.0 + CLOSE)
+    full = share(filled, lambda ratio: ratio >= 1.0 - CLOSE)
     return {
-        "vary": [min(own) <= 1.0 + 1e-9 and max(own) > 1.0 + CLOSE for own in ratios.values()],
-        "plain": {policy: (min(own), max(own)) for policy, own in ratios.items()},
+        paper: means(spans),
+        f"{paper}_close": close,
+        f"{paper}_won": share(spans, lambda ratio: ratio <= 1.0 + 1e-9),
+        f"{paper}_worst": max(map(max, spans.values())),
+        f"{paper}_held": held_on(close),
+        f"{paper}_filled": means(filled),
+        f"{paper}_full": full,
+        f"{paper}_compact": held_on(full),
     }
 
 
-def _standings(rows: Rows, slotted: Mapping[tuple[str, str], list[float]]) -> str:
+def _plain_orders(rows: Rows) -> Facts:
+    """Each plain order by the best one: on how many workloads it is that, or well behind."""
+    ratios = {policy: over_best(rows, policy, "makespan_s") for policy in PLAIN}
+    won = {name: share(own, lambda ratio: ratio <= 1.0 + 1e-9) for name, own in ratios.items()}
+    lost = {name: share(own, lambda ratio: ratio > 1.0 + CLOSE) for name, own in ratios.items()}
+    return {
+        "vary": [min(won[name].low, lost[name].low) > CLOSE for name in PLAIN],
+        "plain_won": {name: one.mean for name, one in won.items()},
+        "plain_lost": {name: one.mean for name, one in lost.items()},
+    }
+
+
+def _standings(of_platform: Mapping[str, Rows]) -> str:
     lines = []
-    for (platform, policy), whole in slotted.items():
-        freed = over_best(rows.where(platform=platform), policy, "carried_out_s")
-        cells = [f"{platform.replace('x', ' × ')} nodes, slots of {100.0 * SHARES[policy]:g} %"]
-        for ratios in (whole, freed):
-            lost = sum(ratio > 1.0 + 1e-9 for ratio in ratios)
-            cells += [shown(ratios, ".3f"), f"{lost} of {len(ratios)}"]
-        lines.append(cells)
+    for platform, rows in of_platform.items():
+        for policy, part in SHARES.items():
+            cells = [f"{platform.replace('x', ' × ')} nodes, slots of {100.0 * part:g} %"]
+            for name in ("makespan_s", "carried_out_s"):
+                ratios = over_best(rows, policy, name)
+                lost = share(ratios, lambda ratio: ratio > 1.0 + 1e-9)
+                cells += [shown(means(ratios), ".3f"), shown(lost, ".0%")]
+            lines.append(cells)
     return table(("", "whole slots", "loses on", "carried out without them", "loses on"), lines)
 
 
@@ -210,25 +272,28 @@ def _table(rows: Rows) -> str:
     return tabulate(
         f"makespan by `oas`, {nodes} nodes",
         rows.by_code("policy"),
-        rows.by_value("workload", lambda group: f"{group[0]['over_oas']:.3f}")
-        | {"mean compaction": lambda group: f"{group.mean('compaction'):.2f}"},
+        rows.by_value("workload", lambda group: f"{group.mean('over_oas'):.3f}")
+        | {
+            "all": lambda group: shown(means(_by_set(group, "over_oas")), ".3f"),
+            "compaction": lambda group: shown(means(_by_set(group, "compaction")), ".2f"),
+        },
     )
 
 
 def _best_two(rows: Rows) -> str:
-    """The two best plain orders on each platform."""
-    best = {
-        platform: [row["policy"] for row in sorted(group, key=lambda row: float(row["makespan_s"]))]
-        for (platform,), group in rows.grouped("platform").items()
-    }
-    return "; ".join(f"`{one}` and `{two}` ({at})" for at, (one, two, *_) in best.items())
+    """The two best plain orders on each platform, in the mean."""
+    found = {}
+    for (platform,), group in rows.grouped("platform").items():
+        spans = {name: own.mean("over_oas") for (name,), own in group.grouped("policy").items()}
+        found[platform] = sorted(spans, key=lambda name: spans[name])
+    return "; ".join(f"`{one}` and `{two}` ({at})" for at, (one, two, *_) in found.items())
 
 
 def _correlations(rows: Rows) -> str:
     def cells(group: Rows, name: str) -> list[str]:
         values = group.column(name)
         above = f"{sum(value > 0.0 for value in values)} of {len(values)}"
-        return [f"{median(values):.2f}", above] if values else ["", ""]
+        return [f"{fmean(values):.2f}", above] if values else ["", ""]
 
     lines = [
         [f"`{policy}`", *cells(mine, "rho_mean"), *cells(mine, "rho_weakest")]
@@ -252,40 +317,33 @@ LOOKS = {
 
 
 def draw(rows: Rows, figure: Figure) -> None:
-    """Makespan above compaction, a column of panels for each platform."""
+    """Makespan above compaction, a column of panels for each platform: means with intervals."""
     platforms = rows.distinct("platform")
     grid = plots.panels(figure, 2, len(platforms), sharex="col", sharey="row")
     for across, platform in enumerate(platforms):
         chosen = rows.where(platform=platform)
-        _dots(grid[0][across], chosen, "makespan_s", 1e-6)
-        freed = {"marker": "x", "color": LOOKS[SLOTTED][0], "label": "50 % slots, carried out"}
-        _beside(grid[0][across], chosen.where(policy=SLOTTED), "carried_out_s", 1e-6, freed)
-        _dots(grid[1][across], chosen, "compaction", 1.0)
-    grid[0][0].set_ylabel("makespan (10⁶ s)")
+        _dots(grid[0][across], chosen, "over_oas")
+        _dots(grid[1][across], chosen, "compaction")
+    grid[0][0].set_ylabel("makespan by OAS, continuous")
     grid[1][0].set_ylabel("compaction degree")
     names = [f"3 clusters × {name.partition('x')[2]} nodes" for name in platforms]
     plots.letter(grid, names * 2)
     plots.legend_below(figure, grid[0][0], 5)
 
 
-def _dots(axes: Axes, rows: Rows, name: str, scale: float) -> None:
+def _dots(axes: Axes, rows: Rows, name: str) -> None:
     workload_names = rows.distinct("workload")
-    for policy, (colour, marker, label) in LOOKS.items():
-        inside = "white" if policy in PLAIN else colour
-        look = {"marker": marker, "color": colour, "markerfacecolor": inside, "label": label}
-        _beside(axes, rows.where(policy=policy), name, scale, look)
+    for shift, (policy, (colour, marker, label)) in enumerate(LOOKS.items()):
+        mine = rows.where(policy=policy)
+        found = [estimate(mine.where(workload=one).column(name)) for one in workload_names]
+        places = [place + 0.09 * (shift - (len(LOOKS) - 1) / 2) for place in range(len(found))]
+        points = [(one.low, one.mean, one.high) for one in found]
+        plots.ranges(axes, places, points, (colour, marker), label, joined=False)
     axes.set_xticks(range(len(workload_names)), workload_names)
     for place in range(len(workload_names) - 1):
         axes.axvline(place + 0.5, color="#DDDDDD", linewidth=0.5)
     axes.grid(visible=False, axis="x")
     axes.margins(y=0.08)
-
-
-def _beside(axes: Axes, rows: Rows, name: str, scale: float, look: Mapping[str, Any]) -> None:
-    """Dots of one policy, a little beside those of the others."""
-    shift = list(LOOKS).index(rows[0]["policy"]) - (len(LOOKS) - 1) / 2
-    places = [place + 0.09 * shift for place in range(len(rows))]
-    axes.plot(places, [row[name] * scale for row in rows], linestyle="none", **look)
 
 
 EXPERIMENTS = {

@@ -17,8 +17,10 @@ from coalloc.simulation.reproduce.oas.fig4 import spearman
 from coalloc.simulation.reproduce.pages import carry_out
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
 from coalloc.simulation.reproduce.rows import (
+    Estimate,
     Row,
     Rows,
+    estimate,
     from_csv,
     spread,
     tabulate,
@@ -34,6 +36,7 @@ from coalloc.simulation.reproduce.words import (
     Held,
     Template,
     fill,
+    held_on,
     read_template,
     shown,
 )
@@ -49,6 +52,7 @@ def test_every_experiment_loads_and_has_its_words(name: str) -> None:
     assert about.paper in PAPERS
     assert about.title
     assert about.place
+    assert about.takes
     assert all(about.columns.values())
     assert " ".join(about.sections[REDUCED]).endswith(".")
     assert all(about.sections[section] for section in SECTIONS[:2])
@@ -107,8 +111,8 @@ def test_rows_come_back_from_csv_as_they_were() -> None:
     assert to_csv(COLUMNS, from_csv(text)) == text
 
 
-def test_a_row_with_other_columns_is_refused() -> None:
-    with pytest.raises(ValueError, match="differ in hole, whole"):
+def test_a_row_without_a_column_is_refused() -> None:
+    with pytest.raises(KeyError, match="hole"):
         to_csv(COLUMNS, [{"name": "a", "count": 1, "value": 1.0, "whole": 1}])
 
 
@@ -245,6 +249,8 @@ ROWS: list[Row] = [{"s": 3.0, "x": None}, {"s": 1.0, "x": 0.25}]
         ([3.0, 1.0, 2.0], "<=2", "2"),
         ([], ".1f", "–"),
         ((3.0, 1.0), ".1f", "3.0, 1.0"),
+        (Estimate(mean=0.5, low=0.4, high=0.6), ".1f", "0.5 (0.4 to 0.6)"),
+        (estimate([3.0]), ".1f", "3.0"),  # one draw has no interval
         ({"a": 3.0, "b": [1.0, 2.0]}, "`.0f", "`a` 3, `b` 1 to 2"),
         (ROWS, "count", "2"),
         (ROWS, "range s .0f", "1 to 3"),
@@ -254,6 +260,12 @@ ROWS: list[Row] = [{"s": 3.0, "x": None}, {"s": 1.0, "x": 0.25}]
 )
 def test_values_are_shown_by_their_kind(value: Any, spec: str, expected: str) -> None:
     assert shown(value, spec) == expected
+
+
+def test_what_is_said_of_all_is_judged_by_the_interval_of_a_share() -> None:
+    draws = {share: [1.0] * share + [0.0] * (30 - share) for share in (0, 9, 15, 28, 30)}
+    held = [held_on(estimate(values)) for values in draws.values()]
+    assert held == [Held.NO, Held.NO, Held.PARTLY, Held.PARTLY, Held.YES]
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -293,4 +305,8 @@ def test_without_matplotlib_there_are_data_and_text(
     assert "sum 0.1 (reduced)" in out
     assert err == f"coalloc: error: {plots.MISSING}\n"
     assert "pip install '.[plot]'" in err
-    assert sorted(path.name for path in out_folder.iterdir()) == ["toy.csv", "toy.md"]
+    assert sorted(path.name for path in out_folder.iterdir()) == [
+        "runs.csv",
+        "toy.csv",
+        "toy.md",
+    ]

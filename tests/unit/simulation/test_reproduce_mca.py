@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coalloc.simulation.reproduce.mca.fig2 import above_bound, gains
-from coalloc.simulation.reproduce.mca.study import _measures, workflow_of
+from coalloc.simulation.reproduce.mca.study import measures, workflow_of
 from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import solve
 from tests.unit.policies.kernel.kernel_case import case, cluster
@@ -32,9 +32,9 @@ def test_measures_of_a_plan_by_hand() -> None:
     platform = [{**cluster(name, 2, 1.0), "intra_gbps": 8.0} for name in ("alpha", "beta")]
     snapshot = case(platform, [{"id": "w", "kind": "workflow", "tasks": tasks, "edges": edges}])
     solved = solve(snapshot, "mca-heft", {"mca_max": 1.0, "mca": 0.0})
-    measures = _measures(snapshot, workflow_of(snapshot), solved)
+    found = measures(snapshot, workflow_of(snapshot), solved)
     # 8 * 3 / 4 / 8 s inside, 24 * (2/4) * (2/3) / 1 s between
-    assert measures["comm_s"] == pytest.approx((0.75 + 8.0) / 2)
-    assert measures["comm_sd_s"] == pytest.approx((0.75 + 8.0) / 2)
-    assert (measures["resources"], measures["spread"]) == (2.5, 0.5)
-    assert [measures[f"on_{k}"] for k in range(1, 6)] == [1, 1, 0, 0, 0]
+    assert found["comm_s"] == pytest.approx((0.75 + 8.0) / 2)
+    assert found["comm_sd_s"] == pytest.approx((0.75 + 8.0) / 2)
+    assert (found["resources"], found["spread"]) == (2.5, 0.5)
+    assert [found[f"on_{k}"] for k in range(1, 6)] == [1, 1, 0, 0, 0]

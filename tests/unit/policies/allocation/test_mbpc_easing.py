@@ -115,10 +115,11 @@ def test_ties_go_to_the_least_load_by_trying_all(seed: int) -> None:
     assert communication(snapshot, plan) == pytest.approx(idle, abs=1e-9)
 
 
+@pytest.mark.parametrize("engine", ["mip", "search"])
 @pytest.mark.parametrize("seed", ALL_FIT)
-def test_equation_8_as_printed_by_trying_all(seed: int) -> None:
+def test_equation_8_as_printed_by_trying_all(seed: int, engine: str) -> None:
     snapshot = site(seed)
-    plan = solve(snapshot, policy="mbpc-published", sc="printed")
+    plan = solve(snapshot, policy="mbpc-published", sc="printed", engine=engine)
     fixed = fsum((1.0 - job.sigma) * job.base_time for job in rigid_jobs(snapshot))
     least = min(run - fixed + idle for run, idle in all_values(snapshot))
     assert plan.stats["printed_value"] == pytest.approx(least, rel=1e-6)
