@@ -65,16 +65,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coalloc.model.history import History
 from coalloc.model.plan import NOTES, Plan, Status
+from coalloc.policies.auto.overdue import DUE, Waits, sooner
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
-from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome
+from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome, make_profile
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.profiles.decoders import decode
 from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.orders.queue_orders import Traits
 from coalloc.policies.orders.run_times import predicted, ratios
-from coalloc.policies.orders.simple import traits
 from coalloc.policies.workflow.ranking import Ranks, has_tasks, ranked
 
 Floats = NDArray[np.float64]
@@ -91,6 +92,7 @@ SAME_TIME_S = 1e-6
 MANY = 1_000
 """Of a longer queue, each order is told as soon as it is better."""
 NONE: Ints = np.zeros(0, np.int64)
+NO_NOTES: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +169,9 @@ def solve_round(
     budget: Budget,
     on_incumbent: OnIncumbent | None = None,
     *,
+    waits: Waits,
     bound_of: Planner | None = None,
-    notes: Mapping[str, Any] | None = None,
+    arrivals: Mapping[str, Any] = NO_NOTES,
 ) -> Plan:
     """Plan a round; there are items.
 
@@ -178,13 +181,14 @@ def solve_round(
         Its guarded items are those that are overdue.
     policy : str
         The name that the plan carries.
+    waits : Waits
+        Of the items.
     bound_of : Planner, optional
         The queue with all its allotments, where `planner` has only some of them.
-    notes : mapping, optional
-        For the next round.
+    arrivals : mapping
+        Notes on them for the next round.
     """
-    kept = {NOTES: dict(notes)} if notes else {}
-    jobs, ranks = traits(planner), None
+    jobs, ranks = waits.jobs, None
     if has_tasks(planner):
         jobs, ranks = ranked(planner, jobs)
     queue = OnlineQueue(
@@ -199,19 +203,38 @@ def solve_round(
         ranks=ranks,
     )
 
+    def written(choice: Choice, out: Outcome, bound: float | None, left: Ints) -> Plan:
+        due = waits.known
+        if left.size and not choice.stopped:
+            due = waits.expected(left, _by_arrival(planner, queue, budget.history))
+        notes = {**arrivals, DUE: due} if due else arrivals
+        return _written(
+            planner, policy, budget, choice, out, bound, {NOTES: notes} if notes else {}
+        )
+
     def tell(choice: Choice) -> None:
         if on_incumbent is not None and len(planner.items) > MANY:
-            on_incumbent(_written(planner, queue, policy, budget, choice, None, kept))
+            on_incumbent(written(choice, promised(queue, choice), None, NONE))
 
     tolerance = float(planner.options.get("order_tolerance") or 0.0)
     choice = choose(queue, tolerance, budget.stop, tell)
     bound = None
     if budget.bounds and not choice.stopped:
         bound = lower_bound(bound_of or planner, WEIGHTED, budget.stop).value
-    plan = _written(planner, queue, policy, budget, choice, bound, kept)
+    out = promised(queue, choice)
+    starts = out.start[waits.new] - planner.snapshot.time
+    plan = written(choice, out, bound, waits.new[~(starts <= SAME_TIME_S)])
     if on_incumbent is not None:
         on_incumbent(plan)
     return plan
+
+
+def _by_arrival(planner: Planner, queue: OnlineQueue, history: History) -> Floats:
+    """Starts under EASY by arrival, by predicted run times of all work."""
+    base = sooner(planner, history)
+    queue = replace(queue, base=base, profile=make_profile(queue.problem, base))
+    out = queue.roll(predicted(queue.problem, queue.shares), np.arange(queue.weights.size))
+    return out.start
 
 
 def choose(
@@ -338,16 +361,16 @@ def promised(queue: OnlineQueue, choice: Choice) -> Outcome:
 
 def _written(
     planner: Planner,
-    queue: OnlineQueue,
     policy: str,
     budget: Budget,
     choice: Choice,
+    out: Outcome,
     bound: float | None,
     stats: Mapping[str, Any],
 ) -> Plan:
     """The plan of what an order came to."""
     return planner.plan(
-        planner.measure(promised(queue, choice), 0),
+        planner.measure(out, 0),
         policy,
         budget.seed,
         {

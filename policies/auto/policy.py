@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.plan import Plan
 from coalloc.policies.auto.online import solve_round
-from coalloc.policies.auto.overdue import overdue, overdue_tasks
+from coalloc.policies.auto.overdue import Waits, overdue
 from coalloc.policies.auto.widths import narrowed
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.incumbent import Incumbent
@@ -43,7 +43,7 @@ from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.oas.orders import try_orders
 from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import SKIPPING
-from coalloc.policies.workflow.ranking import has_tasks, is_one_workflow
+from coalloc.policies.workflow.ranking import is_one_workflow
 from coalloc.policies.workflow.search.engine import make_search
 
 MOST_WORK = 100_000
@@ -53,13 +53,22 @@ FIRST, TRIALS = SKIPPING[:1], SKIPPING[1:]
 
 def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan a round on line, or with the best of the simple policies and of the search."""
-    planner.guarded = overdue(planner, planner.options["wait_limit"])
     if budget.live and planner.options["objective"] == WEIGHTED and planner.items:
-        if has_tasks(planner):
-            planner.guarded = overdue_tasks(planner, planner.options["wait_limit"])
+        waits = Waits.read(planner, budget)
+        planner.guarded = waits.overdue()
         if not is_one_workflow(planner):
-            narrow, notes = narrowed(planner, budget)
-            return solve_round(narrow, "auto", budget, on_incumbent, bound_of=planner, notes=notes)
+            narrow, arrivals = narrowed(planner, budget)
+            return solve_round(
+                narrow,
+                "auto",
+                budget,
+                on_incumbent,
+                waits=waits,
+                bound_of=planner,
+                arrivals=arrivals,
+            )
+    else:
+        planner.guarded = overdue(planner, planner.options["wait_limit"])
     search = make_search(planner, "auto", budget, on_incumbent)
     incumbent = search.incumbent
     if is_moldable(planner):
