@@ -70,8 +70,9 @@ from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.policies.auto.overdue import DUE, Waits, sooner
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
+from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome, make_profile
-from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.profiles.decoders import decode
 from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.orders.queue_orders import Traits
@@ -188,20 +189,7 @@ def solve_round(
     arrivals : mapping
         Notes on them for the next round.
     """
-    jobs, ranks = waits.jobs, None
-    if has_tasks(planner):
-        jobs, ranks = ranked(planner, jobs)
-    queue = OnlineQueue(
-        problem=planner.compiled.problem,
-        base=planner.compiled.base,
-        profile=planner.profile,
-        scratch=planner.scratch,
-        jobs=jobs,
-        weights=planner.weights,
-        shares=ratios(budget.history, (item.job.id for item in planner.items)),
-        first=planner.guarded[:1],
-        ranks=ranks,
-    )
+    queue = _queue(planner, waits.jobs, budget.history)
 
     def written(choice: Choice, out: Outcome, bound: float | None, left: Ints) -> Plan:
         due = waits.known
@@ -227,6 +215,41 @@ def solve_round(
     if on_incumbent is not None:
         on_incumbent(plan)
     return plan
+
+
+def offer_round(planner: Planner, incumbent: Incumbent[Schedule], jobs: Traits) -> None:
+    """Offer a search what a round on line would plan; there are items.
+
+    Parameters
+    ----------
+    planner : Planner
+        The search's own, or the same queue with some of its allotments.
+    jobs : Traits
+        Of the items.
+    """
+    queue = _queue(planner, jobs, incumbent.budget.history)
+    choice = choose(queue, stop=lambda: incumbent.spent)
+    incumbent.work += choice.rolled * len(planner.items)
+    incumbent.tried += choice.rolled
+    incumbent.offer(planner.measure(promised(queue, choice), 0), choice.name)
+
+
+def _queue(planner: Planner, jobs: Traits, history: History) -> OnlineQueue:
+    """The items; the first guarded one goes first."""
+    ranks = None
+    if has_tasks(planner):
+        jobs, ranks = ranked(planner, jobs)
+    return OnlineQueue(
+        problem=planner.compiled.problem,
+        base=planner.compiled.base,
+        profile=planner.profile,
+        scratch=planner.scratch,
+        jobs=jobs,
+        weights=planner.weights,
+        shares=ratios(history, (item.job.id for item in planner.items)),
+        first=planner.guarded[:1],
+        ranks=ranks,
+    )
 
 
 def _by_arrival(planner: Planner, queue: OnlineQueue, history: History) -> Floats:

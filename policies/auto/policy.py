@@ -29,7 +29,7 @@ from collections.abc import Mapping
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.plan import Plan
-from coalloc.policies.auto.online import solve_round
+from coalloc.policies.auto.online import offer_round, solve_round
 from coalloc.policies.auto.overdue import Waits, overdue
 from coalloc.policies.auto.widths import narrowed
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
@@ -40,9 +40,9 @@ from coalloc.policies.moldable.bicriteria.front import lay_front
 from coalloc.policies.moldable.bicriteria.policy import searched
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
-from coalloc.policies.oas.orders import try_orders
+from coalloc.policies.oas.orders import BY_WEIGHT, try_orders
 from coalloc.policies.one_pass import on_planner
-from coalloc.policies.orders.simple import SKIPPING
+from coalloc.policies.orders.simple import SKIPPING, traits
 from coalloc.policies.workflow.ranking import is_one_workflow
 from coalloc.policies.workflow.search.engine import make_search
 
@@ -71,12 +71,17 @@ def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> 
         planner.guarded = overdue(planner, planner.options["wait_limit"])
     search = make_search(planner, "auto", budget, on_incumbent)
     incumbent = search.incumbent
-    if is_moldable(planner):
+    weighs = planner.options["objective"] == WEIGHTED and bool(planner.items)
+    if weighs or is_moldable(planner):
         try_orders(planner, incumbent, FIRST)
         incumbent.report()
-        if not incumbent.spent:
-            _offer_front(planner, incumbent, budget)
-    search.run(FIRST, TRIALS)
+    # What goes first of several overdue jobs, a round on line does not know.
+    if weighs and planner.guarded.size <= 1 and not incumbent.spent:
+        offer_round(narrowed(planner, budget)[0], incumbent, traits(planner))
+        incumbent.report()
+    if is_moldable(planner) and not incumbent.spent:
+        _offer_front(planner, incumbent, budget)
+    search.run(FIRST, (*BY_WEIGHT, *TRIALS) if weighs else TRIALS)
     return incumbent.plan()
 
 
