@@ -66,8 +66,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.history import History
-from coalloc.model.plan import NOTES, Plan, Status
-from coalloc.policies.auto.overdue import DUE, Waits, sooner
+from coalloc.model.plan import NOTES, OVERDUE, Plan, Status
+from coalloc.policies.auto.overdue import Waits, sooner
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.incumbent import Incumbent
@@ -76,7 +76,7 @@ from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedul
 from coalloc.policies.kernel.profiles.decoders import decode
 from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.orders.queue_orders import Traits
-from coalloc.policies.orders.run_times import predicted, ratios
+from coalloc.policies.orders.run_times import expected_shares, predicted, ratios
 from coalloc.policies.workflow.ranking import Ranks, has_tasks, ranked
 
 Floats = NDArray[np.float64]
@@ -195,7 +195,7 @@ def solve_round(
         due = waits.known
         if left.size and not choice.stopped:
             due = waits.expected(left, _by_arrival(planner, queue, budget.history))
-        notes = {**arrivals, DUE: due} if due else arrivals
+        notes = {**arrivals, OVERDUE: due} if due else arrivals
         return _written(
             planner, policy, budget, choice, out, bound, {NOTES: notes} if notes else {}
         )
@@ -256,7 +256,9 @@ def _by_arrival(planner: Planner, queue: OnlineQueue, history: History) -> Float
     """Starts under EASY by arrival, by predicted run times of all work."""
     base = sooner(planner, history)
     queue = replace(queue, base=base, profile=make_profile(queue.problem, base))
-    out = queue.roll(predicted(queue.problem, queue.shares), np.arange(queue.weights.size))
+    out = queue.roll(
+        predicted(queue.problem, expected_shares(queue.shares)), np.arange(queue.weights.size)
+    )
     return out.start
 
 

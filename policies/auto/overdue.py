@@ -27,12 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.history import History
+from coalloc.model.plan import OVERDUE
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.state import Base
 from coalloc.policies.orders.queue_orders import Traits
-from coalloc.policies.orders.run_times import ratios
+from coalloc.policies.orders.run_times import expected_shares, ratios
 from coalloc.policies.orders.simple import traits
 
 Ints = NDArray[np.int64]
@@ -40,8 +41,6 @@ Floats = NDArray[np.float64]
 
 FLOOR_S = 300.0
 """No job is overdue sooner, seconds."""
-DUE = "overdue"
-"""Entry of the notes: when each waiting job, or task, is overdue."""
 
 
 def overdue(planner: Planner, wait_limit: float | None) -> Ints:
@@ -85,7 +84,7 @@ class Waits:
         limit, factor = planner.options["wait_limit"], planner.options["wait_factor"]
         after = planner.options.get("guard_after") or 0
         begin, now = planner.snapshot.time, planner.snapshot.time + budget.origin
-        found = budget.notes.get(DUE)
+        found = budget.notes.get(OVERDUE)
         known: Mapping[str, float] = found if isinstance(found, Mapping) else {}
         keys = [_key(item) for item in planner.items]
         due, new = np.full(len(keys), inf), []
@@ -140,7 +139,9 @@ class Waits:
         starts : array
             Of all items, under EASY by arrival.
         """
-        factor = self.planner.options["wait_factor"]
+        factor = self.planner.options["wait_factor"] * _narrowness(
+            self.planner, self.jobs.procs[left]
+        )
         running = {work.id for work in self.planner.snapshot.running}
         kept = running.union(self.keys)
         notes = {key: due for key, due in self.known.items() if key in kept}
@@ -152,11 +153,18 @@ class Waits:
         return notes
 
 
+def _narrowness(planner: Planner, procs: Floats) -> Floats:
+    """Square root of the largest cluster's slots by those that jobs need, at least 1."""
+    clusters = planner.snapshot.clusters
+    slots = max(sum(node.slots for node in cluster.nodes) for cluster in clusters)
+    return np.sqrt(np.maximum(slots / procs, 1.0))
+
+
 def sooner(planner: Planner, history: History) -> Base:
     """What is free when, by predicted run times of what runs."""
     snapshot, base = planner.snapshot, planner.compiled.base
     now = snapshot.time
-    shares = ratios(history, (work.id for work in snapshot.running))
+    shares = expected_shares(ratios(history, (work.id for work in snapshot.running)))
     ends = {
         work.busy_until(now, snapshot.overrun_s): share
         for work, share in zip(snapshot.running, shares.tolist(), strict=True)
