@@ -125,7 +125,7 @@ class Waits:
         late = late[np.lexsort((self.due[late], -priority))]
         head = int(late[0])
         kind = _kind(items[head], self.history)
-        able = (n for n in range(head) if isfinite(self.due[n]) or n in self.new)
+        able = np.flatnonzero(self.due[:head] < inf).tolist()
         twin = next((n for n in able if _kind(items[n], self.history) == kind), head)
         return np.concatenate((np.array([twin], dtype=np.int64), late[late != twin]))
 
@@ -139,25 +139,19 @@ class Waits:
         starts : array
             Of all items, under EASY by arrival.
         """
-        factor = self.planner.options["wait_factor"] * _narrowness(
-            self.planner, self.jobs.procs[left]
-        )
+        clusters = self.planner.snapshot.clusters
+        slots = max(sum(node.slots for node in cluster.nodes) for cluster in clusters)
+        share = np.minimum(self.jobs.procs[left] / slots, 1.0)
+        factor = self.planner.options["wait_factor"] / np.sqrt(share)
+        waits = factor * (np.nan_to_num(starts[left], nan=inf) - self.planner.snapshot.time)
+        due = self.now + np.minimum(np.maximum(waits, FLOOR_S), self.due[left])
         running = {work.id for work in self.planner.snapshot.running}
         kept = running.union(self.keys)
         notes = {key: due for key, due in self.known.items() if key in kept}
-        waits = factor * (starts[left] - self.planner.snapshot.time)
-        due = self.now + np.maximum(waits, FLOOR_S)
         for n, at in zip(left.tolist(), due.tolist(), strict=True):
             if isfinite(at):
                 notes[self.keys[n]] = round(at, 3)
         return notes
-
-
-def _narrowness(planner: Planner, procs: Floats) -> Floats:
-    """Square root of the largest cluster's slots by those that jobs need, at least 1."""
-    clusters = planner.snapshot.clusters
-    slots = max(sum(node.slots for node in cluster.nodes) for cluster in clusters)
-    return np.sqrt(np.maximum(slots / procs, 1.0))
 
 
 def sooner(planner: Planner, history: History) -> Base:
