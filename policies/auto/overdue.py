@@ -1,9 +1,13 @@
 """Times at which waiting jobs are overdue: then they go first.
 
-A job that `EASY by arrival` would start in e seconds is overdue once it has waited for
-``wait_factor`` times e, for `FLOOR_S` at least, and for ``wait_limit`` at most. The expectation is
-made once, in the first round that leaves the job waiting, and travels in the notes of the policy to
-the rounds after it. So what arrives later cannot put it off.
+A job on a share s of the slots of the largest cluster that EASY by arrival would start in e seconds
+is overdue once it has waited for
+
+    e (wait_factor + e / LONG_S) / sqrt(s),
+
+for `FLOOR_S` at least, and for ``wait_limit`` at most. The expectation is made once, in the first
+round that leaves the job waiting, and travels in the notes of the policy to the rounds after it. So
+what arrives later cannot put it off.
 
 On line a task of a workflow counts from when it could start: its workflow's submission, or the time
 by which all its parents have ended and their data have arrived somewhere. Off line, where no round
@@ -11,6 +15,10 @@ follows, ``wait_limit`` alone counts, from the submission of the workflow.
 
 Notes
 -----
+*Why it grows.* To empty a cluster for a wide job costs all others the more the longer jobs run, and
+where EASY keeps jobs for hours, nearly all wide ones would be overdue: users of such logs waited a
+third longer in the mean (docs/policies/auto.md). Narrow jobs find room sooner or later without it.
+
 Running work is expected to go on for the share of its planned rest that jobs of its class took of
 their planned time (`run_times`). By planned times alone, a job that waits behind time limits of ten
 times the run times would be expected to wait ten times as long.
@@ -41,6 +49,8 @@ Floats = NDArray[np.float64]
 
 FLOOR_S = 300.0
 """No job is overdue sooner, seconds."""
+LONG_S = 3600.0
+"""A wait under EASY that is this long counts by one more than `wait_factor`, seconds."""
 
 
 def overdue(planner: Planner, wait_limit: float | None) -> Ints:
@@ -142,8 +152,8 @@ class Waits:
         clusters = self.planner.snapshot.clusters
         slots = max(sum(node.slots for node in cluster.nodes) for cluster in clusters)
         share = np.minimum(self.jobs.procs[left] / slots, 1.0)
-        factor = self.planner.options["wait_factor"] / np.sqrt(share)
-        waits = factor * (np.nan_to_num(starts[left], nan=inf) - self.planner.snapshot.time)
+        easy = np.nan_to_num(starts[left], nan=inf) - self.planner.snapshot.time
+        waits = easy * (self.planner.options["wait_factor"] + easy / LONG_S) / np.sqrt(share)
         due = self.now + np.minimum(np.maximum(waits, FLOOR_S), self.due[left])
         running = {work.id for work in self.planner.snapshot.running}
         kept = running.union(self.keys)
