@@ -29,10 +29,9 @@ A workflow is one job of an order (`workflow.ranking`): r is the longest path of
 n its area by r, and its tasks stand together, those first that have most behind them. It counts
 once, at the end of its last task. A task that waits for others keeps nothing waiting.
 
-A job that has waited for `wait_limit` is `overdue`. The first of these (by arrival, with workflows
-by the time waited; where a site shares out its clusters, by `priority` before that) is first in
-every order, so that the reservation is its own. Others have one only where all have, and then laid
-beside it.
+A job that has waited too long is `overdue`. The one that was so first (where a site shares out its
+clusters, by `priority` before that) is first in every order, so that the reservation is its own.
+Others have one only where all have, and then laid beside it.
 
 Notes
 -----
@@ -41,8 +40,8 @@ earliest fit beside running work alone, by planned run times. That is not after 
 runs, at most the longest planned run time L. Running work ends no later than planned, and nothing
 starts whose planned run time delays the reservation (where others have one, theirs are laid after
 it), so from round to round that does not become later, unless nodes fail or work outside this queue
-takes them. A job with k overdue jobs before it is thus started within `wait_limit` + (k + 1) L. The
-same holds of a task, from when it could start.
+takes them. A job that becomes overdue behind k others is thus started within (k + 1) L from then.
+The same holds of a task.
 
 *A wrong prediction* lets, on one cluster, a job start that goes on after the reservation of a head
 that is not overdue: that head waits longer, each time for at most the planned run time of what was

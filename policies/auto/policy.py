@@ -7,20 +7,19 @@ jobs and malleable tasks are no wider than what processors cost at the moment le
 (`widths`), and a workflow is one job (`workflow.ranking`).
 
 *Off line*, where one workflow is all that is queued, or the caller asks for the makespan: EASY at
-once, then conservative backfilling and other orders, then the search of `oas` (of `workflow` where
-tasks of workflows are queued) over orders and allotments, until it proves its plan, finds nothing
-better for a while (option ``patience``), or is told to stop. The best by (jobs without a start,
-the objective, the other one of makespan and weighted completion) is the plan, so it is never worse
-than EASY in this order. For a queue of moldable jobs alone, the engine of `bicriteria` offers its
+once, then, unless for the makespan, what a round on line would plan and Smith's order, then
+conservative backfilling and other orders, then the search of `oas` (of `workflow` where tasks of
+workflows are queued) over orders and allotments, until it proves its plan, finds nothing better for
+a while (option ``patience``), or is told to stop. The best by (jobs without a start, the objective,
+the other one of makespan and weighted completion) is the plan, so it is never worse than these in
+this order. For a queue of moldable jobs alone, the engine of `bicriteria` offers its
 front.
 
 The objective is the weighted completion, which differs from the weighted wait by a constant where
 run times do not depend on the place.
 
-Jobs that have waited for ``wait_limit``, or were passed over more than ``guard_after`` times, are
-booked first in all of these, in arrival order (`online` states what that bounds; of a workflow on
-line, tasks that have waited so long themselves). Equal jobs start
-in arrival order.
+Jobs that have waited too long (`overdue`), or were passed over more than ``guard_after`` times, are
+booked first in all of these; `online` states what that bounds. Equal jobs start in arrival order.
 """
 
 from __future__ import annotations
@@ -71,7 +70,11 @@ def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> 
         planner.guarded = overdue(planner, planner.options["wait_limit"])
     search = make_search(planner, "auto", budget, on_incumbent)
     incumbent = search.incumbent
-    weighs = planner.options["objective"] == WEIGHTED and bool(planner.items)
+    weighs = (
+        planner.options["objective"] == WEIGHTED
+        and bool(planner.items)
+        and not is_one_workflow(planner)
+    )
     if weighs or is_moldable(planner):
         try_orders(planner, incumbent, FIRST)
         incumbent.report()
