@@ -53,8 +53,7 @@ SIZES = (20, 24, 29, 35, 42, 50, 60, 72, 86, 100, 120, 145, 175, 210, 255, 310, 
 def test_it_is_never_worse_than_on_line_or_smiths_order(seed: int) -> None:
     snapshot = weighted_queue(seed, SIZES[seed])
     off, live = (
-        planned("auto", snapshot, Budget(live=live, bounds=False)).objective.value
-        for live in (False, True)
+        planned("auto", snapshot, Budget(live=live)).objective.value for live in (False, True)
     )
     planner = Planner(snapshot, read_options({}, lookup("auto").options))
     for rule, decoder in BY_WEIGHT:
