@@ -3,7 +3,7 @@
 A job on a share s of the slots of the largest cluster that EASY by arrival would start in e seconds
 is overdue once it has waited for
 
-    e (wait_factor + e / LONG_S) / sqrt(s),
+    e (wait_factor + (e / LONG_S)^2) / s,
 
 for `FLOOR_S` at least, and for ``wait_limit`` at most. The expectation is made once, in the first
 round that leaves the job waiting, and travels in the notes of the policy to the rounds after it. So
@@ -49,7 +49,7 @@ Floats = NDArray[np.float64]
 
 FLOOR_S = 300.0
 """No job is overdue sooner, seconds."""
-LONG_S = 3600.0
+LONG_S = 2400.0
 """A wait under EASY that is this long counts by one more than `wait_factor`, seconds."""
 
 
@@ -153,7 +153,7 @@ class Waits:
         slots = max(sum(node.slots for node in cluster.nodes) for cluster in clusters)
         share = np.minimum(self.jobs.procs[left] / slots, 1.0)
         easy = np.nan_to_num(starts[left], nan=inf) - self.planner.snapshot.time
-        waits = easy * (self.planner.options["wait_factor"] + easy / LONG_S) / np.sqrt(share)
+        waits = easy * (self.planner.options["wait_factor"] + (easy / LONG_S) ** 2) / share
         due = self.now + np.minimum(np.maximum(waits, FLOOR_S), self.due[left])
         running = {work.id for work in self.planner.snapshot.running}
         kept = running.union(self.keys)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Any
 
 import pytest
@@ -45,7 +44,7 @@ def start_of(plan: Plan, name: str) -> float:
 
 def factor_of(expected_s: float, share: float) -> float:
     """By how much of its expected wait a job is overdue, on a share of the machine."""
-    return (1.0 + expected_s / LONG_S) / sqrt(share)
+    return (1.0 + (expected_s / LONG_S) ** 2) / share
 
 
 def test_heavy_first_then_in_order_of_arrival() -> None:
