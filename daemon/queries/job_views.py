@@ -303,7 +303,7 @@ def why(record: JobRecord, state: State, now: float) -> Why:
 
 
 def _overdue_at(record: JobRecord, state: State) -> float | None:
-    """When the policy of rounds has it go first, as it noted in its last plan."""
+    """The time from which the policy of rounds has it go first, by the notes of its last plan."""
     notes = state.learning.notes.get(state.settings.rounds.policy, {}).get(OVERDUE, {})
     return notes.get(record.id) if record.is_waiting and isinstance(notes, Mapping) else None
 

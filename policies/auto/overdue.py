@@ -165,7 +165,7 @@ class Waits:
 
 
 def sooner(planner: Planner, history: History) -> Base:
-    """What is free when, by predicted run times of what runs."""
+    """Free units over time, by predicted run times of what runs."""
     snapshot, base = planner.snapshot, planner.compiled.base
     now = snapshot.time
     shares = expected_shares(ratios(history, (work.id for work in snapshot.running)))
@@ -187,7 +187,7 @@ def _key(item: Item) -> str:
 
 
 def _kind(item: Item, history: History) -> Any:
-    """What an order can tell of an item; tasks are told apart by their ranks."""
+    """All that orders read of an item; tasks are told apart by their ranks."""
     if item.task is not None:
         return item.job.id, item.task.id
     return item.group, item.modes, item.job.weight, history.of.get(item.job.id)
