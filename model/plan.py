@@ -21,6 +21,8 @@ ObjectiveName = Literal["makespan", "weighted_completion", "total_execution"]
 
 NOTES = "notes"
 """Key of a plan's stats: an object that the same policy is handed again in the next round."""
+OVERDUE = "overdue"
+"""Entry of the notes: when waiting jobs go first, by id, seconds."""
 
 
 class Status(StrEnum):

@@ -21,18 +21,22 @@ job scheduling", JSSPP 1997 (bounded slowdown).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from math import inf
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coalloc.simulation.trace import Outcome, Trace, link_demands
 from coalloc.simulation.workload import Floats, Ints
 
 TAU_S = 10.0
 """Shorter run times count as this long in a bounded slowdown, seconds."""
+WIDTHS = (1, 2, 5, 17, 65, 257)
+"""Least processes of each class of widths; the last has no end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class Metrics:
     mean_wait_s: float
     p95_wait_s: float
     max_wait_s: float
+    max_wait_by_width_s: Mapping[str, float]
+    """Of each class of `WIDTHS` that has jobs, narrow ones first."""
     mean_turnaround_s: float
     mean_bounded_slowdown: float
     p95_bounded_slowdown: float
@@ -92,6 +98,11 @@ def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
         mean_wait_s=float(wait.mean()) if some else 0.0,
         p95_wait_s=float(np.percentile(wait, 95)) if some else 0.0,
         max_wait_s=float(wait.max()) if some else 0.0,
+        max_wait_by_width_s={
+            name: float(wait[mine].max())
+            for name, mine in by_width(trace.workload.procs[ran])
+            if mine.any()
+        },
         mean_turnaround_s=float(turnaround.mean()) if some else 0.0,
         mean_bounded_slowdown=float(slowdown.mean()) if some else 0.0,
         p95_bounded_slowdown=float(np.percentile(slowdown, 95)) if some else 0.0,
@@ -101,6 +112,15 @@ def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
         peak_link_use=use,
         peak_link_gbps=peaks,
     )
+
+
+def by_width(procs: Ints) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """The classes of widths, narrow ones first: name, and which of these jobs belong to it."""
+    for low, high in pairwise((*WIDTHS, inf)):
+        name = f"{low}" if high == low + 1 else f"{low} to {high - 1:.0f}"
+        if high == inf:
+            name = f"{low} and more"
+        yield name, (procs >= low) & (procs < high)
 
 
 def _utilisation(

@@ -104,6 +104,7 @@ def write_json(value: Any, path: Path) -> None:
     path.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
+LONGEST = "longest wait"
 ROWS: tuple[tuple[str, Callable[[Metrics], str]], ...] = (
     ("jobs run", lambda m: f"{m.completed + m.killed}"),
     ("  killed at the estimate", lambda m: f"{m.killed}"),
@@ -112,7 +113,7 @@ ROWS: tuple[tuple[str, Callable[[Metrics], str]], ...] = (
     ("makespan", lambda m: duration(m.makespan_s)),
     ("mean wait", lambda m: duration(m.mean_wait_s)),
     ("95th percentile wait", lambda m: duration(m.p95_wait_s)),
-    ("longest wait", lambda m: duration(m.max_wait_s)),
+    (LONGEST, lambda m: duration(m.max_wait_s)),
     ("mean bounded slowdown", lambda m: f"{m.mean_bounded_slowdown:.2f}"),
     ("95th percentile bsld", lambda m: f"{m.p95_bounded_slowdown:.2f}"),
     ("utilisation", lambda m: f"{m.utilisation:.1%}"),
@@ -122,11 +123,24 @@ ROWS: tuple[tuple[str, Callable[[Metrics], str]], ...] = (
 )
 
 
+def figure_rows(results: Sequence[tuple[Trace, Metrics]]) -> list[list[str]]:
+    """Rows of figures: a label, then a cell for each policy."""
+    rows = []
+    for label, show in ROWS:
+        rows.append([label, *(show(metrics) for _, metrics in results)])
+        if label == LONGEST:
+            found = [metrics.max_wait_by_width_s for _, metrics in results]
+            for name in dict.fromkeys(name for waits in found for name in waits):
+                cells = [duration(waits[name]) if name in waits else "-" for waits in found]
+                rows.append([f"  on {name} slots", *cells])
+    rows.append(["simulated jobs/s", *(speed(trace) for trace, _ in results)])
+    return rows
+
+
 def side_by_side(results: Sequence[tuple[Trace, Metrics]]) -> str:
     """Return a table with one column per policy."""
     cells = [["", *(trace.policy for trace, _ in results)]]
-    cells += [[label, *(show(metrics) for _, metrics in results)] for label, show in ROWS]
-    cells.append(["simulated jobs/s", *(speed(trace) for trace, _ in results)])
+    cells += figure_rows(results)
     return aligned(cells)
 
 

@@ -87,6 +87,8 @@ class Why(Struct, frozen=True, kw_only=True):
     start_early: float | None = None
     """It starts from then on, and until ``start_late``, nine times of ten; null: not learnt yet."""
     start_late: float | None = None
+    overdue_at: float | None = None
+    """From then on it goes first; null: not known."""
     facts: tuple[str, ...] = ()
     """Figures of the present state."""
     lines: tuple[str, ...] = ()

@@ -107,6 +107,13 @@ def why_lines(why: Why, now: float) -> list[str]:
         out.append(f"  expected start{by}: {instant(why.start_estimate, 'not known')}")
     if waits and (likely := between(why.start_early, why.start_late, now)):
         out.append(f"  by how wrong expected starts were here: {likely}")
+    if waits and why.overdue_at is not None:
+        late = why.overdue_at <= now
+        out.append(
+            f"  has waited too long since {clock(why.overdue_at, now)}, and goes first"
+            if late
+            else f"  goes first from {clock(why.overdue_at, now)} on, if it waits so long"
+        )
     # The explanation has the figures on slots; what is free now is said once.
     facts = [fact for fact in why.facts if not (why.lines and fact.startswith("asks for "))]
     out += [f"  {line}" for line in (*why.lines, *facts)]

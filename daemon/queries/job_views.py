@@ -23,7 +23,7 @@ from coalloc.daemon.queries import workflow_views
 from coalloc.model.formats.nodeset import fold_in_order
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.plan import Reason
+from coalloc.model.plan import OVERDUE, Reason
 from coalloc.model.platform import Node
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import fields_of
@@ -298,8 +298,15 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         start_estimate=start,
         start_early=early,
         start_late=late,
+        overdue_at=_overdue_at(record, state),
         facts=tuple(facts),
     )
+
+
+def _overdue_at(record: JobRecord, state: State) -> float | None:
+    """The time from which the policy of rounds has it go first, by the notes of its last plan."""
+    notes = state.learning.notes.get(state.settings.rounds.policy, {}).get(OVERDUE, {})
+    return notes.get(record.id) if record.is_waiting and isinstance(notes, Mapping) else None
 
 
 def _free(state: State, now: float) -> str:

@@ -29,10 +29,9 @@ A workflow is one job of an order (`workflow.ranking`): r is the longest path of
 n its area by r, and its tasks stand together, those first that have most behind them. It counts
 once, at the end of its last task. A task that waits for others keeps nothing waiting.
 
-A job that has waited for `wait_limit` is `overdue`. The first of these (by arrival, with workflows
-by the time waited; where a site shares out its clusters, by `priority` before that) is first in
-every order, so that the reservation is its own. Others have one only where all have, and then laid
-beside it.
+A job that has waited too long is `overdue`. The one that was so first (where a site shares out its
+clusters, by `priority` before that) is first in every order, so that the reservation is its own.
+Others have one only where all have, and then laid beside it.
 
 Notes
 -----
@@ -41,8 +40,8 @@ earliest fit beside running work alone, by planned run times. That is not after 
 runs, at most the longest planned run time L. Running work ends no later than planned, and nothing
 starts whose planned run time delays the reservation (where others have one, theirs are laid after
 it), so from round to round that does not become later, unless nodes fail or work outside this queue
-takes them. A job with k overdue jobs before it is thus started within `wait_limit` + (k + 1) L. The
-same holds of a task, from when it could start.
+takes them. A job that becomes overdue behind k others is thus started within (k + 1) L from then.
+The same holds of a task.
 
 *A wrong prediction* lets, on one cluster, a job start that goes on after the reservation of a head
 that is not overdue: that head waits longer, each time for at most the planned run time of what was
@@ -65,16 +64,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.model.plan import NOTES, Plan, Status
+from coalloc.model.history import History
+from coalloc.model.plan import NOTES, OVERDUE, Plan, Status
+from coalloc.policies.auto.overdue import Waits, sooner
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
-from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome
-from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
+from coalloc.policies.incumbent import Incumbent
+from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome, make_profile
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.profiles.decoders import decode
 from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.orders.queue_orders import Traits
-from coalloc.policies.orders.run_times import predicted, ratios
-from coalloc.policies.orders.simple import traits
+from coalloc.policies.orders.run_times import expected_shares, predicted, ratios
 from coalloc.policies.workflow.ranking import Ranks, has_tasks, ranked
 
 Floats = NDArray[np.float64]
@@ -91,6 +92,7 @@ SAME_TIME_S = 1e-6
 MANY = 1_000
 """Of a longer queue, each order is told as soon as it is better."""
 NONE: Ints = np.zeros(0, np.int64)
+NO_NOTES: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +169,9 @@ def solve_round(
     budget: Budget,
     on_incumbent: OnIncumbent | None = None,
     *,
+    waits: Waits,
     bound_of: Planner | None = None,
-    notes: Mapping[str, Any] | None = None,
+    arrivals: Mapping[str, Any] = NO_NOTES,
 ) -> Plan:
     """Plan a round; there are items.
 
@@ -178,40 +181,84 @@ def solve_round(
         Its guarded items are those that are overdue.
     policy : str
         The name that the plan carries.
+    waits : Waits
+        Of the items.
     bound_of : Planner, optional
         The queue with all its allotments, where `planner` has only some of them.
-    notes : mapping, optional
-        For the next round.
+    arrivals : mapping
+        Notes on them for the next round.
     """
-    kept = {NOTES: dict(notes)} if notes else {}
-    jobs, ranks = traits(planner), None
-    if has_tasks(planner):
-        jobs, ranks = ranked(planner, jobs)
-    queue = OnlineQueue(
-        problem=planner.compiled.problem,
-        base=planner.compiled.base,
-        profile=planner.profile,
-        scratch=planner.scratch,
-        jobs=jobs,
-        weights=planner.weights,
-        shares=ratios(budget.history, (item.job.id for item in planner.items)),
-        first=planner.guarded[:1],
-        ranks=ranks,
-    )
+    queue = _queue(planner, waits.jobs, budget.history)
+
+    def written(choice: Choice, out: Outcome, bound: float | None, left: Ints) -> Plan:
+        due = waits.known
+        if left.size and not choice.stopped:
+            due = waits.expected(left, _by_arrival(planner, queue, budget.history))
+        notes = {**arrivals, OVERDUE: due} if due else arrivals
+        return _written(
+            planner, policy, budget, choice, out, bound, {NOTES: notes} if notes else {}
+        )
 
     def tell(choice: Choice) -> None:
         if on_incumbent is not None and len(planner.items) > MANY:
-            on_incumbent(_written(planner, queue, policy, budget, choice, None, kept))
+            on_incumbent(written(choice, promised(queue, choice), None, NONE))
 
     tolerance = float(planner.options.get("order_tolerance") or 0.0)
     choice = choose(queue, tolerance, budget.stop, tell)
     bound = None
     if budget.bounds and not choice.stopped:
         bound = lower_bound(bound_of or planner, WEIGHTED, budget.stop).value
-    plan = _written(planner, queue, policy, budget, choice, bound, kept)
+    out = promised(queue, choice)
+    starts = out.start[waits.new] - planner.snapshot.time
+    plan = written(choice, out, bound, waits.new[~(starts <= SAME_TIME_S)])
     if on_incumbent is not None:
         on_incumbent(plan)
     return plan
+
+
+def offer_round(planner: Planner, incumbent: Incumbent[Schedule], jobs: Traits) -> None:
+    """Offer a search what a round on line would plan; there are items.
+
+    Parameters
+    ----------
+    planner : Planner
+        The search's own, or the same queue with some of its allotments.
+    jobs : Traits
+        Of the items.
+    """
+    queue = _queue(planner, jobs, incumbent.budget.history)
+    choice = choose(queue, stop=lambda: incumbent.spent)
+    incumbent.work += choice.rolled * len(planner.items)
+    incumbent.tried += choice.rolled
+    incumbent.offer(planner.measure(promised(queue, choice), 0), choice.name)
+
+
+def _queue(planner: Planner, jobs: Traits, history: History) -> OnlineQueue:
+    """The items; the first guarded one goes first."""
+    ranks = None
+    if has_tasks(planner):
+        jobs, ranks = ranked(planner, jobs)
+    return OnlineQueue(
+        problem=planner.compiled.problem,
+        base=planner.compiled.base,
+        profile=planner.profile,
+        scratch=planner.scratch,
+        jobs=jobs,
+        weights=planner.weights,
+        shares=ratios(history, (item.job.id for item in planner.items)),
+        first=planner.guarded[:1],
+        ranks=ranks,
+    )
+
+
+def _by_arrival(planner: Planner, queue: OnlineQueue, history: History) -> Floats:
+    """Starts under EASY by arrival, by predicted run times of all work."""
+    base = sooner(planner, history)
+    queue = replace(queue, base=base, profile=make_profile(queue.problem, base))
+    out = queue.roll(
+        predicted(queue.problem, expected_shares(queue.shares)), np.arange(queue.weights.size)
+    )
+    return out.start
 
 
 def choose(
@@ -338,16 +385,16 @@ def promised(queue: OnlineQueue, choice: Choice) -> Outcome:
 
 def _written(
     planner: Planner,
-    queue: OnlineQueue,
     policy: str,
     budget: Budget,
     choice: Choice,
+    out: Outcome,
     bound: float | None,
     stats: Mapping[str, Any],
 ) -> Plan:
     """The plan of what an order came to."""
     return planner.plan(
-        planner.measure(promised(queue, choice), 0),
+        planner.measure(out, 0),
         policy,
         budget.seed,
         {

@@ -46,10 +46,10 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     """
     movable = np.array([_has_choice(item) for item in planner.items])
     movable[planner.guarded[:1]] = False
-    if not movable.any() and not budget.notes:
-        return planner, {}
     now = planner.snapshot.time + budget.origin
     arrivals = Arrivals.read(budget.notes, now)
+    if not movable.any() and arrivals.last is None:
+        return planner, {}
     queue = of_planner(planner)
     arrivals.take(arrived(planner, by_prediction(planner, queue, budget)), now)
     if not movable.any():

@@ -16,7 +16,7 @@ from coalloc.model.snapshot import Snapshot
 
 GUARD = "guard"
 """Against starvation: an option of policies, not a rule that snapshots have."""
-NO_GUARD: Mapping[str, Any] = {"wait_limit": None, "guard_after": 0}
+NO_GUARD: Mapping[str, Any] = {"wait_limit": None, "wait_factor": None, "guard_after": 0}
 ROUNDING = 1e-9
 
 

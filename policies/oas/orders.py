@@ -14,6 +14,8 @@ from coalloc.policies.oas.seeds import by_rule
 from coalloc.policies.orders.simple import StartOrder
 
 Orders = tuple[StartOrder, ...]
+BY_WEIGHT: Orders = (("smith", "easy"), ("weighted-shortest", "easy"))
+"""Orders that a weighted objective is tried with besides; the others know no weights."""
 THEN = "makespan_then_weighted_completion"
 
 

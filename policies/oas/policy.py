@@ -13,10 +13,11 @@ from collections.abc import Mapping
 
 from coalloc.model.plan import Plan
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
-from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.oas import scenario_search
+from coalloc.policies.oas.orders import BY_WEIGHT
 from coalloc.policies.oas.search import OasSearch
 from coalloc.policies.oas.seeds import balanced
 from coalloc.policies.oas.window import ranked
@@ -32,8 +33,11 @@ def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> 
     if planner.options["scenarios"]:
         return scenario_search.solve(planner, budget, on_incumbent)
     search = OasSearch(planner, "oas", budget, on_incumbent)
-    at_once = len(START_ORDERS) if len(planner.items) <= FEW else 1
-    search.run(START_ORDERS[:at_once], START_ORDERS[at_once:])
+    orders = START_ORDERS
+    if search.objective == WEIGHTED:
+        orders = (*orders, *BY_WEIGHT)
+    at_once = len(orders) if len(planner.items) <= FEW else 1
+    search.run(orders[:at_once], orders[at_once:])
     return search.incumbent.plan()
 
 

@@ -37,6 +37,7 @@ def smith(item: Item) -> float:
 RULES: Mapping[str, Callable[[Item], float]] = {
     "area": lambda item: -area(item),
     "smith": smith,
+    "weighted-shortest": lambda item: smith(item) / item.modes[0][0],
 }
 
 

@@ -80,6 +80,11 @@ def _trusted(ratio: float) -> float:
     return float(max(min(ratio, 1.0), LEAST) ** TRUST)
 
 
+def expected_shares(shares: Floats) -> Floats:
+    """The means behind predicted shares, not drawn towards the planned time (g = 1)."""
+    return shares ** (1.0 / TRUST)
+
+
 def predicted(problem: Problem, shares: Floats) -> Problem:
     """The problem of the same queue whose jobs take these shares of their planned run times."""
     of_modes = np.repeat(shares, np.diff(problem.mode_first))

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from itertools import pairwise
 
 import numpy as np
 
 from coalloc.model.pictures.svg import ticks_of
 from coalloc.simulation.gantt import can_draw_jobs, column_means, draw_gantt
-from coalloc.simulation.metrics import TAU_S, Metrics, load_profile
+from coalloc.simulation.metrics import TAU_S, Metrics, by_width, load_profile
 from coalloc.simulation.report.charts import Axis, Points, bar_chart, line_chart, linear
 from coalloc.simulation.report.page import html_page, html_table, section
-from coalloc.simulation.reports import ROWS, duration, refusals, speed
+from coalloc.simulation.reports import duration, figure_rows, refusals
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats
 
-WIDTHS = (1, 2, 5, 17, 65, 257)
-"""Least processes of each class of widths; the last has no end."""
 COLUMNS = 240
 """Points of a line over time."""
 WAIT_TICKS = (
@@ -68,8 +65,7 @@ def compare_page(results: Results) -> str:
 
 def table_of(results: Results) -> str:
     """All figures, a column for each policy; the best waits and slowdowns are marked."""
-    rows = [[label.strip(), *(show(m) for _, m in results)] for label, show in ROWS]
-    rows.append(["simulated jobs/s", *(speed(trace) for trace, _ in results)])
+    rows = [[row[0].strip(), *row[1:]] for row in figure_rows(results)]
     values = {
         "makespan": [m.makespan_s for _, m in results],
         "mean wait": [m.mean_wait_s for _, m in results],
@@ -117,27 +113,20 @@ def _distribution(waits: Floats) -> Points:
 def _slowdown(results: Results) -> str:
     """Mean bounded slowdown of each class of widths."""
     series: list[tuple[str, list[float | None]]] = []
-    bounds = [*WIDTHS, np.inf]
     for trace, _ in results:
         ran = trace.ran
         start, end = trace.start[ran], trace.end[ran]
         turnaround = end - trace.workload.submit[ran]
         slowdown = np.maximum(1.0, turnaround / np.maximum(end - start, TAU_S))
-        procs = trace.workload.procs[ran]
-        classes = [slowdown[(procs >= low) & (procs < high)] for low, high in pairwise(bounds)]
-        series.append((trace.policy, [float(c.mean()) if len(c) else None for c in classes]))
-    used = [i for i in range(len(WIDTHS)) if any(values[i] is not None for _, values in series)]
-    groups = [_width_name(WIDTHS[i], bounds[i + 1]) for i in used]
+        classes = [(name, slowdown[mine]) for name, mine in by_width(trace.workload.procs[ran])]
+        series.append((trace.policy, [float(c.mean()) if len(c) else None for _, c in classes]))
+    names = [name for name, _ in by_width(results[0][0].workload.procs)]
+    used = [i for i in range(len(names)) if any(values[i] is not None for _, values in series)]
+    groups = [names[i] for i in used]
     shown = [(name, [values[i] for i in used]) for name, values in series]
     top = max((v for _, values in shown for v in values if v is not None), default=1.0)
     y = linear("mean bounded slowdown", top, "{:g}".format)
     return bar_chart("Mean bounded slowdown by processes", groups, y, shown, "processes")
-
-
-def _width_name(low: int, high: float) -> str:
-    if high == np.inf:
-        return f"{low} and more"
-    return f"{low}" if high == low + 1 else f"{low} to {int(high) - 1}"
 
 
 def _extent(results: Results) -> tuple[float, float]:

@@ -1,12 +1,17 @@
 """Replays under `auto`: no job waits longer than is stated, and equal jobs start as they came.
 
+By the fixed limit, and by what EASY by arrival was expected to make each wait; in floods of small
+jobs wide ones wait at most twice as long as under EASY, and ten minutes.
+
 `make nightly` draws new worlds. Defects that are planted in the rule are found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,16 +23,18 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
-from coalloc.policies.auto import online
-from coalloc.policies.auto import policy as auto
-from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.auto import online, overdue
+from coalloc.policies.auto.overdue import Waits
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload
+from tests.support.floods import WIDE, flood
 
 WAIT_LIMIT_S = 30.0
 SAME_S = 1e-5
+FLOOR_S = 5.0
+"""Least wait of an overdue job in these worlds, whose jobs run for seconds."""
 PLANTED_WITHIN = 12
 """Worlds in which a planted defect is found."""
 
@@ -94,6 +101,68 @@ def replayed(seed: int, flows: float = 0.0, coallocation: str = "sooner") -> Tra
     return trace
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expecting:
+    """A replay by expectations alone, and when its jobs were to be overdue."""
+
+    trace: Trace
+    due: Mapping[str, float]
+
+
+def expecting(seed: int, coallocation: str = "sooner") -> Expecting:
+    """Without the fixed limit: what a job's first round notes of it holds."""
+    due: dict[str, float] = {}
+    expected = Waits.expected
+
+    def noted(waits: Waits, left: online.Ints, starts: online.Floats) -> dict[str, float]:
+        notes = expected(waits, left, starts)
+        for job, at in notes.items():
+            assert due.setdefault(job, at) == at
+        return notes
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overdue, "FLOOR_S", FLOOR_S)
+        patch.setattr(Waits, "expected", noted)
+        options = {"wait_limit": None, "coallocation": coallocation}
+        trace = replay(*world(seed), "auto", options)
+    assert verify(trace) == []
+    return Expecting(trace=trace, due=due)
+
+
+def started_too_late(found: Expecting) -> list[str]:
+    """Jobs that started after the bound; one is overdue, too, once an equal one behind it is."""
+    trace, due = found.trace, found.due
+    runs = [(n, one) for n, one in enumerate(trace.workload.jobs) if one.job.id in due]
+    weakest = min(n.power for c in trace.slot_map.platform.clusters for n in c.nodes)
+    longest = max(one.job.base_time for one in trace.workload.jobs) / weakest
+    at: dict[int, float] = {}
+    for n, one in runs:
+        alike = (o for m, o in runs if m >= n and _kind(o) == _kind(one))
+        at[n] = min(due[o.job.id] for o in alike)
+    late = []
+    for n, one in runs:
+        before = sum((at[m], m) < (at[n], n) and trace.start[m] > at[n] for m in at)
+        if trace.start[n] > at[n] + (before + 1) * longest + SAME_S:
+            late.append(one.job.id)
+    return late
+
+
+def _kind(logged: LoggedJob) -> tuple[str, int, float]:
+    return logged.user, logged.job.procs, logged.job.base_time
+
+
+def wide_waited_too_long(seed: int, seconds: float, most_nodes: int = 64, **options: Any) -> bool:
+    """Whether a wide job of a flood waits longer than twice its wait under EASY and ten minutes."""
+    case = flood(seed, seconds, most_nodes)
+    wide = np.array([logged.user == WIDE for logged in case.workload.jobs])
+    starts = [
+        replay(case.workload, case.platform, policy, {"coallocation": case.coallocation, **given})
+        for policy, given in (("auto", options), ("easy", {}))
+    ]
+    mine, easy = (trace.start[wide] - trace.workload.submit[wide] for trace in starts)
+    return bool((mine > 2.0 * easy + 600.0).any())
+
+
 def waited_too_long(trace: Trace) -> list[str]:
     """Jobs, and tasks, that started after the bound that `policies.auto.online` states."""
     jobs = [logged.job for logged in trace.workload.jobs]
@@ -131,7 +200,7 @@ def overtaken(trace: Trace) -> list[str]:
     for logged, start in zip(trace.workload.jobs, trace.start, strict=True):
         if logged.task:
             continue
-        sort = (logged.user, logged.job.procs, logged.job.base_time)
+        sort = _kind(logged)
         if start < latest.get(sort, start) - SAME_S:
             found.append(logged.job.id)
         latest[sort] = max(start, latest.get(sort, start))
@@ -167,11 +236,27 @@ def test_it_is_so_where_no_job_may_be_split(seed: int) -> None:
     assert overtaken(trace) == []
 
 
-def test_tasks_that_are_never_overdue_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_is(planner: Planner, wait_limit: float | None) -> online.Ints:
-        return online.NONE
+@given(st.integers(0, 2**32), st.sampled_from(["sooner", "forbidden"]))
+@settings(max_examples=8)
+def test_waits_are_bounded_by_what_easy_was_expected_to_do(seed: int, coallocation: str) -> None:
+    found = expecting(seed, coallocation)
+    assert started_too_late(found) == []
+    assert overtaken(found.trace) == []
 
-    monkeypatch.setattr(auto, "overdue_tasks", none_is)
+
+def test_a_wide_job_does_not_wait_for_the_end_of_a_flood() -> None:
+    assert not wide_waited_too_long(1, 2500.0, most_nodes=16)
+    assert wide_waited_too_long(1, 2500.0, most_nodes=16, wait_factor=None)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(40))
+def test_no_wide_job_does(seed: int) -> None:
+    assert not wide_waited_too_long(seed, 18_000.0 if seed % 8 == 0 else 5_400.0)
+
+
+def test_tasks_that_are_never_overdue_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Waits, "overdue", _never_overdue)
     assert any(waited_too_long(replayed(seed, 0.3)) for seed in range(PLANTED_WITHIN))
 
 
@@ -183,7 +268,7 @@ def _latest_first(queue: online.OnlineQueue) -> Iterator[tuple[str, online.Ints]
     yield "latest", np.lexsort((-np.arange(count), keys))
 
 
-def _never_overdue(planner: object, wait_limit: float | None) -> online.Ints:
+def _never_overdue(waits: Waits) -> online.Ints:
     """A defect: no job has ever waited too long."""
     return online.NONE
 
@@ -191,7 +276,7 @@ def _never_overdue(planner: object, wait_limit: float | None) -> online.Ints:
 @pytest.mark.parametrize(
     ("module", "name", "defect", "found"),
     [
-        (auto, "overdue", _never_overdue, waited_too_long),
+        (Waits, "overdue", _never_overdue, waited_too_long),
         (online, "orders", _latest_first, overtaken),
     ],
 )
@@ -204,3 +289,8 @@ def test_a_planted_defect_is_found(
 ) -> None:
     monkeypatch.setattr(module, name, defect)
     assert any(found(replayed(seed)) for seed in range(PLANTED_WITHIN))
+
+
+def test_expectations_that_hold_nothing_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Waits, "overdue", _never_overdue)
+    assert any(started_too_late(expecting(seed)) for seed in range(PLANTED_WITHIN))

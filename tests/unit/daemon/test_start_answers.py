@@ -17,7 +17,8 @@ from coalloc.core.rounds import snapshots
 from coalloc.daemon.monitoring.figures import Survey
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.queries import estimate, job_views
-from coalloc.model.plan import Objective, Placement, Plan, Status
+from coalloc.model.plan import OVERDUE, Objective, Placement, Plan, Status
+from coalloc.runtime.texts import clock
 from tests.support.core_site import HOUR, Site
 from tests.unit.core.learning.test_start_intervals import Promising
 from tests.unit.daemon.test_queue_pages import Local
@@ -49,6 +50,18 @@ def test_a_waiting_job_is_shown_with_its_interval(site: Site) -> None:
     assert any("90 %: " in line for line in why_lines(why, site.now))
     details = job_views.job_details(site.job("2"), site.state, site.now)
     assert any("90 %: " in line for line in job_lines(details, site.now))
+
+
+@pytest.mark.parametrize(
+    ("in_s", "says"), [(900.0, "goes first from {} on"), (-900.0, "since {}, and goes first")]
+)
+def test_why_says_when_a_job_goes_first(site: Site, in_s: float, says: str) -> None:
+    at = site.now + in_s
+    policy = site.state.settings.rounds.policy
+    site.state.learning.notes[policy] = {OVERDUE: {"1": at, "2": at}}
+    lines = why_lines(job_views.why(site.job("2"), site.state, site.now), site.now)
+    assert any(says.format(clock(at, site.now)) in line for line in lines)
+    assert job_views.why(site.job("1"), site.state, site.now).overdue_at is None
 
 
 def test_what_does_not_wait_for_nodes_has_none(site: Site) -> None:

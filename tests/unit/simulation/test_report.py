@@ -87,8 +87,11 @@ def test_policies_are_compared_on_one_page(
         *("Figures", "Waits", "Slowdown by width", "Utilisation", "Estimates"),
         *("fcfs: jobs over time", "easy: jobs over time"),
     ]
+    shown = capsys.readouterr().out
+    assert "longest wait" in shown
+    assert "  on 1 slots" in shown
     # the same figures as the table in the terminal
-    for line in capsys.readouterr().out.splitlines()[2:]:
+    for line in shown.splitlines()[2:]:
         cells = re.split(r"\s{2,}", line.strip())
         if len(cells) == 3:
             assert cells in page.rows

@@ -8,10 +8,11 @@ import pytest
 
 from coalloc.model.history import History
 from coalloc.model.jobs import RigidJob
-from coalloc.model.plan import Plan
+from coalloc.model.plan import NOTES, OVERDUE, Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
+from coalloc.policies.auto.overdue import FLOOR_S, LONG_S
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.orders.run_times import ratios
@@ -39,6 +40,11 @@ def by_start(plan: Plan) -> list[str]:
 
 def start_of(plan: Plan, name: str) -> float:
     return next(p.start for p in plan.placements if p.job == name)
+
+
+def factor_of(expected_s: float, share: float) -> float:
+    """By how much of its expected wait a job is overdue, on a share of the machine."""
+    return (1.0 + (expected_s / LONG_S) ** 2) / share
 
 
 def test_heavy_first_then_in_order_of_arrival() -> None:
@@ -92,6 +98,42 @@ def test_what_has_waited_too_long_is_booked_first_and_kept() -> None:
     later = round_of(replace(snapshot, queue=(young, *short)))
     assert start_of(later, "wide") > 90.0
     assert start_of(round_of(snapshot, wait_limit=None), "wide") > 90.0
+
+
+def test_when_a_job_goes_first_is_expected_once_and_noted() -> None:
+    """EASY by arrival would start the wide one in 90 s, and the narrow one behind it."""
+    now = 1e9
+    queue = (job("wide", 10, 600.0, submitted=now), job("narrow", 4, 900.0, submitted=now))
+    short = tuple(job(f"s{n}", 5, 60.0 + n, submitted=now) for n in range(6))
+    work = Running(id="r", nodes={f"a{n}": 1 for n in range(5)}, start=now - 60, end=now + 90)
+    snapshot = Snapshot(time=now, clusters=(machine("a", 10),), queue=queue, running=(work,))
+    snapshot = replace(snapshot, queue=(*queue, *short))
+    first = round_of(snapshot)
+    due = first.stats[NOTES][OVERDUE]
+    assert set(due) == {one.id for one in snapshot.queue} - {"s0"}
+    assert due["wide"] == now + FLOOR_S
+    assert due["narrow"] - now == pytest.approx(690.0 * factor_of(690.0, 0.4))
+    assert start_of(first, "wide") > now + 90.0
+    # What has started is in no notes; what waits has those of its first round.
+    for later, begins in ((FLOOR_S - 1.0, False), (FLOOR_S + 1.0, True)):
+        moved = replace(snapshot, time=now + later, queue=(*queue, *short[1:]))
+        moved = replace(moved, running=(replace(work, end=now + later + 90.0),))
+        plan = planned("auto", moved, Budget(live=True, notes=first.stats[NOTES]))
+        assert (start_of(plan, "wide") - now - later == 90.0) is begins
+        assert plan.stats[NOTES][OVERDUE] == due
+    assert NOTES not in round_of(snapshot, wait_factor=None).stats
+    limited = round_of(snapshot, wait_limit=200.0).stats[NOTES][OVERDUE]
+    assert set(limited.values()) == {now + 200.0}
+
+
+def test_running_work_is_expected_to_end_as_its_like_did() -> None:
+    """The planned end is an hour away; a tenth of that is when it is expected."""
+    wide = job("wide", 10, 600.0)
+    work = Running(id="r", nodes={"a0": 1}, start=0.0, end=10_000.0)
+    snapshot = Snapshot(clusters=(machine("a", 10),), queue=(wide,), running=(work,))
+    history = History(pool=(0.1,), samples=((0.1,) * 32,), of={"r": 0})
+    due = round_of(snapshot, history).stats[NOTES][OVERDUE]["wide"]
+    assert due == pytest.approx(1_000.0 * factor_of(1_000.0, 1.0), rel=0.01)
 
 
 def test_a_wrong_prediction_does_not_delay_what_is_overdue() -> None:

@@ -14,7 +14,7 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.auto import online
-from coalloc.policies.auto.overdue import overdue, overdue_tasks
+from coalloc.policies.auto.overdue import Waits, overdue
 from coalloc.policies.auto.widths import narrowed
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
@@ -165,9 +165,8 @@ def test_a_task_waits_since_its_parents_ended(ended: float, late: list[int]) -> 
     rest = flow("f", tasks, "x>y y>z", submitted=-2 * DAY, started=begun)
     first = RigidJob(id="j", procs=1, base_time=5.0, submitted=-3 * DAY, earliest=9.0)
     planner = planner_of(Snapshot(clusters=(machine(4),), queue=(first, rest)))
-    planner.guarded = overdue(planner, DAY)
-    assert planner.guarded.tolist() == [1, 2]
-    assert overdue_tasks(planner, DAY).tolist() == late
+    assert overdue(planner, DAY).tolist() == [1, 2]
+    assert Waits.read(planner, Budget(live=True)).overdue().tolist() == late
 
 
 def test_of_overdue_tasks_the_one_that_waited_longest_is_first() -> None:
@@ -177,8 +176,7 @@ def test_of_overdue_tasks_the_one_that_waited_longest_is_first() -> None:
 
     queue = (rest("old", -9 * DAY, -DAY - 5.0), rest("new", -3 * DAY, -2 * DAY))
     planner = planner_of(Snapshot(clusters=(machine(4),), queue=queue))
-    planner.guarded = overdue(planner, DAY)
-    assert overdue_tasks(planner, DAY).tolist() == [1, 0]
+    assert Waits.read(planner, Budget(live=True)).overdue().tolist() == [1, 0]
 
 
 def test_tasks_that_wait_for_others_keep_nothing_waiting() -> None:
