@@ -52,6 +52,7 @@ FIGURES: Mapping[str, str] = {
     "later_max": "longest of that, s",
     "coallocated": "share of jobs on several clusters",
     **{f"wait_{one}": f"mean wait of {one.replace('_', ', ')} jobs, s" for one in CLASSES},
+    **{f"wait_max_{one}": f"longest wait of {one.replace('_', ', ')} jobs, s" for one in CLASSES},
     **{
         f"slowdown_{one}": f"mean bounded slowdown of {one.replace('_', ', ')} jobs"
         for one in CLASSES
@@ -97,6 +98,7 @@ def figures(trace: Trace, conservative: Trace) -> dict[str, Any]:
     members = (~wide & ~long, ~wide & long, wide & ~long, wide & long)
     for name, mine in zip(CLASSES, members, strict=True):
         out[f"wait_{name}"] = _mean(wait[mine]) if mine.any() else None
+        out[f"wait_max_{name}"] = float(wait[mine].max()) if mine.any() else None
         out[f"slowdown_{name}"] = _mean(slowdown[mine]) if mine.any() else None
     flows = every.is_flow[ran]
     figure = {"wait": wait, "response": end - submit, "slowdown": slowdown}

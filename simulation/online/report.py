@@ -316,7 +316,9 @@ def _classes(scenario: Scenario, found: Table) -> str:
     busy = waiting(found)
 
     def cells(policy: str) -> list[str]:
-        return [_number(mean_of(busy, policy, f"slowdown_{one}"), ".1f") for one in CLASSES]
+        slow = [_number(mean_of(busy, policy, f"slowdown_{one}"), ".1f") for one in CLASSES]
+        longest = [_number(mean_of(busy, policy, f"wait_max_{one}"), ",.0f") for one in CLASSES]
+        return [", ".join(pair) for pair in zip(slow, longest, strict=True)]
 
     head = [one.replace("_", ", ") for one in CLASSES]
     return f"### {scenario.name}\n\n{_by_policy(head, found, cells)}"
