@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import inf
 
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Refused
@@ -68,13 +69,16 @@ def never_met(state: State, needs: Needs) -> str:
 
 
 def delayed(state: State, record: JobRecord) -> float:
-    """Earliest start by the minutes behind the starts of others, or behind ends without one."""
-    starts = [0.0]
+    """Earliest start by the minutes behind the starts of others, or behind ends without one.
+
+    Without such a dependency it is -inf.
+    """
+    starts = [-inf]
     for kind, job in record.needs:
         needed, minutes = state.jobs.get(job), kind.removesuffix("?").partition("+")[2]
         if minutes and needed is not None:
             begun = needed.ended if needed.started is None else needed.started
-            starts.append(0.0 if begun is None else begun + int(minutes) * 60.0)
+            starts.append(-inf if begun is None else begun + int(minutes) * 60.0)
     return max(starts)
 
 
