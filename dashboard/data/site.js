@@ -12,6 +12,7 @@ export function rounds(site) {
     const cost = (rule) => rule.cost === null ? rule.why || "not computed" : `${figure(rule.cost)} of ${figure(rule.with_rule)}${rule.at_most === null ? "" : `, at most ${figure(rule.at_most)}`}${rule.held ? `, ${rule.held} held` : ""}`;
     const costs = (round) => round.rule_costs === null ? "not computed" : Object.entries(round.rule_costs).map(([name, rule]) => `${name} ${cost(rule)}`).join("; ");
     const ruled = found.rounds.some((round) => round.rule_costs !== null);
+    const timed = found.rounds.some((round) => Object.keys(round.phases_s).length);
     const phases = (round) => Object.entries(round.phases_s).map(([name, value]) => `${name.replaceAll("_", " ")} ${figure(value, 2)} s`).join(", ");
     rows.replaceChildren(table("Since the dashboard was started, the newest first", [
       ["Round", (round) => String(round.round), true], ["When", (round) => clock(round.heard), true],
@@ -19,7 +20,7 @@ export function rounds(site) {
       ["Value", (round) => round.placed === 0 ? "–" : figure(round.value), true], ["Bound", (round) => figure(round.bound), true],
       ["Gap", (round) => round.gap === null ? "–" : `${figure(round.gap * 100, 3)} %`, true],
       ["Placed", (round) => round.placed === null ? "–" : String(round.placed), true],
-      ["Left out", deferred], ["Times", phases], ...(ruled ? [["Rules cost", costs]] : []),
+      ["Left out", deferred], ...(timed ? [["Times", phases]] : []), ...(ruled ? [["Rules cost", costs]] : []),
     ], found.rounds.slice(0, 500), "no round has ended since"));
   };
   return { view, update, title: "Rounds" };
