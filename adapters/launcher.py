@@ -264,12 +264,7 @@ class PartLauncher:
             raise ClaimRefusedError("impossible", "a command or path holds a NUL character")
 
     def _check_nodes(self, part: PartSpec) -> None:
-        """Refuse what these nodes cannot take.
-
-        Raises
-        ------
-        ClaimRefusedError, AdapterError
-        """
+        """Refuse what these nodes cannot take. Raises `ClaimRefusedError` or `AdapterError`."""
         raise NotImplementedError
 
     def _create(self, part: PartSpec) -> PartFolder:

@@ -44,12 +44,7 @@ class AdapterKind(Struct, frozen=True, kw_only=True):
 
 
 def adapter_kind(name: str, where: str = "adapter") -> AdapterKind:
-    """The adapter of this name.
-
-    Raises
-    ------
-    InputError
-    """
+    """The adapter of this name. Raises `InputError`."""
     kind = ADAPTERS.get(name)
     if kind is None:
         raise InputError(where, f"{shown(name)} is not one of {', '.join(ADAPTERS)}")

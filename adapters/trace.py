@@ -31,12 +31,7 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(value: Any, cluster: str, where: str) -> TraceSettings:
-    """Read the settings of one cluster.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read the settings of one cluster. Raises `InputError`."""
     settings = read_struct(value, TraceSettings, where, {"name": cluster})
     return replace(settings, cluster=settings.cluster or cluster)
 
@@ -55,12 +50,7 @@ def open_trace(settings: TraceSettings) -> Adapter:
 
 
 class TraceReader:
-    """Shows one cluster of a platform file.
-
-    Parameters
-    ----------
-    settings : TraceSettings
-    """
+    """Shows one cluster of a platform file."""
 
     def __init__(self, settings: TraceSettings) -> None:
         self._settings = settings

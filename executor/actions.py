@@ -103,12 +103,8 @@ class LauncherActions:
 
     Parameters
     ----------
-    adapter : Adapter
     launcher : Launcher
         The adapter's.
-    state : ExecutorState
-    progress : ProgressFile
-    started : StartedFile
     send : callable
         Takes a statement to the daemon.
     """

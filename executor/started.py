@@ -59,12 +59,7 @@ class StartedFile:
             os.replace(self._path, self._before)
 
     def synchronise(self) -> None:
-        """Have what was written down on disk.
-
-        Raises
-        ------
-        OSError
-        """
+        """Have what was written down on disk. Raises `OSError`."""
         if self._is_unwritten:
             durable.synchronise(self._path)
             if self._is_new:
@@ -72,12 +67,7 @@ class StartedFile:
             self._is_new = self._is_unwritten = False
 
     def told(self, store: str, cluster: str) -> Iterator[Started]:
-        """All that is remembered of one store, in statements to its daemon.
-
-        Raises
-        ------
-        OSError
-        """
+        """All that is remembered of one store, in statements to its daemon. Raises `OSError`."""
         starts = dict.fromkeys(self._starts(store[:STORE_LETTERS]))
         pages = [*starts]
         for first in range(0, max(len(pages), 1), TOLD_AT_ONCE):

@@ -74,7 +74,6 @@ def read_batch(value: Any, form: type[Settings], cluster: str, where: str) -> Se
         As it stands in the configuration.
     form : type
         The batch system's own settings.
-    cluster : str
     where : str
         Path of `value` in the configuration, for errors.
 

@@ -37,7 +37,6 @@ def parse_dax(raw: bytes, name: str) -> WorkflowFile:
 
     Parameters
     ----------
-    raw : bytes
     name : str
         Of the workflow, unless the file names it.
 

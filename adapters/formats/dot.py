@@ -69,7 +69,6 @@ def parse_dot(text: str, name: str) -> WorkflowFile:
 
     Parameters
     ----------
-    text : str
     name : str
         Of the workflow, unless the graph has a name longer than a letter.
 

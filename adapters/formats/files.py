@@ -111,12 +111,7 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file that a reader may take, unpacked, behind its byte order mark.
-
-    Raises
-    ------
-    InputError
-    """
+    """A file that a reader may take, unpacked, behind its byte order mark. Raises `InputError`."""
     try:
         with path.open("rb") as file, unpacked(file, str(path)) as stream:
             yield stream
@@ -126,12 +121,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def unpacked(file: BinaryIO, where: str) -> Iterator[BinaryIO]:
-    """An open file that can seek, likewise.
-
-    Raises
-    ------
-    InputError
-    """
+    """An open file that can seek, likewise. Raises `InputError`."""
     magic = file.read(6)
     file.seek(0)
     kind, stream = "", file

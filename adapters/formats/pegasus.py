@@ -37,7 +37,6 @@ def read_pegasus(top: Mapping[str, Any], name: str) -> WorkflowFile:
 
     Parameters
     ----------
-    top : mapping
     name : str
         Of the workflow, unless the file names it.
 

@@ -82,7 +82,6 @@ def parse_platform(raw: bytes, file_name: str, where: str = "") -> Platform:
 
     Parameters
     ----------
-    raw : bytes
     file_name : str
         Its ending tells TOML from ``.machines``; without its ending it names the platform.
     where : str

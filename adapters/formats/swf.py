@@ -227,7 +227,6 @@ def read_line(line: bytes, number: int = 0) -> SwfJob:
 
     Parameters
     ----------
-    line : bytes
     number : int
         Where it stands in the file.
 
@@ -293,7 +292,6 @@ def read_swf(path: str | Path, limit: int | None = None) -> SwfLog:
 
     Parameters
     ----------
-    path : str or Path
     limit : int, optional
         Stop after so many jobs of the file.
 

@@ -67,7 +67,6 @@ def read_wfformat(top: Mapping[str, Any], name: str) -> WorkflowFile:
 
     Parameters
     ----------
-    top : mapping
     name : str
         Of the workflow, unless the file names it.
 

@@ -37,13 +37,7 @@ LARGEST_FILE = 200_000_000
 
 
 def read_workflow(path: str | Path) -> WorkflowFile:
-    """Read a workflow file.
-
-    Raises
-    ------
-    InputError
-        With the file, the task and the reason.
-    """
+    """Read a workflow file. Raises `InputError` with the file, the task and the reason."""
     path = Path(path)
     return parse_workflow(read_bytes(path, LARGEST_FILE + 1), path.name, str(path))
 
@@ -70,7 +64,6 @@ def parse_workflow(raw: bytes, file_name: str, where: str = "") -> WorkflowFile:
 
     Parameters
     ----------
-    raw : bytes
     file_name : str
         Without its ending it names the workflow, where nothing in it does.
     where : str

@@ -34,7 +34,6 @@ class GridEngineLauncher(BatchLauncher):
 
     Parameters
     ----------
-    settings : GridEngineSettings
     state_dir : Path
         See `PartLauncher`.
 

@@ -22,7 +22,6 @@ class LocalLauncher(PartLauncher):
 
     Parameters
     ----------
-    settings : LocalSettings
     state_dir : Path
         See `PartLauncher`.
 

@@ -76,7 +76,6 @@ class LocalReader:
 
     Parameters
     ----------
-    settings : LocalSettings
     kept : callable
         Returns the nodes that take no new work, and why.
     """

@@ -101,7 +101,6 @@ def read_settings(
     ----------
     value : mapping
         As it stands in the configuration.
-    cluster : str
     where : str
         Path of `value` in the configuration, for errors.
     cpu_count : int, optional
@@ -141,12 +140,7 @@ def read_settings(
 
 
 def refuse_collisions(clusters: Mapping[str, LocalSettings]) -> None:
-    """Refuse two clusters that publish nodes of the same name.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse two clusters that publish nodes of the same name. Raises `InputError`."""
     owner: dict[str, str] = {}
     for cluster, settings in clusters.items():
         for node in settings.nodes:

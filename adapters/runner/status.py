@@ -83,12 +83,7 @@ class StatusFile:
         return decoded(os.pread(self.fd, size, slot * PAGE))
 
     def write(self, slot: int, record: dict[str, Any], durable: bool = False) -> None:
-        """Write a slot.
-
-        Raises
-        ------
-        OSError
-        """
+        """Write a slot. Raises `OSError`."""
         self.open()
         os.pwrite(self.fd, encoded(record), slot * PAGE)
         if durable:

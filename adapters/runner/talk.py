@@ -92,12 +92,7 @@ class LineConnection:
         return self.sock.fileno()
 
     def say(self, *words: str) -> None:
-        """Send a line.
-
-        Raises
-        ------
-        OSError
-        """
+        """Send a line. Raises `OSError`."""
         self.sock.sendall(" ".join(words).encode(errors="surrogateescape") + b"\n")
 
     def heard(self) -> list[str]:
@@ -123,12 +118,7 @@ class LineConnection:
         raise TalkError("the connection was closed")
 
     def wait_line(self, limit_s: float) -> str:
-        """The next line.
-
-        Raises
-        ------
-        TalkError
-        """
+        """The next line. Raises `TalkError`."""
         end = time.monotonic() + limit_s
         while b"\n" not in self.unread:
             left = end - time.monotonic()

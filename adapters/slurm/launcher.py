@@ -40,7 +40,6 @@ class SlurmLauncher(BatchLauncher):
 
     Parameters
     ----------
-    settings : SlurmSettings
     state_dir : Path
         See `PartLauncher`.
     share : Share, optional
@@ -153,7 +152,6 @@ class Ledger:
 
     Parameters
     ----------
-    path : Path
     most : int
         Claims that are kept.
     """

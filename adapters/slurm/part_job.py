@@ -235,12 +235,7 @@ class SlurmJob(PartJob):
             self.cancel("--signal=KILL", "--full")
 
     def cancel(self, *options: str) -> None:
-        """Signal the job, or end it; harmless when it has ended.
-
-        Raises
-        ------
-        UnreachableError
-        """
+        """Signal the job, or end it; harmless when it has ended. Raises `UnreachableError`."""
         if self.number:
             with contextlib.suppress(CommandRefusedError):
                 self._slurm.run("scancel", *options, self.number, account=self._account)

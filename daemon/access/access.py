@@ -202,12 +202,7 @@ class Access:
         )
 
     def check_submit(self, caller: Caller) -> None:
-        """Refuse jobs that no executor would start.
-
-        Raises
-        ------
-        RefusedError
-        """
+        """Refuse jobs that no executor would start. Raises `RefusedError`."""
         if caller.uid == 0 and not self.settings.root_jobs:
             raise QueryRefusedError("not_allowed", ROOT_REFUSED)
 

@@ -123,12 +123,7 @@ class Enrolment:
         bucket.take(1.0)
 
     def check_change(self, peer: Peer) -> None:
-        """Refuse a change to a user who has made too many.
-
-        Raises
-        ------
-        EnrolmentDeniedError
-        """
+        """Refuse a change to a user who has made too many. Raises `EnrolmentDeniedError`."""
         limit = f"{CHANGES_PER_MINUTE} times in a minute"
         self._check(self._changes_of(peer), peer, "changes keys too often", limit)
 
@@ -206,12 +201,7 @@ class Enrolment:
         return old if old is not None and keep and old.uid == peer.uid == grant.uid else None
 
     def authorize(self, grant: Grant, peer: Peer) -> Grant:
-        """Enrol a key.
-
-        Raises
-        ------
-        EnrolmentDeniedError, KeyTableError
-        """
+        """Enrol a key. Raises `EnrolmentDeniedError` or `KeyTableError`."""
         self.check_change(peer)
         was_live = self.access.table.live(grant.key) is not None
         self.access.table.authorize(grant, by_admin=peer.is_admin)

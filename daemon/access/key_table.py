@@ -227,12 +227,7 @@ class KeyTable:
         return grant
 
     def named(self, text: str, uid: int | None) -> Grant:
-        """The key with this beginning, among all or one user's.
-
-        Raises
-        ------
-        KeyTableError
-        """
+        """The key with this beginning, among all or one user's. Raises `KeyTableError`."""
         if len(text) < MIN_PREFIX:
             raise KeyTableError(
                 f"key: name at least its first {MIN_PREFIX} characters", "not_named"

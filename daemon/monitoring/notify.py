@@ -134,12 +134,7 @@ def command(notice: Notice, config: NotifyConfig) -> None:
 
 
 def mail(notice: Notice, config: NotifyConfig) -> None:
-    """Hand a mail to sendmail.
-
-    Raises
-    ------
-    OSError, subprocess.SubprocessError, ValueError
-    """
+    """Hand a mail to sendmail. Raises `OSError`, `subprocess.SubprocessError` or `ValueError`."""
     message = EmailMessage()
     message["To"] = ", ".join(config.mail_to)
     message["Subject"] = f"coalloc: {_line(notice.text)[:200]}"

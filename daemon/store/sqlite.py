@@ -305,12 +305,7 @@ class Store:
             raise error_of(error.errno or errno.EIO, str(path)) from error
 
     def check_place(self) -> None:
-        """Look whether its file is still found under its name.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Look whether its file is still found under its name. Raises `StoreError`."""
         self._database.check_place()
 
     def close(self) -> None:

@@ -109,12 +109,7 @@ class Table(Generic[Row]):
         return bool(crc32(_encode(found[self._first : -1]), self._seed) == found[-1])
 
     def read(self, found: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
-        """Rows that `select` has found, each compared with its checksum.
-
-        Raises
-        ------
-        DamagedError
-        """
+        """Rows that `select` has found, each compared with its checksum. Raises `DamagedError`."""
         make, first, seed = self._make._make, self._first, self._seed  # type: ignore[attr-defined]
         for row in found:
             if crc32(_encode(row[first:-1]), seed) != row[-1]:
@@ -233,13 +228,7 @@ def _check_tally(connection: sqlite3.Connection, table: Table[Any]) -> None:
 
 
 def written_commits(connection: sqlite3.Connection) -> int:
-    """Number of the last commit.
-
-    Raises
-    ------
-    DamagedError
-    sqlite3.Error
-    """
+    """Number of the last commit. Raises `DamagedError` or `sqlite3.Error`."""
     statement = f"SELECT rows FROM tallies WHERE name = '{COMMITS}' AND typeof(rows) = 'integer'"
     found = connection.execute(statement).fetchone()
     if found is None:

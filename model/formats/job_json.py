@@ -99,12 +99,7 @@ def amounts(job: Job) -> Iterator[Struct]:
 
 
 def checked(job: Job, where: str) -> tuple[Job, list[str]]:
-    """A job whose fields agree with each other, and what was repaired.
-
-    Raises
-    ------
-    InputError
-    """
+    """A job whose fields agree with each other, and what was repaired. Raises `InputError`."""
     match job:
         case MoldableJob():
             return _checked_moldable(job, where)
@@ -136,12 +131,7 @@ def _checked_moldable(job: MoldableJob, where: str) -> tuple[MoldableJob, list[s
 
 
 def read_speedup(value: Any, where: str) -> Speedup:
-    """Read a speed-up model.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read a speed-up model. Raises `InputError`."""
     speedup: Speedup = read_json(value, Speedup, where, lambda read: (read,))
     return _repaired(speedup, where)[0]
 

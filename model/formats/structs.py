@@ -81,7 +81,6 @@ def read_struct(
     ----------
     value : mapping
         As it stands in the configuration.
-    form : type
     where : str
         Path of `value` in the configuration, for errors.
     others : mapping, optional
