@@ -36,12 +36,7 @@ class StartedFile:
         self._is_new = self._is_unwritten = False
 
     def add(self, store: str, key: PartKey, how: str) -> None:
-        """Write a start down; it survives this process, and more from `synchronise` on.
-
-        Raises
-        ------
-        OSError
-        """
+        """Write a start down; it survives this process, and more from `synchronise` on."""
         line = f"{store[:STORE_LETTERS]} {key.job} {key.attempt} {how}\n".encode()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.open(self._path, flags, 0o600)

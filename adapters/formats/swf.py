@@ -223,18 +223,7 @@ class SwfReader:
 
 
 def read_line(line: bytes, number: int = 0) -> SwfJob:
-    """Read one line of a log.
-
-    Parameters
-    ----------
-    number : int
-        Where it stands in the file.
-
-    Raises
-    ------
-    ValueError
-        If it is no job: too few fields, or one that is not a number.
-    """
+    """Read one line of a log; `ValueError` where fields are too few or no numbers."""
     if len(line) > LONGEST_LINE:
         raise ValueError(f"longer than {LONGEST_LINE} bytes")
     tokens = line.split()

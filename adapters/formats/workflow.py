@@ -43,13 +43,7 @@ def read_workflow(path: str | Path) -> WorkflowFile:
 
 
 def is_workflow(path: str | Path) -> bool:
-    """Whether a file holds a workflow rather than a log of jobs; told by its beginning.
-
-    Raises
-    ------
-    InputError
-        It cannot be read.
-    """
+    """Whether a readable file holds a workflow, not a log of jobs; told by its beginning."""
     path = Path(path)
     text = read_bytes(path, 4096).decode("utf-8", "replace").lstrip()
     if not text or text.startswith(";"):
@@ -68,6 +62,11 @@ def parse_workflow(raw: bytes, file_name: str, where: str = "") -> WorkflowFile:
         Without its ending it names the workflow, where nothing in it does.
     where : str
         Prefix of errors.
+
+    Raises
+    ------
+    InputError
+        With the task or the line.
     """
     try:
         return _parsed(raw, file_name.rpartition(".")[0] or file_name)

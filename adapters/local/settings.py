@@ -95,20 +95,12 @@ class LocalSettings(Struct, frozen=True, kw_only=True):
 def read_settings(
     value: Any, cluster: str, where: str = "", cpu_count: int | None = None
 ) -> LocalSettings:
-    """Read the settings of the adapter ``local``.
+    """Read the settings of the adapter ``local``, as `read_struct` does.
 
     Parameters
     ----------
-    value : mapping
-        As it stands in the configuration.
-    where : str
-        Path of `value` in the configuration, for errors.
     cpu_count : int, optional
         CPUs of the machine; default this one's.
-
-    Raises
-    ------
-    InputError
     """
     table = read_struct(value, LocalTable, where)
     place = f"{where}.nodes" if where else "nodes"

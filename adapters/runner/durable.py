@@ -39,12 +39,7 @@ def put(written: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
 
 
 def make_folder(path: str | os.PathLike[str], mode: int = 0o700) -> None:
-    """Make a folder, and those above it as the umask has it, where they are not there yet.
-
-    Raises
-    ------
-    OSError
-    """
+    """Make a folder, and those above it as the umask has it, where they are not there yet."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(os.path.abspath(path))

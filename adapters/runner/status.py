@@ -60,12 +60,7 @@ class StatusFile:
         self.fd = -1
 
     def preallocate(self, procs: int) -> None:
-        """Make the file such that writing into it needs no more space, for good.
-
-        Raises
-        ------
-        OSError
-        """
+        """Make the file such that writing into it needs no more space, for good."""
         self.open()
         os.pwrite(self.fd, b"\0" * status_size(procs), 0)
         os.fsync(self.fd)

@@ -40,15 +40,8 @@ class SlurmLauncher(BatchLauncher):
 
     Parameters
     ----------
-    state_dir : Path
-        See `PartLauncher`.
     share : Share, optional
         The share of the cluster on which we go first.
-
-    Raises
-    ------
-    AdapterError
-        The folder cannot be used, or another executor uses it.
     """
 
     runner = "slurm.part_job:SlurmPart"

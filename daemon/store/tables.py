@@ -121,12 +121,7 @@ class Table(Generic[Row]):
     def page(
         self, connection: sqlite3.Connection, after: tuple[Any, ...] | None, limit: int
     ) -> tuple[Any, ...] | None:
-        """Compare so many rows after this key with their checksums; returns the last one's key.
-
-        Raises
-        ------
-        DamagedError
-        """
+        """Compare so many rows after this key with their checksums; returns the last one's key."""
         where = "" if after is None else f"WHERE ({self._walk}) > ({', '.join('?' * len(after))})"
         found = connection.execute(
             f"{self.select} {where} ORDER BY {self._walk} LIMIT {limit}", after or ()
@@ -207,13 +202,7 @@ def whole_rows(connection: sqlite3.Connection, table: Table[Row]) -> Whole[Row]:
 
 
 def check_tallies(connection: sqlite3.Connection) -> int:
-    """Compare the tables that a start reads with their tallies; returns the last commit's number.
-
-    Raises
-    ------
-    DamagedError
-    sqlite3.Error
-    """
+    """Compare tables that a start reads with their tallies; returns the last commit's number."""
     for table in TABLES:
         if table not in READ_LATER:
             _check_tally(connection, table)
@@ -242,13 +231,7 @@ def count_commit(connection: sqlite3.Connection, number: int) -> None:
 
 
 def examined(connection: sqlite3.Connection, rows_at_once: int) -> Iterator[None]:
-    """Compare all rows with their checksums and all indexes with their tables, step by step.
-
-    Raises
-    ------
-    DamagedError
-    sqlite3.Error
-    """
+    """Compare all rows with their checksums and all indexes with their tables, step by step."""
     for table in TABLES:
         if table in READ_LATER:
             _check_tally(connection, table)

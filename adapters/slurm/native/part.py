@@ -191,12 +191,7 @@ def job_facts(pairs: Mapping[str, str]) -> JobFacts:
 
 
 def account_facts(line: str) -> JobFacts:
-    """The facts in a line of ``sacct -P -o State,ExitCode,Start,End,NodeList``.
-
-    Raises
-    ------
-    ParseError
-    """
+    """The facts in a line of ``sacct -P -o State,ExitCode,Start,End,NodeList``."""
     words = line.split("|")
     if len(words) != 5:
         raise ParseError(line, "not five fields")
