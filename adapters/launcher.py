@@ -264,12 +264,7 @@ class PartLauncher:
             raise ClaimRefusedError("impossible", "a command or path holds a NUL character")
 
     def _check_nodes(self, part: PartSpec) -> None:
-        """Refuse what these nodes cannot take.
-
-        Raises
-        ------
-        ClaimRefusedError, AdapterError
-        """
+        """Refuse what these nodes cannot take. Raises `ClaimRefusedError` or `AdapterError`."""
         raise NotImplementedError
 
     def _create(self, part: PartSpec) -> PartFolder:
@@ -296,12 +291,9 @@ class PartLauncher:
                 raise AdapterError(f"{key.folder}: {error.strerror}") from error
 
     def _take_news(self) -> set[PartKey]:
-        """Empty the FIFO; an end that could not be written to the disk comes in full.
+        """Empty the FIFO; returns the parts that it names.
 
-        Returns
-        -------
-        set of PartKey
-            The parts that it names.
+        An end that could not be written to the disk comes in full.
         """
         try:
             while chunk := os.read(self._news_fd, 1 << 16):

@@ -141,12 +141,7 @@ class PartFolder:
         return cls(path=path, key=key, nodes=nodes, claim=claim, cgroup=group)
 
     def keep_layout(self, nodes: Mapping[str, int], rendezvous: str) -> None:
-        """Write down all nodes of the part's job, in rank order, and where they meet.
-
-        Raises
-        ------
-        OSError
-        """
+        """Write down all nodes of the part's job, in rank order, and where they meet."""
         layout = {
             "hosts": [[name, count] for name, count in nodes.items()],
             "nodelist": fold(nodes),
@@ -158,13 +153,7 @@ class PartFolder:
         new.replace(path)
 
     def order(self, line: str) -> bool:
-        """Send the runner one line; False where no runner lives.
-
-        Raises
-        ------
-        AdapterError
-            The runner does not read its orders.
-        """
+        """Send the runner one line; False where none lives, `AdapterError` where it reads none."""
         try:
             fd = os.open(self.path / "barrier", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:

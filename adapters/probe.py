@@ -123,12 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tell(slurm: Slurm, node: str, share: float, at: float) -> None:
-    """Leave a reading where the reader finds it.
-
-    Raises
-    ------
-    BatchError
-    """
+    """Leave a reading where the reader finds it. Raises `BatchError`."""
     slurm.run("scontrol", "update", f"NodeName={node}", f"Extra={probe_text(share, at)}")
 
 

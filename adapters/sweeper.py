@@ -38,13 +38,7 @@ class Sweeper:
         self._kill_at = 0.0
 
     def remove(self, folder: Path) -> None:
-        """Take a folder away; what it holds may go later.
-
-        Raises
-        ------
-        OSError
-            It is where it was.
-        """
+        """Take a folder away, or leave it where it was; what it holds may go later."""
         doomed = folder.with_name(f"{OLD}{secrets.token_hex(8)}")
         try:
             folder.rename(doomed)

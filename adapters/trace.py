@@ -31,36 +31,20 @@ class TraceSettings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(value: Any, cluster: str, where: str) -> TraceSettings:
-    """Read the settings of one cluster.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read the settings of one cluster. Raises `InputError`."""
     settings = read_struct(value, TraceSettings, where, {"name": cluster})
     return replace(settings, cluster=settings.cluster or cluster)
 
 
 def open_trace(settings: TraceSettings) -> Adapter:
-    """Return an adapter that reads, and has no launcher.
-
-    Raises
-    ------
-    AdapterError
-        The file cannot be read, or has no such cluster.
-    """
+    """Return an adapter that reads, and has no launcher; the file must have its cluster."""
     reader = TraceReader(settings)
     reader.read()
     return Adapter(reader=reader)
 
 
 class TraceReader:
-    """Shows one cluster of a platform file.
-
-    Parameters
-    ----------
-    settings : TraceSettings
-    """
+    """Shows one cluster of a platform file."""
 
     def __init__(self, settings: TraceSettings) -> None:
         self._settings = settings
@@ -68,13 +52,7 @@ class TraceReader:
         self._reading: ClusterReading | None = None
 
     def read(self) -> ClusterReading:
-        """Return the cluster as the file has it now.
-
-        Raises
-        ------
-        AdapterError
-            The file cannot be read, or has no such cluster: it is unknown then, not empty.
-        """
+        """Return the cluster as the file has it now; one that it lacks is unknown, not empty."""
         try:
             status = Path(self._settings.platform).stat()
         except OSError as error:

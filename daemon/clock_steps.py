@@ -15,26 +15,14 @@ def boot_time() -> float:
 
 
 class ClockSteps:
-    """Tells by how much the clock was set between two looks.
-
-    Parameters
-    ----------
-    steady : callable
-        A clock that nobody sets, seconds.
-    """
+    """Tells by how much the clock was set between two looks, against one that nobody sets."""
 
     def __init__(self, steady: Callable[[], float] = boot_time) -> None:
         self._steady = steady
         self._behind: float | None = None
 
     def step(self, now: float) -> float:
-        """Seconds that the clock was set ahead since the last look; 0: it was not set.
-
-        Parameters
-        ----------
-        now : float
-            By the wall clock, seconds.
-        """
+        """Seconds that the wall clock was set ahead since the last look; 0: it was not set."""
         behind = now - self._steady()
         last, self._behind = self._behind, behind
         step = 0.0 if last is None else behind - last

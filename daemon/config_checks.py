@@ -19,13 +19,7 @@ from coalloc.wire.curve import is_key
 
 
 def check_policies(config: Config) -> None:
-    """Refuse policies that do not exist, and options that the configured policy does not have.
-
-    Raises
-    ------
-    InputError
-        At the key's path.
-    """
+    """Refuse unknown policies, and options that the configured one does not have."""
     rounds = config.rounds
     named = [("rounds.policy", rounds.policy)]
     named += [(f"rounds.fallbacks[{i}]", name) for i, name in enumerate(rounds.fallbacks)]
@@ -48,13 +42,7 @@ def check_policies(config: Config) -> None:
 
 
 def check(config: Config) -> None:
-    """Refuse what the reader of the configuration cannot know to be wrong.
-
-    Raises
-    ------
-    InputError
-        At the key's path.
-    """
+    """Refuse what the reader of the configuration cannot know to be wrong, at the key's path."""
     if config.access.server_key and not is_key(config.access.server_key):
         raise InputError("access.server_key", "is not a public key of 40 characters")
     for where, table in _default_tables(config):

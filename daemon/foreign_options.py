@@ -23,13 +23,7 @@ WRONG = 3
 
 
 def check_options(policy: str, form: type[Options], options: Mapping[str, Any], where: str) -> None:
-    """Refuse options that a policy does not have, and values out of range.
-
-    Raises
-    ------
-    InputError
-        At the option's path.
-    """
+    """Refuse options that a policy does not have, and values out of range, at their path."""
     known = options_of(form)
     for key, value in options.items():
         if key not in known:
@@ -42,11 +36,6 @@ def check_foreign_options(policy: str, options: Mapping[str, Any], where: str) -
     """Do the same for a policy of another package.
 
     One that cannot be loaded now is not refused: rounds name it, and go on with their fallbacks.
-
-    Raises
-    ------
-    InputError
-        At the option's path.
     """
     if not options:
         return

@@ -179,12 +179,7 @@ def _value(value: object) -> str:
 def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
     """Make the daemon's key, one for each executor and one for an operator, as far as they lack.
 
-    Returns
-    -------
-    server : str
-        The daemon's public key.
-    made : list of str
-        A line for each.
+    Returns the daemon's public key, and a line for each that was made.
     """
     state = Path(config.daemon.state_dir)
     state.mkdir(parents=True, exist_ok=True, mode=0o711)

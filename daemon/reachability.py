@@ -37,12 +37,7 @@ class Listener(Protocol):
         """Whether its file is still its own."""
 
     def restore(self) -> None:
-        """Listen once more, where the file is gone.
-
-        Raises
-        ------
-        OSError
-        """
+        """Listen once more, where the file is gone. Raises `OSError`."""
 
 
 class Reachability:

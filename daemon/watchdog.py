@@ -45,13 +45,7 @@ class RoundProgress:
 
 
 def step_of(core: Coordinator, now: float) -> Hashable:
-    """The current step of the rounds: an attempt of a policy, a round that is due, or None.
-
-    Parameters
-    ----------
-    now : float
-        Wall-clock seconds, as the core's.
-    """
+    """The step of the rounds now: an attempt of a policy, a round that is due, or None."""
     current = core.state.round
     if current is not None:
         attempts = 0 if current.search is None else current.search.attempts
@@ -61,13 +55,7 @@ def step_of(core: Coordinator, now: float) -> Hashable:
 
 
 async def feed(service: Service, interval_s: float, reachability: Reachability) -> None:
-    """Tell the service manager that all is well, for as long as it is.
-
-    Parameters
-    ----------
-    interval_s : float
-        Between two messages.
-    """
+    """Tell the service manager at this interval that all is well, for as long as it is."""
     loop = asyncio.get_running_loop()
     progress = RoundProgress()
     while True:

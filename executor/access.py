@@ -51,12 +51,7 @@ OPEN_ACCESS = ExecutorAccess()
 
 
 def access_of(config: Config, path: Path) -> ExecutorAccess:
-    """Access by the configuration, with the executor's key of this file.
-
-    Raises
-    ------
-    KeyFileError
-    """
+    """Access by the configuration, with the executor's key of this file. Raises `KeyFileError`."""
     if config.daemon.mode == "single-user":
         return OPEN_ACCESS
     security = calling(read_key(path), config.access.server_key, path)

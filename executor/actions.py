@@ -72,12 +72,7 @@ class ProgressFile:
             log.error("progress_unreadable", path=str(path), why=str(error))
 
     def write(self, progress: SaveProgress) -> None:
-        """Durable on return: what follows tells the daemon that orders were carried out.
-
-        Raises
-        ------
-        OSError
-        """
+        """Durable on return: what follows tells the daemon that orders were carried out."""
         if progress == self.kept:
             return
         durable.write(self._path, msgspec.json.encode(progress))
@@ -103,12 +98,8 @@ class LauncherActions:
 
     Parameters
     ----------
-    adapter : Adapter
     launcher : Launcher
         The adapter's.
-    state : ExecutorState
-    progress : ProgressFile
-    started : StartedFile
     send : callable
         Takes a statement to the daemon.
     """

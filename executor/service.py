@@ -53,8 +53,6 @@ class ExecutorService:
 
     Parameters
     ----------
-    cluster : str
-    adapter : Adapter
     state_dir : Path
         Keeps the number of the last order carried out.
     clock : callable

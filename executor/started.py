@@ -36,12 +36,7 @@ class StartedFile:
         self._is_new = self._is_unwritten = False
 
     def add(self, store: str, key: PartKey, how: str) -> None:
-        """Write a start down; it survives this process, and more from `synchronise` on.
-
-        Raises
-        ------
-        OSError
-        """
+        """Write a start down; it survives this process, and more from `synchronise` on."""
         line = f"{store[:STORE_LETTERS]} {key.job} {key.attempt} {how}\n".encode()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         file = os.open(self._path, flags, 0o600)
@@ -59,12 +54,7 @@ class StartedFile:
             os.replace(self._path, self._before)
 
     def synchronise(self) -> None:
-        """Have what was written down on disk.
-
-        Raises
-        ------
-        OSError
-        """
+        """Have what was written down on disk. Raises `OSError`."""
         if self._is_unwritten:
             durable.synchronise(self._path)
             if self._is_new:
@@ -72,12 +62,7 @@ class StartedFile:
             self._is_new = self._is_unwritten = False
 
     def told(self, store: str, cluster: str) -> Iterator[Started]:
-        """All that is remembered of one store, in statements to its daemon.
-
-        Raises
-        ------
-        OSError
-        """
+        """All that is remembered of one store, in statements to its daemon. Raises `OSError`."""
         starts = dict.fromkeys(self._starts(store[:STORE_LETTERS]))
         pages = [*starts]
         for first in range(0, max(len(pages), 1), TOLD_AT_ONCE):

@@ -72,13 +72,7 @@ def read_key(path: Path) -> KeyFile:
 
 
 def parse_key(raw: bytes, path: Path) -> KeyFile:
-    """Parse the bytes of a key's file.
-
-    Raises
-    ------
-    KeyFileError
-        They are no key's.
-    """
+    """Parse the bytes of a key's file; `KeyFileError` where they are none's."""
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -94,12 +88,7 @@ def parse_key(raw: bytes, path: Path) -> KeyFile:
 
 
 def write_key(path: Path, key: KeyFile) -> None:
-    """Write a private key, mode 0600 from its first byte on; durable on return.
-
-    Raises
-    ------
-    KeyFileError
-    """
+    """Write a private key, mode 0600 from its first byte on; durable on return."""
     body = {
         "format": FORMAT,
         "public": key.pair.public,

@@ -146,13 +146,7 @@ class RateLimit:
         self._seen: dict[str, tuple[float, int]] = {}
 
     def once_per(self, key: str) -> int:
-        """Count one occurrence.
-
-        Returns
-        -------
-        int
-            How often it happened since the last line, this time included; 0: do not log now.
-        """
+        """Count one occurrence: how often since the last line, this included; 0: do not log now."""
         now = self._clock()
         last, count = self._seen.get(key, (None, 0))
         if last is not None and now - last < self.seconds:

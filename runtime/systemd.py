@@ -17,12 +17,9 @@ WATCHDOG = "WATCHDOG=1"
 
 
 def notify(*assignments: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Send assignments such as ``READY=1`` or ``STATUS=...`` in one message.
+    """Send assignments such as ``READY=1`` or ``STATUS=...`` in one message; whether it was sent.
 
-    Returns
-    -------
-    bool
-        Whether it was sent; never raises, for no service should fail over it.
+    It never raises, for no service should fail over it.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):

@@ -61,13 +61,7 @@ class BatchFolder(PartFolder):
 
 
 class BatchLauncher(PartLauncher):
-    """Claims nodes of a batch system through runners; a subclass says of which.
-
-    Parameters
-    ----------
-    state_dir : Path
-        See `PartLauncher`.
-    """
+    """Claims nodes of a batch system through runners; a subclass says of which."""
 
     folder_type = BatchFolder
 
@@ -127,10 +121,7 @@ class BatchLauncher(PartLauncher):
 def plain_counts(settings: BatchSettings, part: PartSpec, *, is_whole: bool) -> dict[str, int]:
     """The batch system's names of a part's nodes, and their processes.
 
-    Raises
-    ------
-    ClaimRefusedError
-        One is named twice, or has more than one process where parts have their nodes whole.
+    Refused is a part that names one twice, or wants more than one process where nodes are whole.
     """
     counts = {settings.plain(name): count for name, count in part.nodes.items()}
     if len(counts) < len(part.nodes):
@@ -153,13 +144,7 @@ def avoided(settings: BatchSettings, part: PartSpec, known: Collection[str]) -> 
 
 
 def site_of_part(settings: BatchSettings, part: PartSpec, options: list[str]) -> BatchSite:
-    """Facts of any batch system for a part's runner.
-
-    Parameters
-    ----------
-    options : list of str
-        Further words for the command that submits.
-    """
+    """Facts of any batch system for a part's runner; `options` are further words for its submit."""
     return {
         "bin": settings.bin,
         "limit_s": settings.command_limit_s,

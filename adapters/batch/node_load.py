@@ -96,13 +96,7 @@ class LoadWatch:
         self._past: dict[str, _Past] = {}
 
     def loads(self, nodes: Iterable[MeasuredNode], now: float) -> dict[str, Load]:
-        """The load of every node.
-
-        Parameters
-        ----------
-        now : float
-            Seconds since 1970.
-        """
+        """The load of every node; `now` is in seconds since 1970."""
         if self._source == "none":
             return {}
         found = {node.name: self._load(node, now) for node in nodes}

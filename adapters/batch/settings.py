@@ -68,19 +68,7 @@ Settings = TypeVar("Settings", bound=BatchSettings)
 def read_batch(value: Any, form: type[Settings], cluster: str, where: str) -> Settings:
     """Read the settings of a batch system, with the sets of ``power_by_node`` expanded.
 
-    Parameters
-    ----------
-    value : mapping
-        As it stands in the configuration.
-    form : type
-        The batch system's own settings.
-    cluster : str
-    where : str
-        Path of `value` in the configuration, for errors.
-
-    Raises
-    ------
-    InputError
+    `form` has the batch system's own settings; the rest is as for `read_struct`.
     """
     settings = read_struct(value, form, where, {"cluster": cluster})
     prefix = f"{where}." if where else ""

@@ -33,19 +33,7 @@ from coalloc.model.ranges import Procs
 
 
 def parse_dax(raw: bytes, name: str) -> WorkflowFile:
-    """Read a DAX.
-
-    Parameters
-    ----------
-    raw : bytes
-    name : str
-        Of the workflow, unless the file names it.
-
-    Raises
-    ------
-    InputError
-        With the line or the task.
-    """
+    """Read a DAX; `name` is for a workflow that the file does not name."""
     return _DaxReader(name).read(raw)
 
 

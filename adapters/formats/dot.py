@@ -65,19 +65,7 @@ def is_dot(text: str) -> bool:
 
 
 def parse_dot(text: str, name: str) -> WorkflowFile:
-    """Read a directed graph.
-
-    Parameters
-    ----------
-    text : str
-    name : str
-        Of the workflow, unless the graph has a name longer than a letter.
-
-    Raises
-    ------
-    InputError
-        With the line or the task.
-    """
+    """Read a directed graph; `name` is for one that has none longer than a letter."""
     return _DotReader(text, name).read()
 
 

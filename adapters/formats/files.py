@@ -98,25 +98,14 @@ def misfit(head: bytes) -> str:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """The first bytes of a file, unpacked, no more than so many, without a byte order mark.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or is of a kind that no reader takes.
-    """
+    """The first bytes of a file that a reader may take, unpacked, without a byte order mark."""
     with opened(path) as file:
         return file.read(most)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file that a reader may take, unpacked, behind its byte order mark.
-
-    Raises
-    ------
-    InputError
-    """
+    """A file that a reader may take, unpacked, behind its byte order mark."""
     try:
         with path.open("rb") as file, unpacked(file, str(path)) as stream:
             yield stream
@@ -126,12 +115,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def unpacked(file: BinaryIO, where: str) -> Iterator[BinaryIO]:
-    """An open file that can seek, likewise.
-
-    Raises
-    ------
-    InputError
-    """
+    """An open file that can seek, likewise. Raises `InputError`."""
     magic = file.read(6)
     file.seek(0)
     kind, stream = "", file

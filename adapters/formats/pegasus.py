@@ -33,19 +33,7 @@ from coalloc.model.ranges import Procs
 
 
 def read_pegasus(top: Mapping[str, Any], name: str) -> WorkflowFile:
-    """Read a decoded workflow of Pegasus 5.
-
-    Parameters
-    ----------
-    top : mapping
-    name : str
-        Of the workflow, unless the file names it.
-
-    Raises
-    ------
-    InputError
-        With the task.
-    """
+    """Read decoded Pegasus 5; `name` is for a workflow that the file does not name."""
     graph = TaskGraph()
     paths = _programs(top)
     _replicas(top, graph)

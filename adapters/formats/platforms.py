@@ -66,13 +66,7 @@ class Platform:
 
 
 def read_platform(path: str | Path) -> Platform:
-    """Read a platform file; its form is told by its content.
-
-    Raises
-    ------
-    InputError
-        With the file, the path of the value and the reason.
-    """
+    """Read a platform file; its form is told by its content, and errors name the file."""
     path = Path(path)
     return parse_platform(read_bytes(path, LARGEST_FILE + 1), path.name, str(path))
 
@@ -82,7 +76,6 @@ def parse_platform(raw: bytes, file_name: str, where: str = "") -> Platform:
 
     Parameters
     ----------
-    raw : bytes
     file_name : str
         Its ending tells TOML from ``.machines``; without its ending it names the platform.
     where : str

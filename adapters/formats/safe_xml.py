@@ -19,7 +19,6 @@ def parse_xml(raw: bytes, start: Start, end: End | None = None, text: Text | Non
 
     Parameters
     ----------
-    raw : bytes
     start : callable
         Gets the tag without its prefix, the attributes, and the line.
     end, text : callable, optional

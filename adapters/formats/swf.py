@@ -223,19 +223,7 @@ class SwfReader:
 
 
 def read_line(line: bytes, number: int = 0) -> SwfJob:
-    """Read one line of a log.
-
-    Parameters
-    ----------
-    line : bytes
-    number : int
-        Where it stands in the file.
-
-    Raises
-    ------
-    ValueError
-        If it is no job: too few fields, or one that is not a number.
-    """
+    """Read one line of a log; `ValueError` where fields are too few or no numbers."""
     if len(line) > LONGEST_LINE:
         raise ValueError(f"longer than {LONGEST_LINE} bytes")
     tokens = line.split()
@@ -293,7 +281,6 @@ def read_swf(path: str | Path, limit: int | None = None) -> SwfLog:
 
     Parameters
     ----------
-    path : str or Path
     limit : int, optional
         Stop after so many jobs of the file.
 

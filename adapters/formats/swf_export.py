@@ -53,13 +53,7 @@ class Numbers:
 
 
 def swf_lines(jobs: Iterable[ExportedJob], source: str) -> Iterator[str]:
-    """The lines of a log, in the order of submission.
-
-    Parameters
-    ----------
-    source : str
-        What made it, for the header.
-    """
+    """The lines of a log, in the order of submission; its header says what made it."""
     rows = sorted(jobs, key=lambda job: job.eligible)
     users, projects, programs = Numbers(), Numbers(), Numbers()
     first = int(rows[0].eligible) if rows else 0

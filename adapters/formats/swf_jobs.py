@@ -58,7 +58,6 @@ class Draw:
     ----------
     kind : str
         ``constant``, ``uniform`` (between two values) or ``choice`` (of several).
-    values : tuple of float
     """
 
     kind: str = "constant"
@@ -207,14 +206,7 @@ class LoggedJob(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeJobs:
-    """The jobs of a log, by rising submit time, and what the rule did to them.
-
-    Attributes
-    ----------
-    jobs : tuple of LoggedJob
-    left_out : mapping of reason to count
-    adjusted : mapping of adjustment to count
-    """
+    """The jobs of a log, by rising submit time, and what the rule did to them."""
 
     jobs: tuple[LoggedJob, ...]
     left_out: Mapping[str, int]
@@ -228,7 +220,6 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
     ----------
     log : SwfLog
         Jobs by rising submit time.
-    rule : JobRule
 
     Raises
     ------

@@ -79,13 +79,7 @@ class Draft:
         return named(self.id)
 
     def extend(self, fields: Mapping[str, Any]) -> None:
-        """Take over what an extension field says of allotments.
-
-        Parameters
-        ----------
-        fields : mapping
-            Read by one of `extension`'s tables.
-        """
+        """Take over what an extension field, read by one of `EXTENSION`'s tables, says."""
         self.parallel_fraction = fields.get("parallel_fraction", self.parallel_fraction)
         self.comm_gb = fields.get("comm_gb", self.comm_gb)
         low, high = fields.get("min_procs"), fields.get("max_procs")
@@ -139,13 +133,7 @@ class TaskGraph:
         self.sizes[file] = number(size, Bytes, where) / BYTES_PER_GB
 
     def finish(self, name: str) -> WorkflowFile:
-        """Check everything and make the job.
-
-        Raises
-        ------
-        InputError
-            Without a task, with an edge to nowhere, or with a cycle.
-        """
+        """Make the job; `InputError` without a task, with an edge to nowhere, or with a cycle."""
         if not self.drafts:
             raise InputError("", "there is no task")
         for parent, child in self.edges:

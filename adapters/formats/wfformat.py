@@ -63,19 +63,7 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_wfformat(top: Mapping[str, Any], name: str) -> WorkflowFile:
-    """Read decoded WfFormat.
-
-    Parameters
-    ----------
-    top : mapping
-    name : str
-        Of the workflow, unless the file names it.
-
-    Raises
-    ------
-    InputError
-        With the task.
-    """
+    """Read decoded WfFormat; `name` is for a workflow that the file does not name."""
     version = top.get("schemaVersion")
     if version not in VERSIONS:
         raise InputError("schemaVersion", f"{shown(version)} is not one of {', '.join(VERSIONS)}")

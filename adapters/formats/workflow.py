@@ -37,25 +37,13 @@ LARGEST_FILE = 200_000_000
 
 
 def read_workflow(path: str | Path) -> WorkflowFile:
-    """Read a workflow file.
-
-    Raises
-    ------
-    InputError
-        With the file, the task and the reason.
-    """
+    """Read a workflow file. Raises `InputError` with the file, the task and the reason."""
     path = Path(path)
     return parse_workflow(read_bytes(path, LARGEST_FILE + 1), path.name, str(path))
 
 
 def is_workflow(path: str | Path) -> bool:
-    """Whether a file holds a workflow rather than a log of jobs; told by its beginning.
-
-    Raises
-    ------
-    InputError
-        It cannot be read.
-    """
+    """Whether a readable file holds a workflow, not a log of jobs; told by its beginning."""
     path = Path(path)
     text = read_bytes(path, 4096).decode("utf-8", "replace").lstrip()
     if not text or text.startswith(";"):
@@ -70,11 +58,15 @@ def parse_workflow(raw: bytes, file_name: str, where: str = "") -> WorkflowFile:
 
     Parameters
     ----------
-    raw : bytes
     file_name : str
         Without its ending it names the workflow, where nothing in it does.
     where : str
         Prefix of errors.
+
+    Raises
+    ------
+    InputError
+        With the task or the line.
     """
     try:
         return _parsed(raw, file_name.rpartition(".")[0] or file_name)

@@ -18,13 +18,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def decode_yaml(text: str) -> Any:
-    """Decode one YAML document.
-
-    Raises
-    ------
-    InputError
-        With the line.
-    """
+    """Decode one YAML document. Raises `InputError` with the line."""
     stack: list[list[Any] | dict[str, Any]] = []
     keys: list[str | None] = []
     top: list[Any] = []

@@ -11,13 +11,7 @@ from coalloc.adapters.gridengine.settings import GridEngineSettings
 
 
 def open_gridengine(settings: GridEngineSettings, state_dir: Path) -> Adapter:
-    """Open both faces; Grid Engine itself is not asked for anything yet.
-
-    Raises
-    ------
-    AdapterError
-        The folder cannot be used.
-    """
+    """Open both faces; Grid Engine itself is not asked for anything yet."""
     commands = commands_of(settings)
     launcher = GridEngineLauncher(settings, state_dir)
     reader = GridEngineReader(settings, commands, claims=launcher.claims)

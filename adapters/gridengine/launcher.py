@@ -30,19 +30,7 @@ SLOTS_MAX_AGE_S = 60.0
 
 
 class GridEngineLauncher(BatchLauncher):
-    """Claims hosts of a Grid Engine cell and starts processes on them.
-
-    Parameters
-    ----------
-    settings : GridEngineSettings
-    state_dir : Path
-        See `PartLauncher`.
-
-    Raises
-    ------
-    AdapterError
-        The folder cannot be used, or another executor uses it.
-    """
+    """Claims hosts of a Grid Engine cell and starts processes on them."""
 
     runner = "gridengine.part_job:GridEnginePart"
     honours = frozenset({"account", "partition"})

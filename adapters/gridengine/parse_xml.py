@@ -137,12 +137,7 @@ def parse_status(text: str, odd: list[str] | None = None) -> CellStatus:
 
 
 def parse_xml(text: str) -> ElementTree.Element:
-    """Read an answer that declares nothing: no document type, and so no entities of its own.
-
-    Raises
-    ------
-    ParseError
-    """
+    """Read an answer that declares nothing: no document type, and so no entities of its own."""
     if len(text) > LARGEST:
         raise QstatError(f"an answer of {len(text)} characters is too long")
     # In XML "<!" begins a declaration, a comment or CDATA, none of which Grid Engine prints.
@@ -155,12 +150,7 @@ def parse_xml(text: str) -> ElementTree.Element:
 
 
 def parse_number(said: str) -> str:
-    """The job's number in what ``qsub -terse`` printed.
-
-    Raises
-    ------
-    ParseError
-    """
+    """The job's number in what ``qsub -terse`` printed. Raises `ParseError`."""
     for line in said.splitlines():
         if _COUNT.fullmatch(line.strip()):
             return line.strip()

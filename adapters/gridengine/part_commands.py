@@ -145,10 +145,7 @@ def given(
 ) -> dict[str, int]:
     """The hosts of a part's jobs that have started, and how many processes each takes.
 
-    Parameters
-    ----------
-    whole : collection of str
-        Hosts that take one process, however many slots they have.
+    Those in `whole` take one process, however many slots they have.
     """
     mine, found = set(numbers), dict[str, int]()
     for queue in status.queues:

@@ -103,12 +103,7 @@ class GridEngineJob(PartJob):
         return True
 
     def _has_room_now(self, queue: Queue) -> bool:
-        """Whether a claim that might wait need not.
-
-        Raises
-        ------
-        BatchError, FaultError
-        """
+        """Whether a claim that might wait need not. Raises `BatchError` or `FaultError`."""
         if queue["at_once"]:
             try:
                 self._ask_whether_free()
@@ -223,12 +218,7 @@ class GridEngineJob(PartJob):
         return self._commands.run(name, *words, text=text, account=self._account, env=env)
 
     def _read(self, *options: str) -> tuple[CellStatus, str]:
-        """The queue, and the jobs' joint state; empty: one of them is not there.
-
-        Raises
-        ------
-        BatchError, QstatError
-        """
+        """The queue, and the jobs' joint state; empty: one of them is not there."""
         odd: list[str] = []
         status = parse_status(self._commands.run("qstat", *options, "-u", "*"), odd)
         state = joint_state(self._numbers, status.jobs())

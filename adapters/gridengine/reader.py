@@ -48,7 +48,6 @@ class GridEngineReader:
 
     Parameters
     ----------
-    commands : GridEngine
     claims : callable, optional
         The claims of our parts, as tokens name them; absent: every token is ours.
     clock : callable
@@ -123,12 +122,7 @@ class GridEngineReader:
 
 
 def read_status(commands: GridEngine, odd: list[str] | None = None) -> CellStatus:
-    """All queue instances and jobs; `odd` as for `parse_status`.
-
-    Raises
-    ------
-    AdapterError
-    """
+    """All queue instances and jobs; `odd` as for `parse_status`. Raises `AdapterError`."""
     try:
         return parse_status(commands.run("qstat", *QSTAT, env=UTC), odd)
     except BatchError as error:

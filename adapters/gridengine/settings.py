@@ -67,10 +67,5 @@ class GridEngineSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
 
 
 def read_settings(value: Any, cluster: str, where: str = "") -> GridEngineSettings:
-    """Read the settings of the adapter ``gridengine``; see `read_batch`.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read the settings of the adapter ``gridengine``; see `read_batch`. Raises `InputError`."""
     return read_batch(value, GridEngineSettings, cluster, where)

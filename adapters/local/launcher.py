@@ -18,19 +18,7 @@ from coalloc.model.sites.parts import PartSpec
 
 
 class LocalLauncher(PartLauncher):
-    """Claims slots of this machine's nodes and starts processes on them.
-
-    Parameters
-    ----------
-    settings : LocalSettings
-    state_dir : Path
-        See `PartLauncher`.
-
-    Raises
-    ------
-    AdapterError
-        The folder cannot be used, or another executor uses it.
-    """
+    """Claims slots of this machine's nodes and starts processes on them."""
 
     runner = "runner.runner:Runner"
 

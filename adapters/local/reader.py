@@ -72,14 +72,7 @@ class MachineSample(Struct, frozen=True):
 
 
 class LocalReader:
-    """Reads the nodes of one cluster on this machine.
-
-    Parameters
-    ----------
-    settings : LocalSettings
-    kept : callable
-        Returns the nodes that take no new work, and why.
-    """
+    """Reads one cluster on this machine; `kept` gives the nodes that take no new work, and why."""
 
     def __init__(
         self, settings: LocalSettings, kept: Callable[[], Mapping[str, str]] = dict
@@ -92,12 +85,7 @@ class LocalReader:
         self._memory_mb = machine_mb // len(settings.nodes) if settings.wants_memory else None
 
     def read(self) -> ClusterReading:
-        """Return the nodes as they are now; the first reading takes as long as its span.
-
-        Raises
-        ------
-        AdapterError
-        """
+        """Return the nodes as they are now; the first reading takes as long as its span."""
         if self._last is None:
             # What is planned next is planned with this reading: a load is a difference.
             self._last = self._sample()

@@ -95,21 +95,12 @@ class LocalSettings(Struct, frozen=True, kw_only=True):
 def read_settings(
     value: Any, cluster: str, where: str = "", cpu_count: int | None = None
 ) -> LocalSettings:
-    """Read the settings of the adapter ``local``.
+    """Read the settings of the adapter ``local``, as `read_struct` does.
 
     Parameters
     ----------
-    value : mapping
-        As it stands in the configuration.
-    cluster : str
-    where : str
-        Path of `value` in the configuration, for errors.
     cpu_count : int, optional
         CPUs of the machine; default this one's.
-
-    Raises
-    ------
-    InputError
     """
     table = read_struct(value, LocalTable, where)
     place = f"{where}.nodes" if where else "nodes"
@@ -141,12 +132,7 @@ def read_settings(
 
 
 def refuse_collisions(clusters: Mapping[str, LocalSettings]) -> None:
-    """Refuse two clusters that publish nodes of the same name.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse two clusters that publish nodes of the same name. Raises `InputError`."""
     owner: dict[str, str] = {}
     for cluster, settings in clusters.items():
         for node in settings.nodes:

@@ -309,12 +309,7 @@ class Barrier:
 
 
 def listening(ports: tuple[int, int]) -> socket.socket:
-    """A socket that listens on the first free port.
-
-    Raises
-    ------
-    OSError
-    """
+    """A socket that listens on the first free port. Raises `OSError`."""
     first, last = ports
     failure: OSError | None = None
     for port in range(first, last + 1):

@@ -196,12 +196,7 @@ class PartJob:
         return self._is_cancelled_by_mark() or time.monotonic() >= self._undo_until
 
     def _is_cancelled_by_mark(self) -> bool:
-        """Whether there was a job with the part's mark that was not known of; it is cancelled.
-
-        Raises
-        ------
-        BatchError
-        """
+        """Whether there was a job with the part's mark that was not known of; it is cancelled."""
         return False
 
 
@@ -245,10 +240,7 @@ def node_counts(spec: BatchSpec) -> dict[str, int]:
 def account_of(spec: BatchSpec) -> Account | None:
     """Account of a part's job; None: this process's own user's.
 
-    Raises
-    ------
-    FaultError
-        The user is not known here, or not ours to act for.
+    Refused is a user who is not known here, or not ours to act for.
     """
     uid = spec["uid"]
     if uid is None:

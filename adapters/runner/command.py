@@ -71,13 +71,7 @@ class Account:
 
     @classmethod
     def of(cls, uid: int, gid: int | None = None) -> Account:
-        """The account of a user of this machine.
-
-        Raises
-        ------
-        KeyError
-            There is no such user.
-        """
+        """The account of a user of this machine; `KeyError` where there is no such user."""
         entry = pwd.getpwuid(uid)
         group = entry.pw_gid if gid is None else gid
         return cls(
@@ -153,20 +147,9 @@ class Commands:
         account: Account | None = None,
         timeout_s: float | None = None,
     ) -> str:
-        """Run a command and return what it printed.
+        """Run a command and return what it printed; one that ends badly raises its `failure`.
 
-        Parameters
-        ----------
-        env : mapping of str, optional
-            Variables besides the usual ones.
-        text : str, optional
-            Standard input.
-        account : Account, optional
-            Whose process it is; only root may name another's.
-
-        Raises
-        ------
-        UnreachableError, RefusedError
+        Besides, all is as for `ask`.
         """
         answer = self.ask(
             name, *arguments, env=env, text=text, account=account, timeout_s=timeout_s
@@ -185,6 +168,15 @@ class Commands:
         timeout_s: float | None = None,
     ) -> CommandOutput:
         """Run a command; how it ended is the caller's to judge.
+
+        Parameters
+        ----------
+        env : mapping of str, optional
+            Variables besides the usual ones.
+        text : str, optional
+            Standard input.
+        account : Account, optional
+            Whose process it is; only root may name another's.
 
         Raises
         ------
@@ -229,15 +221,7 @@ class Commands:
     ) -> StartedCommand:
         """Start a command that goes on by itself, in a session of its own.
 
-        Parameters
-        ----------
-        log : file
-            Where its output and its errors go.
-
-        Raises
-        ------
-        UnreachableError
-            It cannot be run.
+        What it says goes to the file `log`.
         """
         return StartedCommand(
             self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)

@@ -15,12 +15,7 @@ import os
 
 
 def write(path: str | os.PathLike[str], content: bytes, mode: int = 0o600) -> None:
-    """Write a file whole or not at all; what it held before stays until then.
-
-    Raises
-    ------
-    OSError
-    """
+    """Write a file whole or not at all; what it held before stays until then. Raises `OSError`."""
     folder, name = os.path.split(os.fspath(path))
     partial = os.path.join(folder, f".{name}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,24 +32,14 @@ def write(path: str | os.PathLike[str], content: bytes, mode: int = 0o600) -> No
 
 
 def put(written: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Have a file of the same folder take the place of another, or of none.
-
-    Raises
-    ------
-    OSError
-    """
+    """Have a file of the same folder take the place of another, or of none. Raises `OSError`."""
     synchronise(written)
     os.replace(written, path)
     synchronise(os.path.dirname(os.fspath(path)) or ".")
 
 
 def make_folder(path: str | os.PathLike[str], mode: int = 0o700) -> None:
-    """Make a folder, and those above it as the umask has it, where they are not there yet.
-
-    Raises
-    ------
-    OSError
-    """
+    """Make a folder, and those above it as the umask has it, where they are not there yet."""
     if os.path.isdir(path):
         return
     parent = os.path.dirname(os.path.abspath(path))
@@ -68,12 +53,7 @@ def make_folder(path: str | os.PathLike[str], mode: int = 0o700) -> None:
 
 
 def synchronise(path: str | os.PathLike[str]) -> None:
-    """Synchronise the content of a file, or the names in a folder.
-
-    Raises
-    ------
-    OSError
-    """
+    """Synchronise the content of a file, or the names in a folder. Raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -30,12 +30,7 @@ def kept(folder: str, name: str) -> dict[str, Any]:
 
 
 def keep_grant(folder: str, record: dict[str, Any]) -> None:
-    """Write down how the claim is.
-
-    Raises
-    ------
-    OSError
-    """
+    """Write down how the claim is. Raises `OSError`."""
     path = f"{folder}/{GRANT}"
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(record, file)

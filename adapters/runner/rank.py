@@ -239,12 +239,8 @@ def output_path(pattern: str, job: str, rank: int, node: str) -> str:
 def chunk_variables(chunks: Sequence[int] | None, rank: int, size: int) -> dict[str, str]:
     """Variables that tell a process of a divisible job's piece its own chunks.
 
-    Parameters
-    ----------
-    chunks : list of int
-        First chunk of the piece, its number of chunks, and the job's; None: it is no piece.
-    rank, size : int
-        The first processes have one chunk more where the chunks do not divide evenly.
+    `chunks` are the first chunk of the piece, its number of chunks, and the job's; None: it is no
+    piece. The first processes have one chunk more where the chunks do not divide evenly.
     """
     if chunks is None:
         return {}

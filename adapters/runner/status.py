@@ -60,12 +60,7 @@ class StatusFile:
         self.fd = -1
 
     def preallocate(self, procs: int) -> None:
-        """Make the file such that writing into it needs no more space, for good.
-
-        Raises
-        ------
-        OSError
-        """
+        """Make the file such that writing into it needs no more space, for good."""
         self.open()
         os.pwrite(self.fd, b"\0" * status_size(procs), 0)
         os.fsync(self.fd)
@@ -83,12 +78,7 @@ class StatusFile:
         return decoded(os.pread(self.fd, size, slot * PAGE))
 
     def write(self, slot: int, record: dict[str, Any], durable: bool = False) -> None:
-        """Write a slot.
-
-        Raises
-        ------
-        OSError
-        """
+        """Write a slot. Raises `OSError`."""
         self.open()
         os.pwrite(self.fd, encoded(record), slot * PAGE)
         if durable:

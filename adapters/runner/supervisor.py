@@ -61,8 +61,6 @@ class PartSupervisor(OrderLoop):
         The part's.
     folder : str
         The part's.
-    status : StatusFile
-    job : PartJob
     fds : (int, int)
         Orders, and a pipe that is written to by signals.
     port : int

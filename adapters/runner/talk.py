@@ -70,13 +70,7 @@ def is_proof(given: str, key: str, side: str, *parts: str) -> bool:
 
 
 class LineConnection:
-    """A socket that carries lines.
-
-    Attributes
-    ----------
-    sock : socket
-        Made blocking, with a time limit for sending.
-    """
+    """A socket that carries lines; it is made blocking, with a time limit for sending."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(None)
@@ -92,22 +86,11 @@ class LineConnection:
         return self.sock.fileno()
 
     def say(self, *words: str) -> None:
-        """Send a line.
-
-        Raises
-        ------
-        OSError
-        """
+        """Send a line. Raises `OSError`."""
         self.sock.sendall(" ".join(words).encode(errors="surrogateescape") + b"\n")
 
     def heard(self) -> list[str]:
-        """Every line that has come, without waiting.
-
-        Raises
-        ------
-        TalkError
-            The other side is gone, or says too much.
-        """
+        """Every line that has come; `TalkError` where the other side is gone, or says too much."""
         try:
             while chunk := self.sock.recv(1 << 16, socket.MSG_DONTWAIT):
                 self.unread += chunk
@@ -123,12 +106,7 @@ class LineConnection:
         raise TalkError("the connection was closed")
 
     def wait_line(self, limit_s: float) -> str:
-        """The next line.
-
-        Raises
-        ------
-        TalkError
-        """
+        """The next line. Raises `TalkError`."""
         end = time.monotonic() + limit_s
         while b"\n" not in self.unread:
             left = end - time.monotonic()
@@ -156,12 +134,7 @@ class LineConnection:
 def connect(
     host: str, port: int, key: str, node: str, limit_s: float
 ) -> tuple[LineConnection, Any]:
-    """Connect from a node to its part's runner; returns the connection and the node's spec.
-
-    Raises
-    ------
-    TalkError
-    """
+    """Connect from a node to its part's runner; returns the connection and the node's spec."""
     ours = nonce()
     try:
         sock = socket.create_connection((host, port), limit_s)

@@ -20,15 +20,7 @@ from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
     """Open its reader and launchers; Slurm itself is not asked for anything yet.
 
-    Parameters
-    ----------
-    state_dir : Path
-        Where the launcher keeps its parts, and the reader its calibration.
-
-    Raises
-    ------
-    AdapterError
-        The folder cannot be used.
+    `state_dir` is where the launcher keeps its parts, and the reader its calibration.
     """
     commands = commands_of(settings)
     share = Share(settings=settings, slurm=commands)

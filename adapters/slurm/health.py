@@ -88,12 +88,7 @@ def odd_records(answers: Answers) -> tuple[str, ...]:
 def clock_offset(there: float, asked: float, answered: float) -> float:
     """Lead of slurmctld's clock over ours, seconds; 0 where that cannot be told.
 
-    Parameters
-    ----------
-    there : float
-        Its whole second.
-    asked, answered : float
-        Our clock before and after.
+    `there` is its whole second; we asked before and were answered after it.
     """
     early, late = there - answered, there + 1.0 - asked
     if early <= CLOCK_SLACK_S and late >= -CLOCK_SLACK_S:

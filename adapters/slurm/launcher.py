@@ -40,16 +40,8 @@ class SlurmLauncher(BatchLauncher):
 
     Parameters
     ----------
-    settings : SlurmSettings
-    state_dir : Path
-        See `PartLauncher`.
     share : Share, optional
         The share of the cluster on which we go first.
-
-    Raises
-    ------
-    AdapterError
-        The folder cannot be used, or another executor uses it.
     """
 
     runner = "slurm.part_job:SlurmPart"
@@ -153,7 +145,6 @@ class Ledger:
 
     Parameters
     ----------
-    path : Path
     most : int
         Claims that are kept.
     """

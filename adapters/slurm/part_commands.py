@@ -127,10 +127,7 @@ def site_of(spec: BatchSpec) -> SlurmSite:
 def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
     """The options by which a part's nodes are asked for, of srun and sbatch alike.
 
-    Parameters
-    ----------
-    is_shape : bool
-        Any nodes that have room for as many processes, not exactly its own.
+    `is_shape`: any nodes that have room for as many processes, not exactly its own.
     """
     site = site_of(spec)
     words = [f"--job-name={shown_name(spec)}", f"--comment={spec['token']['comment']}"]

@@ -68,12 +68,7 @@ class SlurmJob(PartJob):
         self._leave_until = 0.0
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
-        """Claim the nodes at once, or take a turn in the queue; whether it waits there.
-
-        Raises
-        ------
-        FaultError
-        """
+        """Claim the nodes at once, or take a turn in the queue; whether it waits there."""
         queue = self._spec["queue"]
         if queue is not None and not (queue["at_once"] and self._is_granted_at_once(port)):
             self.submit(port)
@@ -99,10 +94,6 @@ class SlurmJob(PartJob):
         """Claim the nodes at once, and start the wrappers there; they come to this port.
 
         srun lives as long as they do, and outlives this process.
-
-        Raises
-        ------
-        FaultError
         """
         try:
             with open(self._log, "ab") as log:
@@ -126,10 +117,6 @@ class SlurmJob(PartJob):
         """Read that the nodes are granted; a claim that is to wait is withdrawn.
 
         What srun says goes to a file, which no reader has to empty while it runs on.
-
-        Raises
-        ------
-        BatchError, FaultError
         """
         limit_s = self._spec["site"]["limit_s"]
         end = time.monotonic() + limit_s
@@ -168,12 +155,7 @@ class SlurmJob(PartJob):
         return reason if state == "PENDING" else ""
 
     def submit(self, port: int) -> None:
-        """Claim the nodes through the queue; the wrappers come to this port.
-
-        Raises
-        ------
-        FaultError
-        """
+        """Claim the nodes through the queue; the wrappers come to this port."""
         folder = self._spec["site"]["bin"]
         script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
         try:
@@ -235,12 +217,7 @@ class SlurmJob(PartJob):
             self.cancel("--signal=KILL", "--full")
 
     def cancel(self, *options: str) -> None:
-        """Signal the job, or end it; harmless when it has ended.
-
-        Raises
-        ------
-        UnreachableError
-        """
+        """Signal the job, or end it; harmless when it has ended. Raises `UnreachableError`."""
         if self.number:
             with contextlib.suppress(CommandRefusedError):
                 self._slurm.run("scancel", *options, self.number, account=self._account)

@@ -19,10 +19,7 @@ POLL_S, LONGEST_POLL_S = 0.01, 0.2
 class ShownJob:
     """Reads jobs of one cluster by their numbers, and changes none.
 
-    Parameters
-    ----------
-    is_exclusive : bool
-        A node is one slot, however many processors it has.
+    Where it is exclusive, a node is one slot, however many processors it has.
     """
 
     def __init__(self, slurm: Slurm, *, is_exclusive: bool) -> None:

@@ -34,14 +34,8 @@ def site_rules(
 ) -> SiteRules:
     """Rules of the cluster as planning sees them.
 
-    Parameters
-    ----------
-    manager : Manager or None
-        None: there is none, or it may not be read.
-    words : frozenset of str
-        What is enforced of it.
-    reservations : tuple of str
-        Ids of those into which no job may run.
+    Without a manager there is none, or it may not be read; `words` say what is enforced of it.
+    `reservations` are the ids of those into which no job may run.
     """
     entries = tuple(partitions)
     smallest = min((node.cpus for node in nodes), default=1)

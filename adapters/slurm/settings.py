@@ -88,12 +88,7 @@ class SlurmSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
 
 
 def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
-    """Read the settings of the adapter ``slurm``; see `read_batch`.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read the settings of the adapter ``slurm``; see `read_batch`. Raises `InputError`."""
     settings = read_batch(value, SlurmSettings, cluster, where)
     prefix = f"{where}." if where else ""
     handed = settings.handover_partition

@@ -198,12 +198,7 @@ class Share:
         )
 
     def carry_out(self) -> None:
-        """Make the reservation what was planned; one that is refused leaves us without a share.
-
-        Raises
-        ------
-        UnreachableError
-        """
+        """Make the reservation what was planned; one that is refused leaves us without a share."""
         try:
             self._reserve(self._goal, self._there, self._planned_at)
         except CommandRefusedError as error:

@@ -81,12 +81,8 @@ class Audit:
     def refused(self, event: str, who: str, kind: str, **fields: Any) -> None:
         """Something was refused; repeated refusals of one kind to one party share a line a second.
 
-        Parameters
-        ----------
-        who : str
-            The party: a user, or a socket where no user is known. Nothing that it can vary.
-        kind : str
-            For the same reason not the text of the refusal.
+        The party is a user, or a socket where no user is known: nothing that it can vary. For the
+        same reason the kind is not the text of the refusal.
         """
         count = self._limit.once_per(f"{event} {who} {kind}")
         if count:
@@ -202,12 +198,7 @@ class Access:
         )
 
     def check_submit(self, caller: Caller) -> None:
-        """Refuse jobs that no executor would start.
-
-        Raises
-        ------
-        RefusedError
-        """
+        """Refuse jobs that no executor would start. Raises `RefusedError`."""
         if caller.uid == 0 and not self.settings.root_jobs:
             raise QueryRefusedError("not_allowed", ROOT_REFUSED)
 

@@ -68,13 +68,7 @@ class Pending(Struct, frozen=True, kw_only=True):
 
 
 def opened_access(config: Config, log: BoundLogger) -> Access:
-    """The daemon's key, made at its first start, and its table of keys.
-
-    Raises
-    ------
-    KeyFileError
-    KeyTableError
-    """
+    """The daemon's key, made at its first start, and its table of keys."""
     folder = Path(config.daemon.state_dir)
     path = folder / "server-key.json"
     if not os.path.lexists(path):
@@ -86,6 +80,8 @@ def opened_access(config: Config, log: BoundLogger) -> Access:
 
 class Enrolment:
     """Decides over what is asked, and keeps the limits of each user.
+
+    What is refused raises `EnrolmentDeniedError`, or `KeyTableError` of the table.
 
     Parameters
     ----------
@@ -112,23 +108,13 @@ class Enrolment:
         self._lines: dict[int, TokenBucket] = {}
 
     def check_line(self, peer: Peer) -> None:
-        """Refuse a question, unread, of a user who asks too often.
-
-        Raises
-        ------
-        EnrolmentDeniedError
-        """
+        """Refuse a question, unread, of a user who asks too often."""
         bucket = self._bucket(self._lines, peer, LINES_PER_S, LINES_AT_ONCE)
         self._check(bucket, peer, "asks too often", f"{LINES_PER_S:g} times in a second")
         bucket.take(1.0)
 
     def check_change(self, peer: Peer) -> None:
-        """Refuse a change to a user who has made too many.
-
-        Raises
-        ------
-        EnrolmentDeniedError
-        """
+        """Refuse a change to a user who has made too many."""
         limit = f"{CHANGES_PER_MINUTE} times in a minute"
         self._check(self._changes_of(peer), peer, "changes keys too often", limit)
 
@@ -163,12 +149,7 @@ class Enrolment:
         return {"error": str(error)}
 
     def prepare(self, body: Mapping[str, Any], peer: Peer) -> Grant:
-        """The key that a user asks to have enrolled, if he may ask for it.
-
-        Raises
-        ------
-        EnrolmentDeniedError
-        """
+        """The key that a user asks to have enrolled, if he may ask for it."""
         role = _role(body.get("role", Role.SUBMIT))
         user = body.get("user") or peer.user
         clusters = body.get("clusters") or ()
@@ -206,12 +187,7 @@ class Enrolment:
         return old if old is not None and keep and old.uid == peer.uid == grant.uid else None
 
     def authorize(self, grant: Grant, peer: Peer) -> Grant:
-        """Enrol a key.
-
-        Raises
-        ------
-        EnrolmentDeniedError, KeyTableError
-        """
+        """Enrol a key."""
         self.check_change(peer)
         was_live = self.access.table.live(grant.key) is not None
         self.access.table.authorize(grant, by_admin=peer.is_admin)
@@ -219,12 +195,7 @@ class Enrolment:
         return grant
 
     def revoke(self, text: str, peer: Peer) -> Grant:
-        """Take a key's rights away; to repeat it changes nothing.
-
-        Raises
-        ------
-        EnrolmentDeniedError, KeyTableError
-        """
+        """Take a key's rights away; to repeat it changes nothing."""
         table = self.access.table
         found = table.named(text, None if peer.is_admin else peer.uid)
         if found.revoked is not None:

@@ -74,12 +74,7 @@ class EnrolmentSocket:
         return self._file is not None and file_id(self.path) == self._file
 
     def restore(self) -> None:
-        """Listen again where the file is gone; conversations go on.
-
-        Raises
-        ------
-        OSError
-        """
+        """Listen again where the file is gone; conversations go on. Raises `OSError`."""
         self._stop_listening()
         self.open()
 

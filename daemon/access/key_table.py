@@ -89,13 +89,7 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_table(raw: bytes, path: Path) -> Parsed:
-    """Read the bytes of a table.
-
-    Raises
-    ------
-    KeyTableError
-        They are no table's.
-    """
+    """Read the bytes of a table; `KeyTableError` where they are none's."""
     try:
         return _parsed(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
@@ -114,18 +108,7 @@ def _parsed(raw: bytes) -> Parsed:
 
 
 class KeyTable:
-    """Grants by key.
-
-    Parameters
-    ----------
-    path : Path
-        Absent: the table is empty.
-
-    Raises
-    ------
-    KeyTableError
-        The file is damaged, or others may write to it.
-    """
+    """Grants by key, none without its file; one that is damaged or open to others is refused."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -169,16 +152,9 @@ class KeyTable:
         return [self._grants[key] for key in self._of_user.get(uid, ())]
 
     def check(self, grant: Grant, *, by_admin: bool = True) -> None:
-        """Refuse a key that cannot be taken in.
+        """Refuse a key that cannot be taken in, by `KeyTableError`.
 
-        Parameters
-        ----------
-        by_admin : bool
-            Root, or the daemon's user, asks: only live keys are counted.
-
-        Raises
-        ------
-        KeyTableError
+        `by_admin`: root, or the daemon's user, asks; then only live keys are counted.
         """
         if not is_key(grant.key):
             raise KeyTableError("key: is not a public key of 40 characters", "not_a_key")
@@ -208,13 +184,7 @@ class KeyTable:
             )
 
     def authorize(self, grant: Grant, *, by_admin: bool = True) -> None:
-        """Take in a key, or give one that its owner has another role.
-
-        Raises
-        ------
-        KeyTableError
-            As of `check`, or it cannot be written.
-        """
+        """Take in a key that `check` lets pass, or give one that its owner has another role."""
         self.check(grant, by_admin=by_admin)
         self._put(grant)
 
@@ -227,12 +197,7 @@ class KeyTable:
         return grant
 
     def named(self, text: str, uid: int | None) -> Grant:
-        """The key with this beginning, among all or one user's.
-
-        Raises
-        ------
-        KeyTableError
-        """
+        """The key with this beginning, among all or one user's. Raises `KeyTableError`."""
         if len(text) < MIN_PREFIX:
             raise KeyTableError(
                 f"key: name at least its first {MIN_PREFIX} characters", "not_named"

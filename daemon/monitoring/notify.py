@@ -124,22 +124,12 @@ def body_of(notice: Notice) -> bytes:
 
 
 def command(notice: Notice, config: NotifyConfig) -> None:
-    """Run the command with the notice on its standard input.
-
-    Raises
-    ------
-    OSError, subprocess.SubprocessError
-    """
+    """Run the command with the notice on its standard input."""
     _run(config.command, body_of(notice), config.timeout_s)
 
 
 def mail(notice: Notice, config: NotifyConfig) -> None:
-    """Hand a mail to sendmail.
-
-    Raises
-    ------
-    OSError, subprocess.SubprocessError, ValueError
-    """
+    """Hand a mail to sendmail."""
     message = EmailMessage()
     message["To"] = ", ".join(config.mail_to)
     message["Subject"] = f"coalloc: {_line(notice.text)[:200]}"
@@ -150,12 +140,7 @@ def mail(notice: Notice, config: NotifyConfig) -> None:
 
 
 def webhook(notice: Notice, config: NotifyConfig) -> None:
-    """Post the notice; where it is sent elsewhere by a redirection it is not followed.
-
-    Raises
-    ------
-    OSError, ValueError
-    """
+    """Post the notice; where it is sent elsewhere by a redirection it is not followed."""
     headers = {"Content-Type": "application/json", "User-Agent": "coalloc"}
     request = Request(config.webhook, data=body_of(notice), headers=headers)
     with build_opener(_Stay).open(request, timeout=config.timeout_s):

@@ -84,27 +84,13 @@ def _opened(head: bytes) -> tuple[bytes, int]:
 
 
 async def read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """Read one frame.
-
-    Raises
-    ------
-    FrameError
-    asyncio.IncompleteReadError
-        The other side is gone.
-    """
+    """Read one frame; `IncompleteReadError` where the other side is gone."""
     kind, size = _opened(await reader.readexactly(HEADER.size))
     return kind, await reader.readexactly(size)
 
 
 def receive_frame(stream: socket.socket) -> tuple[bytes, bytes]:
-    """Read one frame, blocking.
-
-    Raises
-    ------
-    FrameError
-    EOFError
-        The other side is gone.
-    """
+    """Read one frame, blocking; `EOFError` where the other side is gone."""
     kind, size = _opened(_exactly(stream, HEADER.size))
     return kind, _exactly(stream, size)
 

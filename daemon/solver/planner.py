@@ -118,13 +118,7 @@ class RoundPlanner:
         notes: Mapping[str, Any] | None = None,
         on_incumbent: Callable[[bytes], None] | None = None,
     ) -> Plan:
-        """A plan that passed the checker.
-
-        Raises
-        ------
-        UnusablePlanError
-            With the reason.
-        """
+        """A plan that passed the checker. Raises `UnusablePlanError` with the reason."""
         request = Request(
             policy=policy,
             options=self._options(policy),

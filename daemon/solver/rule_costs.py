@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CoreEvent, CostsWanted
 from coalloc.daemon.solver.frames import Request
@@ -75,18 +77,8 @@ class RuleCosts:
     ) -> None:
         """Compare a round's plan with those without its rules, and ask for more after a pause.
 
-        Parameters
-        ----------
-        effect : Solve
-            The round's.
-        kept : Plan or None
-            The plan that was made for it; None: none was.
-        options : mapping
-            Of the policy in that round.
-        previous : tuple of str
-            See `coalloc.policies.base.Budget`.
-        limit_s : float
-            For each plan, seconds.
+        `kept` is the plan made for it with these options; None: none was. The others get `previous`
+        as it did (`coalloc.policies.base.Budget`), and `limit_s` each.
         """
         if kept is None or kept.policy != effect.policy or not self._solver.is_warm:
             # It failed, or was made while nothing was compiled: nothing to compare with.
@@ -95,14 +87,25 @@ class RuleCosts:
             self.want()
             return
         began = time.monotonic()
-        plans = _Plans(self._solver, effect, options, previous, limit_s)
+        asked = Request(
+            policy=effect.policy,
+            options=dict(options),
+            previous=previous,
+            history=effect.history,
+            live=True,
+            notes=dict(effect.notes),
+            checked=True,
+            node_entries=0,
+            nice=NICE,
+        )
         weights = plain_weights(effect.snapshot, effect.lifted)
         rows: dict[str, RuleCostRow] = {}
         for rule, without in effect.lifted.items():
-            rows[rule] = await plans.compared(rule, kept, without, weights)
+            rows[rule] = await self._compared(rule, kept, without, weights, asked, limit_s)
         row = POLICIES.get(effect.policy)
         if row is not None and NO_GUARD.keys() & options_of(row.options).keys():
-            rows[GUARD] = await plans.compared(GUARD, kept, effect.snapshot, weights)
+            free = replace(asked, options={**options, **NO_GUARD})
+            rows[GUARD] = await self._compared(GUARD, kept, effect.snapshot, weights, free, limit_s)
         spent = time.monotonic() - began
         self.newest = RuleCostsRow(
             round=effect.round,
@@ -116,39 +119,19 @@ class RuleCosts:
         await asyncio.sleep(spent / SHARE - spent)
         self.want()
 
-
-class _Plans:
-    """Plans without rules, made as the round's own was."""
-
-    def __init__(
+    async def _compared(
         self,
-        solver: SolverPool,
-        effect: Solve,
-        options: Mapping[str, Any],
-        previous: tuple[str, ...],
+        rule: str,
+        kept: Plan,
+        without: Snapshot,
+        weights: Mapping[str, float],
+        asked: Request,
         limit_s: float,
-    ) -> None:
-        self._solver, self._effect, self._options = solver, effect, options
-        self._previous, self._limit_s = previous, limit_s
-
-    async def compared(
-        self, rule: str, kept: Plan, without: Snapshot, weights: Mapping[str, float]
     ) -> RuleCostRow:
         """The cost of a rule; where there is no plan without it, why."""
         # Large ones in a thread: the loop has others to serve.
         body = await asyncio.to_thread(lambda: encode(write_snapshot(without)))
-        request = Request(
-            policy=self._effect.policy,
-            options={**self._options, **(NO_GUARD if rule == GUARD else {})},
-            previous=self._previous,
-            history=self._effect.history,
-            live=True,
-            notes=dict(self._effect.notes),
-            checked=True,
-            node_entries=0,
-            nice=NICE,
-        )
-        outcome = await self._solver.solve(body, request, deadline_s=self._limit_s)
+        outcome = await self._solver.solve(body, asked, deadline_s=limit_s)
         plan = outcome.plan
         if plan is None:
             return RuleCostRow(why=f"not computed: {outcome.message or outcome.status}")

@@ -22,10 +22,6 @@ def new_store(path: Path) -> None:
     """Make an empty store under another name, whole and on disk, and have it take its own.
 
     A store that somebody else has made meanwhile is left as it is.
-
-    Raises
-    ------
-    OSError, sqlite3.Error
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
     fresh.unlink(missing_ok=True)

@@ -13,12 +13,7 @@ __all__ = ["Source", "StoreError", "copy_stopped", "mount_of", "restore"]
 
 
 def copy_stopped(store: Path, path: Path) -> None:
-    """Copy the store of a daemon that does not run.
-
-    Raises
-    ------
-    StoreError
-    """
+    """Copy the store of a daemon that does not run. Raises `StoreError`."""
     opened = Store(store)
     try:
         opened.backup(path)

@@ -46,18 +46,7 @@ BUSY_TIMEOUT_S = 2.0
 
 
 class Database:
-    """The one connection to a database on a local disk.
-
-    Parameters
-    ----------
-    path : Path
-        As of `Store`.
-
-    Raises
-    ------
-    StoreError
-        As of `Store`.
-    """
+    """The one connection to a database on a local disk; places and errors are those of `Store`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

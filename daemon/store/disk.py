@@ -71,13 +71,9 @@ def mount_of(path: Path) -> Mount | None:
 
 
 def write_error(folder: Path) -> int:
-    """Try to write a little into a folder.
+    """Try to write a little into a folder: the ``errno`` of what failed, or 0.
 
-    Returns
-    -------
-    int
-        0 when it worked, else the ``errno`` of what failed: ``ENOSPC``, ``EDQUOT``, ``EROFS``...
-        Tells what SQLite's own error codes do not.
+    It tells what SQLite's own error codes do not: ``ENOSPC``, ``EDQUOT``, ``EROFS``...
     """
     try:
         handle, name = tempfile.mkstemp(prefix=".probe-", dir=folder)

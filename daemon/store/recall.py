@@ -43,12 +43,7 @@ class RecalledStore(Struct, frozen=True, kw_only=True):
 
 
 def recall(store: Store, keep_ended: int) -> RecalledStore:
-    """Read the store; begins a new epoch, which is on disk on return.
-
-    Raises
-    ------
-    StoreError
-    """
+    """Read the store; begins a new epoch, which is on disk on return. Raises `StoreError`."""
     # A full queue is a hundred thousand records that stay: looking for garbage among them at
     # every few hundred new ones costs a seventh of the start.
     gc.disable()

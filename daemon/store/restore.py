@@ -326,13 +326,7 @@ class Renumbering(Struct, frozen=True, kw_only=True):
 
 
 def highest(meta: Mapping[str, str], event: int) -> dict[str, int]:
-    """The numbers of a store that must not come again, by their keys in `meta`.
-
-    Raises
-    ------
-    ValueError
-        One of them is no number.
-    """
+    """The numbers of a store that must not come again, by key; `ValueError` where one is none."""
     numbers = {
         key: int(value)
         for key, value in meta.items()
@@ -346,14 +340,8 @@ def renumbered(
 ) -> Renumbering:
     """Return what puts a copy ahead of everything that anybody has seen.
 
-    Parameters
-    ----------
-    own, former : mapping of key to number
-        `highest` of the copy, and of the store that it replaces: empty where that is unreadable.
-    last_job : int
-        Highest number of a job in the copy.
-    now : float
-        Wall-clock seconds.
+    `own` and `former` are `highest` of the copy, and of the store that it replaces: empty where
+    that is unreadable. `last_job` is the highest number of a job in the copy.
     """
     high = {key: max(own.get(key, 0), former.get(key, 0)) for key in {*own, *former}}
     epoch = max(int(now), high.get("epoch", 0) + 1)

@@ -187,12 +187,7 @@ def _used(connection: sqlite3.Connection, added: AddUsage) -> UsedDay:
 
 
 def check_schema(connection: sqlite3.Connection) -> None:
-    """Compare tables, indexes and triggers with those of a new store.
-
-    Raises
-    ------
-    tables.DamagedError
-    """
+    """Compare tables, indexes and triggers with those of a new store. Raises `DamagedError`."""
     there = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         migrate(fresh, Path(":memory:"))

@@ -59,15 +59,7 @@ class Store:
     def commit(self, effects: Iterable[Effect]) -> bool:
         """Write the lasting ones among the effects, all or none, in order; on disk on return.
 
-        Returns
-        -------
-        bool
-            There was something to write.
-
-        Raises
-        ------
-        StoreError
-            Nothing of the batch was written, and the store stays usable.
+        Returns whether there was something to write. After an error the store stays usable.
         """
         lasting = _lasting(effects)
         if not lasting:
@@ -170,14 +162,9 @@ class Store:
     def accounts(
         self, since: float, until: float, after: int, user: str, limit: int
     ) -> list[StoredAccount]:
-        """Accounts of jobs that ended in [since, until), by their end.
+        """Accounts of jobs that ended in [since, until), by their end; no user: everybody's.
 
-        Parameters
-        ----------
-        after : int
-            The `seq` of the account before the first one, which ended at `since`; else 0.
-        user : str
-            Whose; empty: everybody's.
+        `after` is the `seq` of the account before the first one, which ended at `since`; else 0.
         """
         mine, values = ("user = ? AND ", [user]) if user else ("", [])
         where = f"WHERE {mine}(ended, seq) > (?, ?) AND ended < ? ORDER BY ended, seq LIMIT ?"
@@ -215,12 +202,7 @@ class Store:
         return rows[0] if rows else None
 
     def examine(self) -> Iterator[None]:
-        """Compare every row with its checksum and every index with its table, step by step.
-
-        Raises
-        ------
-        StoreCorruptError
-        """
+        """Compare every row with its checksum and every index with its table, step by step."""
         steps = tables.examined(self._database.open(), tables.EXAMINED_AT_ONCE)
         while True:
             with self._database.errors_translated():
@@ -285,12 +267,7 @@ class Store:
     def backup(self, path: Path) -> None:
         """Write a consistent copy while the store is in use; `path` appears only when complete.
 
-        May be called from another thread than the rest.
-
-        Raises
-        ------
-        StoreError
-            The copy cannot be written; the store stays usable.
+        May be called from another thread than the rest. After an error the store stays usable.
         """
         # Its lock would end with any other handle of ours on the file that is closed.
         if path.exists() and path.samefile(self.path):
@@ -305,12 +282,7 @@ class Store:
             raise error_of(error.errno or errno.EIO, str(path)) from error
 
     def check_place(self) -> None:
-        """Look whether its file is still found under its name.
-
-        Raises
-        ------
-        StoreError
-        """
+        """Look whether its file is still found under its name. Raises `StoreError`."""
         self._database.check_place()
 
     def close(self) -> None:

@@ -109,12 +109,7 @@ class Table(Generic[Row]):
         return bool(crc32(_encode(found[self._first : -1]), self._seed) == found[-1])
 
     def read(self, found: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
-        """Rows that `select` has found, each compared with its checksum.
-
-        Raises
-        ------
-        DamagedError
-        """
+        """Rows that `select` has found, each compared with its checksum. Raises `DamagedError`."""
         make, first, seed = self._make._make, self._first, self._seed  # type: ignore[attr-defined]
         for row in found:
             if crc32(_encode(row[first:-1]), seed) != row[-1]:
@@ -126,12 +121,7 @@ class Table(Generic[Row]):
     def page(
         self, connection: sqlite3.Connection, after: tuple[Any, ...] | None, limit: int
     ) -> tuple[Any, ...] | None:
-        """Compare so many rows after this key with their checksums; returns the last one's key.
-
-        Raises
-        ------
-        DamagedError
-        """
+        """Compare so many rows after this key with their checksums; returns the last one's key."""
         where = "" if after is None else f"WHERE ({self._walk}) > ({', '.join('?' * len(after))})"
         found = connection.execute(
             f"{self.select} {where} ORDER BY {self._walk} LIMIT {limit}", after or ()
@@ -212,13 +202,7 @@ def whole_rows(connection: sqlite3.Connection, table: Table[Row]) -> Whole[Row]:
 
 
 def check_tallies(connection: sqlite3.Connection) -> int:
-    """Compare the tables that a start reads with their tallies; returns the last commit's number.
-
-    Raises
-    ------
-    DamagedError
-    sqlite3.Error
-    """
+    """Compare tables that a start reads with their tallies; returns the last commit's number."""
     for table in TABLES:
         if table not in READ_LATER:
             _check_tally(connection, table)
@@ -233,13 +217,7 @@ def _check_tally(connection: sqlite3.Connection, table: Table[Any]) -> None:
 
 
 def written_commits(connection: sqlite3.Connection) -> int:
-    """Number of the last commit.
-
-    Raises
-    ------
-    DamagedError
-    sqlite3.Error
-    """
+    """Number of the last commit. Raises `DamagedError` or `sqlite3.Error`."""
     statement = f"SELECT rows FROM tallies WHERE name = '{COMMITS}' AND typeof(rows) = 'integer'"
     found = connection.execute(statement).fetchone()
     if found is None:
@@ -253,13 +231,7 @@ def count_commit(connection: sqlite3.Connection, number: int) -> None:
 
 
 def examined(connection: sqlite3.Connection, rows_at_once: int) -> Iterator[None]:
-    """Compare all rows with their checksums and all indexes with their tables, step by step.
-
-    Raises
-    ------
-    DamagedError
-    sqlite3.Error
-    """
+    """Compare all rows with their checksums and all indexes with their tables, step by step."""
     for table in TABLES:
         if table in READ_LATER:
             _check_tally(connection, table)

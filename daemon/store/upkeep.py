@@ -22,12 +22,7 @@ PAUSE_S = 0.02
 
 
 async def examine(store: Store, log: BoundLogger) -> None:
-    """Look at every row and index once, since a start reads only what it needs.
-
-    Raises
-    ------
-    StoreCorruptError
-    """
+    """Look at every row and index once, since a start reads only what it needs."""
     for _ in store.examine():
         await asyncio.sleep(PAUSE_S)
     log.info("store_examined")
@@ -38,10 +33,7 @@ async def tend(
 ) -> None:
     """Forget what is too old, then release the pages that this has freed.
 
-    Parameters
-    ----------
-    accounts_before : float or None
-        Accounts of before this time are too old; None: none is.
+    Accounts of before `accounts_before` are too old; None: none is.
     """
     released = 0
     try:

@@ -126,14 +126,8 @@ def logged(effects: Iterable[Effect], log: BoundLogger) -> list[Effect]:
 def without_submits(effects: Iterable[Effect]) -> tuple[list[Effect], list[str], list[Hashable]]:
     """Take the new jobs out of effects that could not be written.
 
-    Returns
-    -------
-    kept : list of Effect
-        What happened to other jobs, to be written later.
-    lost : list of str
-        The new jobs; nobody has been told of them.
-    origins : list of hashable
-        Who must be told that they were not queued.
+    Returns what happened to other jobs, to be written later; the new jobs, of which nobody has been
+    told; and the origins that must be told that theirs were not queued.
     """
     effects = list(effects)
     new = {effect.job for effect in effects if isinstance(effect, SaveLaunch)}

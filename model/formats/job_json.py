@@ -24,18 +24,7 @@ Times = Annotated[
 
 
 def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
-    """Read one job; `time` is the default of ``submitted``.
-
-    Returns
-    -------
-    job : Job
-    warnings : list of str
-        Repairs of its speed-up, each naming the job.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read a job, submitted by default at `time`; returns also the repairs of its speed-up."""
     job: Job = read_json(completed(value, where, time), Job, where, amounts)
     return checked(job, where)
 
@@ -43,10 +32,7 @@ def read_job(value: Any, where: str, time: float) -> tuple[Job, list[str]]:
 def completed(value: Any, where: str, time: float) -> Any:
     """A job's JSON with what its other keys, or the snapshot's time, give.
 
-    Raises
-    ------
-    InputError
-        For keys that exclude or need each other. Anything else that is wrong is left to the reader.
+    Refused are keys that exclude or need each other; anything else that is wrong is the reader's.
     """
     if not isinstance(value, dict):
         return value
@@ -99,12 +85,7 @@ def amounts(job: Job) -> Iterator[Struct]:
 
 
 def checked(job: Job, where: str) -> tuple[Job, list[str]]:
-    """A job whose fields agree with each other, and what was repaired.
-
-    Raises
-    ------
-    InputError
-    """
+    """A job whose fields agree with each other, and what was repaired. Raises `InputError`."""
     match job:
         case MoldableJob():
             return _checked_moldable(job, where)
@@ -136,12 +117,7 @@ def _checked_moldable(job: MoldableJob, where: str) -> tuple[MoldableJob, list[s
 
 
 def read_speedup(value: Any, where: str) -> Speedup:
-    """Read a speed-up model.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read a speed-up model. Raises `InputError`."""
     speedup: Speedup = read_json(value, Speedup, where, lambda read: (read,))
     return _repaired(speedup, where)[0]
 

@@ -21,13 +21,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def expand(text: str, where: str = "") -> tuple[str, ...]:
-    """The names a node set stands for, in its own order.
-
-    Raises
-    ------
-    InputError
-        If the text is not a node set.
-    """
+    """The names a node set stands for, in its own order; `InputError` where it is none."""
     if text and _PLAIN.issuperset(text):
         return (text,)
     size = _size(text)
@@ -52,13 +46,7 @@ def expand(text: str, where: str = "") -> tuple[str, ...]:
 
 
 def expand_counts(counts: Mapping[str, int], where: str) -> dict[str, int]:
-    """Expand the node sets in a nodes map; the value counts for each node.
-
-    Raises
-    ------
-    InputError
-        If a node is named twice, or a text is not a node set.
-    """
+    """Expand the node sets in a nodes map, in which no node may come twice; each has the value."""
     out: dict[str, int] = {}
     for text, count in counts.items():
         for name in expand(text, f"{where}.{text}"):

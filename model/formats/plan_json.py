@@ -18,12 +18,7 @@ from coalloc.model.values import replace
 
 
 def read_plan(value: Any) -> Plan:
-    """Read a plan from decoded JSON.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read a plan from decoded JSON. Raises `InputError`."""
     top = of_format(value, PLAN_FORMAT, "placements")
     for key in ("options", "stats", "certificates"):
         plain(top.get(key), key)

@@ -68,12 +68,7 @@ def read_snapshot(value: Any) -> Snapshot:
 
 
 def read_clusters(value: Any, where: str) -> tuple[Cluster, ...]:
-    """Read cluster objects, of a snapshot or of a platform file; node sets are expanded.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read cluster objects, of a snapshot or of a platform file; node sets are expanded."""
     clusters: tuple[Cluster, ...] = read_json(
         _limited(value, where), tuple[Cluster, ...], where, lambda read: read
     )
@@ -86,13 +81,7 @@ def _amounts(read: SnapshotFields) -> Iterator[Struct]:
 
 
 def _limited(clusters: Any, where: str) -> Any:
-    """Clusters without the bandwidths that are null: unlimited, as by default.
-
-    Raises
-    ------
-    InputError
-        For a cluster without the key of its nodes.
-    """
+    """Clusters without the bandwidths that are null: unlimited, as by default."""
     if not isinstance(clusters, list | tuple):
         return clusters
     out = []

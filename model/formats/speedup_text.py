@@ -8,10 +8,7 @@ from typing import Any
 def shape_of(text: str) -> dict[str, Any]:
     """A model without its time, as users write it: ``amdahl:0.95``, ``downey:A,SIGMA``.
 
-    Raises
-    ------
-    ValueError
-        One sentence.
+    What is wrong is said by a `ValueError` of one sentence.
     """
     model, _, rest = text.partition(":")
     values = rest.split(",") if rest else []
@@ -26,13 +23,7 @@ def shape_of(text: str) -> dict[str, Any]:
 
 
 def amount(text: str) -> float:
-    """A finite number that is not negative.
-
-    Raises
-    ------
-    ValueError
-        One sentence.
-    """
+    """A finite number that is not negative; else a `ValueError` of one sentence."""
     try:
         value = float(text)
     except ValueError:

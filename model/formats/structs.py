@@ -75,13 +75,10 @@ def read_json(
 def read_struct(
     value: Any, form: type[Read], where: str, others: Mapping[str, Any] = NO_OTHERS
 ) -> Read:
-    """Read a table of settings.
+    """Read a table of settings as it stands in the configuration.
 
     Parameters
     ----------
-    value : mapping
-        As it stands in the configuration.
-    form : type
     where : str
         Path of `value` in the configuration, for errors.
     others : mapping, optional

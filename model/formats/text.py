@@ -11,16 +11,7 @@ from coalloc.model.errors import InputError
 def decode_json(data: bytes | str, where: str = "") -> Any:
     """Decode JSON text; a key that appears twice in one object is refused.
 
-    Parameters
-    ----------
-    data : bytes or str
-        Bytes are UTF-8, with or without a byte order mark.
-    where : str
-        The name of the file, for the error.
-
-    Raises
-    ------
-    InputError
+    Bytes are UTF-8, with or without a byte order mark; `where` names the file in the error.
     """
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data

@@ -12,12 +12,7 @@ from coalloc.model.jobs import Edge, Started, Task
 def check_graph(
     tasks: Sequence[Task], edges: Sequence[Edge], where: str, started: Sequence[Started] = ()
 ) -> None:
-    """Refuse duplicate ids, unknown ends of an edge, and cycles, naming the task.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse duplicate ids, unknown ends of an edge, and cycles, naming the task."""
     if not started and _are_in_order(tasks, edges):
         return
     names: set[str] = set()

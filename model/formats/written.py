@@ -14,7 +14,6 @@ def written(value: msgspec.Struct, *always: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    value : Struct
     always : str
         Keys to write also where they are as by default. A struct with ``omit_defaults`` has none.
     """

@@ -47,12 +47,7 @@ PLAIN = BatchOptions()
 
 
 def check_options(options: BatchOptions, where: str = "batch") -> None:
-    """Refuse what is no value of an option of a command.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what is no value of an option of a command. Raises `InputError`."""
     for name, value in options.given():
         if len(value) > LONGEST:
             raise InputError(f"{where}.{name}", f"is longer than {LONGEST} characters")

@@ -22,17 +22,7 @@ OVERHEAD = 9
 
 
 def check_launch(launch: Launch, commands: Mapping[str, Sequence[str]]) -> None:
-    """Refuse what no program can be started with.
-
-    Parameters
-    ----------
-    commands : mapping
-        Of a workflow's tasks, instead of the one of `launch`.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what no program can be started with: the launch's, or the tasks' of a workflow."""
     for field in ("cwd", "stdout", "stderr"):
         _size(f"launch.{field}", getattr(launch, field), LONGEST_PATH, "a path")
     taken = 0

@@ -118,18 +118,9 @@ def parse(
     folders: tuple[str, str, str] = ("", "", ""),
     check: Check | None = None,
 ) -> Config:
-    """Read a configuration from a text.
+    """Read a configuration from a text, which errors call `name`.
 
-    Parameters
-    ----------
-    name : str
-        What errors call the file.
-    folders : tuple of str
-        State, runtime and cache folder where the text names none.
-
-    Raises
-    ------
-    ConfigError
+    `folders` are those for state, runtime and cache where the text names none.
     """
     try:
         value = tomli.loads(text)

@@ -92,12 +92,7 @@ class NativeLauncher:
         return key in self._parts
 
     def claim(self, part: PartSpec) -> Claim:
-        """Hold the job, and bind it to its nodes.
-
-        Raises
-        ------
-        ClaimRefusedError, AdapterError
-        """
+        """Hold the job, and bind it to its nodes. Raises `ClaimRefusedError` or `AdapterError`."""
         if part.key in self._parts:
             return Claim(key=part.key, is_new=False)
         mine = NativePart(
@@ -195,12 +190,7 @@ class NativeLauncher:
         """Do nothing: what is kept is on disk."""
 
     def dismiss(self, foreign: str) -> None:
-        """Cancel a job that waits; one that is gone is no error.
-
-        Raises
-        ------
-        AdapterError
-        """
+        """Cancel a job that waits; one that is gone is no error. Raises `AdapterError`."""
         try:
             self._command("scancel", foreign)
         except BatchError as error:

@@ -172,12 +172,7 @@ def layout_of(pairs: Mapping[str, str]) -> frozenset[str]:
 
 
 def job_facts(pairs: Mapping[str, str]) -> JobFacts:
-    """The facts of a job.
-
-    Raises
-    ------
-    ParseError
-    """
+    """The facts of a job. Raises `ParseError`."""
     where = f"JobId={pairs.get('JobId', '')}"
     for key in ("JobState", "Partition", "NumNodes", "ExitCode"):
         if key not in pairs:
@@ -196,12 +191,7 @@ def job_facts(pairs: Mapping[str, str]) -> JobFacts:
 
 
 def account_facts(line: str) -> JobFacts:
-    """The facts in a line of ``sacct -P -o State,ExitCode,Start,End,NodeList``.
-
-    Raises
-    ------
-    ParseError
-    """
+    """The facts in a line of ``sacct -P -o State,ExitCode,Start,End,NodeList``."""
     words = line.split("|")
     if len(words) != 5:
         raise ParseError(line, "not five fields")
@@ -219,12 +209,7 @@ def account_facts(line: str) -> JobFacts:
 
 
 def exit_code(text: str, where: str) -> int:
-    """``3:0`` is exit code 3, ``0:15`` is signal 15, as -15.
-
-    Raises
-    ------
-    ParseError
-    """
+    """``3:0`` is exit code 3, ``0:15`` is signal 15, as -15. Raises `ParseError`."""
     code, _, number = text.partition(":")
     if not code.isdecimal() or (number and not number.isdecimal()) or len(text) > 20:
         raise ParseError(where, f"{text[:40]!r} is not an exit code")

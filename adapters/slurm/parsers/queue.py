@@ -62,11 +62,6 @@ def parse_queue(text: str, mark: str) -> tuple[QueueEntry, ...]:
     """Jobs as ``squeue -h -r -o`` prints them, with `queue_format` of the same mark.
 
     One that is not understood comes as `odd`.
-
-    Raises
-    ------
-    ParseError
-        The answer is none of squeue's, or was cut short.
     """
     head, *records = text.split(f"{RECORD}{mark}")
     if head and (records or not says_none(head, "jobs")):

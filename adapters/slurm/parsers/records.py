@@ -16,7 +16,6 @@ class ParseError(ValueError):
     ----------
     where : str
         The line or the place in the answer, cut to a readable length.
-    what : str
     """
 
     def __init__(self, where: str, what: str) -> None:

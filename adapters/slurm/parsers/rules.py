@@ -52,13 +52,7 @@ class Manager(Struct, frozen=True, kw_only=True):
 
 
 def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
-    """Partitions from the output of ``scontrol show partition``.
-
-    Raises
-    ------
-    ParseError
-        The answer is none of scontrol's, or was cut short.
-    """
+    """Partitions from the output of ``scontrol show partition``."""
     return read_entries(text, "PartitionName", None, "partitions", _partition, _odd_partition)
 
 
@@ -97,12 +91,7 @@ def _allowed(text: str) -> tuple[str, ...] | None:
 
 
 def parse_manager(text: str) -> Manager:
-    """Accounts from the output of ``scontrol -o show assoc_mgr flags=assoc,qos``.
-
-    Raises
-    ------
-    ParseError
-    """
+    """Accounts from the output of ``scontrol -o show assoc_mgr flags=assoc,qos``."""
     if not text.startswith("Current Association Manager state"):
         raise ParseError(text, "no association manager")
     associations, qos = [], {}

@@ -45,13 +45,7 @@ def sacct_words(since: float, until: float, user: str = "") -> tuple[str, ...]:
 
 
 def parse_accounts(text: str) -> Iterator[SlurmRow]:
-    """Read what ``sacct`` printed for `sacct_words`.
-
-    Raises
-    ------
-    ParseError
-        With the line.
-    """
+    """Read what ``sacct`` printed for `sacct_words`. Raises `ParseError` with the line."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue

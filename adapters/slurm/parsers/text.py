@@ -52,12 +52,7 @@ _RESERVATION_KEYS = frozenset(
 
 
 def read_time(text: str, where: str = "") -> float | None:
-    """Seconds since 1970 of ``2026-11-20T13:26:55`` in UTC; None where there is none.
-
-    Raises
-    ------
-    ParseError
-    """
+    """Seconds since 1970 of ``2026-11-20T13:26:55`` in UTC; None where there is none."""
     text = text.strip()
     if text in NONE:
         return None
@@ -70,12 +65,7 @@ def read_time(text: str, where: str = "") -> float | None:
 
 
 def read_duration(text: str, where: str = "") -> float | None:
-    """Seconds of ``7-00:00:00``, ``1:00:00`` or ``10:00``; None where unlimited or not given.
-
-    Raises
-    ------
-    ParseError
-    """
+    """Seconds of ``7-00:00:00``, ``1:00:00`` or ``10:00``; None where unlimited or not given."""
     text = text.strip()
     if text in NONE or text.upper() in UNLIMITED or text == "INVALID":
         return None
@@ -89,12 +79,7 @@ def read_duration(text: str, where: str = "") -> float | None:
 
 
 def read_nodes(text: str, where: str = "") -> tuple[str, ...]:
-    """The names of a node list such as ``a[1-4],b7``; none where it says so.
-
-    Raises
-    ------
-    ParseError
-    """
+    """The names of a node list such as ``a[1-4],b7``; none where it says so."""
     text = text.strip()
     if text in NONE:
         return ()
@@ -105,12 +90,7 @@ def read_nodes(text: str, where: str = "") -> tuple[str, ...]:
 
 
 def read_integer(text: str, where: str, what: str) -> int:
-    """A number such as ``1024`` or ``4K`` (squeue shortens counts), the first of ``2-4``.
-
-    Raises
-    ------
-    ParseError
-    """
+    """A number such as ``1024`` or ``4K`` (squeue shortens counts), the first of ``2-4``."""
     found = re.fullmatch(r"([0-9]{1,15})(?:\.([0-9]{1,6}))?([KMGT]?)(?:-.*)?", text.strip(), re.A)
     if found is None:
         raise ParseError(where, f"{what} {text[:40]!r} is not a number")
@@ -124,13 +104,7 @@ def present(text: str) -> str:
 
 
 def parse_node_list(text: str) -> tuple[NodeRecord, ...]:
-    """Nodes as ``scontrol show node`` prints them, with or without ``-o``.
-
-    Raises
-    ------
-    ParseError
-        The answer is none of scontrol's, or was cut short.
-    """
+    """Nodes as ``scontrol show node`` prints them, with or without ``-o``."""
     return read_entries(text, "NodeName", _NODE_KEYS, "nodes", _node_entry, _odd_node)
 
 
@@ -168,12 +142,9 @@ def _node_entry(pairs: Mapping[str, str], where: str) -> NodeRecord:
 
 
 def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
-    """Reservations as ``scontrol show reservation`` prints them; those without nodes are left out.
+    """Reservations as ``scontrol show reservation`` prints them.
 
-    Raises
-    ------
-    ParseError
-        The answer is none of scontrol's, or was cut short.
+    Those without nodes are left out.
     """
     keys = ("ReservationName", _RESERVATION_KEYS, "reservations")
     found = read_entries(text, *keys, _reservation, _odd_reservation)
@@ -208,12 +179,7 @@ def _odd_reservation(pairs: Mapping[str, str], odd: str) -> ReservationEntry:
 
 
 def parse_clock(text: str) -> float:
-    """Time of ``scontrol show config`` by slurmctld's clock, seconds since 1970.
-
-    Raises
-    ------
-    ParseError
-    """
+    """Time of ``scontrol show config`` by slurmctld's clock, seconds since 1970."""
     line = text.lstrip().partition("\n")[0]
     stamp = read_time(line.rpartition(" as of ")[2], line)
     if stamp is None:
@@ -230,13 +196,7 @@ def gives_whole_memory(text: str) -> bool:
 
 
 def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
-    """The ``Key=Value`` pairs of one record of ``scontrol show``; the first of each key stands.
-
-    Raises
-    ------
-    ParseError
-        The answer does not begin with `first`.
-    """
+    """The pairs of one record that begins with `first`; of each key the first stands."""
     if not text.lstrip().startswith(f"{first}="):
         raise ParseError(text, f"no {first}")
     return read_pairs(text, None)
@@ -273,10 +233,7 @@ def read_entries(
 ) -> tuple[Entry, ...]:
     """The records of an answer; `odd` makes one of what `read` does not understand.
 
-    Raises
-    ------
-    ParseError
-        There is none, and the answer does not say so; or it was cut short.
+    An answer without any has to say so.
     """
     if says_none(text, what):
         return ()
