@@ -23,10 +23,7 @@ DONE, FAILED, BAD_USAGE = 0, 1, 2
 class CommandError(Exception):
     """A command cannot go on; the message is one line.
 
-    Parameters
-    ----------
-    code : int
-        Exit code: 1 refused or failed, 2 bad usage or unreadable input.
+    Exit code 1: refused or failed; 2: bad usage or unreadable input.
     """
 
     def __init__(self, message: str, code: int = FAILED) -> None:

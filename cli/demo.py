@@ -93,15 +93,7 @@ def run_demo(args: argparse.Namespace) -> int:
 
 
 class Show:
-    """The demonstration in one folder.
-
-    Parameters
-    ----------
-    configuration : str
-        Of the daemon; ``{root}`` stands for the folder.
-    clusters : sequence of str
-        Those in the configuration.
-    """
+    """The demonstration in one folder, which is ``{root}`` in the configuration."""
 
     def __init__(
         self, root: Path, configuration: str = CONFIG, clusters: Sequence[str] = ("alpha", "beta")

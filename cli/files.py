@@ -1,4 +1,7 @@
-"""The files that commands read and write; what is wrong with one is refused in one line."""
+"""The files that commands read and write.
+
+What is wrong with one is a `CommandError` of one line, with its path; the exit code is 2.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,7 @@ LARGEST_SCRIPT = 4 << 20
 
 
 def script_of(path: Path) -> str:
-    """The text of a script.
-
-    Raises
-    ------
-    CommandError
-        It is missing, cannot be read, or is no script.
-    """
+    """The text of a script."""
     try:
         with open(path, "rb") as file:
             raw = file.read(LARGEST_SCRIPT + 1)
@@ -41,12 +38,7 @@ def script_of(path: Path) -> str:
 
 
 def read_script(raw: bytes, shown: str) -> str:
-    """The text of a script, if it is one; bytes that are not UTF-8 are surrogates in it.
-
-    Raises
-    ------
-    CommandError
-    """
+    """The text of a script, if it is one; bytes that are not UTF-8 are surrogates in it."""
     if not raw.strip():
         raise CommandError(f"{shown}: is empty", BAD_USAGE)
     if raw[:4] == b"\x7fELF":
@@ -75,13 +67,7 @@ def read_script(raw: bytes, shown: str) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file; "-" is standard input.
-
-    Raises
-    ------
-    CommandError
-        With the path and what is wrong; exit code 2.
-    """
+    """A JSON file; "-" is standard input."""
     from coalloc.adapters.formats.files import HEAD, misfit
 
     shown = "standard input" if str(path) == "-" else str(path)
@@ -110,26 +96,14 @@ def write_text(text: str, path: Path | None) -> None:
 
 
 def load_snapshot(path: Path) -> Snapshot:
-    """A snapshot from a file; "-" is standard input.
-
-    Raises
-    ------
-    CommandError
-        With the path and what is wrong; exit code 2.
-    """
+    """A snapshot from a file; "-" is standard input."""
     from coalloc.model.formats.snapshot_json import read_snapshot
 
     return _load(path, read_snapshot)
 
 
 def load_plan(path: Path) -> Plan:
-    """A plan from a file.
-
-    Raises
-    ------
-    CommandError
-        With the path and what is wrong; exit code 2.
-    """
+    """A plan from a file."""
     from coalloc.model.formats.plan_json import read_plan
 
     return _load(path, read_plan)

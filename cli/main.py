@@ -169,15 +169,10 @@ def _code_of(error: Exception) -> int | None:
 
 
 def build_parser(only: str | None = None, *, overview: bool = False) -> argparse.ArgumentParser:
-    """The parser of the whole command line.
+    """The parser of the whole command line; with `only`, of this command alone (empty: none).
 
-    Parameters
-    ----------
-    only : str, optional
-        Load no command but this one; empty loads none. Default: all, for man pages and
-        completion.
-    overview : bool
-        With all commands in the help page, each of which is loaded for it.
+    All are loaded for man pages and completion, and for an `overview`: a help page that has them
+    all.
     """
     parser = Parser(
         prog="coalloc",

@@ -70,15 +70,7 @@ def _wanted(answer: NodesAnswer, args: argparse.Namespace) -> tuple[ClusterRow, 
 
 
 def _ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
-    """The answer once every cluster asked for is read.
-
-    Raises
-    ------
-    NoAnswerError
-        No daemon has answered in time.
-    CommandError
-        Clusters are not read in time.
-    """
+    """The answer once every cluster asked for is read; an error where that is not in time."""
     end = time.monotonic() + args.wait
     while True:
         away = None

@@ -91,12 +91,7 @@ def show_table(
     """Print a table: on a terminal with colours and cut to its width, else plain and whole.
 
     A long one is printed in sheets, whose columns become wider where they must, so that it is never
-    in memory as a whole.
-
-    Parameters
-    ----------
-    right : frozenset of str
-        Headers of the columns that hold numbers.
+    in memory as a whole. `right` are the headers of the columns that hold numbers.
     """
     least: Sequence[int] = [0] * len(headers)
     given, columns = iter(rows), width() if is_terminal() else None
@@ -118,14 +113,9 @@ def aligned(
     columns: int | None = None,
     least: Sequence[int] | None = None,
 ) -> list[str]:
-    """Columns padded to their widest cell; the last one is left as it is.
+    """Columns padded to their widest cell, `least` at the least; the last one is left as it is.
 
-    Parameters
-    ----------
-    columns : int, optional
-        Width of a line: cells are cut until all lines fit, first those of the last column.
-    least : sequence of int, optional
-        Widths of the columns at the least.
+    Cells are cut until all lines fit into so many `columns`, first those of the last column.
     """
     widths: Sequence[int] = _widest(lines, least or [0] * len(headers))
     if columns is not None:

@@ -40,13 +40,7 @@ def show_costs(args: Any) -> int:
 
 
 def costs(given: Snapshot, lifted: Mapping[str, Snapshot], policy: str) -> list[RuleCost]:
-    """The cost of each rule that is lifted, and of the guard.
-
-    Raises
-    ------
-    CommandError
-        A plan did not pass the checker.
-    """
+    """The cost of each rule that is lifted, and of the guard; all plans must pass the checker."""
     plain = plain_weights(given, lifted)
     kept = _planned(given, policy, {})
     rows = [

@@ -137,12 +137,8 @@ def _folder_finding(
 ) -> Finding:
     """Judge a folder by the first mode that it must not have.
 
-    Parameters
-    ----------
-    unseen : callable
-        Makes the finding where it cannot be looked at.
-    made : str
-        What makes it where it is not there.
+    `unseen` makes the finding where it cannot be looked at; `made` makes the folder where it is not
+    there.
     """
     try:
         found = folder.stat()

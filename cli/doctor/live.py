@@ -24,12 +24,8 @@ def daemon_findings(
 ) -> Iterator[Finding]:
     """Ask the daemon; the first finding says whether it answers.
 
-    Parameters
-    ----------
-    sees_disk : bool
-        The store's disk is one of this machine, and was looked at.
-    one_machine : bool
-        All executors run on the daemon's machine, whose clock is theirs.
+    `sees_disk`: the store's disk is one of this machine, and was looked at. `one_machine`: all
+    executors run on the daemon's machine, whose clock is theirs.
     """
     try:
         sent = time.time()

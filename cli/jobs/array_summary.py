@@ -14,13 +14,7 @@ WAITING = frozenset({"pending", "held"})
 
 
 def members_of(client: Client, number: str, named: Collection[str] = ()) -> list[QueueRow]:
-    """Rows of an array's members that the daemon remembers; empty where there is no such array.
-
-    Parameters
-    ----------
-    named : collection of str
-        Only these; empty: all.
-    """
+    """Rows of an array's members that are remembered, or of those `named`; empty: no such array."""
     rows = client.queue(everything=True)
     return [r for r in rows if (r.id in named if named else r.id.startswith(f"{number}_"))]
 

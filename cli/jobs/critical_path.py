@@ -14,15 +14,10 @@ NAMED = 6
 
 
 def critical_paths(plan: Plan, edges: Edges) -> dict[str, list[int]]:
-    """Of each workflow, the chain of tasks that ends last.
+    """Of each workflow, the chain of tasks that ends last: its placements, by rising start.
 
-    From the task that ends last back to its parent that ends last, and so on: the chain whose
-    delay delays the workflow. Tasks that have ended or run already are in no plan, nor here.
-
-    Returns
-    -------
-    dict of job to list of int
-        Indices of placements, by rising start.
+    From the task that ends last back to its parent that ends last, and so on: the chain whose delay
+    delays the workflow. Tasks that have ended or run already are in no plan, nor here.
     """
     places: dict[str, dict[str, int]] = {}
     for index, placement in enumerate(plan.placements):

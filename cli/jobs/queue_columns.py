@@ -308,12 +308,7 @@ _FIELD = re.compile(r"%(\.?)([0-9]{0,4})([A-Za-z])")
 
 
 def read_format(text: str) -> tuple[str, ...] | tuple[Field, ...]:
-    """A format: names (``jobid,left,where``), or squeue's letters (``%.8i %.10L %R``).
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-    """
+    """A format: names (``jobid,left,where``), or squeue's letters (``%.8i %.10L %R``)."""
     if "%" not in text:
         return tuple(_named(word.strip()) for word in text.split(","))
     fields, last = [], 0
@@ -336,12 +331,7 @@ def read_format(text: str) -> tuple[str, ...] | tuple[Field, ...]:
 
 
 def read_order(text: str) -> tuple[tuple[str, bool], ...]:
-    """Columns to order by, each with whether it falls: ``-priority,start`` or ``-p,S``.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-    """
+    """Columns to order by, each with whether it falls: ``-priority,start`` or ``-p,S``."""
     out = []
     for word in text.split(","):
         name = word.strip().lstrip("+-")

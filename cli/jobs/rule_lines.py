@@ -9,15 +9,7 @@ from coalloc.wire.rule_rows import RuleCostRow, RuleCostsRow
 
 
 def rule_lines(rules: Collection[str], found: RuleCostsRow | None) -> tuple[str, ...]:
-    """A line for each rule; none where none is in force.
-
-    Parameters
-    ----------
-    rules : collection of str
-        That are in force.
-    found : RuleCostsRow or None
-        Of the newest round for which they were computed.
-    """
+    """A line for each rule in force; `found` is of the newest round that computed their costs."""
     if not rules:
         return ()
     if found is None:

@@ -26,10 +26,7 @@ def wait_and_tell(
 ) -> int:
     """Wait for a job or an array, print how it ended, return its exit code.
 
-    Parameters
-    ----------
-    quiet : bool
-        Say nothing of jobs that completed.
+    `quiet`: say nothing of jobs that completed.
     """
     try:
         ended = client.wait(job, timeout)

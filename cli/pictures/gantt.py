@@ -42,15 +42,7 @@ def text_gantt(
     columns: int,
     critical: Collection[int] = (),
 ) -> list[str]:
-    """The plan as lines of text.
-
-    Parameters
-    ----------
-    columns : int
-        Width of the whole.
-    critical : collection of int
-        Placements to be marked, by index.
-    """
+    """The plan as lines of text, so many columns wide; placements that are critical are marked."""
     plan = picture.plan
     if not plan.placements:
         return ["nothing is placed"]

@@ -31,14 +31,9 @@ class Picture(Struct, frozen=True, kw_only=True):
 
 
 def picture_of(plan: Plan, running: Sequence[Placement], made: float, now: float) -> Picture:
-    """A plan beside what runs.
+    """A plan beside what runs; `made` is when the plan was made.
 
     What has begun of the plan is left out: if it still runs, it is among `running`.
-
-    Parameters
-    ----------
-    made : float
-        When the plan was made.
     """
     begun = {(one.job, one.task) for one in running}
 

@@ -194,14 +194,8 @@ def send(
 ) -> int:
     """Submit a script or a command, with the options that count; returns the exit code.
 
-    Parameters
-    ----------
-    script : str
-        Its text; empty: `argv` is a command.
-    what : callable
-        What was queued, in words.
-    command : str
-        Named where an option is refused.
+    Where the `script` is empty, `argv` is a command. `what` says what was queued; `command` is
+    named where an option is refused.
     """
     body = submission(argv, **_job_options(options, script, command))
     for program in programs(script) if script else argv[:1]:
@@ -211,13 +205,7 @@ def send(
 
 
 def asked(args: argparse.Namespace, command: str) -> tuple[list[str], str]:
-    """Command line, and text of the script if it is one.
-
-    Parameters
-    ----------
-    command : str
-        Named where there is neither.
-    """
+    """Command line, and a script's text; `command` is named in the refusal if there is neither."""
     words = list(args.command)
     if args.wrap is not None:
         if words:

@@ -93,13 +93,7 @@ def add_batch(group: Any) -> None:
 
 
 def add_output(group: Any, of: str) -> None:
-    """Options of output, working folder and environment.
-
-    Parameters
-    ----------
-    of : str
-        What ``%j`` stands for.
-    """
+    """Options of output, working folder and environment; ``%j`` stands for `of`."""
     group.add_argument(
         "-o",
         "--output",
@@ -131,15 +125,7 @@ def add_output(group: Any, of: str) -> None:
 
 
 def add_failures(group: Any, of: str, then: str) -> None:
-    """Options of retries, and of what a failure ends.
-
-    Parameters
-    ----------
-    of : str
-        What fails: a piece or a task.
-    then : str
-        What ``--keep-going`` goes on with.
-    """
+    """Options of retries of a piece or a task, and of what ``--keep-going`` does then."""
     group.add_argument(
         "--retries",
         type=parse.count,
@@ -194,12 +180,9 @@ def add_answer(group: Any) -> None:
 def given_options(
     args: argparse.Namespace, kind: type[SubmissionOptions], command: str
 ) -> dict[str, Any]:
-    """Options for the client that were typed: each is typed under its name there.
+    """Options for the client that were typed, each under its name there.
 
-    Parameters
-    ----------
-    command : str
-        Named where an option is refused.
+    `command` is named where an option is refused.
     """
     typed = {name: getattr(args, name, None) for name in kind.__annotations__}
     given = {k: v for k, v in typed.items() if v is not None and v is not False}
@@ -244,18 +227,7 @@ def order(
 ) -> int:
     """Send a submission, or ask when it would start; returns the exit code of the command.
 
-    Parameters
-    ----------
-    args : argparse.Namespace
-        With the options of `add_answer`.
-    test : callable
-        Start and place in words, for ``--test-only``.
-    what : callable
-        What was queued, in words.
-
-    Raises
-    ------
-    CommandError
+    `test` says start and place, for ``--test-only``; `what` says what was queued.
     """
     with connect(args) as client:
         if args.test_only:

@@ -58,12 +58,7 @@ def lines_of(script: str, prefixes: tuple[str, ...]) -> Lines:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a line, in sbatch's quotes.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-    """
+    """The words of a line, in sbatch's quotes."""
     out: list[str] = []
     at = 0
     while True:
@@ -109,16 +104,8 @@ def options_of(
 ) -> Iterator[tuple[str, str]]:
     """Each option in full and joined with its value, or what is wrong, as getopt_long reads them.
 
-    Parameters
-    ----------
-    completed : callable
-        A long option that the parser does not know, in full.
-
-    Yields
-    ------
-    option : str
-        Empty where it is wrong.
-    wrong : str
+    Of the two texts one is empty. `completed` gives a long option that the parser does not know in
+    full.
     """
     left = list(words)
     while left:

@@ -14,13 +14,7 @@ from coalloc.model.output_names import strange_marks
 
 
 class Told:
-    """Warnings and refusals, told together at the end: all refusals, else the warnings.
-
-    Parameters
-    ----------
-    command : str
-        Named where an option stands on its command line.
-    """
+    """Warnings and refusals of a command, told at the end: all refusals, else the warnings."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -42,13 +36,7 @@ class Told:
         self._warnings.append(f"warning: {where}{what}")
 
     def end(self) -> None:
-        """Tell all.
-
-        Raises
-        ------
-        CommandError
-            The last of the refusals; the others are told before.
-        """
+        """Tell all; raises the last of the refusals, after the others were told."""
         self.stop()
         for warning in self._warnings:
             note(warning)
@@ -75,13 +63,7 @@ def before_the_script(args: argparse.Namespace, command: str) -> None:
 
 
 def script_options(script: str, shown: str, prefixes: tuple[str, ...], told: Told) -> list[Said]:
-    """The options in a script's lines.
-
-    Parameters
-    ----------
-    shown : str
-        The script, for people.
-    """
+    """The options in a script's lines; the script is `shown` so to people."""
     lines, out = lines_of(script, prefixes), []
     for number, text in lines.read:
         where = f"{shown}:{number}: "
@@ -105,12 +87,7 @@ def merged(
 ) -> argparse.Namespace:
     """All options: a later place over an earlier one, the command line over all.
 
-    Parameters
-    ----------
-    parser : Parser
-        Of the command's options.
-    completed : callable
-        From where a long option stands, and the option that is unknown, to its whole name.
+    `completed` takes where a long option stands, and the option that is unknown, to its whole name.
     """
     defaults = vars(parser.parse_args([]))
     found = argparse.Namespace()
@@ -134,10 +111,7 @@ def merged(
 def add_words(parser: Parser, *, over: bool = False) -> None:
     """Declare the options of sbatch that a command lacks, each unlisted.
 
-    Parameters
-    ----------
-    over : bool
-        Over options of ours that have their names but not their meaning.
+    With `over`, over options of ours, too, that have their names but not their meaning.
     """
     group = parser.add_argument_group("of sbatch, without an equal here")
     known = parser.flags()

@@ -114,13 +114,7 @@ class JobScreen(Screen[None]):
 
 
 class Top(App[None]):
-    """Clusters and jobs.
-
-    Parameters
-    ----------
-    every_s : float
-        Between two looks, seconds.
-    """
+    """Clusters and jobs, looked at every so many seconds."""
 
     TITLE = "coalloc top"
     ENABLE_COMMAND_PALETTE = False

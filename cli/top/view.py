@@ -56,12 +56,7 @@ def job_lines(
 ) -> tuple[list[tuple[str, tuple[str, ...]]], int]:
     """The jobs in an order, those with all words of a filter in any cell.
 
-    Returns
-    -------
-    lines : list of (id, cells)
-        The first `MOST_LINES`.
-    count : int
-        Of all that the filter finds.
+    The first `MOST_LINES`, each with its id, and the count of all that the filter finds.
     """
     now = columns.Now(time=look.status.time, brief=True, short_names=True)
     groups = columns.as_usual(columns.folded(look.jobs))
@@ -99,12 +94,7 @@ def output_path(job: JobDetails) -> Path | None:
 
 
 def tail(path: Path) -> str:
-    """The end of a regular file, without what a terminal would act on.
-
-    Raises
-    ------
-    OSError
-    """
+    """The end of a regular file, without what a terminal would act on."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
