@@ -36,12 +36,7 @@ class DaemonEndpoint(Struct, frozen=True, kw_only=True):
 
 
 def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
-    """Addresses at which the configured daemon answers and publishes.
-
-    Raises
-    ------
-    ConfigError
-    """
+    """Addresses at which the configured daemon answers and publishes."""
     daemon = _configured(config).daemon
     return daemon.endpoint, daemon.publish_endpoint
 
@@ -49,19 +44,9 @@ def configured_endpoints(config: Path | None = None) -> tuple[str, str]:
 def daemon_endpoint(endpoint: str | None, config: Path | None, key: Path | None) -> DaemonEndpoint:
     """Address and key to use.
 
-    Parameters
-    ----------
-    endpoint : str or None
-        None: the configuration says, and also whether a key is needed.
-    key : Path or None
-        None: the user's. With an end point that was named, a key is used if it is named too, here
-        or by ``$COALLOC_KEY``.
-
-    Raises
-    ------
-    ConfigError
-    NoAnswerError
-        A key is needed, and there is none that can be used.
+    Without an end point, the configuration says, and also whether a key is needed; without a key,
+    it is the user's. With an end point that was named, a key is used if it is named too, here or by
+    ``$COALLOC_KEY``. `NoAnswerError`: a key is needed, and there is none that can be used.
     """
     if endpoint is not None:
         if key is None and not os.environ.get("COALLOC_KEY"):
@@ -106,12 +91,7 @@ def await_listener(endpoint: str, patience_s: float) -> None:
     """Return when somebody listens on an ipc end point; others are taken to.
 
     ZeroMQ itself would wait for ever: it cannot tell a daemon that is late from one that is not
-    there.
-
-    Raises
-    ------
-    NoAnswerError
-        Nobody does, or we may not connect.
+    there. `NoAnswerError`: nobody listens, or we may not connect.
     """
     end = time.monotonic() + patience_s
     while not is_listening(endpoint):
@@ -123,10 +103,7 @@ def await_listener(endpoint: str, patience_s: float) -> None:
 def is_listening(endpoint: str) -> bool:
     """Whether somebody listens on an ipc end point; others are taken to.
 
-    Raises
-    ------
-    NoAnswerError
-        We may not connect.
+    `NoAnswerError`: we may not connect.
     """
     if not endpoint.startswith("ipc://"):
         return True

@@ -26,14 +26,7 @@ class EnrolmentError(Exception):
 def ask(path: Path, verb: str, *, pair: KeyPair | None = None, **fields: Any) -> Mapping[str, Any]:
     """One question and its answer, which names the daemon's public key as ``server``.
 
-    Parameters
-    ----------
-    pair : KeyPair, optional
-        To prove that its private half is here, where the daemon asks for that: root need not.
-
-    Raises
-    ------
-    EnrolmentError
+    A `pair` proves that its private half is here, where the daemon asks for that: root need not.
     """
     try:
         with _connected(path) as connection, connection.makefile("rb") as file:

@@ -25,13 +25,7 @@ PAGE = 1000
 
 
 def stored(page: Callable[[int, int], Sequence[Event]], since: int) -> Iterator[Event]:
-    """Stored events with a larger number, page after page.
-
-    Parameters
-    ----------
-    page : callable
-        Stored events behind a number, at most so many.
-    """
+    """Stored events with a larger number, page after page; each page has at most so many."""
     while True:
         events = page(since, PAGE)
         yield from events

@@ -31,12 +31,6 @@ def importing(source: str) -> Iterator[None]:
 
 
 def refuse_while_importing(what: str) -> None:
-    """Keep a script from submitting while a job imports it.
-
-    Raises
-    ------
-    RuntimeError
-        It names the guard.
-    """
+    """Keep a script from submitting while a job imports it; the error names the guard."""
     if _imported:
         raise RuntimeError(MESSAGE.format(what=what, source=_imported[0]))

@@ -165,15 +165,7 @@ def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
 def request_of(
     kind: str, given: Mapping[str, Any], job: Mapping[str, Any], argv: Sequence[str]
 ) -> dict[str, Any]:
-    """Common fields of the requests of all submissions.
-
-    Parameters
-    ----------
-    given : mapping
-        The options that were given.
-    job : mapping
-        Fields of the job that no option says.
-    """
+    """Common fields of all submissions: options `given`, and fields of the job that none says."""
     return {
         "type": kind,
         "token": given.get("token") or uuid.uuid4().hex,
@@ -202,13 +194,7 @@ def _script(text: str) -> dict[str, Any]:
 
 
 def known_options(options: Mapping[str, Any], cls: type[SubmissionOptions]) -> dict[str, Any]:
-    """The options that were given.
-
-    Raises
-    ------
-    TypeError
-        For an unknown one.
-    """
+    """The options that were given; `TypeError` for an unknown one."""
     given = {name: value for name, value in options.items() if value is not None}
     unknown = given.keys() - cls.__annotations__.keys()
     if unknown:

@@ -61,13 +61,7 @@ def workflow_submission(
 
 
 def words_of(template: str | Sequence[str]) -> list[str]:
-    """The words of a command template.
-
-    Raises
-    ------
-    InputError
-        Its quotes do not match.
-    """
+    """The words of a command template; `InputError`: its quotes do not match."""
     if not isinstance(template, str):
         return list(template)
     try:

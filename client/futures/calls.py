@@ -84,10 +84,7 @@ class CallOutcome:
 def function_name(function: Callable[..., Any]) -> tuple[str, str]:
     """The name by which a job finds a function, and the file of ``__main__`` if it is there.
 
-    Raises
-    ------
-    NotCallableThereError
-        A job would not find it: a lambda, a closure, a method of an object, a partial.
+    Refused is what a job would not find: a lambda, a closure, a method of an object, a partial.
     """
     module = getattr(function, "__module__", None) or ""
     qualified = getattr(function, "__qualname__", "")
@@ -119,12 +116,7 @@ def _found(module: object, qualified: str) -> object:
 
 
 def as_json(value: Any, where: str) -> Any:
-    """A value that JSON returns equal, but for tuples, which come back as lists.
-
-    Raises
-    ------
-    NotCallableThereError
-    """
+    """A value that JSON returns equal, but for tuples, which come back as lists."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -145,12 +137,7 @@ def calls_text(
     function: Callable[..., Any],
     calls: Sequence[tuple[Sequence[Any], Mapping[str, Any]]],
 ) -> tuple[str, str]:
-    """The function's name, and what a job is given: the function and its calls, as JSON.
-
-    Raises
-    ------
-    NotCallableThereError
-    """
+    """The function's name, and what a job is given: the function and its calls, as JSON."""
     name, main = function_name(function)
     listed = [
         [
@@ -165,13 +152,7 @@ def calls_text(
 
 
 def load_function(body: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function that `calls_text` named.
-
-    Raises
-    ------
-    RuntimeError
-        Its file submits jobs while it is imported.
-    """
+    """The function that `calls_text` named; an error where its file submits jobs when imported."""
     sys.path[:] = body["path"]
     module, _, qualified = body["function"].partition(":")
     if module == MAIN:
@@ -204,14 +185,7 @@ def outcome_json(outcome: CallOutcome) -> dict[str, Any]:
 
 
 def read_outcomes(path: Path) -> list[CallOutcome]:
-    """Result file of a job.
-
-    Raises
-    ------
-    OSError
-    ValueError
-        It is not such a file.
-    """
+    """Result file of a job; raises `OSError`, or `ValueError` where it is none."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["outcomes"]
         return [_outcome(row) for row in rows]

@@ -51,19 +51,10 @@ class RetryBudget:
 
 
 class DaemonConnection:
-    """Carries calls to the daemon and their ends back.
+    """Carries calls to the daemon and their ends back; there must be one.
 
-    Parameters
-    ----------
-    client : callable
-        Makes a client; each thread has its own.
-    patience_s : float
-        How long the daemon may be away, or refuse for the moment, seconds.
-
-    Raises
-    ------
-    NoAnswerError
-        There is no daemon.
+    `client` makes a client for each thread. The daemon may be away, or refuse for the moment, for
+    `patience_s`.
     """
 
     def __init__(self, client: Callable[[], Client], patience_s: float) -> None:

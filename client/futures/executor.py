@@ -230,13 +230,7 @@ class Executor(futures.Executor):
             self._living.pop(future, None)
 
     def _number(self) -> int:
-        """A number for the next job's files.
-
-        Raises
-        ------
-        RuntimeError
-            After `shutdown`, and in the child of a fork.
-        """
+        """A number for the next job's files; none after `shutdown`, nor in the child of a fork."""
         if not self._traffic.is_ours:
             raise RuntimeError("this executor was made in another process; make one in this one")
         with self._lock:

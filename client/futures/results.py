@@ -22,20 +22,10 @@ LOOK_S = 0.05
 def returned(
     ending: Ending, *, path: Path, output: Path, value: Callable[[list[CallOutcome]], T]
 ) -> T:
-    """The value of a job that called a function.
+    """The value of a job that called a function; raises what the function raised.
 
-    Parameters
-    ----------
-    path : Path
-        The file of the calls; removed, with the results and the output, when all went well.
-    value : callable
-        From outcomes to the future's value.
-
-    Raises
-    ------
-    JobFailedError
-    Exception
-        What the function raised.
+    `value` makes it from outcomes. The file of the calls is removed, with the results and the
+    output, when all went well.
     """
     match ending.state:
         case "completed":
@@ -102,13 +92,7 @@ def _placed(outcome: CallOutcome, ending: Ending, output: Path) -> CallOutcome:
 
 
 def only(outcomes: list[CallOutcome]) -> Any:
-    """The value of the one call.
-
-    Raises
-    ------
-    Exception
-        What it raised.
-    """
+    """The value of the one call; raises what it raised."""
     (outcome,) = outcomes
     if outcome.failed:
         raise outcome.exception()
@@ -118,10 +102,7 @@ def only(outcomes: list[CallOutcome]) -> Any:
 def in_order(chunks: Sequence[Future[list[CallOutcome]]], end: float | None) -> Iterator[Any]:
     """The values of all calls in order; what is left is taken back where one raised.
 
-    Parameters
-    ----------
-    end : float or None
-        When the results have to be there, by the monotonic clock.
+    They have to be there at `end`, by the monotonic clock.
     """
     try:
         for chunk in chunks:
@@ -141,18 +122,7 @@ def pattern(path: Path) -> str:
 
 
 def finished(ending: Ending, *, output: str) -> Finished:
-    """End of a command by itself.
-
-    Parameters
-    ----------
-    output : str
-        The pattern of its output file.
-
-    Raises
-    ------
-    JobFailedError
-        It did not: it was ended, lost, or never ran.
-    """
+    """End of a command by itself; `JobFailedError`: it was ended, lost, or never ran."""
     file = filled(output, {"j": ending.job, "%": "%"})
     if ending.state not in {"completed", "failed"} or ending.exit_code is None:
         raise JobFailedError(ending.job, ending.state, ending.exit_code, ending.detail, Path(file))
