@@ -118,13 +118,7 @@ class Coordinator:
             control.want("restart")
 
     def handle(self, event: CoreEvent, now: float) -> list[Effect]:
-        """Take in one event; the caller carries out the effects, in order.
-
-        Parameters
-        ----------
-        now : float
-            Wall-clock seconds.
-        """
+        """Take in one event, at a wall-clock time; the caller carries out the effects, in order."""
         state = self.state
         state.out = []
         self._look_at_clock(now)

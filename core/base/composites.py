@@ -267,15 +267,10 @@ def shares(
 ) -> list[PieceShare]:
     """Deal free chunks to the processes of a placement, the lowest first.
 
-    Parameters
-    ----------
-    placement : Placement
-        Its length and chunks say how long one chunk runs there.
-    longest_s : float
-        A piece gets fewer chunks than planned rather than run for longer, but one per process.
-    followers : iterable of float
-        When others are planned to start on its nodes. The plan is older than `now`: where one of
-        them would be delayed by that, the piece gets what ends in time, which may be nothing.
+    The placement's length and chunks say how long one chunk runs there. A piece gets fewer chunks
+    than planned rather than run for longer than `longest_s`, but one per process. The plan is older
+    than `now`: where one of the `followers`, planned to start on its nodes, would be delayed by
+    that, the piece gets what ends in time, which may be nothing.
     """
     assert placement.chunks is not None
     procs = sum(placement.nodes.values())

@@ -42,15 +42,10 @@ class PlanOrder:
 
     @classmethod
     def of(cls, plan: Plan, round: int, waits: Callable[[Entry], bool]) -> PlanOrder:
-        """Lanes of a plan.
+        """Lanes of a plan; `waits` tells whether a placement has still to be started.
 
         Left out are placements without their nodes, as in very large ones, and pieces of divisible
         jobs, which start in rounds only.
-
-        Parameters
-        ----------
-        waits : callable
-            Whether a placement has still to be started.
         """
         plan_order = cls(policy=plan.policy, round=round)
         free: dict[str, list[tuple[float, int]]] = {}

@@ -147,19 +147,8 @@ class Calibration:
     ) -> Interval | None:
         """Interval of the real start of a job with this expected one, to be shown.
 
-        Parameters
-        ----------
-        expected, now : float
-            Seconds since the epoch.
-        kind : str
-            ``first`` or ``later``.
-        not_before : float
-            The job itself asks for no earlier start.
-
-        Returns
-        -------
-        Interval or None
-            None: too few starts were seen, or what was said of such starts did not hold.
+        The kind is ``first`` or ``later``; the job itself asks for no start before `not_before`.
+        None: too few starts were seen, or what was said of such starts did not hold.
         """
         begin = max(now, not_before)
         group = kind, lead_class(expected - begin)
@@ -176,13 +165,9 @@ class Calibration:
     def learn(
         self, promise: Promise, start: float, user: str
     ) -> tuple[StartError, StartError | None]:
-        """Take in the start of a job that was promised one.
+        """Take in the start of a job that was promised one; returns what is learnt, and forgotten.
 
-        Returns
-        -------
-        learnt : StartError
-        forgotten : StartError or None
-            That of the same burst, or the oldest one where there were `KEPT`.
+        Forgotten is that of the same burst, or the oldest one where there were `KEPT`.
         """
         held = width_s = None
         burst = f"{user} {promise.made // BURST_S:.0f}"

@@ -50,10 +50,7 @@ def taken_in(
 ) -> None:
     """Queue what is new, follow what has changed there, and end what has gone.
 
-    Parameters
-    ----------
-    is_of_now : bool
-        It was read for this run of the daemon: an earlier one may have seen jobs since.
+    `is_of_now`: it was read for this run of the daemon; an earlier one may have seen jobs since.
     """
     name = cluster.settings.name
     if not cluster.configured:

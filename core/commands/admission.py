@@ -52,17 +52,7 @@ NOT_ACCEPTED = "not_accepted"
 
 
 def check(command: Submit, job: Job, max_tasks: int) -> None:
-    """Refuse what could be queued, and could not be run as it is asked for.
-
-    Parameters
-    ----------
-    max_tasks : int
-        Of one workflow.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse what could be queued, and not be run as asked; `max_tasks` are of one workflow."""
     check_launch(command.launch, _commands(command))
     _check_retries(command, job)
     if command.throttle < 0:
@@ -126,10 +116,7 @@ def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
 def never_fits(state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER) -> str:
     """Reason why the job cannot run on all that exists, whatever its state; empty if it can.
 
-    Parameters
-    ----------
-    owner : JobOwner, optional
-        By whom the rules of batch systems judge it; absent: they have done so.
+    The rules of batch systems judge it by its owner; without one, they have done so.
     """
     slots = suitable_slots(state, job, owner)
     if slots is None:

@@ -53,10 +53,7 @@ CLAIMED = frozenset({PartState.WAITING, PartState.PREPARING, PartState.READY})
 def started_after_backup(state: State, cluster: str, report: PartReport, now: float) -> bool:
     """Hold a job that an executor has started, and the store takes for waiting.
 
-    Returns
-    -------
-    bool
-        It is held for this reason, now or before: its part is left alone.
+    True: it is held for this reason, now or before, and its part is left alone.
     """
     record = state.jobs.get(report.job)
     if record is None:
@@ -247,15 +244,7 @@ def repeat_starts(state: State, cluster: str) -> None:
 
 
 def set_back(state: State, now: float, seconds: float) -> None:
-    """Shift every time that the core compares with the clock.
-
-    Parameters
-    ----------
-    now : float
-        By the clock as it is from here on.
-    seconds : float
-        How far it was set back.
-    """
+    """Shift every time that the core compares with the clock, which was set back to `now`."""
     rounds = state.rounds
     if rounds.last_start is not None:
         rounds.last_start -= seconds

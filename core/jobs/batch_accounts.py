@@ -34,12 +34,7 @@ def told(settings: ClusterConfig, record: JobRecord) -> BatchOptions:
 
 
 def check_accounts(accounts: Mapping[str, object], where: str) -> None:
-    """Refuse keys of another form, and what is no account.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse keys of another form, and what is no account."""
     for key, value in accounts.items():
         if not _KEY.fullmatch(key):
             forms = "ACCOUNT, USER/ACCOUNT, USER/* or *"

@@ -38,12 +38,7 @@ WAKE_S = 0.05
 
 
 def check(finish_by: float | None) -> None:
-    """Refuse a deadline that is no time.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse a deadline that is no time."""
     if finish_by is not None and not EVENT.holds(finish_by):
         raise InputError("finish_by", f"{finish_by:g} is no time")
 
@@ -53,10 +48,7 @@ def impossible(
 ) -> str:
     """Reason why a waiting job cannot end by its deadline, as things stand; empty if it may.
 
-    Parameters
-    ----------
-    offers : dict of time to Offers, optional
-        Filled here, for the jobs of one request.
+    The offers, by time, are filled here, for the jobs of one request.
     """
     if record.finish_by is None:
         return ""
@@ -77,13 +69,7 @@ def impossible(
 
 
 def misses(record: JobRecord, start: float, planned_s: float) -> bool:
-    """Test if a start is too late for its job's deadline.
-
-    Parameters
-    ----------
-    planned_s : float
-        Run time on the nodes where it would start, seconds.
-    """
+    """Test if a start on nodes where its job runs for so long is too late for its deadline."""
     if record.finish_by is None:
         return False
     limit = record.run_limit

@@ -92,15 +92,9 @@ def resolved(
 ) -> Mapping[int | None, Needs] | Refused:
     """Dependencies as submitted, as those on single jobs, for each member of an array.
 
-    Parameters
-    ----------
-    needs : tuple of (kind, id)
-        Of the kinds with a question mark one is enough; ``after+5`` is five minutes later. The id
-        of an array stands for each of its members; of `singleton` it means nothing.
-    user, name : str
-        Of the job that depends on others.
-    array : tuple of int
-        Its indices; of a job that is no array, one None.
+    Of the kinds with a question mark one is enough; ``after+5`` is five minutes later. The id of an
+    array stands for each of its members; of `singleton` it means nothing. User, name and indices
+    are of the job that depends on others; where it is no array, its index is None.
     """
     common: list[tuple[str, str]] = []
     arrays: list[str] = []
@@ -161,10 +155,7 @@ def _of_the_name(state: State, user: str, name: str) -> list[str]:
 def circle(state: State, job: str, changed: Mapping[str, Needs]) -> str:
     """The job among a job's new needs that would wait for it, directly or not; empty if none.
 
-    Parameters
-    ----------
-    changed : mapping of id to needs
-        Of the job, and of all that are changed with it.
+    `changed` has the needs of the job, and of all that are changed with it.
     """
     for _, first in changed[job]:
         ahead, seen = [first], {first}

@@ -153,10 +153,7 @@ def offered(
 ) -> tuple[NodeReading, ...]:
     """The nodes that a cluster offers a job.
 
-    Parameters
-    ----------
-    busy : mapping of node name to slots
-        Taken now: of more nodes than may be had, the freest are offered.
+    Of more than may be had, the freest are offered, by the slots that are `busy` now.
     """
     nodes = open_nodes(cluster, verdict, owner.batch)
     if not is_capped(verdict, job):

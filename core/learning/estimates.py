@@ -87,14 +87,9 @@ def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
 def history_for(
     ratios: Mapping[str, tuple[float, ...]], keys: Mapping[str, Sequence[str]]
 ) -> History:
-    """Of some jobs, how long those like them took by what was planned.
+    """Of some jobs, how long those like them took by what was planned, the newest last.
 
-    Parameters
-    ----------
-    ratios : mapping of history key to real by planned run times
-        The newest last.
-    keys : mapping of job to history keys
-        Of each, the first that has anything counts.
+    By history key; of the keys of a job, the first that has anything counts.
     """
     places: dict[str, int] = {}
     known = {

@@ -22,12 +22,7 @@ from coalloc.core.base.state import State
 def keep(state: State, starts: Mapping[str, float], now: float) -> None:
     """Remember the expected starts of a round, as far as they say something new.
 
-    Parameters
-    ----------
-    starts : mapping of waiting job to seconds since the epoch
-        A workflow or a divisible job is promised nothing.
-    now : float
-        The time of the round's snapshot.
+    A workflow or a divisible job is promised nothing. `now` is the time of the round's snapshot.
     """
     for job, expected in starts.items():
         if job in state.composites:

@@ -26,12 +26,7 @@ def waiting_view(
 ) -> Job | None:
     """A waiting job as the planner sees it; None where nothing of it is to be planned.
 
-    Parameters
-    ----------
-    seen : collection of str
-        What is in the snapshot, as far as the job may wait for it.
-    offers : Offers
-        Clusters and nodes that would take it.
+    `seen` is what is in the snapshot, as far as the job may wait for it.
     """
     job: Job | None = record.job
     is_composite = record.id in state.composites

@@ -42,10 +42,7 @@ class ScopeUse:
 class LimitBook:
     """Use of every scope at one instant, and the starts that are added to it.
 
-    Parameters
-    ----------
-    of_site : bool
-        With the limits of users and projects, not only the throttles of arrays.
+    `of_site`: with the limits of users and projects, not only the throttles of arrays.
     """
 
     def __init__(self, state: State, now: float, *, of_site: bool = True) -> None:

@@ -80,10 +80,7 @@ def hold_back(state: State, now: float) -> None:
 def held_back(state: State, now: float, *, of_site: bool = True) -> dict[str, str]:
     """The waiting jobs that limits hold now, each with the limit in words.
 
-    Parameters
-    ----------
-    of_site : bool
-        With the limits of users and projects, not only the throttles of arrays.
+    `of_site`: with the limits of users and projects, not only the throttles of arrays.
     """
     held: dict[str, str] = {}
     of_site = of_site and state.sharing.tree.has_limits

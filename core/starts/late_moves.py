@@ -155,18 +155,7 @@ def best_place(
     *,
     before: float,
 ) -> OtherPlace | None:
-    """The place on other clusters where a job ends first.
-
-    Parameters
-    ----------
-    before : float
-        It has to end before this, seconds.
-
-    Returns
-    -------
-    OtherPlace or None
-        None if there is no such place.
-    """
+    """The place on other clusters where a job ends first, and before so many seconds."""
     here = set(record.clusters)
     allowed = state.clusters if record.job.clusters is None else record.job.clusters
     rooms: dict[str, list[NodeReading]] = {}

@@ -57,10 +57,7 @@ def parts_to_queue(
 ) -> tuple[PartRecord, ...]:
     """The parts with the time from which each may be granted.
 
-    Parameters
-    ----------
-    expected : float or None
-        When the plan has them start; None: at once.
+    `expected` is when the plan has them start; None: at once.
     """
     ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
     widths = {part.cluster: width_of(state, part) for part in record.parts}

@@ -68,10 +68,7 @@ def place(
 ) -> JobRecord:
     """Commit a placement that fits what is free; returns the record without its new state.
 
-    Parameters
-    ----------
-    queued : bool
-        Its claims may wait in their clusters' queues; where it starts later, they are to.
+    `queued`: its claims may wait in their clusters' queues; where it starts later, they are to.
     """
     state, view, now = by.state, by.view, by.now
     parts = parts_of(placement, view)

@@ -23,10 +23,7 @@ Attempts = dict[tuple[str, int], dict[str, MarkedClaim]]
 def yielding(state: State, now: float) -> Iterator[tuple[JobRecord, str]]:
     """Our jobs that hold what a job of another service waits for, and are to give it back.
 
-    Yields
-    ------
-    JobRecord, str
-        The job, and the cluster where the other one holds nodes.
+    Each with the cluster where the other one holds nodes.
     """
     ours, theirs = _attempts(state, now, ours=True), _attempts(state, now, ours=False)
     if not theirs:

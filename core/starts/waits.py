@@ -52,12 +52,8 @@ def jobs_ahead(state: State, cluster: str) -> int:
 def expected_wait(state: State, cluster: str, ahead: int, *, width: float | None = None) -> float:
     """Expected wait of a claim behind so many jobs, as far as the last ones tell, seconds.
 
-    Where none of ours has waited yet, as long as the local jobs did that run now.
-
-    Parameters
-    ----------
-    width : float or None
-        Nodes that it asks for; None: any.
+    Where none of ours has waited yet, as long as the local jobs did that run now. `width` is of the
+    nodes that it asks for; None: any.
     """
     own = [wait for wait in state.learning.waits.get(cluster, ()) if not wait.was_put_off]
     if own:
