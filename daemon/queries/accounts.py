@@ -22,12 +22,7 @@ LATEST = 1e15
 
 
 def accounts(store: Store, asked: AccountQuestion, now: float) -> AccountAnswer:
-    """A page of the jobs that ended within a time.
-
-    Raises
-    ------
-    QueryRefusedError
-    """
+    """A page of the jobs that ended within a time."""
     since = 0.0 if asked.since is None else asked.since
     until = LATEST if asked.until is None else asked.until
     after = 0
@@ -66,12 +61,7 @@ def _account(row: StoredAccount) -> AccountRow:
 
 
 def usage(store: Store, asked: UsageQuestion, now: float) -> UsageAnswer:
-    """A page of usage by day, project, user and cluster.
-
-    Raises
-    ------
-    QueryRefusedError
-    """
+    """A page of usage by day, project, user and cluster."""
     first = int((asked.since or 0.0) // DAY_S)
     until = now + DAY_S if asked.until is None else asked.until
     last = int(min(until, LATEST) // DAY_S)

@@ -319,13 +319,6 @@ ANSWERS: Mapping[str, Callable[[Sources, Any, float], Answer]] = {
 
 
 def answered(sources: Sources, body: Mapping[str, Any], now: float) -> Answer:
-    """The answer to a question of `ANSWERS`.
-
-    Raises
-    ------
-    QueryRefusedError
-    WireError
-        A field of the question is missing or of another kind.
-    """
+    """The answer to a question of `ANSWERS`; `WireError`: a field is missing or of another kind."""
     kind = body["type"]
     return ANSWERS[kind](sources, read_question(body, QUESTIONS[kind]), now)

@@ -16,12 +16,7 @@ from coalloc.wire.questions import BackupQuestion
 
 
 def backup_target(caller: Caller, asked: BackupQuestion) -> Path:
-    """Target of a backup: a file of the daemon's host, by its whole path.
-
-    Raises
-    ------
-    RefusedError
-    """
+    """Target of a backup: a file of the daemon's host, by its whole path."""
     if not caller.is_operator:
         raise QueryRefusedError("not_allowed", "only an operator may do this")
     if not asked.path.startswith("/") or "\0" in asked.path:
@@ -30,12 +25,7 @@ def backup_target(caller: Caller, asked: BackupQuestion) -> Path:
 
 
 async def written_backup(store: Store, path: Path, log: BoundLogger) -> BackupAnswer:
-    """Write it in a thread; returns the answer once the file is on disk.
-
-    Raises
-    ------
-    RefusedError
-    """
+    """Write it in a thread; returns the answer once the file is on disk."""
     began = time.monotonic()
     try:
         await asyncio.to_thread(store.backup, path)

@@ -33,10 +33,7 @@ async def estimated(
 ) -> Estimate:
     """Start, end and nodes of the job of a submit, by a whole solve; nothing is queued.
 
-    Raises
-    ------
-    RefusedError
-        The submit itself would be refused, or no solver is free.
+    Refused where the submit itself would be, and while no solver is free.
     """
     snapshot, record = what_if(sources, body, now)
     try:
@@ -59,10 +56,7 @@ def _within_deadline(estimate: Estimate, record: JobRecord) -> Estimate:
 def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snapshot, JobRecord]:
     """The snapshot of a round with the job of a submit in it, and the job's record there.
 
-    Raises
-    ------
-    RefusedError
-        The submit itself would be refused.
+    Refused where the submit itself would be.
     """
     try:
         job_fields = body.get("job")

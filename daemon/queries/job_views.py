@@ -40,18 +40,7 @@ def queue_page(
 ) -> tuple[tuple[QueueRow, ...], bool]:
     """Active jobs in arrival order, ended ones too where `everything` is asked for.
 
-    Parameters
-    ----------
-    after : str
-        Only jobs behind this one; empty: from the first on.
-    limit : int
-        At most so many rows.
-
-    Returns
-    -------
-    rows : tuple of QueueRow
-    more : bool
-        There are others behind them.
+    At most so many, behind the job `after`, and whether there are others behind them.
     """
     rows: list[QueueRow] = []
     for record in _behind(state, after):

@@ -13,13 +13,7 @@ ROWS_AT_ONCE = 2_000
 
 
 def priority_rows(state: State, jobs: Collection[str] | None, now: float) -> PriorityAnswer:
-    """The factors of waiting jobs, the greatest weight first.
-
-    Parameters
-    ----------
-    jobs : collection of str or None
-        Those that are asked for; None: the first of all of them.
-    """
+    """The factors of waiting jobs (None: of the first of all), the greatest weight first."""
     planned = (r for r in state.waiting_records() if r.state is not JobState.HELD)
     made = sorted(factors(state, planned, now), key=lambda row: -row[1].weight)
     rows = [

@@ -28,15 +28,9 @@ class _Wait:
 class Waiters:
     """Answers each wait when the last of its jobs has ended.
 
-    Whoever has gone, or has given up and asked again, is not noticed: so the oldest waits of a
-    user who has too many are refused.
-
-    Parameters
-    ----------
-    members : callable
-        Job or array number -> its records; raises RefusedError for an unknown one.
-    answer : callable
-        Sends an answer.
+    Whoever has gone, or has given up and asked again, is not noticed: so the oldest waits of a user
+    who has too many are refused. `members` has the records of a job or an array, and refuses an
+    unknown one.
     """
 
     def __init__(
@@ -53,13 +47,7 @@ class Waiters:
         self._waiting: dict[str, dict[int, str]] = {}
 
     def add(self, origin: Origin, job: str, user: str) -> None:
-        """A client of this user waits for a job, or for every member of an array.
-
-        Raises
-        ------
-        RefusedError
-            There is no such job.
-        """
+        """A client of this user waits for a job, or each member of an array; there must be one."""
         left = {record.id for record in self._members(job) if not record.is_ended}
         if not left:
             self._tell(origin, job)

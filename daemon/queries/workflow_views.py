@@ -119,13 +119,7 @@ def expectation(record: JobRecord, state: State) -> tuple[float | None, str, str
 def task_rows(
     workflow: JobRecord, known: Mapping[str, JobRecord], state: State
 ) -> tuple[TaskRow, ...]:
-    """Every task in the order of the file.
-
-    Parameters
-    ----------
-    known : mapping of task to JobRecord
-        Those that were ever placed.
-    """
+    """Every task in the order of the file; known are those that were ever placed."""
     assert isinstance(workflow.job, WorkflowJob)
     rows = []
     for number, task in enumerate(workflow.job.tasks, 1):
