@@ -51,13 +51,7 @@ class Denied(Struct, frozen=True, kw_only=True):
 
 
 class Gate:
-    """Lets requests in.
-
-    Parameters
-    ----------
-    run_token : str
-        Shown by the owner of an open dashboard; made for this run.
-    """
+    """Lets requests in; the owner of an open dashboard shows the token made for this run."""
 
     def __init__(self, settings: Settings, run_token: str = "") -> None:
         self._settings = settings
@@ -67,15 +61,7 @@ class Gate:
         """Stands for the token in a browser."""
 
     def viewer(self, peer: str, headers: Mapping[str, str]) -> Viewer | Denied:
-        """The sender of a request.
-
-        Parameters
-        ----------
-        peer : str
-            Address of the other end of the connection.
-        headers : mapping
-            By lower-case name.
-        """
+        """The sender of a request, by the other end's address, and headers by lower-case name."""
         if self._shows_token(headers):
             return Viewer(sees_all=True)
         settings = self._settings

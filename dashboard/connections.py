@@ -104,12 +104,7 @@ def peer_of(theirs: SocketName | None, ours: SocketName | None) -> str:
 
 
 def _owner(source: SocketName, target: SocketName) -> int:
-    """The user whose socket this is, see sock_diag(7).
-
-    Raises
-    ------
-    OSError, struct.error
-    """
+    """The user whose socket this is, see sock_diag(7); an `OSError` or `struct.error` if none."""
     family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET
     ends = b"".join(socket.inet_pton(family, end[0]).ljust(16, b"\0") for end in (source, target))
     asked = _ASKED.pack(family, socket.IPPROTO_TCP, 0, 0xFFFFFFFF)

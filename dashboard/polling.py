@@ -33,13 +33,7 @@ Post = Callable[[Callable[[Known], None]], None]
 
 
 class Polling(threading.Thread):
-    """Keeps what is known up to date until it is stopped.
-
-    Parameters
-    ----------
-    connect : callable
-        Opens a client.
-    """
+    """Keeps what is known up to date, over a client that it opens, until it is stopped."""
 
     def __init__(self, connect: Callable[[], Client], post: Post) -> None:
         super().__init__(name="dashboard-polling", daemon=True)

@@ -44,10 +44,7 @@ class BusyError(Exception):
 class Questions:
     """Asks the daemon for browsers.
 
-    Parameters
-    ----------
-    connect : callable
-        Opens a client; called in the thread that asks, at the first question.
+    `connect` opens a client in the thread that asks, at the first question.
     """
 
     def __init__(self, connect: Callable[[], AskingClient]) -> None:
@@ -57,14 +54,7 @@ class Questions:
         self._answers: dict[tuple[str, str], tuple[float, asyncio.Future[Any]]] = {}
 
     async def show(self, job: str) -> JobDetails:
-        """Everything the daemon shows us of a job.
-
-        Raises
-        ------
-        BusyError
-        NoAnswerError
-        RefusedError
-        """
+        """Everything the daemon shows us of a job."""
         details: JobDetails = await self._answer("show", job)
         return details
 

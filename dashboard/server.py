@@ -44,13 +44,9 @@ Start = Callable[[Post], Polling | None]
 
 
 class DashboardServer:
-    """Serves one site.
+    """Serves one site; `start_polling` starts what asks the daemon.
 
-    Parameters
-    ----------
-    start_polling : callable
-        Starts what asks the daemon; what returns None is for tests that say themselves what is
-        known.
+    One that returns None is for tests that say themselves what is known.
     """
 
     def __init__(self, settings: Settings, start_polling: Start, questions: Questions) -> None:

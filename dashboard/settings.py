@@ -44,10 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 def settings_of(config: DashboardConfig, address: str = "", token_file: str = "") -> Settings:
     """The settings that a configuration and the options of the command make.
 
-    Raises
-    ------
-    ConfigError
-        They contradict each other, or would show the site to a network unasked.
+    Refused where they contradict each other, or would show the site to a network unasked.
     """
     host, port = _address(address or config.address)
     header = config.user_header.lower()
