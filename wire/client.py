@@ -81,24 +81,15 @@ class AnswerFrame(msgspec.Struct, frozen=True):
     frame: bytes
 
     def checked(self) -> Self:
-        """The answer, unless it is a refusal.
-
-        Raises
-        ------
-        RefusedError
-        """
+        """The answer, unless it is a refusal, which is raised."""
         if self.refusal is not None:
             raise self.refusal
         return self
 
     def read(self, cls: type[T]) -> T:
-        """The answer as one of `coalloc.wire.answers`.
+        """The answer as one of `coalloc.wire.answers`; a refusal is raised.
 
-        Raises
-        ------
-        RefusedError
-        NoAnswerError
-            It is another, or lacks what this one needs.
+        `NoAnswerError`: it is another, or lacks what this one needs.
         """
         try:
             return msgspec.json.decode(self.checked().frame, type=cls)
@@ -111,13 +102,7 @@ class AnswerFrame(msgspec.Struct, frozen=True):
 
 
 class Silence:
-    """Reason of a daemon's silence, as far as the handshakes tell.
-
-    Parameters
-    ----------
-    is_keyed : bool
-        The connection has a key.
-    """
+    """Reason of a daemon's silence to us, with a key or without, as far as handshakes tell."""
 
     def __init__(self, endpoint: str, *, is_keyed: bool) -> None:
         self.endpoint = endpoint
@@ -125,22 +110,12 @@ class Silence:
         self._failed = ""
 
     def handshaken(self, outcome: str) -> None:
-        """Take note of how a handshake has ended.
-
-        Raises
-        ------
-        KeyRefusedError
-        """
+        """Take note of how a handshake has ended; raises as `check_key`."""
         self._failed = "" if outcome == SUCCEEDED else outcome
         self.check_key()
 
     def check_key(self) -> None:
-        """Raise the daemon's refusal of our key, if that is how the last handshake ended.
-
-        Raises
-        ------
-        KeyRefusedError
-        """
+        """Raise the daemon's refusal of our key, if that is how the last handshake ended."""
         if self._failed == REFUSED:
             raise KeyRefusedError(
                 f"the daemon at {self.endpoint} refuses this key; is it enrolled, and not "
@@ -202,12 +177,7 @@ class RequestConnection:
         self._early: dict[str, AnswerFrame] = {}
 
     def ask(self, body: Mapping[str, Any], *, timeout_s: float | None = None) -> dict[str, Any]:
-        """Send one request and wait for its answer, in plain values.
-
-        Raises
-        ------
-        NoAnswerError
-        """
+        """Send one request and wait for its answer, in plain values."""
         return self.answer_to(self.send(body), timeout_s=timeout_s).plain()
 
     def send(self, body: Mapping[str, Any]) -> str:
@@ -217,13 +187,7 @@ class RequestConnection:
         return request
 
     def frame_of(self, body: Mapping[str, Any]) -> tuple[str, bytes]:
-        """The id of a new request, and its frame.
-
-        Raises
-        ------
-        RefusedError
-            It is longer than the daemon reads.
-        """
+        """The id of a new request, and its frame; refused if longer than the daemon reads."""
         request = f"{os.getpid()}-{next(self._numbers)}"
         frame = encode({**body, "id": request, "protocol": PROTOCOL})
         if len(frame) > self._max_bytes:
@@ -235,10 +199,7 @@ class RequestConnection:
     def send_frame(self, frame: bytes) -> None:
         """Send a request.
 
-        Raises
-        ------
-        NoAnswerError
-            There is no connection to send it by; after a refused handshake none is made again.
+        `NoAnswerError`: there is no connection; after a refused handshake none is made again.
         """
         self.silence.check_key()
         try:
@@ -264,10 +225,7 @@ class RequestConnection:
     def next_answer(self, timeout_s: float) -> AnswerFrame | None:
         """Wait for any answer; None: there is none yet, or another of the poller's sockets woke us.
 
-        Raises
-        ------
-        NoAnswerError
-            It cannot be read, or the daemon refuses our key.
+        `NoAnswerError`: it cannot be read, or the daemon refuses our key.
         """
         ready = dict(self.poller.poll(max(1, int(timeout_s * 1000)))) if timeout_s > 0.0 else {}
         self._read_handshakes()
@@ -285,13 +243,7 @@ class RequestConnection:
 
 
 class EventSubscriber:
-    """Subscribes to the daemon's publications.
-
-    Parameters
-    ----------
-    topics : tuple of str
-        Prefixes, such as ``event`` or ``decision.alpha``.
-    """
+    """Subscribes to publications by prefixes, such as ``event`` or ``decision.alpha``."""
 
     def __init__(
         self,
@@ -335,13 +287,7 @@ def _closed(pid: int, parts: tuple[Handshakes | zmq.Socket[bytes], ...]) -> None
 
 
 def read_answer(frames: Sequence[bytes], endpoint: str) -> AnswerFrame:
-    """Read the head of an answer.
-
-    Raises
-    ------
-    NoAnswerError
-        It is none.
-    """
+    """Read the head of an answer; `NoAnswerError`: it is none."""
     try:
         if len(frames) != 1:
             raise WireError("bad_frames", f"expected 1 frame, got {len(frames)}")
@@ -351,13 +297,7 @@ def read_answer(frames: Sequence[bytes], endpoint: str) -> AnswerFrame:
 
 
 def read_publication(frames: Sequence[bytes]) -> tuple[str, dict[str, Any]]:
-    """Read topic and body of a publication.
-
-    Raises
-    ------
-    NoAnswerError
-        It is none.
-    """
+    """Read topic and body of a publication; `NoAnswerError`: it is none."""
     try:
         topic, frame = frames
         return topic.decode(), decode_any(frame)

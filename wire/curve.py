@@ -103,13 +103,7 @@ def new_pair() -> KeyPair:
 
 
 def public_of(secret: str) -> str:
-    """The public half of a secret key.
-
-    Raises
-    ------
-    ValueError
-        It is no key.
-    """
+    """The public half of a secret key; `ValueError`: it is no key."""
     try:
         return zmq.curve_public(secret.encode()).decode()
     except zmq.ZMQError as error:
@@ -132,10 +126,7 @@ def is_key(text: object) -> bool:
 def sealed(public: str, text: bytes) -> str:
     """Encrypt a text for the holder of a key's private half alone; in base64.
 
-    Raises
-    ------
-    ValueError
-        It is no key that one can encrypt for.
+    `ValueError`: it is no key that one can encrypt for.
     """
     from nacl.encoding import Base64Encoder
     from nacl.exceptions import CryptoError
@@ -149,13 +140,7 @@ def sealed(public: str, text: bytes) -> str:
 
 
 def unsealed(pair: KeyPair, text: str) -> bytes:
-    """Decrypt what `sealed` has made for this key.
-
-    Raises
-    ------
-    ValueError
-        It was made for another, or by something else.
-    """
+    """Decrypt what `sealed` has made for this key; `ValueError`: it is something else."""
     from nacl.encoding import Base64Encoder
     from nacl.exceptions import CryptoError
     from nacl.public import PrivateKey, SealedBox

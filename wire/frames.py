@@ -47,13 +47,7 @@ def encode_answer(request: str, answer: Any) -> bytes:
 
 
 def decode_object(frame: bytes) -> dict[str, Any]:
-    """One JSON object with a text ``type``.
-
-    Raises
-    ------
-    WireError
-        ``bad_json``, ``bad_shape`` or ``bad_version``.
-    """
+    """One JSON object with a text ``type``; else ``bad_json``, ``bad_shape`` or ``bad_version``."""
     body = decode_any(frame)
     if not isinstance(body.get("type"), str):
         raise WireError("bad_shape", "type: is missing")
@@ -68,11 +62,6 @@ def check_values(frame: bytes, most: int) -> None:
     """Refuse what would take long to read and much to keep, before any of it is read.
 
     Commas and brackets are counted, each of which may begin a value; those in texts count too.
-
-    Raises
-    ------
-    WireError
-        ``too_many_values``.
     """
     if len(frame) > most and frame.count(b",") + frame.count(b"[") + frame.count(b"{") > most:
         raise WireError("too_many_values", f"more than {most} values in one message")
@@ -81,15 +70,7 @@ def check_values(frame: bytes, most: int) -> None:
 def check_texts(frame: bytes, body: Any) -> None:
     """Refuse a NUL character, which no argument, variable or path can hold.
 
-    Parameters
-    ----------
-    body : object
-        Of the frame; only looked through where the frame names that character.
-
-    Raises
-    ------
-    WireError
-        ``bad_field``.
+    The body is only looked through where its frame names that character.
     """
     if b"\\u0000" not in frame:
         return
@@ -116,13 +97,7 @@ def id_of(frame: bytes) -> str:
 
 
 def decode_any(frame: bytes) -> dict[str, Any]:
-    """One JSON object.
-
-    Raises
-    ------
-    WireError
-        ``bad_json`` or ``bad_shape``.
-    """
+    """One JSON object; else ``bad_json`` or ``bad_shape``."""
     try:
         body = _decoder.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -21,12 +21,7 @@ class ProofError(Exception):
 
 
 def new_challenge(public: str, uid: int) -> tuple[str, str]:
-    """A challenge for the holder of a key who is this user, and the nonce in it.
-
-    Raises
-    ------
-    ProofError
-    """
+    """A challenge for the holder of a key who is this user, and the nonce in it."""
     nonce = secrets.token_hex(NONCE_BYTES)
     text = json.dumps({"purpose": PURPOSE, "uid": uid, "nonce": nonce})
     try:
@@ -36,12 +31,7 @@ def new_challenge(public: str, uid: int) -> tuple[str, str]:
 
 
 def nonce_of(challenge: object, pair: KeyPair, uid: int) -> str:
-    """Read the nonce of a challenge that was made for this key and this user.
-
-    Raises
-    ------
-    ProofError
-    """
+    """Read the nonce of a challenge that was made for this key and this user."""
     try:
         body = json.loads(unsealed(pair, str(challenge)))
         purpose, meant, nonce = body["purpose"], body["uid"], body["nonce"]

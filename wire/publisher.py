@@ -26,15 +26,7 @@ MAX_SUBSCRIPTION_BYTES = 1024
 
 
 class Publisher:
-    """An XPUB socket with numbered publications.
-
-    Parameters
-    ----------
-    security : CurveServer, optional
-        None: no CURVE.
-    admits : callable, optional
-        Asked about every key; with `security` only.
-    """
+    """An XPUB socket with numbered publications; with `security`, every key must be admitted."""
 
     def __init__(
         self,
@@ -99,12 +91,7 @@ class Publisher:
         return self._port is not None and self._port.is_there()
 
     def restore(self) -> None:
-        """Listen once more, where the file is gone or nobody listens.
-
-        Raises
-        ------
-        OSError
-        """
+        """Listen once more, where the file is gone or nobody listens; raises `OSError`."""
         if self._port is not None:
             self._port.restore()
         elif self._loop is not None:

@@ -116,10 +116,7 @@ QUESTIONS: Mapping[str, type[Struct]] = {
 def read_question(body: Mapping[str, Any], form: type[Q]) -> Q:
     """A question, from a decoded request; fields that it does not have are ignored.
 
-    Raises
-    ------
-    WireError
-        A field is missing or of another kind.
+    `WireError`: a field is missing or of another kind.
     """
     given = {name: value for name, value in body.items() if value is not None}
     try:

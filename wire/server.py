@@ -107,14 +107,9 @@ OnFault = Callable[[str, str, str, bool], None]
 
 
 class Server:
-    """Owns the sockets; hands over requests and statements.
+    """Owns the sockets; hands over requests, each within limits, and statements.
 
-    Parameters
-    ----------
-    guard : Guard, optional
-        None: no CURVE; the sockets are the daemon's own user's only.
-    max_bytes, max_values : int
-        Of one request.
+    Without a guard there is no CURVE: the sockets are the daemon's own user's only.
     """
 
     def __init__(

@@ -21,19 +21,7 @@ LOOK_S = 60.0
 
 
 class SharedConnection:
-    """A `RequestConnection` in a thread of its own, which ends when this is closed or dropped.
-
-    Parameters
-    ----------
-    endpoint : str
-        Such as ``ipc:///run/coalloc/coalloc.sock``.
-    timeout_s : float
-        For one answer, seconds.
-    security : CurveClient, optional
-        The key to connect with, and the daemon's.
-    max_bytes : int
-        Of a request.
-    """
+    """A `RequestConnection` in a thread of its own, which ends when this is closed or dropped."""
 
     def __init__(
         self, endpoint: str, *, timeout_s: float, security: CurveClient | None, max_bytes: int
@@ -63,12 +51,7 @@ class SharedConnection:
         return request
 
     def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
-        """Wait for the answer to a request that was sent.
-
-        Raises
-        ------
-        NoAnswerError
-        """
+        """Wait for the answer to a request that was sent."""
         limit, talk = self.timeout_s if timeout_s is None else timeout_s, self._talk
         with talk.lock:
             answer = talk.answers.get(request)

@@ -117,14 +117,10 @@ class AsyncSocket:
         return self.path is None or file_id(self.path) == self._file
 
     def restore(self) -> None:
-        """Listen once more where the file is gone.
+        """Listen once more where the file is gone; raises `OSError`.
 
         The listener that lost its file stays, one descriptor without a name: with it ZeroMQ would
         end the connections that came through it.
-
-        Raises
-        ------
-        OSError
         """
         if self.path is not None:
             self.bind(f"ipc://{self.path}")
