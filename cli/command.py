@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from coalloc.cli.output import printable
 from coalloc.runtime import texts
@@ -16,6 +17,8 @@ from coalloc.runtime import texts
 if TYPE_CHECKING:
     from coalloc.client.client import Client
     from coalloc.wire.answers import Answer
+
+T = TypeVar("T")
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 
@@ -139,6 +142,26 @@ def connect(args: argparse.Namespace) -> Client:
     from coalloc.client.client import Client
 
     return Client(args.endpoint, args.timeout, config=args.config)
+
+
+def each(names: Iterable[T], do: Callable[[T], object]) -> int:
+    """Do it for all, though some are refused; returns the exit code."""
+    from coalloc.wire.client import RefusedError
+
+    code = DONE
+    for name in names:
+        try:
+            do(name)
+        except RefusedError as error:
+            warn(error)
+            code = FAILED
+    return code
+
+
+def until(limit_s: float | None) -> Callable[[], bool]:
+    """A test that is true once so many seconds are over; None: never."""
+    end = float("inf") if limit_s is None else time.monotonic() + limit_s
+    return lambda: time.monotonic() >= end
 
 
 def print_json(value: Any) -> None:

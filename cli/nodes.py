@@ -104,10 +104,6 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
     )
 
 
-def _notes(row: ClusterRow) -> tuple[str, ...]:
-    return (row.error, row.drain_reason, _waiting(row), _share(row), *row.notices)
-
-
 def _waiting(row: ClusterRow) -> str:
     return f"{row.waiting_there} waiting there" if row.waiting_there else ""
 

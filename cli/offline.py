@@ -19,6 +19,7 @@ from coalloc.cli.command import (
     connect,
     note,
     print_json,
+    until,
 )
 from coalloc.cli.compiling import FIRST_S, compiling
 from coalloc.cli.files import load_plan, load_snapshot, write_text
@@ -75,11 +76,7 @@ def _solve(args: argparse.Namespace) -> int:
     with compiling() as compiled:
         warmed((args.policy, TINY, {}))
     began = time.monotonic()
-    deadline = float("inf") if args.time_limit is None else began + float(args.time_limit)
-
-    def stop() -> bool:
-        return time.monotonic() >= deadline
-
+    stop = until(args.time_limit)
     plan = policy.solve(snapshot, options, Budget(work=args.work, seed=args.seed, stop=stop))
     elapsed = round(time.monotonic() - began, 6)
     plan = replace(plan, stats={**plan.stats, "elapsed_s": elapsed})
@@ -135,11 +132,6 @@ def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
     """Bound for all plans with the same jobs; the checker itself knows no bounds."""
     from coalloc.policies.checking.proofs import proofs_of
 
-    deadline = time.monotonic() + PROOF_S
-
-    def stop() -> bool:
-        return time.monotonic() >= deadline
-
     return {
         proof.name: {
             "value": proof.value,
@@ -148,7 +140,7 @@ def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
             "by": proof.bound.binding,
             "parts": dict(proof.bound.parts),
         }
-        for proof in proofs_of(snapshot, plan, stop)
+        for proof in proofs_of(snapshot, plan, until(PROOF_S))
     }
 
 

@@ -7,11 +7,10 @@ against starvation, by the same policy. Both plans of a rule pass the checker, a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from coalloc.cli.command import CommandError, connect, print_json
+from coalloc.cli.command import CommandError, connect, print_json, until
 from coalloc.cli.output import figure, show_table
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
@@ -59,8 +58,7 @@ def _planned(snapshot: Snapshot, policy: str, options: Mapping[str, Any]) -> Pla
     from coalloc.policies.registry import lookup
 
     row = lookup(policy)
-    deadline = time.monotonic() + TIME_S
-    budget = Budget(stop=lambda: time.monotonic() >= deadline, live=True)
+    budget = Budget(stop=until(TIME_S), live=True)
     plan = row.solve(snapshot, read_known(options, row.options), budget)
     violations = check(snapshot, plan).violations
     if violations:

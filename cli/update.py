@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import DONE, FAILED, Command, connect, warn
+from coalloc.cli.command import Command, connect, each
 from coalloc.cli.submit.options import (
     add_batch,
     add_begin,
@@ -18,7 +18,6 @@ from coalloc.cli.submit.options import (
     given_options,
     usage_error,
 )
-from coalloc.client.client import RefusedError
 from coalloc.client.submission import JobOptions
 from coalloc.runtime import texts
 
@@ -97,15 +96,12 @@ def _run(args: argparse.Namespace) -> int:
     given = given_options(args, JobOptions, "update")
     if not given:
         raise usage_error("update", "nothing is to be changed")
-    code = DONE
     with connect(args) as client:
-        for job in parse.named_jobs(args):
-            try:
-                print(f"Changed {', '.join(client.update(job, **given))}")
-            except RefusedError as error:
-                warn(error)
-                code = FAILED
-    return code
+
+        def change(job: str) -> None:
+            print(f"Changed {', '.join(client.update(job, **given))}")
+
+        return each(parse.named_jobs(args), change)
 
 
 COMMANDS: Mapping[str, Command] = {

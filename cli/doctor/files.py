@@ -137,8 +137,8 @@ def _folder_finding(
 ) -> Finding:
     """Judge a folder by the first mode that it must not have.
 
-    `unseen` makes the finding where it cannot be looked at; `made` makes the folder where it is not
-    there.
+    `unseen` makes the finding where it cannot be looked at; `made` says what makes it where it is
+    not there.
     """
     try:
         found = folder.stat()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from coalloc.cli.command import (
     connect,
     print_json,
     print_json_rows,
+    until,
 )
 from coalloc.cli.jobs.array_summary import array_lines, first_waiting, members_of
 from coalloc.cli.output import WALL_CLOCK_S, reason
@@ -145,9 +145,7 @@ def _off_line(args: argparse.Namespace) -> int:
         what = "runs already" if runs else "is not in its queue"
         raise CommandError(f"{args.snapshot}: job {wanted} {what}", BAD_USAGE)
     plan = _plan_of(args, snapshot)
-    began = time.monotonic()
-    limit = float("inf") if args.time_limit is None else float(args.time_limit)
-    made = explain_plan(snapshot, plan, wanted, lambda: time.monotonic() - began >= limit)
+    made = explain_plan(snapshot, plan, wanted, until(args.time_limit))
     now = snapshot.time
     shown = (lambda at: clock(at, now)) if now > WALL_CLOCK_S else None
     words = lines(made, snapshot, shown)

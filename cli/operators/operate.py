@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import BAD_USAGE, DONE, FAILED, Command, CommandError, connect, note, warn
+from coalloc.cli.command import BAD_USAGE, DONE, Command, CommandError, connect, each, note
 from coalloc.client.client import Client, RefusedError
 from coalloc.model.formats.nodeset import fold
 
@@ -39,7 +39,7 @@ def _cancel(args: argparse.Namespace) -> int:
         raise CommandError("cancel: no job is named (see coalloc cancel --help)", BAD_USAGE)
     given = {"reason": args.reason} if args.reason else {}
     if not filtered:
-        return _each("cancel", args, **given)
+        return _ask_all("cancel", args, **given)
     with connect(args) as client:
         rows = client.queue(user=args.user or "")
     named = frozenset(parse.named_jobs(args))
@@ -50,29 +50,28 @@ def _cancel(args: argparse.Namespace) -> int:
         and (not args.state or row.state == args.state)
         and (not named or row.id in named or row.id.partition("_")[0] in named)
     ]
-    return _each("cancel", args, chosen, **given)
+    return _ask_all("cancel", args, chosen, **given)
 
 
-def _each(verb: str, args: argparse.Namespace, jobs: list[str] | None = None, **fields: Any) -> int:
-    """Ask for every job; one that is refused does not keep the others from being asked for."""
-    code, done = DONE, False
+def _ask_all(
+    verb: str, args: argparse.Namespace, jobs: list[str] | None = None, **fields: Any
+) -> int:
+    """Ask for every job."""
+    done = False
     with connect(args) as client:
-        for job in parse.named_jobs(args) if jobs is None else jobs:
+
+        def ask(job: str) -> None:
+            nonlocal done
             try:
                 client.ask(verb, job=job, **fields)
                 done = True
             except RefusedError as error:
                 # Those that wait for a job are cancelled with it.
-                if done and verb == "cancel" and _is_cancelled(client, job, error):
-                    continue
-                warn(error)
-                code = FAILED
-    return code
+                may_be_over = done and verb == "cancel" and error.code == "wrong_state"
+                if not (may_be_over and client.why(job).state == "cancelled"):
+                    raise
 
-
-def _is_cancelled(client: Client, job: str, error: RefusedError) -> bool:
-    """Tell if a job that could not be cancelled has been cancelled already."""
-    return error.code == "wrong_state" and client.why(job).state == "cancelled"
+        return each(parse.named_jobs(args) if jobs is None else jobs, ask)
 
 
 def _add_set_priority(parser: argparse.ArgumentParser) -> None:
@@ -85,15 +84,8 @@ def _add_set_priority(parser: argparse.ArgumentParser) -> None:
 
 
 def _set_priority(args: argparse.Namespace) -> int:
-    code = DONE
     with connect(args) as client:
-        for job in args.jobs:
-            try:
-                client.set_priority(job, args.priority)
-            except RefusedError as error:
-                warn(error)
-                code = FAILED
-    return code
+        return each(args.jobs, lambda job: client.set_priority(job, args.priority))
 
 
 def _add_targets(parser: argparse.ArgumentParser, metavar: str) -> None:
@@ -112,16 +104,10 @@ def _targets(text: str) -> tuple[str, ...]:
 
 
 def _each_target(args: argparse.Namespace, do: Callable[[Client, str], None]) -> int:
-    """Drain or resume every name; one that is refused does not keep the others from it."""
-    code = DONE
+    """Drain or resume every name."""
+    names = dict.fromkeys(name for names in args.targets for name in names)
     with connect(args) as client:
-        for name in dict.fromkeys(name for names in args.targets for name in names):
-            try:
-                _do_as_printed(client, name, do)
-            except RefusedError as error:
-                warn(error)
-                code = FAILED
-    return code
+        return each(names, lambda name: _do_as_printed(client, name, do))
 
 
 def _do_as_printed(client: Client, name: str, do: Callable[[Client, str], None]) -> None:
@@ -217,13 +203,13 @@ COMMANDS: Mapping[str, Command] = {
         doc="keep waiting jobs from being planned",
         example="coalloc hold 12",
         add=parse.add_jobs,
-        run=partial(_each, "hold"),
+        run=partial(_ask_all, "hold"),
     ),
     "release": Command(
         doc="let held jobs be planned",
         example="coalloc release 12",
         add=parse.add_jobs,
-        run=partial(_each, "release"),
+        run=partial(_ask_all, "release"),
     ),
     "set-priority": Command(
         doc="give a waiting job another place in the queue",

@@ -6,17 +6,8 @@ import argparse
 from collections.abc import Mapping
 
 from coalloc.cli import arguments as parse
-from coalloc.cli.command import (
-    DONE,
-    FAILED,
-    Command,
-    answer_json,
-    connect,
-    note,
-    warn,
-)
+from coalloc.cli.command import DONE, Command, answer_json, connect, each, note
 from coalloc.cli.output import show_table
-from coalloc.client.client import RefusedError
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.values import replace
 from coalloc.runtime.texts import instant
@@ -103,15 +94,8 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
 
 
 def _unreserve(args: argparse.Namespace) -> int:
-    code = DONE
     with connect(args) as client:
-        for name in dict.fromkeys(args.names):
-            try:
-                client.unreserve(name)
-            except RefusedError as error:
-                warn(error)
-                code = FAILED
-    return code
+        return each(dict.fromkeys(args.names), client.unreserve)
 
 
 COMMANDS: Mapping[str, Command] = {
