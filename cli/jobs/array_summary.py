@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from coalloc.cli.output import block, printable, reason
-from coalloc.client.client import Client
+from coalloc.client.client import Client, RefusedError
 from coalloc.model.formats.nodeset import fold
 from coalloc.runtime.texts import instant
 from coalloc.wire.job_rows import QueueRow
@@ -17,6 +17,14 @@ def members_of(client: Client, number: str, named: Collection[str] = ()) -> list
     """Rows of an array's members that are remembered, or of those `named`; empty: no such array."""
     rows = client.queue(everything=True)
     return [r for r in rows if (r.id in named if named else r.id.startswith(f"{number}_"))]
+
+
+def members_instead(client: Client, number: str, error: RefusedError) -> list[QueueRow]:
+    """Members of the array of a number that is no job's; the error where there is none either."""
+    members = members_of(client, number) if error.code == "not_found" else []
+    if not members:
+        raise error
+    return members
 
 
 def first_waiting(rows: Sequence[QueueRow]) -> str:

@@ -19,7 +19,6 @@ from coalloc.cli.command import (
 )
 from coalloc.client.client import Client
 from coalloc.wire.client import RefusedError
-from coalloc.wire.job_rows import QueueRow
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -47,7 +46,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _lines(client: Client, job: str, members: list[str]) -> list[str]:
-    from coalloc.cli.jobs.array_summary import array_lines, members_of
+    from coalloc.cli.jobs.array_summary import array_lines, members_instead, members_of
     from coalloc.cli.jobs.job_details import job_lines
 
     if len(members) > 1 and (rows := members_of(client, job, frozenset(members))):
@@ -55,7 +54,7 @@ def _lines(client: Client, job: str, members: list[str]) -> list[str]:
     try:
         answer = client.shown(members[0])
     except RefusedError as error:
-        return array_lines(job, _members(client, job, error))
+        return array_lines(job, members_instead(client, job, error))
     return job_lines(answer.job, answer.time)
 
 
@@ -65,17 +64,9 @@ def _body(client: Client, job: str) -> dict[str, Any]:
     except RefusedError as error:
         from msgspec import to_builtins
 
-        return {"job": job, "members": to_builtins(_members(client, job, error))}
+        from coalloc.cli.jobs.array_summary import members_instead
 
-
-def _members(client: Client, job: str, error: RefusedError) -> list[QueueRow]:
-    """Members of the array of this number; the error where there is none."""
-    from coalloc.cli.jobs.array_summary import members_of
-
-    members = members_of(client, job) if error.code == "not_found" else []
-    if not members:
-        raise error
-    return members
+        return {"job": job, "members": to_builtins(members_instead(client, job, error))}
 
 
 COMMANDS: Mapping[str, Command] = {

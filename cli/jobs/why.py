@@ -17,7 +17,13 @@ from coalloc.cli.command import (
     print_json_rows,
     until,
 )
-from coalloc.cli.jobs.array_summary import array_lines, first_waiting, members_of
+from coalloc.cli.jobs.array_summary import (
+    WAITING,
+    array_lines,
+    first_waiting,
+    members_instead,
+    members_of,
+)
 from coalloc.cli.output import WALL_CLOCK_S, reason
 from coalloc.client.client import Client
 from coalloc.model.plan import Plan
@@ -28,7 +34,6 @@ from coalloc.wire.answers import Why, WhyAnswer
 from coalloc.wire.client import RefusedError
 from coalloc.wire.job_rows import QueueRow
 
-WAITING = frozenset({"pending", "held"})
 SAME_START_S = 60.0
 """Starts are shown to the minute; the last round's is not repeated within so much."""
 
@@ -83,10 +88,7 @@ def _explained(client: Client, job: str, members: list[str]) -> tuple[list[str],
     try:
         return ([], client.explained(members[0])) if not rows else _of_array(client, job, rows)
     except RefusedError as error:
-        rows = members_of(client, job) if error.code == "not_found" else []
-        if not rows:
-            raise
-        return _of_array(client, job, rows)
+        return _of_array(client, job, members_instead(client, job, error))
 
 
 def _of_array(client: Client, job: str, rows: list[QueueRow]) -> tuple[list[str], WhyAnswer]:
