@@ -14,7 +14,7 @@ min(free, w) and these sum to n, or one cluster takes at least n - w and the oth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isfinite, sqrt
 
 TOLERANCE = 5e-10
@@ -102,3 +102,14 @@ def split(procs: int, free: Sequence[int], low: Sequence[int]) -> list[int] | No
         if best is None or key < best_key:
             best, best_key = take, key
     return best
+
+
+def filled(counts: Mapping[str, int], share: int) -> dict[str, int]:
+    """Nodes for so many processes, in their order."""
+    chosen: dict[str, int] = {}
+    for node, count in counts.items():
+        taken = min(count, share)
+        if taken > 0:
+            chosen[node] = taken
+            share -= taken
+    return chosen

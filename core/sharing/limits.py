@@ -28,6 +28,7 @@ from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Placement
 from coalloc.model.speedup import TableSpeedup
+from coalloc.model.split import filled
 from coalloc.model.values import replace
 
 LIMIT = "limit"
@@ -185,12 +186,7 @@ def trimmed(state: State, record: JobRecord, placement: Placement, now: float) -
     if book.why_not(record, 1, seconds):
         return None
     left = int(min(book.room(record), book.room_s(record) / max(seconds, TOLERANCE_S), MANY))
-    nodes = {}
-    for name, count in placement.nodes.items():
-        taken = min(count, left)
-        if taken:
-            nodes[name] = taken
-            left -= taken
+    nodes = filled(placement.nodes, left)
     procs, before = sum(nodes.values()), sum(placement.nodes.values())
     if procs == before or placement.chunks is None:
         return placement

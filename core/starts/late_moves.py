@@ -52,7 +52,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.sites.parts import PartState
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.split import low_side, split
+from coalloc.model.split import filled, low_side, split
 from coalloc.model.values import replace
 
 MOST_JOBS = 100
@@ -220,21 +220,11 @@ def _at(
         return None
     chosen: dict[str, int] = {}
     for share, counts in zip(shares, found.values(), strict=True):
-        chosen |= _filled(counts, share)
+        chosen |= filled(counts, share)
     used = [node for nodes in rooms.values() for node in nodes if node.name in chosen]
     first = next(name for name, share in zip(found, shares, strict=True) if share)
     end = start + _seconds(record, state, used, rooms)
     return OtherPlace(start=start, end=end, nodes=chosen, cluster=first)
-
-
-def _filled(counts: Mapping[str, int], share: int) -> dict[str, int]:
-    """Nodes for so many processes, in their order."""
-    chosen: dict[str, int] = {}
-    for node, count in counts.items():
-        taken = min(count, share - sum(chosen.values()))
-        if taken > 0:
-            chosen[node] = taken
-    return chosen
 
 
 def _seconds(
@@ -268,7 +258,7 @@ def _turns(
             continue
         if claims[name, record.user] >= state.settings.start.max_waiting:
             continue
-        chosen = _filled({node.name: room_on(record.job, node) for node in nodes}, procs)
+        chosen = filled({node.name: room_on(record.job, node) for node in nodes}, procs)
         if sum(chosen.values()) < procs:
             continue
         width = nodes_held(state.clusters[name], chosen)

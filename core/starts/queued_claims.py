@@ -46,7 +46,7 @@ from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.parts import PartState
 from coalloc.model.sites.reading import NodeReading
-from coalloc.model.split import low_side, split
+from coalloc.model.split import filled, low_side, split
 
 LEFT_OUT = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME})
 """Reasons of jobs that the plan leaves for later without saying when."""
@@ -237,15 +237,10 @@ def turn_of(
     if shares is None:
         return None
     nodes: dict[str, int] = {}
-    power = 1.0
     for share, room in zip(shares, rooms.values(), strict=True):
-        left = share
-        for node in room:
-            count = min(node.slots, left)
-            if count:
-                nodes[node.name] = count
-                power = min(power, node.power)
-                left -= count
+        nodes |= filled({node.name: node.slots for node in room}, share)
+    used = (node.power for room in rooms.values() for node in room if node.name in nodes)
+    power = min(1.0, *used)
     seconds = run_time(job.base_time, job.sigma, max(power, LEAST_POWER))
     end = start + within_limit(job, seconds)
     return Placement(job=record.id, start=start, end=end, nodes=nodes)
