@@ -227,27 +227,24 @@ def cancel_task(state: State, record: JobRecord, by: Cancellation, now: float) -
     if record.is_placed:
         end_placed(state, record, by, now)
         return
-    why = by.words
-    record = replace(
+    _end_cancelled(state, record, by.words, now)
+
+
+def _end_cancelled(state: State, record: JobRecord, why: str, now: float) -> None:
+    """End a job or a task that runs nowhere."""
+    ended = replace(
         record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
     )
-    state.put(record)
-    state.emit(now, EventKind.JOB_ENDED, record.id, state=str(record.state), detail=why)
-    state.log("job_ended", job=record.id, state=str(record.state), exit_code=None, detail=why)
-    task_ended(state, record, now)
+    state.put(ended)
+    state.emit(now, EventKind.JOB_ENDED, record.id, state=str(ended.state), detail=why)
+    state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
+    task_ended(state, ended, now)
 
 
 def end_placed(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
     """End a job that occupies nodes, at once where it has not been told to start."""
-    why = by.words
-    abort_parts(state, record, why)
+    abort_parts(state, record, by.words)
     if record.state is JobState.PREPARING:
-        ended = replace(
-            record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
-        )
-        state.put(ended)
-        state.emit(now, EventKind.JOB_ENDED, record.id, state=str(ended.state), detail=why)
-        state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
-        task_ended(state, ended, now)
+        _end_cancelled(state, record, by.words, now)
     elif not record.cancelled_by:
         begin_cancelling(state, record, by, now)
