@@ -80,22 +80,7 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 class Shown:
-    """A plan with what is needed to show it.
-
-    Parameters
-    ----------
-    begin : float or None
-        When it was made, on its own axis.
-
-    Attributes
-    ----------
-    picture : Picture
-        What a Gantt chart of it shows.
-    rules : tuple of str
-        Lines about what the site's rules cost.
-    wall : bool
-        Its axis is the wall clock.
-    """
+    """A plan with what is needed to show it; it was made at `begin`, on its own axis."""
 
     def __init__(
         self,
@@ -107,9 +92,12 @@ class Shown:
         self.plan, self.node_clusters, self.title = plan, node_clusters, title
         self.edges: Edges = {}
         self.rules: tuple[str, ...] = ()
+        """Lines about what the site's rules cost."""
         self.picture = Picture(plan=plan, begin=begin)
+        """A Gantt chart of it."""
         first = min((p.start for p in plan.placements), default=0.0)
         self.wall = (first if begin is None else begin) > WALL_CLOCK_S
+        """Its axis is the wall clock."""
 
 
 def _from_file(path: Path, snapshot: Path | None) -> Shown:

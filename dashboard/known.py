@@ -26,28 +26,7 @@ ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
 
 
 class Known:
-    """The site as last heard.
-
-    Parameters
-    ----------
-    keep_jobs : int
-        Ended jobs remembered.
-
-    Attributes
-    ----------
-    instance : str
-        Of this run.
-    revision : int
-        Ended jobs in all; rises with each.
-    live : int
-        Rises with every change of all else.
-    heard : float or None
-        When the daemon last answered, by its clock.
-    rows : mapping of job to QueueRow
-        Jobs that have not ended.
-    ended : mapping of job to QueueRow
-        By their end.
-    """
+    """The site as last heard; so many ended jobs are remembered."""
 
     def __init__(self, keep_jobs: int = 100_000) -> None:
         self.keep_jobs = keep_jobs
@@ -57,14 +36,18 @@ class Known:
         """Begin anew, as for another site."""
         self.instance = secrets.token_hex(8)
         self.revision = self.live = 0
+        """Ended jobs in all, which rises with each; and what rises with every other change."""
         self.reachable, self.loaded = False, False
         self.heard: float | None = None
+        """When the daemon last answered, by its clock."""
         self.fault = "not asked yet"
         self.status: ServiceStatus | None = None
         self.nodes = NodesAnswer(clusters=())
         self.plan: PlanAnswer | None = None
         self.rows: dict[str, QueueRow] = {}
+        """Jobs that have not ended."""
         self.ended: dict[str, QueueRow] = {}
+        """By their end."""
         self._forgotten_until = 0.0
         self.rounds: deque[Round] = deque(maxlen=ROUNDS_KEPT)
         self.bars: tuple[Bar, ...] = ()

@@ -53,17 +53,7 @@ class Lead(Struct, frozen=True, kw_only=True):
 
 
 class ProjectTree:
-    """The projects of the configuration, with what follows from their order.
-
-    Attributes
-    ----------
-    shares : dict of project to float
-        Of everything, 0..1.
-    window_days : int
-        Days for which usage must be known.
-    guaranteed : dict of project to ProjectConfig
-        Those that have guarantees.
-    """
+    """The projects of the configuration, with what follows from their order."""
 
     def __init__(
         self,
@@ -84,8 +74,10 @@ class ProjectTree:
         self.has_weights = any(limits.max_weight is not None for limits in every)
         windows = [one.window_days for one in every if one.max_proc_hours is not None]
         self.window_days = max(windows, default=0)
+        """For which usage must be known."""
         self.guaranteed = {name: given for name, given in projects.items() if given.guarantees}
         self.shares = self._shares(others_share)
+        """Of everything, 0..1, by project."""
 
     def path(self, project: str) -> tuple[str, ...]:
         """A project and those above it, the highest first; of one that is not there, `OTHERS`."""

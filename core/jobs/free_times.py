@@ -20,18 +20,8 @@ INSTANT_S = 1e-3
 class FreeTimes:
     """Free slots after a round has placed what it places.
 
-    Parameters
-    ----------
-    snapshot, plan
-        Of the round: what runs, the reservations, and what starts now or later. Pieces of divisible
-        jobs that the plan has later are left out: they fill what others leave.
-    now : float
-        Seconds.
-
-    Attributes
-    ----------
-    times : tuple of float
-        Now, and the next times at which slots become free, seconds.
+    Slots are taken by what runs, by reservations, and by what starts now or later. Pieces of
+    divisible jobs that the plan has later are left out: they fill what others leave.
     """
 
     def __init__(self, state: State, snapshot: Snapshot, plan: Plan, now: float) -> None:
@@ -51,6 +41,7 @@ class FreeTimes:
         ends = {end for taken in self._busy.values() for _, end, _ in taken}
         later = sorted(end for end in ends if now < end < inf)
         self.times = (now, *later[:MOST_TIMES])
+        """Now, and the next times at which slots become free, seconds."""
 
     def take(self, nodes: Mapping[str, int], start: float, end: float) -> None:
         """Book slots for a while."""
