@@ -45,15 +45,6 @@ class AsyncSocket:
         Its key. A listener that has one is open to every user of the machine.
     on_handshake : callable, optional
         Told how each handshake ended.
-
-    Attributes
-    ----------
-    sender : str
-        While `on_frames` runs: the public key that sent them; empty without CURVE.
-    name : str
-        Of the socket, for the log.
-    path : Path or None
-        Of its file, where it listens on an ipc end point.
     """
 
     def __init__(
@@ -70,11 +61,14 @@ class AsyncSocket:
         name: str = "",
     ) -> None:
         self.name = name
+        """For the log."""
         self.path: Path | None = None
+        """Of its file, where it listens on an ipc end point."""
         self._file: FileId | None = None
         self.socket = context.socket(kind)
         self.on_frames = on_frames
         self.sender = ""
+        """While `on_frames` runs: the public key that sent them; empty without CURVE."""
         self._is_shared = isinstance(security, CurveServer)
         self._on_handshake = on_handshake
         self._handshakes: Handshakes | None = None
