@@ -148,7 +148,8 @@ class Calibration:
         """Interval of the real start of a job with this expected one, to be shown.
 
         The kind is ``first`` or ``later``; the job itself asks for no start before `not_before`.
-        None: too few starts were seen, or what was said of such starts did not hold.
+        None: too few starts were seen, or what was said of such starts did not hold. Times are
+        seconds since the epoch.
         """
         begin = max(now, not_before)
         group = kind, lead_class(expected - begin)

@@ -86,7 +86,7 @@ def begin(state: State, workflow: JobRecord, first: JobRecord, now: float) -> No
 
 
 def tries_again(state: State, record: JobRecord, now: float) -> bool:
-    """Have a task that would end badly, as in its record, wait for a try that it has left."""
+    """Have a task wait for another try, if one is left; its record has the end it came to."""
     flow, workflow = state.composites.get(record.flow), state.jobs.get(record.flow)
     if flow is None or workflow is None or record.state not in RETRIED:
         return False

@@ -87,9 +87,10 @@ def remembered(values: Sequence[float], base_time: float) -> tuple[float, ...]:
 def history_for(
     ratios: Mapping[str, tuple[float, ...]], keys: Mapping[str, Sequence[str]]
 ) -> History:
-    """Of some jobs, how long those like them took by what was planned, the newest last.
+    """Of some jobs, how long those like them took by what was planned.
 
-    By history key; of the keys of a job, the first that has anything counts.
+    The ratios of real by planned run times are by history key, the newest last; of the keys of a
+    job, the first that has anything counts.
     """
     places: dict[str, int] = {}
     known = {

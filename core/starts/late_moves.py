@@ -155,7 +155,7 @@ def best_place(
     *,
     before: float,
 ) -> OtherPlace | None:
-    """The place on other clusters where a job ends first, and before so many seconds."""
+    """The place on other clusters where a job ends first; None: it ends `before` (s) nowhere."""
     here = set(record.clusters)
     allowed = state.clusters if record.job.clusters is None else record.job.clusters
     rooms: dict[str, list[NodeReading]] = {}

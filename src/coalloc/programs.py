@@ -35,12 +35,7 @@ def missing_part(error: ModuleNotFoundError) -> str:
 
 
 def require_server() -> None:
-    """Refuse to begin where the server's processes could not be started.
-
-    Raises
-    ------
-    ModuleNotFoundError
-    """
+    """Refuse to begin where the server's processes could not be started."""
     from importlib.util import find_spec
 
     for name in sorted(SERVER):
