@@ -209,30 +209,16 @@ def timeline(known: Known, asked: TimelineAsked) -> Timeline:
         lanes=known.lanes,
         clusters=[(row.cluster, row.link_gbps) for row in known.nodes.clusters],
         ended=[_ended_row(known, numbers, row) for row in rows if row.started and row.nodes],
-        live=_live_rows(known, numbers) if asked.live else None,
+        live=[_live_row(known, numbers, bar) for bar in known.bars] if asked.live else None,
         reachable=known.reachable,
         time=known.heard or 0.0,
     )
 
 
 def _ended_row(known: Known, numbers: Mapping[str, int], row: QueueRow) -> list[Any]:
-    loads = _flat(numbers, known.loads_of(row.id))
-    lanes = known.lanes_of(row.nodes)
-    return [
-        row.id,
-        row.name,
-        row.user,
-        row.state,
-        row.started,
-        row.ended,
-        lanes,
-        loads,
-        row.project,
-    ]
-
-
-def _live_rows(known: Known, numbers: Mapping[str, int]) -> list[list[Any]]:
-    return [_live_row(known, numbers, bar) for bar in known.bars]
+    lanes, loads = known.lanes_of(row.nodes), _flat(numbers, known.loads_of(row.id))
+    times = row.started, row.ended
+    return [row.id, row.name, row.user, row.state, *times, lanes, loads, row.project]
 
 
 def _live_row(known: Known, numbers: Mapping[str, int], bar: Bar) -> list[Any]:
