@@ -9,12 +9,14 @@ from typing import Any
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect, each
 from coalloc.cli.submit.options import (
+    add_base_time,
     add_batch,
     add_begin,
     add_deadline,
     add_limit,
     add_memory,
     add_name,
+    add_procs,
     given_options,
     usage_error,
 )
@@ -32,20 +34,8 @@ throttle or a deadline."""
 def _add(parser: argparse.ArgumentParser) -> None:
     parse.add_jobs(parser)
     add_limit(parser, "its new time limit; infinite: none")
-    parser.add_argument(
-        "-n",
-        "--ntasks",
-        dest="procs",
-        type=parse.procs,
-        metavar="N|MIN-MAX",
-        help="processes",
-    )
-    parser.add_argument(
-        "--base-time",
-        type=parse.seconds,
-        metavar="TIME",
-        help="expected run time on dedicated full-speed nodes",
-    )
+    add_procs(parser, "processes")
+    add_base_time(parser)
     add_memory(parser)
     parser.add_argument("--weight", "--priority", type=texts.number, metavar="W", help="importance")
     parser.add_argument(

@@ -74,21 +74,9 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def add_shape(group: Any) -> None:
     """Options of its size, its times and its communication."""
-    group.add_argument(
-        "-n",
-        "--ntasks",
-        dest="procs",
-        type=parse.procs,
-        metavar="N|MIN-MAX",
-        help="processes (default 1)",
-    )
+    shared.add_procs(group, "processes (default 1)")
     shared.add_limit(group, "it is ended after this run time; with --divisible, each piece is")
-    group.add_argument(
-        "--base-time",
-        type=parse.seconds,
-        metavar="TIME",
-        help="expected run time on dedicated full-speed nodes; with --speedup, on one process",
-    )
+    shared.add_base_time(group, "; with --speedup, on one process")
     group.add_argument(
         "--sigma",
         type=texts.fraction,

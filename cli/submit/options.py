@@ -140,6 +140,19 @@ def add_name(group: Any, default: str) -> None:
     group.add_argument("-J", "--job-name", dest="name", metavar="NAME", help=f"default: {default}")
 
 
+def add_procs(group: Any, about: str) -> None:
+    """Its processes."""
+    group.add_argument(
+        "-n", "--ntasks", dest="procs", type=parse.procs, metavar="N|MIN-MAX", help=about
+    )
+
+
+def add_base_time(group: Any, more: str = "") -> None:
+    """Its expected run time."""
+    about = f"expected run time on dedicated full-speed nodes{more}"
+    group.add_argument("--base-time", type=parse.seconds, metavar="TIME", help=about)
+
+
 def add_memory(group: Any) -> None:
     """Its memory."""
     group.add_argument(
