@@ -26,10 +26,7 @@ Stop = Callable[[], bool]
 def heaviest_clique(excluded: Flags, weight: Floats, seeds: int) -> Ints:
     """Seek a set of pairwise excluded items of large weight: greedy from several first items.
 
-    Parameters
-    ----------
-    excluded : N x N
-        Symmetric.
+    `excluded` (N x N): symmetric.
     """
     best: list[int] = []
     most = 0.0

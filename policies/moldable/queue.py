@@ -231,10 +231,7 @@ def _closed_by(problem: Any, number: int) -> list[int]:
 def _is_told_apart(planner: Planner, times: Floats, last: float) -> bool:
     """Whether the shortest run has a length even at the end of the longest schedule.
 
-    Parameters
-    ----------
-    last : float
-        The end of any schedule, seconds from now.
+    `last`: the end of any schedule, seconds from now.
     """
     return float(times.min(initial=inf)) > COARSEST * (abs(planner.snapshot.time) + last)
 

@@ -52,10 +52,7 @@ def workflow_parts(
 ) -> Mapping[str, Mapping[str, float]]:
     """Bounds by objective and name; none where nothing waits for data or another task.
 
-    Parameters
-    ----------
-    effort : str
-        quick (milliseconds) or full (up to some seconds).
+    `effort`: quick (milliseconds) or full (up to some seconds).
     """
     if not any(item.task is not None for item in planner.items):
         return {}

@@ -38,10 +38,7 @@ class Form:
     def trade(self, power: float, intra: float) -> tuple[float, float]:
         """The time is the first + the second / n, seconds, at this power.
 
-        Parameters
-        ----------
-        intra : float
-            Seconds for a Gbit inside a cluster.
+        `intra`: seconds for a Gbit inside a cluster.
         """
         return (
             self.scaled[0] / power + self.fixed[0],

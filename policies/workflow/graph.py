@@ -94,10 +94,7 @@ class Graph:
 def graph_of(items: Sequence[Item]) -> Graph:
     """Read the parents of what is to be placed.
 
-    Raises
-    ------
-    ValueError
-        If something waits for itself.
+    Raises `ValueError` if something waits for itself.
     """
     return make_graph([item.parents for item in items])
 
@@ -105,10 +102,7 @@ def graph_of(items: Sequence[Item]) -> Graph:
 def make_graph(parents: Sequence[Sequence[tuple[int, float]]]) -> Graph:
     """Lay out a graph that is given as each vertex's parents, with Gbit of data.
 
-    Raises
-    ------
-    ValueError
-        If a vertex waits for itself.
+    Raises `ValueError` if a vertex waits for itself.
     """
     children: list[list[tuple[int, float]]] = [[] for _ in parents]
     for v, mine in enumerate(parents):

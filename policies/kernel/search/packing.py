@@ -50,10 +50,7 @@ class Packing(NamedTuple):
 def startable(packing: Packing, low: int, free: int, gap: int, t: float) -> int:
     """The first type from `low` on that may start now and would end in time; T if none may.
 
-    Parameters
-    ----------
-    gap : int
-        Slots that were idle up to now: what would have fitted there starts no later.
+    `gap`: slots that were idle up to now: what would have fitted there starts no later.
     """
     k, procs = low, packing.procs
     while k < procs.size and (

@@ -101,10 +101,7 @@ class WorkflowEngine:
     def run(self, first: Orders, more: Orders) -> None:
         """Search until it is proved, spent, or out of patience.
 
-        Parameters
-        ----------
-        first, more : tuple of (order, decoder)
-            Simple orders that count as members.
+        `first`, `more` (tuple of (order, decoder)): simple orders that count as members.
         """
         incumbent = self.incumbent
         if self.case.size:
