@@ -99,10 +99,7 @@ class Wholes:
 def wholes(trace: Trace, *, all_jobs: bool = False) -> Wholes:
     """Join the tasks of each workflow of a trace.
 
-    Parameters
-    ----------
-    all_jobs : bool
-        Those too that did not run, or not to their ends, with NaN.
+    `all_jobs`: those too that did not run, or not to their ends, with NaN.
     """
     runs = trace.workload.jobs
     bounds = _bounds(runs)

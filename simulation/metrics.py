@@ -71,10 +71,7 @@ class Metrics:
 def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
     """Compute the figures of a replay.
 
-    Parameters
-    ----------
-    tau : float
-        Seconds; see `TAU_S`.
+    `tau`: seconds; see `TAU_S`.
     """
     ran = trace.ran
     submit, procs = trace.workload.submit[ran], trace.procs[ran]

@@ -68,12 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
-    """Carry out the command; returns 0.
-
-    Raises
-    ------
-    InputError
-    """
+    """Carry out the command; returns 0. Raises `InputError`."""
     data = find_data(args.data)
     jobs, most = args.jobs or PIECE_JOBS, args.pieces
     names = _listed(args.logs)

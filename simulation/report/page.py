@@ -16,9 +16,7 @@ SHADES = 7
 def check_report(path: Path | None) -> None:
     """Refuse a report that could not be written, before anything is computed for it.
 
-    Raises
-    ------
-    InputError
+    Raises `InputError`.
     """
     if path is not None and path.is_dir():
         raise InputError("--report", f"{path} is a folder")
@@ -56,10 +54,7 @@ def html_table(
 ) -> str:
     """A table of plain texts.
 
-    Parameters
-    ----------
-    best : sequence of frozenset of int
-        For each row, the columns to be marked.
+    `best` (sequence of frozenset of int): for each row, the columns to be marked.
     """
     marks = best or [frozenset()] * len(rows)
     body = "".join(
