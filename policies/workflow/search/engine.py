@@ -307,13 +307,13 @@ def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> 
 
 
 def make_search(
-    planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None = None
+    planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None
 ) -> WorkflowEngine | OasSearch:
     """The engine where tasks of workflows are queued, and not too much else; `oas` elsewhere."""
     flows = any(item.task is not None for item in planner.items)
     if flows and len(planner.items) <= MOST_ITEMS:
-        return WorkflowEngine(planner, policy, budget, on_incumbent)
-    return OasSearch(planner, policy, budget, on_incumbent)
+        return WorkflowEngine(planner, "auto", budget, on_incumbent)
+    return OasSearch(planner, "auto", budget, on_incumbent)
 
 
 SOLVERS: Mapping[str, SolveFunction] = {"workflow": on_planner(plan)}
