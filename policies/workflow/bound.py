@@ -138,10 +138,7 @@ class WorkflowBound:
     def times(self, share: float) -> Floats | None:
         """Run times that the program chooses where only a share of the processes is there.
 
-        Returns
-        -------
-        array, N, or None
-            Seconds; 0 for what is not counted.
+        Of N tasks, seconds; 0 for what is not counted.
         """
         if not self.counted.size or self.counted.size > MOST_ITEMS:
             return None

@@ -47,12 +47,8 @@ class Graph:
     def bottom(self, weight: Floats, delay: Floats | None = None) -> Floats:
         """Longest path from each vertex to the end, both included: HEFT's upward rank.
 
-        Parameters
-        ----------
-        weight : array, N
-            Of the vertices, seconds.
-        delay : array, E, optional
-            Of the edges, as `child` has them.
+        `weight` (array, N): of the vertices, seconds.
+        `delay` (array, E): of the edges, as `child` has them.
         """
         first, child = self.child_first.tolist(), self.child.tolist()
         extra = [0.0] * len(child) if delay is None else delay.tolist()

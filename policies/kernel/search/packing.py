@@ -133,13 +133,7 @@ def close(
 
 @kernel
 def fill(packing: Packing, nodes: int) -> int:
-    """Go on for so many nodes.
-
-    Returns
-    -------
-    int
-        FOUND, NONE (there is no such schedule), or UNKNOWN.
-    """
+    """Go on for so many nodes: FOUND, NONE (there is no such schedule), or UNKNOWN."""
     procs, seconds, left = packing.procs, packing.seconds, packing.left
     kind, past, lasting = packing.kind, packing.past, packing.lasting
     number, measure = packing.number, packing.measure
