@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from coalloc.simulation.gantt import can_draw_jobs, draw_gantt
 from coalloc.simulation.metrics import Metrics, measure
 from coalloc.simulation.moldable import make_moldable, read_shape
 from coalloc.simulation.paired import paired, paired_table, pieces, write_pairs
-from coalloc.simulation.progress import Report, progress_bar
+from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.replay import replay
 from coalloc.simulation.report.page import check_report
 from coalloc.simulation.report.replays import compare_page
@@ -167,13 +166,7 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out the command.
-
-    Returns
-    -------
-    int
-        0 done, 1 a replay turned out to be impossible, 2 unreadable input.
-    """
+    """Carry out the command: 0 done, 1 a replay turned out to be impossible, 2 unreadable input."""
     try:
         return _run(args)
     except InputError as error:
@@ -200,7 +193,6 @@ def _run(args: argparse.Namespace) -> int:
 
     def replayed(workload: Workload, name: str, seed: int) -> Trace:
         with progress_bar(quiet=args.quiet) as report:
-            tell = partial(_ended, report, name, len(workload.jobs))
             trace = replay(
                 workload,
                 platform,
@@ -209,7 +201,7 @@ def _run(args: argparse.Namespace) -> int:
                 path=args.path,
                 work=args.work,
                 seed=seed,
-                on_progress=tell,
+                on_progress=lambda done: report(name, done, len(workload.jobs)),
             )
         faults.append(_tell_faults(name, verify(trace)))
         return trace
@@ -292,10 +284,6 @@ def _replay_once(
             print(line if line.startswith(" ") else f"\n{line}")
     if args.report:
         args.report.write_text(compare_page(results), encoding="utf-8")
-
-
-def _ended(report: Report, name: str, jobs: int, done: int) -> None:
-    report(name, done, jobs)
 
 
 def _settings(args: argparse.Namespace, options: dict[str, Any]) -> dict[str, Any]:

@@ -40,12 +40,9 @@ def runs_of(workload: Workload) -> Workload:
         return workload
     runs: list[LoggedJob] = []
     for one in workload.jobs:
-        runs += [one] if one.flow is None else _tasks(one, one.flow)
+        tasks = () if one.flow is None else one.flow.tasks
+        runs += [_task(one, number, task) for number, task in enumerate(tasks, 1)] or [one]
     return replace(workload, jobs=tuple(runs))
-
-
-def _tasks(logged: LoggedJob, flow: WorkflowJob) -> list[LoggedJob]:
-    return [_task(logged, number, task) for number, task in enumerate(flow.tasks, 1)]
 
 
 def _task(logged: LoggedJob, number: int, task: Task) -> LoggedJob:
@@ -99,10 +96,7 @@ class Wholes:
 def wholes(trace: Trace, *, all_jobs: bool = False) -> Wholes:
     """Join the tasks of each workflow of a trace.
 
-    Parameters
-    ----------
-    all_jobs : bool
-        Those too that did not run, or not to their ends, with NaN.
+    `all_jobs`: those too that did not run, or not to their ends, with NaN.
     """
     runs = trace.workload.jobs
     bounds = _bounds(runs)

@@ -35,12 +35,8 @@ def can_draw_jobs(traces: Iterable[Trace]) -> bool:
 def draw_gantt(trace: Trace, until: float | None = None, *, by_job: bool) -> str:
     """Return the picture as SVG.
 
-    Parameters
-    ----------
-    by_job : bool
-        Draw each job on its slots, else how many slots are busy.
-    until : float, optional
-        End of the axis, seconds; default: the last end.
+    `by_job`: draw each job on its slots, else how many slots are busy.
+    `until`: end of the axis, seconds; default: the last end.
     """
     ran = trace.ran
     begin = float(trace.workload.submit[0])

@@ -71,10 +71,7 @@ class Metrics:
 def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
     """Compute the figures of a replay.
 
-    Parameters
-    ----------
-    tau : float
-        Seconds; see `TAU_S`.
+    `tau`: seconds; see `TAU_S`.
     """
     ran = trace.ran
     submit, procs = trace.workload.submit[ran], trace.procs[ran]
@@ -156,12 +153,7 @@ def _link_peaks(trace: Trace) -> tuple[dict[str, float], float]:
 def load_profile(start: Floats, end: Floats, amount: Floats | Ints) -> tuple[Floats, Floats]:
     """Sum of the amounts over time; intervals are half open.
 
-    Returns
-    -------
-    time : array of float
-        Instants at which the sum may change, rising.
-    load : array of float
-        The sum from each instant to the next.
+    The instants at which it may change, rising, and the sum from each instant to the next.
     """
     time, inverse = np.unique(np.concatenate((start, end)), return_inverse=True)
     change = np.zeros(len(time))

@@ -52,9 +52,7 @@ class Shape:
 def read_shape(text: str, share: float = 1.0) -> Shape:
     """Read ``amdahl:0.95``, ``amdahl:0.8,1``, ``downey:16,0.5`` or ``downey``.
 
-    Raises
-    ------
-    InputError
+    Raises `InputError`.
     """
     model, colon, rest = text.partition(":")
     if model not in ("amdahl", "downey"):
@@ -82,10 +80,7 @@ def _is_downey(parallelism: float, variance: float) -> bool:
 def make_moldable(workload: Workload, shape: Shape, slots: int, seed: int = 0) -> Workload:
     """Make jobs of a workload moldable.
 
-    Parameters
-    ----------
-    slots : int
-        Of the platform: the most processes of a job, unless the log has more.
+    `slots`: of the platform: the most processes of a job, unless the log has more.
     """
     rng = np.random.default_rng([seed, 0x301D])
     draws = rng.random((len(workload.jobs), 3)).tolist()

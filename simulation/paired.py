@@ -37,10 +37,7 @@ Table = dict[str, dict[str, dict[str, Any]]]
 def pieces(workload: Workload, count: int) -> Iterator[Workload]:
     """Cut a workload into so many consecutive pieces of equally many jobs.
 
-    Raises
-    ------
-    InputError
-        They would be too small.
+    Raises `InputError` if they would be too small.
     """
     size = len(workload.jobs) // count
     if count > 1 and size < LEAST_JOBS:

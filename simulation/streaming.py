@@ -83,14 +83,9 @@ def replay_streaming(
 ) -> StreamResult:
     """Replay a workload.
 
-    Parameters
-    ----------
-    policy : str
-        One for which `can_stream` holds.
-    options : mapping
-        Complete, as the policy reads them.
-    on_progress : callable, optional
-        Told the number of jobs that have ended or were refused.
+    `policy`: one for which `can_stream` holds.
+    `options`: complete, as the policy reads them.
+    `on_progress`: told the number of jobs that have ended or were refused.
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
     from coalloc.policies.kernel.profiles.stream_state import DEEPEST, INSTANTS

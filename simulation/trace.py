@@ -76,13 +76,7 @@ class Trace:
         return np.searchsorted(self.slot_map.cluster_first, self.low, side="right") - 1
 
     def cluster_counts(self) -> tuple[Ints, Ints, Ints]:
-        """Processes of each job on each cluster it uses.
-
-        Returns
-        -------
-        job, cluster, count : arrays of int
-            By rising job, then cluster.
-        """
+        """Job, cluster and number of processes, by rising job, then cluster."""
         clusters = len(self.slot_map.cluster_first) - 1
         keys = self.range_jobs() * clusters + self.range_clusters()
         unique, inverse = np.unique(keys, return_inverse=True)
@@ -92,13 +86,9 @@ class Trace:
 
 
 def link_demands(trace: Trace) -> tuple[Ints, Ints, Floats]:
-    """Load of every job on every link it uses, Gbit/s: equation (4) of the cost model.
+    """Load of every job on every link it uses: equation (4) of the cost model.
 
-    Returns
-    -------
-    job, cluster : arrays of int
-    gbps : array of float
-        Only loads above zero.
+    Jobs, clusters, and Gbit/s above zero.
     """
     job, cluster, count = trace.cluster_counts()
     procs = trace.procs[job]

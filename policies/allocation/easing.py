@@ -48,12 +48,8 @@ def ease(
 ) -> Eased:
     """Unload the links without a longer sum of run times.
 
-    Parameters
-    ----------
-    stop : callable
-        Polled before every check.
-    work : int
-        Checks after which the best so far stands.
+    `stop`: polled before every check.
+    `work`: checks after which the best so far stands.
     """
     best, least = allocation, link_seconds(scene, allocation)
     if least <= 0.0:

@@ -50,12 +50,8 @@ def order_of(scene: Scene) -> list[int]:
 def select(scene: Scene, choose: Chooser, prove: Prove | None = None) -> Selection:
     """Take jobs while they fit.
 
-    Parameters
-    ----------
-    choose : callable
-        The quick way to add a job to an allocation.
-    prove : callable, optional
-        The thorough way, asked where the quick one finds none though there are slots enough.
+    `choose`: the quick way to add a job to an allocation.
+    `prove`: the thorough way, asked where the quick one finds none though there are slots enough.
     """
     skips = scene.options.get("select", "arrival") != "arrival"
     allocation, deferred, stopper = Allocation(), list[Deferred](), ""

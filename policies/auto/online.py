@@ -92,7 +92,6 @@ SAME_TIME_S = 1e-6
 MANY = 1_000
 """Of a longer queue, each order is told as soon as it is better."""
 NONE: Ints = np.zeros(0, np.int64)
-NO_NOTES: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,28 +164,18 @@ class Choice:
 
 def solve_round(
     planner: Planner,
-    policy: str,
     budget: Budget,
-    on_incumbent: OnIncumbent | None = None,
+    on_incumbent: OnIncumbent | None,
     *,
     waits: Waits,
-    bound_of: Planner | None = None,
-    arrivals: Mapping[str, Any] = NO_NOTES,
+    bound_of: Planner,
+    arrivals: Mapping[str, Any],
 ) -> Plan:
     """Plan a round; there are items.
 
-    Parameters
-    ----------
-    planner : Planner
-        Its guarded items are those that are overdue.
-    policy : str
-        The name that the plan carries.
-    waits : Waits
-        Of the items.
-    bound_of : Planner, optional
-        The queue with all its allotments, where `planner` has only some of them.
-    arrivals : mapping
-        Notes on them for the next round.
+    `planner`: its guarded items are those that are overdue.
+    `bound_of`: the queue with all its allotments: `planner` may have only some of them.
+    `arrivals`: notes on them for the next round.
     """
     queue = _queue(planner, waits.jobs, budget.history)
 
@@ -195,8 +184,19 @@ def solve_round(
         if left.size and not choice.stopped:
             due = waits.expected(left, _by_arrival(planner, queue, budget.history))
         notes = {**arrivals, OVERDUE: due} if due else arrivals
-        return _written(
-            planner, policy, budget, choice, out, bound, {NOTES: notes} if notes else {}
+        return planner.plan(
+            planner.measure(out, 0),
+            "auto",
+            budget.seed,
+            {
+                "work": choice.rolled * len(planner.items),
+                "order": choice.name,
+                "tried": choice.rolled,
+                "predicted_completion": choice.completion,
+                **({NOTES: notes} if notes else {}),
+            },
+            bound=bound,
+            status=Status.TIME_LIMIT if choice.stopped else Status.FEASIBLE,
         )
 
     def tell(choice: Choice) -> None:
@@ -207,7 +207,7 @@ def solve_round(
     choice = choose(queue, tolerance, budget.stop, tell)
     bound = None
     if budget.bounds and not choice.stopped:
-        bound = lower_bound(bound_of or planner, WEIGHTED, budget.stop).value
+        bound = lower_bound(bound_of, WEIGHTED, budget.stop).value
     out = promised(queue, choice)
     starts = out.start[waits.new] - planner.snapshot.time
     plan = written(choice, out, bound, waits.new[~(starts <= SAME_TIME_S)])
@@ -219,12 +219,8 @@ def solve_round(
 def offer_round(planner: Planner, incumbent: Incumbent[Schedule], jobs: Traits) -> None:
     """Offer a search what a round on line would plan; there are items.
 
-    Parameters
-    ----------
-    planner : Planner
-        The search's own, or the same queue with some of its allotments.
-    jobs : Traits
-        Of the items.
+    `planner`: the search's own, or the same queue with some of its allotments.
+    `jobs`: of the items.
     """
     queue = _queue(planner, jobs, incumbent.budget.history)
     choice = choose(queue, stop=lambda: incumbent.spent)
@@ -269,14 +265,9 @@ def choose(
 ) -> Choice:
     """Roll the orders forward; the one with the least weighted completion.
 
-    Parameters
-    ----------
-    tolerance : float
-        Share that another order must gain before it replaces the first.
-    stop : callable
-        True once the best so far will do.
-    tell : callable
-        Gets each order that is better than those before.
+    `tolerance`: share that another order must gain before it replaces the first.
+    `stop`: True once the best so far will do.
+    `tell`: gets each order that is better than those before.
     """
     planned = queue.problem
     problem = predicted(planned, queue.shares)
@@ -381,29 +372,3 @@ def promised(queue: OnlineQueue, choice: Choice) -> Outcome:
     starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
     starts[queue.first] = -inf
     return queue.roll(problem, np.lexsort((np.argsort(choice.order), starts)))
-
-
-def _written(
-    planner: Planner,
-    policy: str,
-    budget: Budget,
-    choice: Choice,
-    out: Outcome,
-    bound: float | None,
-    stats: Mapping[str, Any],
-) -> Plan:
-    """The plan of what an order came to."""
-    return planner.plan(
-        planner.measure(out, 0),
-        policy,
-        budget.seed,
-        {
-            "work": choice.rolled * len(planner.items),
-            "order": choice.name,
-            "tried": choice.rolled,
-            "predicted_completion": choice.completion,
-            **stats,
-        },
-        bound=bound,
-        status=Status.TIME_LIMIT if choice.stopped else Status.FEASIBLE,
-    )

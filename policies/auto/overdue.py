@@ -142,12 +142,8 @@ class Waits:
     def expected(self, left: Ints, starts: Floats) -> dict[str, float]:
         """The notes for the rounds to come.
 
-        Parameters
-        ----------
-        left : array
-            The new items that this round leaves waiting.
-        starts : array
-            Of all items, under EASY by arrival.
+        `left`: the new items that this round leaves waiting.
+        `starts`: of all items, under EASY by arrival.
         """
         clusters = self.planner.snapshot.clusters
         slots = max(sum(node.slots for node in cluster.nodes) for cluster in clusters)

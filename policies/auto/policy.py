@@ -58,17 +58,11 @@ def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> 
         if not is_one_workflow(planner):
             narrow, arrivals = narrowed(planner, budget)
             return solve_round(
-                narrow,
-                "auto",
-                budget,
-                on_incumbent,
-                waits=waits,
-                bound_of=planner,
-                arrivals=arrivals,
+                narrow, budget, on_incumbent, waits=waits, bound_of=planner, arrivals=arrivals
             )
     else:
         planner.guarded = overdue(planner, planner.options["wait_limit"])
-    search = make_search(planner, "auto", budget, on_incumbent)
+    search = make_search(planner, budget, on_incumbent)
     incumbent = search.incumbent
     weighs = (
         planner.options["objective"] == WEIGHTED

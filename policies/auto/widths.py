@@ -24,7 +24,6 @@ from coalloc.model.jobs import MoldableJob
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling import arrived, ready_now
 from coalloc.policies.moldable.rolling_load import Arrivals
@@ -35,16 +34,15 @@ from coalloc.policies.orders.run_times import ratios
 def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, Any]]:
     """Take from what has a choice in a round the allotments that cost the others too much.
 
-    The first overdue job keeps all of its own: no job goes before it.
-
-    Returns
-    -------
-    planner : Planner
-        The same one where nothing has a choice.
-    notes : mapping
-        Of the arrivals, for the next round.
+    The first overdue job keeps all of its own: no job goes before it. The planner is the same one
+    where nothing has a choice; the notes are those of the arrivals, for the next round.
     """
-    movable = np.array([_has_choice(item) for item in planner.items])
+    movable = np.array(
+        [
+            isinstance(item.job, MoldableJob) or (item.task is not None and len(item.modes) > 1)
+            for item in planner.items
+        ]
+    )
     movable[planner.guarded[:1]] = False
     now = planner.snapshot.time + budget.origin
     arrivals = Arrivals.read(budget.notes, now)
@@ -65,10 +63,6 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     narrow.intake = replace(planner.intake, items=items)
     narrow.compiled = compile_intake(narrow.intake, planner.options.get("power_step", 0.0))
     return narrow, arrivals.write()
-
-
-def _has_choice(item: Item) -> bool:
-    return isinstance(item.job, MoldableJob) or (item.task is not None and len(item.modes) > 1)
 
 
 def by_prediction(planner: Planner, queue: MoldableQueue, budget: Budget) -> MoldableQueue:

@@ -165,10 +165,7 @@ def low_sides(procs: Ints, gbps: Floats, capacity: Floats) -> Ints:
 def make_columns(planner: Planner, supply: Supply, shapes: int = len(SHARES)) -> Columns:
     """List the columns of every item that can be placed at all.
 
-    Parameters
-    ----------
-    shapes : int
-        How many of `SHARES` are used; from the middle where there are fewer.
+    `shapes`: how many of `SHARES` are used; from the middle where there are fewer.
     """
     places = supply.places()
     modes = _modes(planner, places)

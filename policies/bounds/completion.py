@@ -108,12 +108,8 @@ def busy_bound(case: BoundCase, rows: BoundRows, r: int, weight: Floats) -> floa
 def mean_busy(amount: Floats, weight: Floats, start: Floats, supply: Floats, time: Floats) -> float:
     """Smallest weighted sum of mean busy times, one divisible machine of this supply.
 
-    Parameters
-    ----------
-    amount, weight, start : n
-        Positive amounts; seconds from now.
-    supply, time : T
-        Staircase.
+    `amount`, `weight`, `start`: positive amounts; seconds from now.
+    `supply`, `time`: staircase.
     """
     order = np.argsort(-weight / amount, kind="stable")
     if (start <= 0.0).all():

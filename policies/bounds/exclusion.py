@@ -26,10 +26,7 @@ Stop = Callable[[], bool]
 def heaviest_clique(excluded: Flags, weight: Floats, seeds: int) -> Ints:
     """Seek a set of pairwise excluded items of large weight: greedy from several first items.
 
-    Parameters
-    ----------
-    excluded : N x N
-        Symmetric.
+    `excluded` (N x N): symmetric.
     """
     best: list[int] = []
     most = 0.0
@@ -65,14 +62,9 @@ def links_exclude(
 ) -> Flags:
     """Whether every way to place a pair overdraws something; False where that is not sure.
 
-    Parameters
-    ----------
-    room : N x K
-        Processes of an item that a cluster takes.
-    links, slots : K
-        Capacity of an empty cluster.
-    runs : int
-        Runs into which the counts of the second item of a pair are cut, per cluster.
+    `room` (N x K): processes of an item that a cluster takes.
+    `links`, `slots`: capacity of an empty cluster.
+    `runs`: runs into which the counts of the second item of a pair are cut, per cluster.
     """
     out = np.zeros(len(pairs), dtype=np.bool_)
     chunk = max(1, 200_000 // max(runs * runs * len(slots), 1))

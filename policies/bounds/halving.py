@@ -12,14 +12,9 @@ LEAST = 1e-9
 def largest_refuted(least: float, precision: float, refuted: Callable[[float], bool]) -> float:
     """Return a guess that is refuted, or `least`; one larger by a share of `precision` is not.
 
-    Parameters
-    ----------
-    least : float
-        What is known without a guess, seconds.
-    precision : float
-        Share of the guess.
-    refuted : callable
-        Whether a guess is refuted; every smaller one then is as well.
+    `least`: what is known without a guess, seconds.
+    `precision`: share of the guess.
+    `refuted`: whether a guess is refuted; every smaller one then is as well.
     """
     low, high = least, max(least, LEAST)
     while high < inf and refuted(high):

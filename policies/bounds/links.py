@@ -26,12 +26,8 @@ from coalloc.policies.bounds.supply import Floats, Supply
 def least_load(columns: Columns, gbps: Floats, price: Floats) -> Floats:
     """Smallest sum of price times load of each column, over all splits that it stands for: P.
 
-    Parameters
-    ----------
-    gbps : P
-        Bandwidth of one process.
-    price : K
-        Of a Gbit/s on each link, at least 0.
+    `gbps`: bandwidth of one process.
+    `price`: of a Gbit/s on each link, at least 0.
     """
     out = np.zeros(columns.item.size)
     row = np.flatnonzero((columns.shape == SPLIT) & (gbps > 0.0) & (columns.procs > 1))

@@ -65,10 +65,7 @@ def _add(
 def windows(case: BoundCase, rows: BoundRows) -> Floats:
     """Each row by itself: what starts after some head and has some tail behind it fits between.
 
-    Returns
-    -------
-    ndarray, R
-        Seconds from now.
+    Of R rows, seconds from now.
     """
     heads, items = case.heads, case.items
     need = case.columns.best(rows.amount)

@@ -110,10 +110,7 @@ class Domain:
 def domains(supply: Supply, groups: Ints, most: int) -> list[Domain]:
     """Sets of classes to which some of the items are confined; first all that are used.
 
-    Parameters
-    ----------
-    groups : P
-        Group of each column's item.
+    `groups`: group of each column's item.
     """
     allowed = np.asarray(supply.open.any(axis=1))
     used = np.unique(groups)

@@ -117,18 +117,15 @@ def heaviest(sets: Sets, price: Floats, nodes: int = NODES) -> tuple[Ints, float
     """
     order = np.argsort(-price / np.maximum(sets.need[:, 0], 1e-12), kind="stable")
     order = order[price[order] > 0.0]
+    allowed = ~sets.excluded[np.ix_(order, order)]
     search = _SetSearch(
         value=price[order].tolist(),
         need=[tuple(row) for row in sets.need[order].tolist()],
-        beside=_masks(~sets.excluded[np.ix_(order, order)]),
+        beside=[sum(1 << int(j) for j in np.flatnonzero(row)) for row in allowed],
     )
     most = search.run(nodes)
     chosen = [j for j in range(order.size) if search.members >> j & 1]
     return order[chosen], most
-
-
-def _masks(allowed: Flags) -> list[int]:
-    return [sum(1 << int(j) for j in np.flatnonzero(row)) for row in allowed]
 
 
 @dataclass(slots=True)

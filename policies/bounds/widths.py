@@ -69,10 +69,7 @@ def floors(step: int) -> Weigh:
 def families(size: int, widths: Ints, most: int) -> Iterator[Weigh]:
     """Yield functions worth trying for these widths on a machine of this size.
 
-    Parameters
-    ----------
-    most : int
-        Parameters of each family; spread over the widths where there are more.
+    `most`: parameters of each family; spread over the widths where there are more.
     """
     yield plain()
     if size < 2 or not widths.size:

@@ -135,10 +135,7 @@ def _valued(snapshot: Snapshot, plan: Plan, before: Plan) -> Plan:
 def values(snapshot: Snapshot, placements: Sequence[Placement]) -> dict[str, float]:
     """Measure placements; a job of several counts once, at the last.
 
-    Returns
-    -------
-    dict
-        ``makespan`` and ``total_execution``, seconds; ``weighted_completion``, weighted seconds.
+    ``makespan`` and ``total_execution`` are seconds, ``weighted_completion`` weighted seconds.
     """
     ends: dict[str, float] = {}
     for placement in placements:

@@ -122,12 +122,8 @@ def rule_of(
 ) -> Rule:
     """The rule behind a policy's plan.
 
-    Parameters
-    ----------
-    options, stats : mapping, optional
-        Of the plan: the policy's complete options, and what it said of its search.
-    order : sequence of str
-        Jobs by planned start.
+    `options`, `stats`: of the plan: the policy's complete options, and what it said of its search.
+    `order` (sequence of str): jobs by planned start.
     """
     given = dict(options or {})
     if policy in SIMPLE:

@@ -59,14 +59,9 @@ def rule_cost(
 ) -> RuleCost:
     """Compare two plans.
 
-    Parameters
-    ----------
-    kept, free : Plan
-        With the rule, and without it.
-    without : Snapshot
-        That `free` was made for.
-    weights : mapping of job to weight
-        See `plain_weights`; others weigh 1.
+    `kept`, `free`: with the rule, and without it.
+    `without`: that `free` was made for.
+    `weights` (mapping of job to weight): see `plain_weights`; others weigh 1.
     """
     now = without.time
     with_ends, free_ends = _ends(kept), _ends(free)

@@ -46,10 +46,7 @@ def lines(
 ) -> list[str]:
     """Sentences for a terminal, the most important first.
 
-    Parameters
-    ----------
-    instant : callable, optional
-        Shows a time of the snapshot's axis; by default relative to the snapshot's time.
+    `instant`: shows a time of the snapshot's axis; by default relative to the snapshot's time.
     """
     return _Words(explanation, snapshot, instant).all()
 

@@ -53,10 +53,8 @@ def kernel(*, allocates: bool) -> Callable[[Function], Function]: ...
 def kernel(function: Any = None, *, allocates: bool = False) -> Any:
     """Compile a function that is called from Python.
 
-    Parameters
-    ----------
-    allocates : bool
-        Arrays are made in it. Without, no references are counted, which is three times as fast.
+    `allocates`: arrays are made in it. Without, no references are counted, which is three times as
+    fast.
     """
     if function is None:
         return partial(kernel, allocates=allocates)
@@ -66,10 +64,7 @@ def kernel(function: Any = None, *, allocates: bool = False) -> Any:
 def helper(*, inline: bool = False) -> Callable[[Function], Function]:
     """Compile a function that only compiled functions call, without a wrapper for Python.
 
-    Parameters
-    ----------
-    inline : bool
-        Into each caller. That takes longer to compile.
+    `inline`: into each caller. That takes longer to compile.
     """
 
     def decorate(function: Function) -> Function:

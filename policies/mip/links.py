@@ -18,13 +18,10 @@ LARGEST = 1_000_000
 
 
 def whole_row(loads: Sequence[Fraction], limit: Fraction) -> tuple[list[int], int]:
-    """Scale `sum of chosen loads <= limit` to whole numbers.
+    """Scale `sum of chosen loads <= limit` to whole numbers: coefficients and right side.
 
-    Returns
-    -------
-    coefficients, right : list of int, int
-        Every choice that the fractions allow is allowed; the converse holds as well if a common
-        denominator was small enough.
+    Every choice that the fractions allow is allowed; the converse holds as well if a common
+    denominator was small enough.
     """
     scale = Fraction(lcm(*(value.denominator for value in loads)))
     most = max([*loads, limit], default=Fraction(0))

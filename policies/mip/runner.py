@@ -93,12 +93,8 @@ def run(
 ) -> SolverOutcome:
     """Solve a model.
 
-    Parameters
-    ----------
-    model : pulp.LpProblem
-        To be minimised.
-    on_solution : callable, optional
-        Receives each better solution while HiGHS works.
+    `model` (pulp.LpProblem): to be minimised.
+    `on_solution`: receives each better solution while HiGHS works.
     """
     if limits.stop():
         return SolverOutcome(end=End.STOPPED, values=None, bound=None, nodes=0)

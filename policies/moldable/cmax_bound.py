@@ -30,10 +30,7 @@ PRECISION = 1e-7
 def cmax_bound(queue: MoldableQueue) -> float:
     """Makespan that no schedule is below, seconds; exact where the longest job decides.
 
-    Parameters
-    ----------
-    queue : MoldableQueue
-        With every allotment there is (``for_bounds``).
+    `queue`: with every allotment there is (``for_bounds``).
     """
     if queue.size == 0:
         return 0.0

@@ -34,14 +34,9 @@ class PoolLister:
     def run(self, order: Ints, rows: Ints, most: float = np.inf) -> tuple[float, float]:
         """Return the makespan, seconds, and the weighted completion.
 
-        Parameters
-        ----------
-        order : array of int, N
-            Jobs.
-        rows : array of int, N
-            Each job's allotment, an index into the queue's `procs`.
-        most : float
-            Both are inf where the weighted completion passes this.
+        `order` (array of int, N): jobs.
+        `rows` (array of int, N): each job's allotment, an index into the queue's `procs`.
+        `most`: both are inf where the weighted completion passes this.
         """
         rule = ListRule(1.0, 1.0, np.inf, most)
         there, listing = self.queue.processors, Listing(order, rows)

@@ -23,10 +23,7 @@ def moldable_parts(
 ) -> Mapping[str, Mapping[str, float]]:
     """Bounds by objective and name; none where the queue holds other than rigid or moldable jobs.
 
-    Parameters
-    ----------
-    horizon : float
-        Makespan of a good plan, seconds: as far as prices are sought.
+    `horizon`: makespan of a good plan, seconds: as far as prices are sought.
     """
     if not planner.items or why_not(planner) is not None:
         return {}

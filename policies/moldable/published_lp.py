@@ -56,14 +56,9 @@ class TimeGrid:
 def published_lp(queue: MoldableQueue, guess: float, *, is_repaired: bool = True) -> float:
     """The optimum of the program; 0 where HiGHS ends without one.
 
-    Parameters
-    ----------
-    queue : MoldableQueue
-        With every allotment there is.
-    guess : float
-        C*, the approximate makespan, seconds.
-    is_repaired : bool
-        False for the program as printed, which can be above what a schedule reaches.
+    `queue`: with every allotment there is.
+    `guess`: C*, the approximate makespan, seconds.
+    `is_repaired`: false for the program as printed, which can be above what a schedule reaches.
     """
     if queue.size == 0:
         return 0.0

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +105,8 @@ def of_planner(
     release = np.maximum(problem.item_release - planner.snapshot.time, 0.0)
     last = float(starts[-1] + release.max(initial=0.0))
     last += sum(max((row[2] for row in entry), default=0.0) for entry in rows)
+    # Even at the end of the longest schedule, the shortest run has a length.
+    told_apart = float(flat[:, 2].min(initial=inf)) > COARSEST * (abs(planner.snapshot.time) + last)
     return MoldableQueue(
         items=np.arange(len(planner.items), dtype=np.int64),
         first=np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64),
@@ -116,7 +117,7 @@ def of_planner(
         release=release,
         starts=starts,
         capacity=capacity,
-        is_exact=_is_exact(planner) and _is_told_apart(planner, flat[:, 2], last),
+        is_exact=told_apart and _is_exact(planner),
     )
 
 
@@ -214,29 +215,13 @@ def _availability(planner: Planner) -> tuple[Floats, Ints]:
     free = base.free[np.searchsorted(base.time, times, side="right") - 1].astype(np.int64)
     for r in closing:
         start, end = problem.reserved[r]
-        classes = [c for c in range(least.size) if r in _closed_by(problem, c)]
+        bounds = pairwise(problem.closed_first)
+        classes = [c for c, (a, b) in enumerate(bounds) if r in problem.closed[a:b]]
         rows = np.flatnonzero((times >= start) & (times < end))
         free[np.ix_(rows, np.array(classes, dtype=np.int64))] = 0
     capacity = (free // least).sum(axis=1)
     changes = np.flatnonzero(np.diff(capacity, prepend=-1))
     return times[changes] - now, capacity[changes]
-
-
-def _closed_by(problem: Any, number: int) -> list[int]:
-    """Reservations that close a class."""
-    begin, end = problem.closed_first[number], problem.closed_first[number + 1]
-    return [int(r) for r in problem.closed[begin:end]]
-
-
-def _is_told_apart(planner: Planner, times: Floats, last: float) -> bool:
-    """Whether the shortest run has a length even at the end of the longest schedule.
-
-    Parameters
-    ----------
-    last : float
-        The end of any schedule, seconds from now.
-    """
-    return float(times.min(initial=inf)) > COARSEST * (abs(planner.snapshot.time) + last)
 
 
 def _is_exact(planner: Planner) -> bool:

@@ -75,12 +75,8 @@ def roll(
 ) -> Plan:
     """Plan a round; the first incumbent, and the plan of a round that is stopped, is EASY.
 
-    Parameters
-    ----------
-    planner : Planner
-        Its options are those of `bicriteria`.
-    policy : str
-        The name that the plan carries.
+    `planner`: its options are those of `bicriteria`.
+    `policy`: the name that the plan carries.
     """
     if not planner.items:
         return empty_plan(planner, policy, budget)
@@ -142,13 +138,7 @@ def schedule_round(
 ) -> tuple[Schedule, list[int], HeldPlace | None]:
     """Lay what is asked for on the snapshot.
 
-    Returns
-    -------
-    schedule : Schedule
-    started : list of int
-        Items that were chosen to start now.
-    held : HeldPlace or None
-        The place that is kept for a job which cannot start now.
+    Also the items that were chosen to start now, and the place that is kept for a job which cannot.
     """
     options = planner.options
     held = None if asked.held < 0 else hold(queue, asked.held, int(asked.rows[asked.held]))

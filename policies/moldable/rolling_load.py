@@ -56,12 +56,8 @@ class Arrivals:
     def take(self, jobs: Iterable[tuple[float, float]], now: float) -> None:
         """Count the jobs that are new.
 
-        Parameters
-        ----------
-        jobs : iterable of (float, float)
-            When each was submitted, and its work.
-        now : float
-            Time of the snapshot they wait in.
+        `jobs` (iterable of (float, float)): when each was submitted, and its work.
+        `now`: time of the snapshot they wait in.
         """
         for submitted, work in sorted(job for job in jobs if job[0] > self.seen):
             if self.last is not None:  # the first one ends no gap, and tells no rate

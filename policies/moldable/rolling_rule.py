@@ -61,14 +61,9 @@ def wanted(
 ) -> WantedWidths:
     """Apply the rule.
 
-    Parameters
-    ----------
-    ready : array of bool, N
-        Items that may start now.
-    load : float
-        The offered load.
-    now : float
-        On the axis of `submitted`, seconds.
+    `ready` (array of bool, N): items that may start now.
+    `load`: the offered load.
+    `now`: on the axis of `submitted`, seconds.
     """
     options = planner.options
     share = relative(queue.weight)

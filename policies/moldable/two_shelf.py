@@ -84,7 +84,8 @@ def part_jobs(queue: MoldableQueue, guess: float) -> TwoShelf | None:
     is_long = queue.times[rows] > guess / 2.0
     fitting_rows(queue.first, queue.times, jobs, np.full(jobs.size, guess / 2.0), half)
     is_large = is_long & (half < 0)
-    room = _procs_at(queue, guess / 2.0) - int(queue.procs[rows[is_large]].sum())
+    there = queue.capacity[np.searchsorted(queue.starts, guess / 2.0, side="right") - 1]
+    room = int(there - queue.procs[rows[is_large]].sum())
     if room < 0:
         return None
     open_to = np.flatnonzero(is_long & (half >= 0) & (queue.procs[rows] <= room))
@@ -114,10 +115,6 @@ def _least(queue: MoldableQueue) -> float:
 def _work(queue: MoldableQueue, rows: Ints) -> Floats:
     work: Any = queue.procs[rows] * queue.times[rows]
     return np.asarray(work, dtype=np.float64)
-
-
-def _procs_at(queue: MoldableQueue, time: float) -> int:
-    return int(queue.capacity[np.searchsorted(queue.starts, time, side="right") - 1])
 
 
 def _work_until(queue: MoldableQueue, time: float) -> float:

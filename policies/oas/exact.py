@@ -164,13 +164,7 @@ class ExactSearch:
         return self.cost if self.weighted else self.makespan
 
     def run(self, work: int) -> bool:
-        """Explore at most so many nodes more.
-
-        Returns
-        -------
-        bool
-            True once the search has ended: `best`, or the incumbent, is proved to be optimal.
-        """
+        """Explore at most so many nodes more; whether the search has ended, with a proof."""
         until = self.work + work
         while not self.ended and self.work < until:
             counters = self._stack.counters

@@ -25,8 +25,6 @@ MOST_ITEMS = 62
 WORD = 1 << 62
 """Values of one word of the memo's key."""
 WORDS = 2
-PRICES = 8
-"""Price vectors."""
 STATES = 1 << 20
 """States that the memo keeps at most."""
 NEAR = 1e-9
@@ -113,7 +111,7 @@ def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchMo
     index = np.concatenate([np.arange(*patterns.first[i : i + 2]) for i in order])
     rows = _rows(compiled.base, reserved[:, 1], grid)
     share, blocked = make_rows(compiled.problem, compiled.base, patterns, full_link)
-    weights = make_prices(share, lasting, patterns.first, PRICES)
+    weights = make_prices(share, lasting, patterns.first)
     price = share @ weights
     energy = np.minimum.reduceat(price * lasting[:, None], patterns.first[:-1], axis=0)
     weight = planner.weights[order]

@@ -94,12 +94,8 @@ def counted(total: int, room: Sequence[int]) -> Iterator[tuple[int, ...]]:
 def load_units(gbps: float, inside: Ints, links: Floats) -> Ints:
     """Equation (4) in units of the links' capacities, as the kernel counts them.
 
-    Parameters
-    ----------
-    inside : P x K
-        Processes on each cluster.
-    links : K
-        Capacities, Gbit/s.
+    `inside` (P x K): processes on each cluster.
+    `links`: capacities, Gbit/s.
     """
     procs = inside.sum(axis=1, keepdims=True)
     load = gbps * inside * (procs - inside) / np.maximum(procs - 1, 1)

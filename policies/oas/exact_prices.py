@@ -26,6 +26,8 @@ from coalloc.policies.oas.exact_patterns import Patterns
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+PRICES = 8
+"""Price vectors at most."""
 STEPS = 150
 """Steps of the subgradient method."""
 
@@ -33,12 +35,8 @@ STEPS = 150
 def dual_feasible(part: Ints, whole: int, levels: Ints) -> Iterator[Floats]:
     """Yield functions f(part / whole) with sum f <= 1 wherever the shares sum to at most 1.
 
-    Parameters
-    ----------
-    part : array of int
-        0..whole.
-    levels : array of int
-        Thresholds in 1..whole / 2.
+    `part` (array of int): 0..whole.
+    `levels` (array of int): thresholds in 1..whole / 2.
     """
     share = part / whole
     yield share
@@ -106,42 +104,27 @@ def make_rows(
     return rows[:patterned], rows[patterned:]
 
 
-def make_prices(share: Floats, seconds: Floats, first: Ints, count: int) -> Floats:
-    """Combine rows into price vectors: one for all items, others for parts of them.
-
-    Parameters
-    ----------
-    count : int
-        Vectors at most.
-
-    Returns
-    -------
-    R x V
-        Columns sum to 1.
-    """
+def make_prices(share: Floats, seconds: Floats, first: Ints) -> Floats:
+    """Price vectors of the rows, R x V, columns of sum 1: for all items, and for parts of them."""
     area = share * seconds[:, None]
-    return best_prices(area, first, _parts(area, first, count))
+    return best_prices(area, first, _parts(area, first))
 
 
-def _parts(area: Floats, first: Ints, count: int) -> NDArray[np.bool_]:
+def _parts(area: Floats, first: Ints) -> NDArray[np.bool_]:
     """Return sets of items, N x V: all, every other one, and the largest few."""
     items = first.size - 1
     ranked = np.argsort(-np.minimum.reduceat(area.max(axis=1), first[:-1]), kind="stable")
     parts = [ranked, ranked[::2], ranked[1::2]]
-    parts += [ranked[: items * x // (count - 2)] for x in range(1, count - 2)]
-    members = {frozenset(part.tolist()): None for part in parts[:count] if part.size}
+    parts += [ranked[: items * x // (PRICES - 2)] for x in range(1, PRICES - 2)]
+    members = {frozenset(part.tolist()): None for part in parts[:PRICES] if part.size}
     return np.array([[j in part for part in members] for j in range(items)])
 
 
 def best_prices(area: Floats, first: Ints, chosen: NDArray[np.bool_]) -> Floats:
     """Maximise the energy that the chosen items need, by a subgradient method on the simplex.
 
-    Parameters
-    ----------
-    area : P x R
-        Share times seconds of each pattern in each row.
-    chosen : N x V
-        Items that count for each of the vectors.
+    `area` (P x R): share times seconds of each pattern in each row.
+    `chosen` (N x V): items that count for each of the vectors.
     """
     widths = np.diff(first)
     counted = np.repeat(chosen, widths, axis=0)

@@ -93,10 +93,7 @@ class Filling:
     def run(self, best: float, nodes: int) -> bool:
         """Some nodes, for a makespan below `best`; whether one was found.
 
-        Parameters
-        ----------
-        best : float
-            Seconds from now.
+        `best`: seconds from now.
         """
         self.order = None
         if self.room <= 0 or self.limit >= best:

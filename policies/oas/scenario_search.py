@@ -137,10 +137,7 @@ class Judge:
 def solve(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None = None) -> Plan:
     """Plan by the order that does best over scenarios.
 
-    Parameters
-    ----------
-    planner : Planner
-        Its options are complete, `scenarios` at least 1.
+    `planner`: its options are complete, `scenarios` at least 1.
     """
     incumbent = begin(planner, "oas", budget, on_incumbent)
     few = len(planner.items) <= FEW

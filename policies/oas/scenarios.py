@@ -119,12 +119,8 @@ def draw_arrivals(
 ) -> list[tuple[Job, str]]:
     """Jobs that arrive in one scenario, each with the job that it copies.
 
-    Parameters
-    ----------
-    rate : float
-        Jobs per second.
-    horizon : float
-        Seconds from now.
+    `rate`: jobs per second.
+    `horizon`: seconds from now.
     """
     models = [
         item.job
@@ -190,12 +186,8 @@ class RunTimeScenario:
     def value(self, genes: ListingGenes, objective: int, cutoff: float = inf) -> float:
         """The objective of an order in this sample; inf if it passes a limit.
 
-        Parameters
-        ----------
-        genes : ListingGenes
-            Of the planner's items; they stay as they are.
-        objective : int
-            `MAKESPAN` or `WEIGHTED`, s.
+        `genes`: of the planner's items; they stay as they are.
+        `objective`: `MAKESPAN` or `WEIGHTED`, s.
         """
         mine = self._genes
         mine.order[: genes.order.size] = genes.order
@@ -228,12 +220,8 @@ def lay_out(
 ) -> list[RunTimeScenario]:
     """Draw the scenarios that the planner's options ask for.
 
-    Parameters
-    ----------
-    horizon : float
-        Until when jobs arrive, seconds from now.
-    stop : callable
-        Asked before each; then those that are drawn are all.
+    `horizon`: until when jobs arrive, seconds from now.
+    `stop`: asked before each; then those that are drawn are all.
     """
     options, snapshot = planner.options, planner.snapshot
     count, rate = options["scenarios"], options["arrivals"] / HOUR

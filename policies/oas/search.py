@@ -71,10 +71,8 @@ class OasSearch:
     def run(self, first: Orders, more: Orders) -> None:
         """Search until it is proved, spent, or out of patience.
 
-        Parameters
-        ----------
-        first, more : tuple of (order, decoder)
-            The first incumbent is the best of `first`; `more` are tried next.
+        `first`, `more` (tuple of (order, decoder)): the first incumbent is the best of `first`;
+        `more` are tried next.
         """
         incumbent = self.incumbent
         try_orders(self.planner, incumbent, first)

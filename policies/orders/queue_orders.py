@@ -90,10 +90,7 @@ AGEING = ("wfp3", "unicef")
 def order_jobs(name: str, jobs: Traits, overdue: NDArray[np.bool_] | None = None) -> Any:
     """Numbers of the jobs in an order of `KEYS`.
 
-    Parameters
-    ----------
-    overdue : array of bool, optional
-        Jobs that go first, by falling priority, then in arrival order.
+    `overdue` (array of bool): jobs that go first, by falling priority, then in arrival order.
     """
     key = KEYS[name](jobs)
     if overdue is None:

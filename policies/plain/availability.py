@@ -101,10 +101,7 @@ class Availability:
     ) -> EarliestFit | None:
         """Find the first start from which a mode fits, and ends before a time.
 
-        Parameters
-        ----------
-        only : int or None
-            The cluster, where it makes a difference to the item.
+        `only`: the cluster, where it makes a difference to the item.
         """
         allowed = self.allowed(item.group)
         if not allowed or start == inf:

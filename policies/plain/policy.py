@@ -42,12 +42,8 @@ WORK = 3_000_000
 def plain_easy(snapshot: Snapshot, *, pieces: bool = False, work: int = WORK) -> Plan:
     """Plan by EASY.
 
-    Parameters
-    ----------
-    pieces : bool
-        Start divisible jobs on what is left now, if no job waits for slots.
-    work : int
-        Entries, of a class of nodes at a time, that may be read.
+    `pieces`: start divisible jobs on what is left now, if no job waits for slots.
+    `work`: entries, of a class of nodes at a time, that may be read.
     """
     problem = from_now(snapshot)
     intake = read_queue(problem, {})
@@ -162,7 +158,10 @@ class _PlainQueue:
         # Data of tasks arrive at different times, so that one says nothing of another.
         kind = (item.group, item.splits, item.proc_gbps, item.limit)
         known = [] if item.task is not None else self._failed.setdefault(kind, [])
-        if self.availability.spent or any(_asks_no_less(mode, other) for other in known):
+        # What asks for no less fits nowhere where another did not.
+        if self.availability.spent or any(
+            all(mine >= its for mine, its in zip(mode, other, strict=True)) for other in known
+        ):
             return None
         best: EarliestFit | None = None
         for only in self._clusters(item):
@@ -217,11 +216,6 @@ class _PlainQueue:
         slowest = min(cluster.link_gbps for cluster in used)
         moving = 0.0 if gbit == 0.0 else inf if slowest <= 0.0 else gbit / slowest
         return max(cluster.link_latency_s for cluster in used) + moving
-
-
-def _asks_no_less(mode: Mode, other: Mode) -> bool:
-    """Whether a mode fits nowhere where the other one did not."""
-    return all(mine >= its for mine, its in zip(mode, other, strict=True))
 
 
 def solve(

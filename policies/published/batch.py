@@ -98,12 +98,8 @@ def shelved(
 ) -> tuple[list[tuple[int, float]], Ints]:
     """Put items on shelves of doubling length.
 
-    Returns
-    -------
-    chosen : list of (int, float)
-        Items in the order of their shelves, and the length of each one's shelf, seconds.
-    rows : array of int, N
-        Their allotments; those of other items are their smallest.
+    The items in the order of their shelves with the length of each one's shelf, seconds; and the
+    allotments of all N, which are the smallest for other items.
     """
     rows = queue.first[:-1].copy()
     part, keep = _part(queue, items)

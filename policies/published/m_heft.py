@@ -134,27 +134,15 @@ def _before_first(costs: MappingCosts, single: Ints, bad: NDArray[np.bool_]) -> 
     return np.minimum(out, following[costs.first[:-1]])
 
 
-def _plain(mapper: Mapper, options: Mapping[str, Any]) -> Ints:
-    return mapper.single
-
-
-def _imp(mapper: Mapper, options: Mapping[str, Any]) -> Ints:
-    return improving_rows(mapper.costs, mapper.single, options["improvement"])
-
-
-def _eff(mapper: Mapper, options: Mapping[str, Any]) -> Ints:
-    return efficient_rows(mapper.costs, mapper.single, options["efficiency"])
-
-
-def _max(mapper: Mapper, options: Mapping[str, Any]) -> Ints:
-    return shared_rows(mapper, options["share"])
-
-
 LIMITS: Mapping[str, Callable[[Mapper, Mapping[str, Any]], Ints]] = {
-    "m-heft": _plain,
-    "m-heft-imp": _imp,
-    "m-heft-eff": _eff,
-    "m-heft-max": _max,
+    "m-heft": lambda mapper, _: mapper.single,
+    "m-heft-imp": lambda mapper, options: improving_rows(
+        mapper.costs, mapper.single, options["improvement"]
+    ),
+    "m-heft-eff": lambda mapper, options: efficient_rows(
+        mapper.costs, mapper.single, options["efficiency"]
+    ),
+    "m-heft-max": lambda mapper, options: shared_rows(mapper, options["share"]),
 }
 
 

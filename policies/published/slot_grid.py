@@ -24,9 +24,7 @@ NEAR = 1e-9
 def slot_seconds(text: str, planner: Planner) -> float:
     """Read the option ``slot``: seconds, or a share of the mean base time such as ``50%``.
 
-    Raises
-    ------
-    InputError
+    Raises `InputError`.
     """
     share = text.endswith("%")
     try:
@@ -148,10 +146,7 @@ class SlotGrid:
 def on_grid(planner: Planner, plan: Plan, slot: float) -> tuple[Placement, ...]:
     """Move every start of a plan to the first slot that keeps its order and nodes.
 
-    Parameters
-    ----------
-    plan : Plan
-        Of rigid and moldable jobs.
+    `plan`: of rigid and moldable jobs.
     """
     grid = SlotGrid(planner, slot)
     place = {node.name: n for n, node in enumerate(planner.intake.nodes)}

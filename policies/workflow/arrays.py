@@ -78,12 +78,8 @@ def problem_of(planner: Planner, begun: StartedTasks) -> Problem:
 def site_of(planner: Planner, problem: Problem, base: Base) -> Site:
     """Free units over time before anything is listed.
 
-    Parameters
-    ----------
-    problem : Problem
-        Of `problem_of`.
-    base : Base
-        In the planner's numbers of classes.
+    `problem`: of `problem_of`.
+    `base`: in the planner's numbers of classes.
     """
     clusters, order = problem.link_gbps.size, class_order(planner)
     counts = np.bincount(problem.class_cluster, minlength=clusters)

@@ -52,10 +52,7 @@ def workflow_parts(
 ) -> Mapping[str, Mapping[str, float]]:
     """Bounds by objective and name; none where nothing waits for data or another task.
 
-    Parameters
-    ----------
-    effort : str
-        quick (milliseconds) or full (up to some seconds).
+    `effort`: quick (milliseconds) or full (up to some seconds).
     """
     if not any(item.task is not None for item in planner.items):
         return {}
@@ -141,10 +138,7 @@ class WorkflowBound:
     def times(self, share: float) -> Floats | None:
         """Run times that the program chooses where only a share of the processes is there.
 
-        Returns
-        -------
-        array, N, or None
-            Seconds; 0 for what is not counted.
+        Of N tasks, seconds; 0 for what is not counted.
         """
         if not self.counted.size or self.counted.size > MOST_ITEMS:
             return None

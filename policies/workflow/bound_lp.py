@@ -59,10 +59,7 @@ def solve_program(
 
     The bound is 0, and there are no times, where the solver has no optimum.
 
-    Parameters
-    ----------
-    known : float
-        A lower bound on the last end, seconds.
+    `known`: a lower bound on the last end, seconds.
     """
     best, last = 0.0, known
     times: Floats | None = None

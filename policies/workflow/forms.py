@@ -38,10 +38,7 @@ class Form:
     def trade(self, power: float, intra: float) -> tuple[float, float]:
         """The time is the first + the second / n, seconds, at this power.
 
-        Parameters
-        ----------
-        intra : float
-            Seconds for a Gbit inside a cluster.
+        `intra`: seconds for a Gbit inside a cluster.
         """
         return (
             self.scaled[0] / power + self.fixed[0],
@@ -60,12 +57,8 @@ class Form:
     def below(self, limit: float, weakest: float, intra: float) -> Form:
         """A form of no longer times than these up to a limit, to which the longest is scaled.
 
-        Parameters
-        ----------
-        limit : float
-            Seconds.
-        weakest, intra : float
-            The least power, and seconds for a Gbit inside a cluster.
+        `limit`: seconds.
+        `weakest`, `intra`: the least power, and seconds for a Gbit inside a cluster.
         """
         if limit == inf:
             return self
@@ -117,12 +110,8 @@ class Form:
     ) -> tuple[Floats, Floats]:
         """Corners of a polygon around the trade: seconds and processes x seconds.
 
-        Parameters
-        ----------
-        most : int
-            Processes that there are.
-        tangents : int
-            At so many counts, in a geometric row, the polygon touches the trade.
+        `most`: processes that there are.
+        `tangents`: at so many counts, in a geometric row, the polygon touches the trade.
         """
         if self.table:
             modes = [m for m in self.table if m[0] <= most]

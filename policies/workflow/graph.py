@@ -47,12 +47,8 @@ class Graph:
     def bottom(self, weight: Floats, delay: Floats | None = None) -> Floats:
         """Longest path from each vertex to the end, both included: HEFT's upward rank.
 
-        Parameters
-        ----------
-        weight : array, N
-            Of the vertices, seconds.
-        delay : array, E, optional
-            Of the edges, as `child` has them.
+        `weight` (array, N): of the vertices, seconds.
+        `delay` (array, E): of the edges, as `child` has them.
         """
         first, child = self.child_first.tolist(), self.child.tolist()
         extra = [0.0] * len(child) if delay is None else delay.tolist()
@@ -94,10 +90,7 @@ class Graph:
 def graph_of(items: Sequence[Item]) -> Graph:
     """Read the parents of what is to be placed.
 
-    Raises
-    ------
-    ValueError
-        If something waits for itself.
+    Raises `ValueError` if something waits for itself.
     """
     return make_graph([item.parents for item in items])
 
@@ -105,10 +98,7 @@ def graph_of(items: Sequence[Item]) -> Graph:
 def make_graph(parents: Sequence[Sequence[tuple[int, float]]]) -> Graph:
     """Lay out a graph that is given as each vertex's parents, with Gbit of data.
 
-    Raises
-    ------
-    ValueError
-        If a vertex waits for itself.
+    Raises `ValueError` if a vertex waits for itself.
     """
     children: list[list[tuple[int, float]]] = [[] for _ in parents]
     for v, mine in enumerate(parents):

@@ -67,10 +67,7 @@ def is_one_workflow(planner: Planner) -> bool:
 def ranked(planner: Planner, jobs: Traits) -> tuple[Traits, Ranks]:
     """Traits of the jobs that items belong to, and the ranks of their tasks.
 
-    Parameters
-    ----------
-    jobs : Traits
-        Of the items themselves.
+    `jobs`: of the items themselves.
     """
     items, numbers = planner.items, planner.numbers
     jobs = _widest(planner, jobs)

@@ -41,12 +41,7 @@ class Contender:
 
 
 def read_contender(text: str) -> Contender:
-    """Read ``NAME`` or ``NAME:OPTION=VALUE:...``.
-
-    Raises
-    ------
-    InputError
-    """
+    """Read ``NAME`` or ``NAME:OPTION=VALUE:...``. Raises `InputError`."""
     name, *given = text.strip().split(":")
     options = parse_options(given, lookup(name).options, f"--policies {name}")
     return Contender(text=text.strip(), policy=name, options=options)
@@ -87,9 +82,7 @@ def read_rows(path: Path) -> dict[tuple[Any, ...], Row]:
     A last line that was cut off is left out, and so are rows without some figure: they are of an
     earlier version.
 
-    Raises
-    ------
-    InputError
+    Raises `InputError`.
     """
     if not path.exists():
         return {}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coalloc.model.errors import InputError
-from coalloc.simulation.online.bench import ROWS, Bench, Contender, carry_out, read_contender
+from coalloc.simulation.online.bench import ROWS, Bench, carry_out, read_contender
 from coalloc.simulation.online.pieces import (
     BOTH,
     CHOOSE,
@@ -68,22 +68,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
-    """Carry out the command; returns 0.
-
-    Raises
-    ------
-    InputError
-    """
+    """Carry out the command; returns 0. Raises `InputError`."""
     data = find_data(args.data)
     jobs, most = args.jobs or PIECE_JOBS, args.pieces
     names = _listed(args.logs)
     if args.quick:
         jobs, most = args.jobs or QUICK_JOBS, args.pieces or QUICK_PIECES
         names = names or list(QUICK_LOGS)
+    policies = _listed(args.policies)
     bench = Bench(
         pieces=[piece for log in choose_logs(names) for piece in cut(log, data, args.half, most)],
         scenarios=_scenarios(_listed(args.scenarios)),
-        contenders=_contenders(_listed(args.policies)),
+        contenders=[read_contender(text) for text in dict.fromkeys(policies or POLICIES)],
         data=data,
         jobs=jobs,
         work=args.work,
@@ -114,7 +110,3 @@ def _scenarios(names: list[str]) -> list[Scenario]:
             known = ", ".join((*SCENARIOS, *STUDIES))
             raise InputError("--scenarios", f"there is no scenario {name!r}; there are {known}")
     return [EVERY[name] for name in names or SCENARIOS]
-
-
-def _contenders(texts: list[str]) -> list[Contender]:
-    return [read_contender(text) for text in dict.fromkeys(texts or POLICIES)]

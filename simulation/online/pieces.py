@@ -107,9 +107,7 @@ class Piece:
 def find_data(folder: Path | None = None) -> Path:
     """The folder of the logs: as given, else ../shared/data/swf, or where COALLOC_SHARED says.
 
-    Raises
-    ------
-    NoDataError
+    Raises `NoDataError`.
     """
     found = folder or Path(os.environ.get("COALLOC_SHARED") or "../shared", "data", "swf")
     if not found.is_dir():
@@ -119,12 +117,7 @@ def find_data(folder: Path | None = None) -> Path:
 
 
 def choose_logs(names: Sequence[str]) -> list[Log]:
-    """The logs of these names, all of them if there are none.
-
-    Raises
-    ------
-    InputError
-    """
+    """The logs of these names, all of them if there are none. Raises `InputError`."""
     for name in names:
         if name not in LOGS:
             raise InputError("--logs", f"there is no log {name!r}; there are {', '.join(LOGS)}")
@@ -143,12 +136,7 @@ def cut(log: Log, folder: Path, half: str = BOTH, most: int | None = None) -> li
 
 @cache
 def read_log(log: Log, folder: Path) -> Workload:
-    """All jobs of a log that fit its machine.
-
-    Raises
-    ------
-    InputError
-    """
+    """All jobs of a log that fit its machine. Raises `InputError`."""
     path = folder / log.file
     if not path.exists():
         raise NoDataError(str(path), "is absent")

@@ -62,12 +62,7 @@ class Written:
 
 
 def write_report(bench: Bench, rows: Sequence[Row], folder: Path) -> Written:
-    """Write online.md, online.csv and the pictures.
-
-    Raises
-    ------
-    OSError
-    """
+    """Write online.md, online.csv and the pictures. Raises `OSError`."""
     columns = {**dict.fromkeys((*KNOWN_BY, "log", "half"), ""), **FIGURES}
     (folder / "online.csv").write_text(to_csv(columns, rows), encoding="utf-8")
     page = to_markdown(bench, rows)

@@ -64,10 +64,7 @@ def bar_chart(
 ) -> str:
     """Bars side by side in groups; None draws none.
 
-    Parameters
-    ----------
-    name : str
-        Of the groups' axis.
+    `name`: of the groups' axis.
     """
     size = 1.0 / max(len(groups), 1)
     middles = [((i + 0.5) * size, group) for i, group in enumerate(groups)]

@@ -16,9 +16,7 @@ SHADES = 7
 def check_report(path: Path | None) -> None:
     """Refuse a report that could not be written, before anything is computed for it.
 
-    Raises
-    ------
-    InputError
+    Raises `InputError`.
     """
     if path is not None and path.is_dir():
         raise InputError("--report", f"{path} is a folder")
@@ -29,17 +27,14 @@ def check_report(path: Path | None) -> None:
 def html_page(title: str, subtitle: str, parts: Sequence[str]) -> str:
     """The page.
 
-    Parameters
-    ----------
-    title, subtitle : str
-        Plain text.
-    parts : sequence of str
-        HTML, in this order.
+    `title`, `subtitle`: plain text.
+    `parts` (sequence of str): HTML, in this order.
     """
+    style = (files(__package__) / "data" / "report.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_style()}</style></head><body><main>\n"
+        f"<title>{escape(title)}</title><style>{style}</style></head><body><main>\n"
         f'<h1>{escape(title)}</h1><p class="quiet">{escape(subtitle)}</p>\n'
         + "\n".join(parts)
         + "\n</main></body></html>\n"
@@ -56,10 +51,7 @@ def html_table(
 ) -> str:
     """A table of plain texts.
 
-    Parameters
-    ----------
-    best : sequence of frozenset of int
-        For each row, the columns to be marked.
+    `best` (sequence of frozenset of int): for each row, the columns to be marked.
     """
     marks = best or [frozenset()] * len(rows)
     body = "".join(
@@ -73,7 +65,3 @@ def html_table(
     )
     heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _style() -> str:
-    return (files(__package__) / "data" / "report.css").read_text(encoding="utf-8")

@@ -29,10 +29,8 @@ Results = Sequence[tuple[Trace, Metrics]]
 def compare_page(results: Results) -> str:
     """The page.
 
-    Parameters
-    ----------
-    results : sequence of (Trace, Metrics)
-        At least one; all of the same workload on the same platform.
+    `results` (sequence of (Trace, Metrics)): at least one; all of the same workload on the same
+    platform.
     """
     trace = results[0][0]
     platform, jobs = trace.slot_map.platform, len(trace.start)

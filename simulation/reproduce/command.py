@@ -110,12 +110,7 @@ def _write_report(args: argparse.Namespace, names: Sequence[str]) -> None:
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """The experiments of these names, each once.
-
-    Raises
-    ------
-    InputError
-    """
+    """The experiments of these names, each once. Raises `InputError`."""
     return list(
         dict.fromkeys(one for name in names for one in (MODULES if name == ALL else (find(name),)))
     )

@@ -38,14 +38,9 @@ def oas_clusters(nodes_per_cluster: int) -> tuple[Cluster, ...]:
 def oas_instance(seed: int, nodes_per_cluster: int, jobs: int) -> Snapshot:
     """Draw a queue by the rule of this module.
 
-    Parameters
-    ----------
-    seed : int
-        The same seed gives the same base times and bandwidths whatever the platform.
-    nodes_per_cluster : int
-        4 and 2 in the papers.
-    jobs : int
-        8 in the papers.
+    `seed`: the same seed gives the same base times and bandwidths whatever the platform.
+    `nodes_per_cluster`: 4 and 2 in the papers.
+    `jobs`: 8 in the papers.
     """
     rng = random.Random(f"oas-{seed}")
     widest = min(WIDEST, len(POWERS) * nodes_per_cluster)

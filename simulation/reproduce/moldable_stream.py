@@ -29,12 +29,8 @@ def moldable_stream(
 ) -> tuple[Workload, Platform]:
     """Draw a stream and the cluster for it.
 
-    Parameters
-    ----------
-    family : str
-        One of `FAMILIES`.
-    load : float
-        Offered load, above 0.
+    `family`: one of `FAMILIES`.
+    `load`: offered load, above 0.
     """
     if not load > 0.0:
         raise ValueError(f"a load of {load:g} is not above 0")

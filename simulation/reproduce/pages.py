@@ -40,10 +40,7 @@ def carry_out(
 ) -> Written:
     """Measure, and write NAME.csv, NAME.md, NAME.png and NAME.pdf.
 
-    Raises
-    ------
-    OSError
-        With the file that could not be written.
+    Raises `OSError` with the file that could not be written.
     """
     began = time.monotonic()
     text = to_csv(template.columns, experiment.measure(run))

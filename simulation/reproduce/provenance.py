@@ -30,12 +30,7 @@ def processor_time() -> float:
 
 
 def note(folder: Path, name: str, *, cpu_s: float, seed: int, quick: bool) -> None:
-    """Say of an experiment how its file came about.
-
-    Raises
-    ------
-    OSError
-    """
+    """Say of an experiment how its file came about. Raises `OSError`."""
     runs = origins(folder)
     mine = {
         "experiment": name,

@@ -52,10 +52,7 @@ Its table EXPERIMENTS holds the experiment; the template is in the folder ``data
 def find(name: str) -> str:
     """Return the name, if there is such an experiment.
 
-    Raises
-    ------
-    InputError
-        If there is none; the message lists the names.
+    Raises `InputError` if there is none; the message lists the names.
     """
     if name not in MODULES:
         names = ", ".join(MODULES)

@@ -21,10 +21,7 @@ DIGITS = 9
 def to_csv(columns: Mapping[str, str], rows: Iterable[Row]) -> str:
     """Write these columns of rows as CSV, a header line first; None and NaN are empty cells.
 
-    Raises
-    ------
-    KeyError
-        If a row lacks one.
+    Raises `KeyError` if a row lacks one.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -61,10 +61,7 @@ def solve(
 ) -> Solved:
     """Plan a snapshot with a policy of the registry; after so many seconds, as well as it can.
 
-    Raises
-    ------
-    NotAllowedError
-        If the checker finds a violation.
+    Raises `NotAllowedError` if the checker finds a violation.
     """
     row = lookup(policy)
     complete = read_options(options or {}, row.options)
@@ -78,13 +75,7 @@ def solve(
 
 
 def checked(snapshot: Snapshot, plan: Plan) -> Mapping[str, float | None]:
-    """Measures of a plan by the checker.
-
-    Raises
-    ------
-    NotAllowedError
-        If it finds a violation.
-    """
+    """Measures of a plan by the checker. Raises `NotAllowedError` if it finds a violation."""
     result = check(snapshot, plan)
     if not result.ok:
         raise NotAllowedError(f"{plan.policy}: {result.violations[0]}")

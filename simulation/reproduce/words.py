@@ -140,11 +140,8 @@ def _parts(path: Path) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
 
 def paragraphs(text: str) -> tuple[str, ...]:
     """The paragraphs of a text, each on one line; a table keeps its lines."""
-    return tuple(_unwrapped(part) for part in text.strip().split("\n\n") if part)
-
-
-def _unwrapped(paragraph: str) -> str:
-    return paragraph if paragraph.startswith("|") else " ".join(paragraph.split("\n"))
+    parts = filter(None, text.strip().split("\n\n"))
+    return tuple(part if part.startswith("|") else part.replace("\n", " ") for part in parts)
 
 
 def _cells(line: str) -> list[str]:

@@ -64,10 +64,7 @@ class Compiled:
 def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
     """Lay out an intake as arrays.
 
-    Parameters
-    ----------
-    power_step : float
-        Powers are rounded down to this step first; 0 keeps them.
+    `power_step`: powers are rounded down to this step first; 0 keeps them.
     """
     if any(kind.cut for kind in intake.kinds):
         classes, node_class = _layout(intake.nodes, intake.kinds, power_step)

@@ -28,10 +28,7 @@ class Classes:
 def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float = 0.0) -> Classes:
     """Divide usable nodes into classes.
 
-    Parameters
-    ----------
-    power_step : float
-        Powers are rounded down to this step first; 0 keeps them.
+    `power_step`: powers are rounded down to this step first; 0 keeps them.
     """
     kind_of: list[int] = []
     powers: list[float] = []

@@ -175,12 +175,8 @@ class Planner:
     ) -> Plan:
         """Choose nodes and write the plan.
 
-        Parameters
-        ----------
-        bound : float, optional
-            Of the objective.
-        status : Status
-            Where anything can run at all.
+        `bound`: of the objective.
+        `status`: where anything can run at all.
         """
         placements, unplaced = self._placements(schedule)
         deferred = (*self.intake.deferred, *unplaced)

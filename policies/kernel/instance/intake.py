@@ -97,10 +97,7 @@ def sort_nodes(
 ) -> NodeTable:
     """Sort nodes into kinds.
 
-    Parameters
-    ----------
-    stale : sequence of bool
-        Of each cluster.
+    `stale` (sequence of bool): of each cluster.
     """
     table = NodeTable(nodes=[], node_kind=[], kinds=[], place={}, late=[])
     found: dict[Any, int] = {}

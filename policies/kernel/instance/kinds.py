@@ -25,10 +25,7 @@ MOST_NEEDS = 2_000_000
 def floored_power(power: float, step: float) -> float:
     """Round a power down to a step; one below the step, to the largest halving of it.
 
-    Parameters
-    ----------
-    step : float
-        0 keeps the power as it is.
+    `step`: 0 keeps the power as it is.
     """
     if step <= 0.0:
         return power

@@ -15,12 +15,8 @@ Ints = NDArray[np.int64]
 def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     """Choose nodes for every placement.
 
-    Returns
-    -------
-    first : N x 2
-        Range of each item in the other two.
-    nodes, procs : arrays
-        Node numbers, cluster by cluster in snapshot order, and processes on them.
+    Returns the range of each item, N x 2, in the other two arrays: node numbers, cluster by cluster
+    in snapshot order, and processes on them.
     """
     intake = compiled.intake
     n = out.start.size

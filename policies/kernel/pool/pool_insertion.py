@@ -110,12 +110,8 @@ def insert_all(
 ) -> None:
     """Place all jobs in this order into a profile.
 
-    Parameters
-    ----------
-    share : float
-        What part of the prices is paid.
-    cap : float
-        What no job should end after, seconds.
+    `share`: what part of the prices is paid.
+    `cap`: what no job should end after, seconds.
     """
     for x in range(order.size):
         i = order[x]

@@ -207,10 +207,8 @@ def price_jobs(jobs: Jobs, priced: Priced, cap: float, out_mode: Ints, out_start
 def price_rows(jobs: Jobs, priced: Priced, cap: float, out_cost: Floats, out_start: Floats) -> None:
     """Find the cheapest start of every allotment; parameters as in `price_jobs`.
 
-    Parameters
-    ----------
-    out_cost, out_start : arrays, A
-        The answers; inf and the release where it cannot end by `cap`.
+    `out_cost`, `out_start` (arrays, A): the answers; inf and the release where it cannot end by
+    `cap`.
     """
     slots = priced.price.size
     pace = slots / priced.grid[slots]

@@ -11,12 +11,8 @@ from coalloc.policies.kernel.jit import kernel
 def fitting_rows(first: Any, times: Any, jobs: Any, limits: Any, out: Any) -> None:
     """Write each job's smallest allotment that takes no longer than its limit; -1 if none does.
 
-    Parameters
-    ----------
-    limits : array, J
-        Seconds.
-    out : array of int, J
-        Indices into `times`, which falls along the allotments of a job.
+    `limits` (array, J): seconds.
+    `out` (array of int, J): indices into `times`, which falls along the allotments of a job.
     """
     for x in range(jobs.size):
         low, high = first[jobs[x]], first[jobs[x] + 1]

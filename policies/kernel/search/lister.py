@@ -196,10 +196,7 @@ def begin_annealing(seed: int) -> Annealing:
 def domains_of(lister: Lister, sc: Sequence[float] = (1.0,)) -> Domains:
     """Choices of each item.
 
-    Parameters
-    ----------
-    sc : sequence of float
-        What the communication of a job may be slowed down by.
+    `sc` (sequence of float): what the communication of a job may be slowed down by.
     """
     problem = lister.problem
     items, clusters = problem.item_group.size, problem.link_gbps.size

@@ -50,10 +50,7 @@ class Packing(NamedTuple):
 def startable(packing: Packing, low: int, free: int, gap: int, t: float) -> int:
     """The first type from `low` on that may start now and would end in time; T if none may.
 
-    Parameters
-    ----------
-    gap : int
-        Slots that were idle up to now: what would have fitted there starts no later.
+    `gap`: slots that were idle up to now: what would have fitted there starts no later.
     """
     k, procs = low, packing.procs
     while k < procs.size and (
@@ -136,13 +133,7 @@ def close(
 
 @kernel
 def fill(packing: Packing, nodes: int) -> int:
-    """Go on for so many nodes.
-
-    Returns
-    -------
-    int
-        FOUND, NONE (there is no such schedule), or UNKNOWN.
-    """
+    """Go on for so many nodes: FOUND, NONE (there is no such schedule), or UNKNOWN."""
     procs, seconds, left = packing.procs, packing.seconds, packing.left
     kind, past, lasting = packing.kind, packing.past, packing.lasting
     number, measure = packing.number, packing.measure

@@ -184,14 +184,9 @@ class Builder:
     ) -> None:
         """Take a few jobs out and put them back, many times; the best schedule is then at hand.
 
-        Parameters
-        ----------
-        cap : float
-            What the makespan should not pass, seconds.
-        hot, cold : float
-            Temperatures at the begin and end, as shares of the weighted completion.
-        many : int
-            Jobs at once, at most.
+        `cap`: what the makespan should not pass, seconds.
+        `hot`, `cold`: temperatures at the begin and end, as shares of the weighted completion.
+        `many`: jobs at once, at most.
         """
         scale = float(self.queue.weight @ self.end)
         search = Reinsertion(

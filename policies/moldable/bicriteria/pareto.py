@@ -78,12 +78,8 @@ class BoundCurve:
     ) -> float:
         """Seek the T that proves the smallest gap; C / T falls with T, S / LB(T) rises.
 
-        Parameters
-        ----------
-        cmax, total : float
-            The schedule's makespan, seconds, and weighted completion.
-        rounds : int
-            New T at most.
+        `cmax`, `total`: the schedule's makespan, seconds, and weighted completion.
+        `rounds`: new T at most.
         """
         low, high = self.cmax, max(cmax, self.cmax)
         self.at(high, cmax, stop)

@@ -101,10 +101,7 @@ class WorkflowEngine:
     def run(self, first: Orders, more: Orders) -> None:
         """Search until it is proved, spent, or out of patience.
 
-        Parameters
-        ----------
-        first, more : tuple of (order, decoder)
-            Simple orders that count as members.
+        `first`, `more` (tuple of (order, decoder)): simple orders that count as members.
         """
         incumbent = self.incumbent
         if self.case.size:
@@ -310,13 +307,13 @@ def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> 
 
 
 def make_search(
-    planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None = None
+    planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None
 ) -> WorkflowEngine | OasSearch:
     """The engine where tasks of workflows are queued, and not too much else; `oas` elsewhere."""
     flows = any(item.task is not None for item in planner.items)
     if flows and len(planner.items) <= MOST_ITEMS:
-        return WorkflowEngine(planner, policy, budget, on_incumbent)
-    return OasSearch(planner, policy, budget, on_incumbent)
+        return WorkflowEngine(planner, "auto", budget, on_incumbent)
+    return OasSearch(planner, "auto", budget, on_incumbent)
 
 
 SOLVERS: Mapping[str, SolveFunction] = {"workflow": on_planner(plan)}

@@ -74,10 +74,7 @@ class WorkflowCase:
 def read_case(planner: Planner, overhead: float) -> WorkflowCase:
     """Lay out what a planner has to place, around what its guard books first.
 
-    Parameters
-    ----------
-    overhead : float
-        Share of a task's time that its communication between clusters may take.
+    `overhead`: share of a task's time that its communication between clusters may take.
     """
     booked = planner.decode([], "insert").outcome
     inside = np.flatnonzero(np.isnan(booked.end)).astype(np.int64)

@@ -151,7 +151,7 @@ def _around(averages: Mapping[str, Mapping[int, float]]) -> Facts:
 def _shuffled(rows: Rows) -> Facts:
     """Share by which shuffles shorten both criteria, mean over the numbers of jobs."""
     if not rows.where(algorithm=UNSHUFFLED):
-        return {"shuffled": [], "shuffled_most": NOTHING, "is_small": []}
+        return {"shuffled": [], "is_small": []}
     found: dict[str, list[float]] = {}
     for told, names in (("makespan", MAKESPAN), ("weighted completion", REPAIRED)):
         plain, mine = (means(rows, name, names).values() for name in (UNSHUFFLED, REACHED))
@@ -239,7 +239,6 @@ def _trends(completion: Averages) -> Facts:
         "spread": spread,
         "lists_spread": {name: spread[name] for name in GRAHAM},
         "lists_stable": [spread[name] <= STABLE for name in GRAHAM],
-        "is_stable": spread[REACHED] <= STABLE,
         "only_stable": [spread[REACHED] <= STABLE] + [spread[name] > STABLE for name in PAPERS],
         "climb": [found[-1] > STABLE * found[0] for found in climbing.values()],
         "climbing": {

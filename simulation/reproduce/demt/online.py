@@ -98,11 +98,8 @@ def _refuse_faults(trace: Trace) -> None:
 def ratios(rows: Rows, series: str) -> dict[str, list[float]]:
     """A series against EASY, stream by stream.
 
-    Returns
-    -------
-    mapping
-        *flow*: mean flow time by that of the better of both requests; *wrong*: that of the worse
-        request by the series'; *stretch*: 99th percentile by that of the request of 80 %.
+    *flow*: mean flow time by that of the better of both requests; *wrong*: that of the worse
+    request by the series'; *stretch*: 99th percentile by that of the request of 80 %.
     """
     out: dict[str, list[float]] = {"flow": [], "wrong": [], "stretch": []}
     for group in rows.grouped("family", "load", "seed").values():

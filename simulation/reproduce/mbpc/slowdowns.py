@@ -61,10 +61,7 @@ def slowdowns(snapshot: Snapshot, plan: Plan) -> dict[str, Slowdown]:
 def standalone(snapshot: Snapshot, solve: Callable[[Snapshot], Plan]) -> dict[str, Slowdown]:
     """The slowdowns of each job with the platform to itself.
 
-    Parameters
-    ----------
-    solve : callable
-        Called once for each job.
+    `solve`: called once for each job.
     """
     out: dict[str, Slowdown] = {}
     for job in snapshot.queue:

@@ -146,10 +146,7 @@ def _choice(
 def place(snapshot: Snapshot, policy: str, seed: int) -> Solved:
     """Allocate the queue at once.
 
-    Raises
-    ------
-    NotAllowedError
-        If a job was left out: its figures would be missing from every mean.
+    Raises `NotAllowedError` if a job was left out: its figures would be missing from every mean.
     """
     known, options = ("mbpc-published", AS_PRINTED) if policy == PRINTED else (policy, {})
     solved = solve(snapshot, known, options, seed=seed, work=NODES if policy == "jpn" else None)

@@ -19,10 +19,7 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> float:
     Jobs are taken in the order of their planned starts. Each starts on its planned nodes as soon
     as they are free and the links can carry it; none starts later than planned.
 
-    Raises
-    ------
-    NotAllowedError
-        If the result breaks a rule, which would be a defect of this function.
+    Raises `NotAllowedError` if the result breaks a rule, which would be a defect of this function.
     """
     capacity = {cluster.name: cluster.link_gbps for cluster in snapshot.clusters}
     loads_by_job = loads_of(snapshot, plan)

@@ -58,12 +58,8 @@ class Workload:
 def workloads(nodes: int, seed: int = 0) -> list[Workload]:
     """WL-1 to WL-6 on one platform.
 
-    Parameters
-    ----------
-    nodes : int
-        Per cluster; there are three.
-    seed : int
-        0 gives the documented ones.
+    `nodes`: per cluster; there are three.
+    `seed`: 0 gives the documented ones.
     """
     first = seed * STRIDE + FIRST[nodes]
     draws = {
