@@ -3,7 +3,7 @@
 
 # The packages: what src/coalloc links to. setup.py names them, and a test compares the two.
 ROOTS := $(notdir $(wildcard src/coalloc/[a-z]*))
-ROOTS := $(filter-out py.typed programs.py solving.py,$(ROOTS))
+ROOTS := $(filter-out py.typed %.py,$(ROOTS))
 BIN   := .venv/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 
