@@ -79,7 +79,7 @@ class Shell:
         self.type("set -m")
 
     def type(self, command: str) -> tuple[str, int]:
-        """What a command prints, and its exit code; lines that say it compiles are no part of it."""
+        """What a command prints, without lines that say it compiles, and its exit code."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(f"{command}\necho {DONE} $?\n")
