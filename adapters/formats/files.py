@@ -68,7 +68,7 @@ FOREIGN = tuple(
         ("binary data", rb"\A.{0,99}\0"),
     )
 )
-"""What readers here do not read, and how it begins."""
+"""Files that no reader here takes, by their beginnings."""
 HINTS = {
     "archive": "unpack it first",
     "packed": "unpack it first",

@@ -43,7 +43,7 @@ def read_workflow(path: str | Path) -> WorkflowFile:
 
 
 def is_workflow(path: str | Path) -> bool:
-    """Whether a readable file holds a workflow, not a log of jobs; told by its beginning."""
+    """Test by its beginning if a readable file holds a workflow, not a log of jobs."""
     path = Path(path)
     text = read_bytes(path, 4096).decode("utf-8", "replace").lstrip()
     if not text or text.startswith(";"):

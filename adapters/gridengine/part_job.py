@@ -103,7 +103,7 @@ class GridEngineJob(PartJob):
         return True
 
     def _has_room_now(self, queue: Queue) -> bool:
-        """Whether a claim that might wait need not. Raises `BatchError` or `FaultError`."""
+        """Test if a claim that might wait need not. Raises `BatchError` or `FaultError`."""
         if queue["at_once"]:
             try:
                 self._ask_whether_free()

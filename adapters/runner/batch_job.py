@@ -196,7 +196,7 @@ class PartJob:
         return self._is_cancelled_by_mark() or time.monotonic() >= self._undo_until
 
     def _is_cancelled_by_mark(self) -> bool:
-        """Whether there was a job with the part's mark that was not known of; it is cancelled."""
+        """Cancel a job with the part's mark that was not known of; tells if there was one."""
         return False
 
 

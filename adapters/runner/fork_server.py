@@ -51,7 +51,7 @@ class RunnerType(Protocol):
     """Makes a runner of a part's folder, the descriptors of its orders and its lock."""
 
     is_kept: bool
-    """What is below one that was killed is ended, and its lock is held until then."""
+    """Descendants of one that was killed are ended, and its lock is held until then."""
 
     def __call__(self, folder: str, orders_fd: int, lock_fd: int, /) -> Runs:
         """Make one."""
@@ -83,7 +83,7 @@ class Keeper:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left to be kept."""
+        """Nothing is left to be kept."""
         return not self.runners and not self.dead
 
     def wait_ms(self) -> float | None:

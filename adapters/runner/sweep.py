@@ -32,7 +32,7 @@ WHOLE_USER_AFTER_S = 0.5
 SWEEP_S = 0.05
 """Between two passes, seconds."""
 UNKILLABLE_S = 10.0
-"""What lives after so long has the part end without it, seconds."""
+"""The part ends without what still lives after so long, seconds."""
 RETRY_S = 1.0
 """Between two passes from then on, seconds."""
 STOPPED = b"Tt"
