@@ -66,7 +66,7 @@ def _solve(args: argparse.Namespace) -> int:
     from coalloc.policies.base import Budget
     from coalloc.policies.options import parse_options, read_options
     from coalloc.policies.registry import lookup
-    from coalloc.policies.warming import TINY, warmed
+    from coalloc.policies.warming import warm_off_line
 
     policy = lookup(args.policy)
     options = read_options(parse_options(args.options, policy.options), policy.options)
@@ -74,7 +74,7 @@ def _solve(args: argparse.Namespace) -> int:
     for warning in snapshot.warnings:
         note(warning)
     with compiling() as compiled:
-        warmed((args.policy, TINY, {}))
+        warm_off_line(policy, snapshot, options)
     began = time.monotonic()
     stop = until(args.time_limit)
     plan = policy.solve(snapshot, options, Budget(work=args.work, seed=args.seed, stop=stop))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from coalloc.model.formats.snapshot_json import read_snapshot
-from coalloc.policies.base import Budget
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, Policy
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
@@ -61,6 +64,8 @@ CASES: tuple[Case, ...] = (
     ("oas-balanced", TINY, {}),
 )
 """By need. Two processes that take them in turn have hardly a kernel in common."""
+_warm: set[tuple[str, frozenset[Any]]] = set()
+"""Policies, and the kinds of jobs that they were warmed for."""
 
 
 def warmed(case: Case) -> str:
@@ -73,3 +78,15 @@ def warmed(case: Case) -> str:
         return "; ".join(f"{name}: {one}" for one in check(snapshot, plan).violations)
     except Exception as error:
         return " ".join(f"{name}: {type(error).__name__}: {error}".split())
+
+
+def warm_off_line(policy: Policy, snapshot: Snapshot, options: Mapping[str, Any]) -> None:
+    """Have compiled what a solve off line of such a queue asks for; faults are the solve's own."""
+    kinds = frozenset(type(job).__struct_config__.tag for job in snapshot.queue)
+    if (policy.name, kinds) in _warm:
+        return
+    _warm.add((policy.name, kinds))
+    queue = [job for job in TINY["queue"] if job["kind"] in kinds]
+    tiny = read_snapshot({**TINY, "queue": queue or TINY["queue"]})
+    with suppress(Exception):
+        policy.solve(tiny, options, Budget(work=WORK))

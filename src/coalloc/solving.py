@@ -18,9 +18,7 @@ from coalloc.policies.checking.check import CheckResult
 from coalloc.policies.checking.check import check as check_plan
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.policies.warming import TINY, warmed
-
-_compiled: set[str] = set()
+from coalloc.policies.warming import warm_off_line
 
 
 def read_snapshot(source: str | PathLike[str] | Mapping[str, Any] | Snapshot) -> Snapshot:
@@ -79,9 +77,7 @@ def solve(
     """
     row = lookup(policy)
     complete = read_options(options or {}, row.options)
-    if policy not in _compiled:
-        warmed((policy, TINY, {}))
-        _compiled.add(policy)
+    warm_off_line(row, snapshot, complete)
     began = time.monotonic()
     deadline = float("inf") if time_limit is None else began + time_limit
 
