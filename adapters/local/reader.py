@@ -87,7 +87,7 @@ class LocalReader:
     def read(self) -> ClusterReading:
         """Return the nodes as they are now; the first reading takes as long as its span."""
         if self._last is None:
-            # What is planned next is planned with this reading: a load is a difference.
+            # The next plan is made with this reading, and a load is a difference of two samples.
             self._last = self._sample()
             time.sleep(FIRST_SPAN_S)
         if time.monotonic() - self._last.at >= LEAST_INTERVAL_S:

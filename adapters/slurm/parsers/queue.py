@@ -50,7 +50,7 @@ QUEUE_FIELDS = (
     ("name", "%j"),
     ("comment", "%k"),
 )
-"""What is asked of ``squeue``, and how it is called there (the same from 16.05 to 25.05)."""
+"""Fields asked of ``squeue``, by their names there (the same from 16.05 to 25.05)."""
 
 
 def queue_format(mark: str) -> str:

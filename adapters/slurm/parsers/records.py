@@ -49,7 +49,7 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     extra: str = ""
     """The free text that the probe writes to."""
     odd: str = ""
-    """What of it is not understood, in words; then it counts as down."""
+    """Parts of it that are not understood, in words; then it counts as down."""
 
 
 class QueueEntry(Struct, frozen=True, kw_only=True):
@@ -91,9 +91,9 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     required_nodes: str = ""
     dependency: str = ""
     odd: str = ""
-    """What of it is not understood, in words; it counts as taking as much as it may."""
+    """Parts of it that are not understood, in words; it counts as taking as much as it may."""
     is_lost: bool = False
-    """Where it runs is not understood."""
+    """Its nodes are not understood."""
 
 
 class ReservationEntry(Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ class ReservationEntry(Struct, frozen=True, kw_only=True):
     users: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     odd: str = ""
-    """What of it is not understood, in words; then it is for ever."""
+    """Parts of it that are not understood, in words; then it has no end."""
 
 
 class PartitionEntry(Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ class PartitionEntry(Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] | None = None
     """Those that may use it; None: all."""
     odd: str = ""
-    """What of it is not understood, in words; then it counts as closed."""
+    """Parts of it that are not understood, in words; then it counts as closed."""
 
 
 JOB_STATES = {

@@ -203,7 +203,7 @@ def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
 
 
 def says_none(text: str, what: str) -> bool:
-    """Whether an answer says that there are none: ``No nodes in the system``."""
+    """Test for an answer that says there are none: ``No nodes in the system``."""
     return re.fullmatch(rf"(?:\w+: )?No {what} in the system\.?", text.strip()) is not None
 
 
