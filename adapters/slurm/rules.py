@@ -12,16 +12,13 @@ from collections.abc import Iterable, Mapping
 
 from coalloc.adapters.slurm.parsers.records import NodeRecord, PartitionEntry
 from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
-from coalloc.adapters.slurm.part_commands import HOLD_S
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.sites.batch_options import NAMES, BatchOptions
 from coalloc.model.sites.site_rules import Association, Limits, PartitionRules, SiteRules
 
 MOST_ASSOCIATIONS = 2000
 """With more of them, what they forbid is learnt: all are sent with each reading."""
-ADDED_S = HOLD_S + 60.0
-"""What a part's limit is longer by than its job's at the most, but for the grace, seconds."""
-GRACE_S = 10.0
+LIMIT_STEP_S = 60.0
 
 
 def site_rules(
@@ -58,7 +55,7 @@ def site_rules(
         ),
         qos={name: _limits(settings, bounds, smallest) for name, bounds in qos.items()},
         associations=associations,
-        added_s=ADDED_S + GRACE_S,
+        limit_step_s=LIMIT_STEP_S,
         reservations=reservations,
     )
 

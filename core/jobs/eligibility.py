@@ -14,7 +14,7 @@ free first. The part that the job has there then keeps to the bound, whatever el
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import inf
+from math import ceil, inf
 
 from msgspec import Struct
 
@@ -231,7 +231,9 @@ def run_into(
         return {}
     length = inf if verdict.limits.time_s is None else verdict.limits.time_s
     if job.time_limit is not None:
-        length = min(length, job.time_limit + reading.rules.added_s)
+        step_s = reading.rules.limit_step_s
+        limit_s = ceil(job.time_limit / step_s) * step_s if step_s else job.time_limit
+        length = min(length, limit_s)
     elif verdict.default_time_s is not None:
         length = min(length, verdict.default_time_s)
     ends: dict[str, float] = {}

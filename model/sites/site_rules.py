@@ -90,8 +90,8 @@ class SiteRules(Struct, frozen=True, kw_only=True):
     associations: tuple[Association, ...] | None = None
     """``account``, ``user``, ``is_default``, ``limits`` of each; null: none is needed, or they are
     not known."""
-    added_s: float = 0.0
-    """By so much at the most a part's time limit there is longer than its job's, seconds."""
+    limit_step_s: float = 0.0
+    """Time limits are whole multiples of it there, seconds; 0: they are as asked for."""
     reservations: tuple[str, ...] = ()
     """Ids of those, among the reading's, that no job may run into."""
     bounds_memory: bool = True

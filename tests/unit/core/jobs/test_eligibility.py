@@ -174,7 +174,7 @@ def kept(site: Site, name: str, start: float, *nodes: str) -> None:
     read = reading("a", site.sizes["a"])
     end = start + 600.0
     reservation = Reservation(id=f"a:{name}", nodes=nodes, start=start, end=end)
-    rules = SiteRules(honoured=NAMES, added_s=90.0, reservations=(f"a:{name}",))
+    rules = SiteRules(honoured=NAMES, limit_step_s=60.0, reservations=(f"a:{name}",))
     told = replace(read, reservations=(reservation,), rules=rules)
     site.do(StatementReceived(statement=Read(cluster="a", reading=told)))
 
@@ -183,7 +183,7 @@ def kept(site: Site, name: str, start: float, *nodes: str) -> None:
     ("limit", "open_nodes", "earliest"),
     [
         (100.0, ["a1", "a2", "a3"], 0.0),
-        (150.0, ["a2", "a3"], 0.0),  # its limit there is longer, and ends in the reservation
+        (181.0, ["a2", "a3"], 0.0),  # its limit there is longer, and ends in the reservation
         (None, ["a2", "a3"], 0.0),
     ],
 )
