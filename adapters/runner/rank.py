@@ -156,7 +156,7 @@ class Rank:
         rank, size = str(self.rank), str(spec["size"])
         # Of a script that starts the processes by itself, each would inherit the first one's.
         own = (
-            {}
+            dict.fromkeys(env.keys() & {"SLURM_TASK_PID"}, str(os.getpid()))
             if self.is_once
             else {
                 "COALLOC_RANK": rank,

@@ -10,6 +10,8 @@ from typing import cast
 
 from coalloc.adapters.runner.batch_job import node_counts
 from coalloc.adapters.runner.command import BatchError, UnreachableError
+from coalloc.adapters.runner.grant import is_whole
+from coalloc.adapters.runner.once import OVERLAP
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
 
@@ -131,6 +133,7 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
     """
     site = site_of(spec)
     words = [f"--job-name={shown_name(spec)}", f"--comment={spec['token']['comment']}"]
+    words.append(f"--chdir={spec['cwd']}")
     counts = node_counts(spec)
     if is_shape:
         words += _shape(spec)
@@ -143,10 +146,8 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
         names = ",".join(name for name, count in counts.items() for _ in range(count))
         words += ["--distribution=arbitrary", f"--nodelist={names}"]
         words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
-    if memory_mb := site["memory_mb"]:
-        words.append(
-            f"--mem-per-cpu={memory_mb}" if not site["exclusive"] else f"--mem={memory_mb}"
-        )
+    if site["memory_mb"]:
+        words.append(f"--mem{'' if site['exclusive'] else '-per-cpu'}={site['memory_mb']}")
     if (limit_s := spec["time_limit_s"]) is not None:
         queue = spec["queue"] if is_shape else None
         held_s = 0.0 if queue is None else queue["hold_s"]
@@ -155,9 +156,11 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
 
 
 def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
-    """Slurm's time limit: the part's own, `limit_s`, and what comes before and after its run.
+    """Slurm's time limit: the part's own, `limit_s`, in whole minutes.
 
-    No more than the partition's, where the part's own is within that.
+    Ours ends it as late, by a clock that begins with its processes; Slurm's looks twice a minute,
+    and lets it end within ``KillWait``. A part that meets others gets what comes before and after
+    its run as well, but no more than the partition allows, where its own is within that.
 
     Parameters
     ----------
@@ -165,7 +168,8 @@ def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
         For so long it may hold its nodes before it starts, seconds.
     """
     most_s = site_of(spec)["max_time_s"]
-    wanted = -int(-(limit_s + held_s + HOLD_S + spec["grace_s"]) // 60)
+    around_s = 0.0 if is_whole(spec) else held_s + HOLD_S + spec["grace_s"]
+    wanted = -int(-(limit_s + around_s) // 60)
     if most_s is None or limit_s > most_s:
         return wanted
     return min(wanted, max(1, int(most_s // 60)))
@@ -197,8 +201,17 @@ def srun_words(spec: BatchSpec) -> list[str]:
     Without ``--immediate``, whose refusals Slurm accounts as failed jobs: a claim that comes to
     wait is withdrawn (`part_job`). The wrappers' end is the job's, with their exit code.
     """
-    words = ["-v", *allocation(spec), *STEP]
+    words = ["-v", *allocation(spec), *STEP, *([] if site_of(spec)["exclusive"] else ["--overlap"])]
     return [*words, "/bin/sh", "-c", ONE_ON_EACH_NODE, "sh", *_wrapper(spec)]
+
+
+def sbatch_variables(spec: BatchSpec) -> dict[str, str]:
+    """Variables for srun that a script of the step needs: as sbatch has them, and `OVERLAP`."""
+    site = site_of(spec)
+    unit, variables = ("NODE", {OVERLAP: "1"}) if site["exclusive"] else ("CPU", {})
+    if site["memory_mb"]:
+        variables[f"SLURM_MEM_PER_{unit}"] = str(site["memory_mb"])
+    return variables
 
 
 def sbatch_words(spec: BatchSpec) -> list[str]:

@@ -33,6 +33,7 @@ from coalloc.adapters.slurm.part_commands import (
     granted,
     pending_claim,
     refusal,
+    sbatch_variables,
     sbatch_words,
     site_of,
     srun_words,
@@ -101,7 +102,7 @@ class SlurmJob(PartJob):
                     "srun",
                     *srun_words(self._spec),
                     log=log,
-                    env=self._place(port),
+                    env=self._place(port) | sbatch_variables(self._spec),
                     account=self._account,
                 )
             try:
