@@ -105,7 +105,7 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Comm
 
 
 def _launch(command: Submit) -> Launch:
-    """What is executed; the members of an array are told its bounds."""
+    """The command to save, with variables that tell the members of an array its bounds."""
     if not command.array:
         return command.launch
     steps = {later - index for index, later in pairwise(sorted(command.array))}
