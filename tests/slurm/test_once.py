@@ -72,6 +72,16 @@ def test_srun_starts_a_process_in_each_slot(launch: SlurmLaunches) -> None:
     assert launch.cluster.is_idle(), "the nodes are free when the end is known"
 
 
+def test_steps_of_a_script_share_no_slots(launch: SlurmLaunches) -> None:
+    text = (
+        "srun sh -c 'echo > up.$SLURM_PROCID; exec sleep 600' &\n"
+        f"until [ $(ls | grep -c up) = {PROCS} ]; do :; done\n"
+        "srun --immediate true || echo refused"
+    )
+    assert launch.run(script(launch, text)).exit_code == 0
+    assert "refused" in launch.output().splitlines()
+
+
 def test_cancel_ends_what_srun_has_started(launch: SlurmLaunches, sign: Signpost) -> None:
     wait = f"srun sh -c 'echo $$ > {sign.path}; exec sleep 600'\necho not reached"
     spec = script(launch, wait)
