@@ -1,11 +1,10 @@
 """Real Slurm clusters: what co-allocation costs beside plain Slurm, and what it holds idle.
 
 ``python -m benchmarks.slurm_busy --only start`` submits jobs that need both of two idle clusters,
-one after the other, beside two plain ``srun`` at once; ``--only submit``, jobs of one process to
-one idle cluster, by command, beside plain ``sbatch`` and ``srun``; ``--only idle``, as root, a mix
-of jobs to two clusters in which a background user always has jobs waiting, with what the claims
-held by cause (`benchmarks.slurm_idle`) and a line for each job that ran on both. Ratios of one run
-are worth more than seconds; the load is printed too.
+one after the other, beside two plain ``srun`` at once; ``--only idle``, as root, a mix of jobs to
+two clusters in which a background user always has jobs waiting, with what the claims held by cause
+(`benchmarks.slurm_idle`) and a line for each job that ran on both. Ratios of one run are worth more
+than seconds; the load is printed too.
 """
 
 from __future__ import annotations
@@ -13,13 +12,10 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,50 +70,6 @@ def _plain(site: SlurmSite, running: SlurmTestbed, command: str) -> None:
     ]
     for process in started:
         process.wait()
-
-
-def first_lines(root: Path, trials: int) -> None:
-    """From a command to the first line of its job, and the command's own CPU, by plain sbatch."""
-    ours = [sys.executable, "-m", "coalloc.cli.main"]
-    with bed(*alike(1, 4)) as running:
-        (cluster,) = running
-        site = SlurmSite(root, running, given={"slots": "cpus"}, policy="auto", interval_s=5.0)
-        config = ["--config", str(site.config), "-t1"]
-        commands = {
-            "sbatch": ["sbatch", "-Q", "-n1", "-t1", "-o", "/dev/null"],
-            "srun": ["srun", "-Q", "-n1", "-t1"],
-            "coalloc sbatch": [*ours, "sbatch", *config, "-o", "/dev/null"],
-            "coalloc submit": [*ours, "submit", *config, "--once"],
-        }
-        times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
-        site.start()
-        try:
-            site.until(lambda: bool(site.lines("solver_warmed")), LIMIT_S)
-            for number in range(trials):
-                for name, words in commands.items():
-                    told = site.work / f"{name[-6:]}{len(name)}.{number}"
-                    script = told.with_suffix(f".{number}.sh")
-                    script.write_text(f"#!/bin/sh\ndate +%s.%N > {told}\n")
-                    script.chmod(0o755)
-                    env = {"PATH": os.environ["PATH"]} | cluster.slurm.environment()
-                    began, used = time.time(), resource.getrusage(resource.RUSAGE_CHILDREN)
-                    subprocess.run(
-                        [*words, script], cwd=site.work, env=env, stdout=subprocess.PIPE, check=True
-                    )
-                    own = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - used.ru_utime
-                    running.wait(partial(_is_told, told), "the job has said it")
-                    times[name].append((float(told.read_text()) - began, own))
-                    running.wait(cluster.is_idle, "all is idle")
-        finally:
-            site.stop()
-    plain_s = statistics.median(first for first, _ in times["sbatch"])
-    for name, found in times.items():
-        first_s, own_s = (statistics.median(column) for column in zip(*found, strict=True))
-        print(f"{name:>14} {first_s:.3f} s, {first_s / plain_s:.2f} of sbatch's; {own_s:.3f} CPU-s")
-
-
-def _is_told(path: Path) -> bool:
-    return path.exists() and path.read_text().endswith("\n")
 
 
 def idle_share(root: Path, count: int, seed: int) -> None:
@@ -176,7 +128,7 @@ def _print_causes(held: list[Held], shown: dict[str, dict[str, Any]]) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("start", "submit", "idle"), required=True)
+    parser.add_argument("--only", choices=("start", "idle"), required=True)
     parser.add_argument("--jobs", type=int, default=15)
     parser.add_argument("--seed", type=int, default=3)
     args = parser.parse_args()
@@ -185,8 +137,6 @@ def main() -> None:
         root.chmod(0o755)
         if args.only == "start":
             start_times(root, args.jobs)
-        elif args.only == "submit":
-            first_lines(root, args.jobs)
         else:
             idle_share(root, args.jobs, args.seed)
     print(f"load average {os.getloadavg()[0]:.1f}")
