@@ -45,14 +45,20 @@ class BatchFolder(PartFolder):
             return replace(report, nodes=dict(grant["nodes"]))
         if not grant:
             return report
+        reason, detail = self.waits(grant.get("detail", ""))
         return replace(
             report,
             state=PartState.WAITING,
             expected=grant.get("expected"),
-            reason=report.reason or WAITS,
-            detail=grant.get("detail", ""),
+            reason=report.reason or reason,
+            detail=detail,
             is_next=grant.get("is_next", False),
         )
+
+    @staticmethod
+    def waits(said: str) -> tuple[str, str]:
+        """Our word for what the batch system says of a claim that waits, and the same in words."""
+        return WAITS, said
 
     def _sealed(self) -> PartReport:
         status = self.status()
@@ -111,7 +117,7 @@ class BatchLauncher(PartLauncher):
             "token": {"name": token.name, "comment": token.comment},
         }
         cpus = dict.fromkeys(part.nodes)
-        return BatchFolder.create(self._root, part, cpus, extra=terms, claim=token.claim)
+        return self.folder_type.create(self._root, part, cpus, extra=terms, claim=token.claim)
 
     def _site(self, part: PartSpec) -> BatchSite:
         """Facts of the cluster for the runner."""

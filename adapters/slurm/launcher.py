@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import (
+    BatchFolder,
     BatchLauncher,
     avoided,
     check_known,
@@ -23,6 +24,7 @@ from coalloc.adapters.batch.launcher import (
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import SlurmSite
+from coalloc.adapters.slurm.queue_words import waits
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
@@ -35,6 +37,12 @@ KEPT_CLAIMS = 5000
 """Claims of ended parts in memory and, at least, on disk: the newest."""
 
 
+class SlurmFolder(BatchFolder):
+    """A part's folder; what Slurm says of a claim that waits is said in our words."""
+
+    waits = staticmethod(waits)
+
+
 class SlurmLauncher(BatchLauncher):
     """Claims nodes of a Slurm cluster and starts processes on them.
 
@@ -44,6 +52,7 @@ class SlurmLauncher(BatchLauncher):
         The share of the cluster on which we go first.
     """
 
+    folder_type = SlurmFolder
     runner = "slurm.part_job:SlurmPart"
     honours = frozenset(NAMES)
 

@@ -9,9 +9,10 @@ import re
 from typing import cast
 
 from coalloc.adapters.runner.batch_job import node_counts
-from coalloc.adapters.runner.command import BatchError, UnreachableError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
+from coalloc.adapters.runner.status import NO_RUNNER
 
 LONGEST_NAME = 200
 HOLD_S = 20.0
@@ -65,6 +66,12 @@ REFUSALS = (
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
 
+NO_SUCH_JOB = ("invalid job id", "invalid job array id")
+NO_ACCOUNTING = ("accounting storage is disabled", "cannot be run")
+"""What Slurm says, in lower case, of a job that it has not, and of accounting that is not there."""
+UNREACHED = "no_runner"
+"""Reason of a job whose wrappers have not reached their part's runner."""
+
 NEVER = {
     "BadConstraints": "no_such_nodes",
     "PartitionNodeLimit": "not_permitted",
@@ -73,7 +80,6 @@ NEVER = {
     "PartitionInactive": "partition_closed",
     "InvalidAccount": "not_permitted",
     "InvalidQOS": "not_permitted",
-    "JobHeldAdmin": "held_there",
 }
 """Why a job that waits will not start by itself, and the reason of the refusal."""
 FIRST = "Resources"
@@ -102,6 +108,8 @@ ENDS = {
     "OUT_OF_MEMORY": ("out_of_memory", "the job ran out of memory"),
     "REVOKED": ("cancelled_there", "the job was revoked in Slurm"),
 }
+BY_ANOTHER = ("ended_by_admin", "the job was cancelled in Slurm by an administrator")
+"""The same of a job that another than its user has cancelled."""
 """How a job's state in Slurm explains that its processes are gone."""
 
 
@@ -263,6 +271,29 @@ def shown_field(text: str, key: str) -> str:
     """The value of a field of ``scontrol -o show job``; empty where there is none."""
     match = re.search(rf"(?:^|\s){key}=(\S*)", text)
     return match.group(1) if match else ""
+
+
+def shown_reason(text: str) -> str:
+    """The reason of a job as ``scontrol -o show job`` has it; `UNREACHED` by its exit code."""
+    code = shown_field(text, "ExitCode").partition(":")[0]
+    return UNREACHED if code == str(NO_RUNNER) else shown_field(text, "Reason")
+
+
+def is_no_such_job(error: BatchError) -> bool:
+    """Whether a refusal says that there is no such job; any other leaves the job unknown."""
+    said = error.why.lower() if isinstance(error, CommandRefusedError) else ""
+    return any(phrase in said for phrase in NO_SUCH_JOB)
+
+
+def canceller(said: str) -> str:
+    """The uid of who has cancelled a job, in what sacct says of its state; empty: nobody."""
+    match = re.search(r"CANCELLED by (\d+)", said)
+    return match.group(1) if match else ""
+
+
+def is_without_accounting(error: BatchError) -> bool:
+    """Whether there is no accounting that sacct could ask, or no sacct."""
+    return any(phrase in error.why.lower() for phrase in NO_ACCOUNTING)
 
 
 def allocated(text: str) -> list[tuple[str, int]]:

@@ -6,6 +6,8 @@ Imports the standard library only, as the part's runner does.
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
 from collections.abc import Callable
 
@@ -24,9 +26,11 @@ from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
+    BY_ANOTHER,
     ENDING,
     REQUEUED,
     UNDECIDED,
+    UNREACHED,
     WAITABLE,
     batch_script,
     explained,
@@ -45,6 +49,8 @@ STEP_END_S = 1.0
 RELEASE_S = 5.0
 SETTLE_S = 15.0
 """An ending job's nodes are waited for so long before its end is reported without their cause."""
+WHO_S = 3.0
+"""Accounting knows within this time who has cancelled a job, seconds."""
 LEAVE_S = 30.0
 """A job whose wrappers have ended ends by itself within this time, or is cancelled, seconds."""
 POLL_S = 0.01
@@ -209,7 +215,22 @@ class SlurmJob(PartJob):
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         """Reason and detail of a part whose job is in this state."""
-        return explained(state, reason)
+        if state == "FAILED" and reason == UNREACHED:
+            return self._is_cut_off()
+        known = explained(state, reason)
+        if state != "CANCELLED":
+            return known
+        uid = self._shown.canceller(self.number, WHO_S)
+        own = os.geteuid() if self._account is None else self._account.uid
+        return known if uid in {"", str(own)} else BY_ANOTHER
+
+    def _is_cut_off(self) -> tuple[str, str]:
+        """Reason and detail of a part whose wrappers found nobody where they were told to."""
+        site = self._spec["site"]
+        host, (first, last) = site["address"] or socket.getfqdn(), site["ports"]
+        where = f"{host}:{first}-{last}" if last else f"{host} at any port"
+        why = f"its wrappers did not reach the executor at {where}"
+        return "step_failed", f"{why}; see the settings address and ports"
 
     def kill(self) -> None:
         """Kill every process of the job."""
@@ -260,9 +281,10 @@ class SlurmJob(PartJob):
         return self._shown.listed_after(self.number, RELEASE_S, over=REQUEUED)
 
     def last_words(self) -> str:
-        """The last line of the step's own output."""
+        """The last line of the step's own output: a wrapper's, or an error of srun's."""
         lines = [line.strip() for line in told(self._said()).splitlines() if line.strip()]
-        return lines[-1][:200] if lines else ""
+        own = [line for line in lines if "error:" in line or not line.startswith("srun:")]
+        return own[-1][:200] if own else ""
 
     def _is_cancelled_by_mark(self) -> bool:
         mark = self._spec["token"]["comment"]

@@ -41,8 +41,6 @@ ENDED = frozenset(
 )
 
 
-CANCELLED_THERE = "cancelled_there"
-"""Its user, or an administrator, ended it in the batch system."""
 REQUEUED = "requeued"
 """Reason of a part that ended: the batch system that handed its job over has it in its queue again.
 """

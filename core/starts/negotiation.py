@@ -34,7 +34,15 @@ from coalloc.core.starts.waits import (
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.platform import NodeState
-from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState, QueueTerms
+from coalloc.model.sites.parts import (
+    ENDED_BY_ADMIN,
+    HELD_BY_ADMIN,
+    HELD_BY_OWNER,
+    PART_ENDED,
+    PartReport,
+    PartState,
+    QueueTerms,
+)
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import replace
 
@@ -44,6 +52,12 @@ its place in the queue meanwhile: the next begins as much before the last as it 
 MOST_DOUBLINGS = 6
 OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
+WILL = {
+    ENDED_BY_ADMIN: "cancelled by an administrator of {}",
+    HELD_BY_ADMIN: "held by an administrator of {}",
+    HELD_BY_OWNER: "held in {} by its user",
+}
+"""What people do to a claim in its batch system, in words."""
 
 
 def may_queue(state: State, clusters: Collection[str]) -> bool:
@@ -302,6 +316,8 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     """Reason to give up an attempt that is over its deadline; empty: it goes on waiting."""
     if all(part.state is PartState.PREPARING for part in record.parts):
         return f"not ready within {state.settings.start.prepare_timeout_s:g} s"
+    if any(part.is_waiting and part.reason in WILL for part in record.parts):
+        return ""
     idle = idle_node_s(state, record, now)
     if idle > 0.0:
         return f"not granted while the others held {idle:.0f} node-seconds"
@@ -311,7 +327,25 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     return ""
 
 
-def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
+def words_of_hold(reason: str, cluster: str) -> str:
+    """Will of a job's user, or of an administrator, that its claim has met in the batch system."""
+    return WILL[reason].format(cluster)
+
+
+def _words_of(state: State, part: PartRecord) -> str:
+    """What a claim waits for, in its cluster."""
+    said = f" ({part.detail})" if part.detail else ""
+    if part.reason in WILL:
+        where = "" if part.reason == HELD_BY_ADMIN else "; released there, it goes on"
+        return words_of_hold(part.reason, part.cluster) + where
+    if part.reason not in {"", OTHERS_FIRST}:
+        return f"waits in {part.cluster}: {part.detail}"
+    reading = state.clusters[part.cluster].reading
+    whose = "our own" if reading is not None and not reading.waiting else "other"
+    return f"{whose} jobs of {part.cluster} go first{said}"
+
+
+def in_words(state: State, record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
     """Expected start of a job whose claims wait, the reason, and the same in words."""
     if record.state is not JobState.PREPARING:
         return None
@@ -320,10 +354,7 @@ def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | N
         return None
     last = [part for part in waiting if part.asked <= now] or waiting
     starts = [part.expected for part in last if part.expected is not None]
-    texts = [
-        f"other jobs of {part.cluster} go first" + (f" ({part.detail})" if part.detail else "")
-        for part in last
-    ]
+    texts = [_words_of(state, part) for part in last]
     holding = [part.cluster for part in record.parts if part.granted is not None]
     if holding:
         texts.append(f"{', '.join(holding)} holds its nodes for them")
@@ -333,7 +364,8 @@ def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | N
     if record.leaving:
         texts.append(f"{record.leaving} is asked to let it go, for an earlier start elsewhere")
     start = max(now, *starts) if len(starts) == len(last) else None
-    return start, OTHERS_FIRST, "; ".join(texts)
+    held = next((part.reason for part in last if part.reason in WILL), "")
+    return None if held else start, held or OTHERS_FIRST, "; ".join(texts)
 
 
 def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str, ...] | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from coalloc.core.base.effects import Wake
-from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
-from coalloc.core.commands.admission import bar
+from coalloc.core.commands.admission import bar, has_other
 from coalloc.core.jobs.avoided_nodes import note_refused
 from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.workflows import settle, task_ended
@@ -20,7 +20,16 @@ from coalloc.core.starts import rivals
 from coalloc.core.starts.waits import remember_late
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import StartConfig
-from coalloc.model.sites.parts import PERMANENT, PartState
+from coalloc.model.sites.parts import (
+    ADMIN,
+    CANCELLED_THERE,
+    ENDED_BY_ADMIN,
+    HELD_BY_ADMIN,
+    HELD_BY_OWNER,
+    PERMANENT,
+    PartReport,
+    PartState,
+)
 from coalloc.model.values import replace
 
 PREEMPTED = "preempted"
@@ -38,12 +47,14 @@ def give_back(
 ) -> None:
     """Give up an attempt: no process of it ever started, and none ever will."""
     abort_parts(state, record, detail or reason)
-    if reason == CANCELLED_THERE and record.foreign:
-        why = f"cancelled in {cluster}"
-        end_waiting(state, record, now, JobState.CANCELLED, why, CANCELLED_THERE)
-        return
-    if reason in PERMANENT:
-        end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
+    if reason in ADMIN:
+        detail = negotiating.words_of_hold(reason, cluster)
+    is_cancelled = reason == CANCELLED_THERE or (reason == ENDED_BY_ADMIN and bool(record.flow))
+    if is_cancelled or reason in PERMANENT:
+        end, why = JobState.FAILED, f"{cluster}: {detail}"
+        if is_cancelled:
+            end, why, reason = JobState.CANCELLED, f"cancelled in {cluster}", CANCELLED_THERE
+        end_waiting(state, record, now, end, why, reason)
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
         return
@@ -82,6 +93,25 @@ def give_back(
     state.out.append(Wake(at=now + pause))
     if record.flow in state.composites:
         settle(state, state.composites[record.flow], now)
+
+
+def see_hold(state: State, record: JobRecord, cluster: str, report: PartReport, now: float) -> None:
+    """Obey the hold of a claim in its batch system, unless it just waits there until released.
+
+    An administrator's bars the cluster if another one may take the job. The parts of a job on
+    several clusters would hold nodes for the one that is held: the job is held here.
+    """
+    if report.reason not in negotiating.WILL or record.flow or record.foreign:
+        return
+    why = negotiating.words_of_hold(report.reason, cluster)
+    several = len(record.parts) > 1
+    if report.reason == HELD_BY_ADMIN and (several or has_other(state, record, cluster)):
+        give_back(state, record, now, cluster, HELD_BY_ADMIN, why)
+    elif report.reason == HELD_BY_OWNER and several:
+        abort_parts(state, record, why)
+        state.put(replace(record.unplaced(), state=JobState.HELD, reason=HELD_BY_OWNER, detail=why))
+        state.emit(now, EventKind.JOB_HELD, record.id, why=why)
+        state.log("job_held", job=record.id, why=why)
 
 
 def _move(state: State, record: JobRecord, now: float) -> None:

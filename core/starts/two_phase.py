@@ -30,7 +30,7 @@ from coalloc.core.jobs.outcome import remember, verdict
 from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
+from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, see_hold
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob
@@ -126,6 +126,7 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     if step <= _step(part.state, has_nodes=part.granted is not None):
         if report.state is part.state is PartState.WAITING:
             negotiating.still_waits(state, part, report, record, now)
+            see_hold(state, state.jobs[record.id], cluster, report, now)
         return
     changed = replace(
         part,

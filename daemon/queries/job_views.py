@@ -101,7 +101,7 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, "cancelling", f"being ended: {record.cancellation.words}"
     if record.id in state.composites and not record.is_waiting:
         return workflow_views.expectation(record, state)
-    if (queued := negotiating.in_words(record, now)) is not None:
+    if (queued := negotiating.in_words(state, record, now)) is not None:
         return queued
     if not record.is_waiting:
         return None, record.reason, record.detail

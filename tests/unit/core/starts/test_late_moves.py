@@ -65,7 +65,7 @@ def test_a_job_moves_to_a_cluster_that_has_become_free_and_runs_there() -> None:
     assert (cluster, order.attempt) == ("a", 1)
     record = site.job(job)
     assert (record.state, record.leaving, record.moves) == (JobState.PREPARING, "a", 1)
-    found = in_words(record, site.now)
+    found = in_words(site.core.state, record, site.now)
     assert found is not None
     assert found[2].endswith("a is asked to let it go, for an earlier start elsewhere")
     leave(site, job)
