@@ -230,7 +230,7 @@ class PartSupervisor(OrderLoop):
                 self._grant(dealt(self.spec, turn.slots))
             except ValueError as error:
                 self._conclude("nodes_taken", str(error))
-        elif self._has_left and not self._job.is_alive(turn.state):
+        elif self._is_leaving and not self._job.is_alive(turn.state):
             self._conclude(WITHDRAWN, "left the queue before it was granted its nodes")
         elif turn.is_stuck or not self._job.is_alive(turn.state):
             self._conclude(*self._job.explained(turn.state, turn.reason))

@@ -6,12 +6,10 @@ from coalloc.model.sites.parts import HELD_BY_ADMIN, HELD_BY_OWNER
 
 OTHERS_FIRST = "others_first"
 LIMIT = "limit"
-NODES_TAKEN = "nodes_taken"
 NODES_AWAY = "node_unavailable"
 WAITS = (
     ("JobHeldUser", HELD_BY_OWNER, ""),
     ("JobHeldAdmin", HELD_BY_ADMIN, ""),
-    ("Resources", NODES_TAKEN, "the nodes it needs are in use"),
     ("Licenses", "licenses", "licences it asks for are in use"),
     ("Reserv", NODES_AWAY, "it waits for its reservation"),
     ("ReqNodeNotAvail,_Reserved", NODES_AWAY, "nodes it needs are reserved for maintenance"),

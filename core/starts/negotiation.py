@@ -341,7 +341,8 @@ def _words_of(state: State, part: PartRecord) -> str:
     if part.reason not in {"", OTHERS_FIRST}:
         return f"waits in {part.cluster}: {part.detail}"
     reading = state.clusters[part.cluster].reading
-    whose = "our own" if reading is not None and not reading.waiting else "other"
+    is_ours = reading is not None and not reading.waiting and not reading.running
+    whose = "our own" if is_ours else "other"
     return f"{whose} jobs of {part.cluster} go first{said}"
 
 
