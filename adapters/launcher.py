@@ -152,7 +152,7 @@ class PartLauncher:
         now = time.monotonic()
         if not named or now - self._looked >= LOOK_S:
             self._looked = now
-            named = set(self._parts)
+            named = self._watched()
         for key, folder in self._parts.items():
             if key not in self._ended and (key in named or key not in self._live):
                 self._look_at(key, folder)
@@ -228,6 +228,10 @@ class PartLauncher:
             folder = self.folder_type.load(path)
             if folder is not None:
                 self._parts.setdefault(folder.key, folder)
+
+    def _watched(self) -> set[PartKey]:
+        """Parts that may have news of which nothing is said."""
+        return set(self._parts)
 
     def _look_at(self, key: PartKey, folder: PartFolder) -> None:
         try:

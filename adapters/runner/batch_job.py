@@ -90,9 +90,11 @@ class PartJob:
         self._spec, self._folder = spec, folder
         self._account: Account | None = account_of(spec)
         self.number = number
-        """The batch system's number of it; empty: there is none that is known of."""
+        """The batch system's number of it, or several with commas; empty: none that is known of."""
         self.is_unsure = False
         """There may be a job, though its number is not known."""
+        self.is_parked = False
+        """It waits in the queue, and its wrappers call the gate: no runner has to stay."""
         self._undo_until = 0.0
 
     @property
@@ -169,6 +171,13 @@ class PartJob:
     def last_words(self) -> str:
         """The last that the wrappers' own output said."""
         return ""
+
+    def _at_gate(self) -> dict[str, str]:
+        """The environment of a wrapper that asks the gate first."""
+        spec = self._spec
+        return self._place(spec["site"]["gate"]) | {
+            "COALLOC_GATE": f"{spec['claim']} {spec['lease_s']:g}"
+        }
 
     def _place(self, port: int, node: str = "") -> dict[str, str]:
         """A wrapper's environment: where to come, and as which node, if the system does not say."""

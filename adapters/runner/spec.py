@@ -106,6 +106,9 @@ class BatchSite(TypedDict):
     """By which nodes reach the runner; empty: this machine's name."""
     ports: Sequence[int]
     """The first and the last on which it may listen; 0: any."""
+    gate: int
+    """Port of the executor's gate, where claims that wait in the queue do so without a runner; 0:
+    they do not."""
     python: str
 
 

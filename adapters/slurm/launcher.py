@@ -2,7 +2,8 @@
 
 One runner process for each part, on the executor's machine (see `slurm.part_job`), does all the
 talking to Slurm: no call here waits for slurmctld, but for the first sight of a node's name.
-Runners outlive the executor. One that has died is replaced as soon as it is missed.
+Runners outlive the executor. One that has died is replaced as soon as it is missed. A claim that
+waits in Slurm's queue has none; the readings say how it is (`slurm.turns`).
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from coalloc.adapters.slurm.queue_words import waits
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
+from coalloc.adapters.slurm.turns import Turns
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.sites.batch_options import NAMES
-from coalloc.model.sites.parts import PartKey, PartSpec
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 from coalloc.model.sites.site_rules import Asking, judged
 
 KEPT_CLAIMS = 5000
@@ -68,11 +70,23 @@ class SlurmLauncher(BatchLauncher):
         self._names: frozenset[str] = frozenset()
         self._facts = SlurmFacts()
         super().__init__(state_dir)
+        self._turns = Turns()
+        if settings.start != "salloc":
+            self._open_gate(settings.ports)
         self._ledger = Ledger(state_dir / "given_back")
 
     def learn(self, facts: SlurmFacts) -> None:
         """Be told what a reading says of the cluster; may be called from another thread."""
         self._facts = facts
+
+    def poll(self) -> tuple[PartReport, ...]:
+        """Return how every part is; of those that wait, what the last reading says."""
+        for key, report in self._turns.told(self._facts, self._parked, self._parts, self._live):
+            if report is None:
+                self._wake(key)
+            else:
+                self._live[key] = report
+        return super().poll()
 
     def given_back(self) -> frozenset[str]:
         """The claims of parts that are over, as tokens name them."""
@@ -123,6 +137,7 @@ class SlurmLauncher(BatchLauncher):
         options = [f"--{name}={value}" for name, value in asked.items() if value]
         return {
             **site_of_part(site, part, options),
+            "gate": 0 if self.gate is None else self.gate.port,
             "conf": self._slurm.conf,
             "avoid": self._avoided(part),
             "exclusive": site.slots == "node",

@@ -161,18 +161,19 @@ class SlurmJob(PartJob):
         return reason if state == "PENDING" else ""
 
     def submit(self, port: int) -> None:
-        """Claim the nodes through the queue; the wrappers come to this port."""
+        """Claim the nodes through the queue; the wrappers come to this port, or to the gate."""
+        is_parked = bool(self._spec["site"]["gate"])
         folder = self._spec["site"]["bin"]
         script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
         try:
             said = self._slurm.run(
                 "sbatch",
                 *sbatch_words(self._spec),
-                env=self._place(port),
+                env=self._at_gate() if is_parked else self._place(port),
                 text=script,
                 account=self._account,
             )
-            self.number = granted(said)
+            self.number, self.is_parked = granted(said), is_parked
         except BatchError as error:
             raise self._refused(error, refusal(error)) from error
 
@@ -241,7 +242,7 @@ class SlurmJob(PartJob):
         """Signal the job, or end it; harmless when it has ended. Raises `UnreachableError`."""
         if self.number:
             with contextlib.suppress(CommandRefusedError):
-                self._slurm.run("scancel", *options, self.number, account=self._account)
+                self._slurm.run("scancel", *options, *self.number.split(","), account=self._account)
 
     def withdraw(self) -> None:
         """Cancel the job; harmless when it has ended, or slurmctld is out of reach."""

@@ -120,6 +120,7 @@ class SlurmReader:
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
         self._due = Due()
+        self._asked = 0.0
 
     def read(self) -> ClusterReading:
         """Return the cluster as Slurm describes it now.
@@ -170,6 +171,7 @@ class SlurmReader:
         # Before the queue is read: a job that is handed to a part in between is then listed as
         # waiting, which the daemon, who asked for that, does not take for news.
         claimed = self._claimed()
+        self._asked = time.monotonic()
         mark = f"\x1f{secrets.token_hex(4)}\x1f"
         queue = parse_queue(self._run("squeue", "-h", "-r", "-a", "-o", queue_format(mark)), mark)
         nodes = parse_node_list(self._run(*SHOW, "node"))
@@ -232,7 +234,9 @@ class SlurmReader:
             tuple(each.id for each in kept),
         )
         memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
-        self._learn(SlurmFacts(rules=rules, memory_by_cpu=memory))
+        self._learn(
+            SlurmFacts(rules=rules, memory_by_cpu=memory, asked=self._asked, queue=answers.queue)
+        )
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]

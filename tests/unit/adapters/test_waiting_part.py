@@ -31,6 +31,7 @@ class WaitingJob:
     """A job that waits; slurmctld answers as often as there is something to say."""
 
     system, number, is_unsure, has_lost_step = "Slurm", "7", False, False
+    is_parked = False
 
     def __init__(self, turns: Iterator[Turn | None], hastened: Iterator[bool]) -> None:
         self.turns, self.hastened = turns, hastened
