@@ -120,6 +120,15 @@ class Launcher(Starter, Protocol):
     def withdraw(self, key: PartKey) -> None:
         """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
 
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        """Let a part run so long from its start, and no longer.
+
+        Raises
+        ------
+        AdapterError
+            The batch system keeps another limit.
+        """
+
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""
 

@@ -21,6 +21,7 @@ from coalloc.core.executor.effects import (
     ExecutorEffect,
     ExecutorLogLine,
     HastenPart,
+    LimitPart,
     PartEffect,
     PartNews,
     RemovePart,
@@ -138,6 +139,8 @@ class LauncherActions:
                 launcher.hasten(key)
             case WithdrawPart(key=key):
                 launcher.withdraw(key)
+            case LimitPart(key=key, limit_s=limit_s):
+                launcher.limit(key, limit_s)
             case StartPart(key=key):
                 launcher.go(key)
             case EndPart(key=key, reason=reason):
@@ -214,6 +217,7 @@ _VERBS = {
     ArrangePart: "arrange",
     HastenPart: "hasten",
     WithdrawPart: "withdraw",
+    LimitPart: "limit",
     StartPart: "start",
     EndPart: "end",
     RemovePart: "remove",

@@ -49,20 +49,14 @@ class BatchFolder(PartFolder):
             return replace(report, nodes=dict(grant["nodes"]))
         if not grant and report.reason != PARKED:
             return report
-        reason, detail = self.waits(grant.get("detail", ""))
         return replace(
             report,
             state=PartState.WAITING,
             expected=grant.get("expected"),
-            reason=report.reason or reason,
-            detail=detail,
+            reason=report.reason or WAITS,
+            detail=grant.get("detail", ""),
             is_next=grant.get("is_next", False),
         )
-
-    @staticmethod
-    def waits(said: str) -> tuple[str, str]:
-        """Our word for what the batch system says of a claim that waits, and the same in words."""
-        return WAITS, said
 
     def _sealed(self) -> PartReport:
         status = self.status()
@@ -151,8 +145,8 @@ class BatchLauncher(PartLauncher):
         if live is not None and live.reason in {PARKED, WAITS} and not live.detail:
             # What is known of its turn stays known while a runner looks at it.
             is_known = before is not None and before.state is PartState.WAITING
-            known = before if before is not None and is_known else live
-            self._live[key] = replace(known, reason=WAITS)
+            own = replace(live, reason=WAITS)
+            self._live[key] = before if before is not None and is_known else own
 
     def _order(self, key: PartKey, line: str) -> None:
         folder = self._parts.get(key)
@@ -216,7 +210,7 @@ class BatchLauncher(PartLauncher):
             "token": {"name": token.name, "comment": token.comment},
         }
         cpus = dict.fromkeys(part.nodes)
-        return self.folder_type.create(self._root, part, cpus, extra=terms, claim=token.claim)
+        return BatchFolder.create(self._root, part, cpus, extra=terms, claim=token.claim)
 
     def _site(self, part: PartSpec) -> BatchSite:
         """Facts of the cluster for the runner."""

@@ -152,9 +152,11 @@ class NodeRunner(Runner):
 
     def _call_again(self) -> bool:
         try:
-            self._connection, _ = self._address.connect(1.0)
+            self._connection, spec = self._address.connect(1.0)
         except TalkError:
             return False
+        if spec["time_limit_s"] is not None:
+            self._limit(spec["time_limit_s"])
         self.orders_fd = self._connection.fileno()
         self.orders = b""
         with contextlib.suppress(AttributeError, OSError):

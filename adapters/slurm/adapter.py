@@ -54,7 +54,7 @@ class CombinedLauncher:
     def __init__(self, own: Launcher, handed: NativeLauncher) -> None:
         self._own, self._handed = own, handed
         self.arrange, self.hasten, self.withdraw = own.arrange, own.hasten, own.withdraw
-        self.renew, self.fileno = own.renew, own.fileno
+        self.renew, self.fileno, self.limit = own.renew, own.fileno, own.limit
 
     def _of(self, key: PartKey) -> Starter:
         return self._handed if self._handed.has(key) else self._own

@@ -155,11 +155,16 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
         words.append(
             f"--mem-per-cpu={memory_mb}" if not site["exclusive"] else f"--mem={memory_mb}"
         )
-    if (limit_s := spec["time_limit_s"]) is not None:
-        queue = spec["queue"] if is_shape else None
-        held_s = 0.0 if queue is None else queue["hold_s"]
-        words.append(f"--time={minutes(spec, limit_s, held_s)}")
+    if (wanted_s := asked_s(spec, is_shape=is_shape)) is not None:
+        words.append(f"--time={int(wanted_s // 60)}")
     return words + site["options"]
+
+
+def asked_s(spec: BatchSpec, *, is_shape: bool) -> float | None:
+    """The time limit that Slurm is asked for, whole minutes in seconds; None: none."""
+    limit_s, queue = spec["time_limit_s"], spec["queue"] if is_shape else None
+    held_s = 0.0 if queue is None else queue["hold_s"]
+    return None if limit_s is None else 60.0 * minutes(spec, limit_s, held_s)
 
 
 def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:

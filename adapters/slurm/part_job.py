@@ -32,6 +32,7 @@ from coalloc.adapters.slurm.part_commands import (
     UNDECIDED,
     UNREACHED,
     WAITABLE,
+    asked_s,
     batch_script,
     explained,
     granted,
@@ -101,6 +102,7 @@ class SlurmJob(PartJob):
 
         srun lives as long as they do, and outlives this process.
         """
+        self.asked_s = asked_s(self._spec, is_shape=False)
         try:
             with open(self._log, "ab") as log:
                 srun = self._slurm.start(
@@ -163,6 +165,7 @@ class SlurmJob(PartJob):
     def submit(self, port: int) -> None:
         """Claim the nodes through the queue; the wrappers come to this port, or to the gate."""
         is_parked = bool(self._spec["site"]["gate"])
+        self.asked_s = asked_s(self._spec, is_shape=True)
         folder = self._spec["site"]["bin"]
         script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
         try:

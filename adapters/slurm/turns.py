@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from coalloc.adapters.batch.launcher import WAITS
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.slurm.parsers.records import QueueEntry
 from coalloc.adapters.slurm.part_commands import ALIVE, FIRST, NEVER
+from coalloc.adapters.slurm.queue_words import waits
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.model.sites.parts import PartKey, PartReport, PartState
 from coalloc.model.values import replace
@@ -83,11 +83,12 @@ def waiting(known: PartReport, entry: QueueEntry) -> PartReport:
     if expected is not None and before is not None:
         slack_s = max(STEADY_S, STEADY_SHARE * (expected - time.time()))
         expected = before if abs(expected - before) < slack_s else expected
+    reason, detail = waits(entry.said)
     return replace(
         known,
         state=PartState.WAITING,
-        reason=WAITS,
+        reason=reason,
         expected=expected,
-        detail=entry.reason,
+        detail=detail,
         is_next=entry.reason == FIRST,
     )

@@ -16,7 +16,9 @@ from coalloc.model.sites.reading import ClusterReading
 
 WITHDRAW = "withdraw"
 """Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""
-ABILITIES = (WITHDRAW,)
+LIMIT = "limit"
+"""The same of the order `Limit`."""
+ABILITIES = (WITHDRAW, LIMIT)
 """Abilities of an executor of this version."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -70,6 +72,17 @@ class Withdraw(Struct, frozen=True, kw_only=True):
     attempt: int
 
 
+class Limit(Struct, frozen=True, kw_only=True):
+    """The part may run so long from its start, and no longer."""
+
+    job: str
+    attempt: int
+    time_limit: float
+    """Seconds."""
+    instead_of: float | None = None
+    """What it was, which a refusal says again; null: it had none."""
+
+
 class Start(Struct, frozen=True, kw_only=True):
     """Every part is ready: let the processes go."""
 
@@ -103,7 +116,7 @@ class Dismiss(Struct, frozen=True, kw_only=True):
     """Its id in the batch system."""
 
 
-Order = Prepare | Arrange | Hasten | Withdraw | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Hasten | Withdraw | Limit | Start | Abort | Forget | Dismiss
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -160,7 +173,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
-    """What it can do that earlier ones could not: ``once``, ``withdraw``."""
+    """What it can do that earlier ones could not: ``once``, ``withdraw``, ``limit``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -80,6 +80,8 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it was heard that it has its nodes, seconds."""
     expected: float | None = None
     """Of one that waits: when its batch system expects to start it, seconds."""
+    time_limit: float | None = None
+    """To which its limit was changed in the batch system, seconds; None: it was not."""
     cpu_s: float | None = None
     """CPU time of its processes; None: not known."""
     max_rss_mb: float | None = None

@@ -65,6 +65,14 @@ class WithdrawPart(Struct, frozen=True, kw_only=True):
     key: PartKey
 
 
+class LimitPart(Struct, frozen=True, kw_only=True):
+    """Let a part run so long, seconds."""
+
+    key: PartKey
+    limit_s: float
+    instead_of: float | None
+
+
 class EndPart(Struct, frozen=True, kw_only=True):
     """Release the claim or end the processes."""
 
@@ -125,6 +133,7 @@ ExecutorEffect = (
     | ArrangePart
     | HastenPart
     | WithdrawPart
+    | LimitPart
     | StartPart
     | EndPart
     | RemovePart
@@ -137,7 +146,16 @@ ExecutorEffect = (
 )
 
 
-PartEffect = ClaimPart | ArrangePart | HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
+PartEffect = (
+    ClaimPart
+    | ArrangePart
+    | HastenPart
+    | WithdrawPart
+    | LimitPart
+    | StartPart
+    | EndPart
+    | RemovePart
+)
 
 
 class EffectFailed(Struct, frozen=True, kw_only=True):

@@ -200,6 +200,10 @@ class PartReport(Struct, frozen=True, kw_only=True):
     """Of one that waits: when the batch system expects to start it, wall-clock seconds."""
     is_next: bool = False
     """Of one that waits: no job that waits goes before it."""
+    time_limit: float | None = None
+    """Its limit, where that was changed in the batch system since the daemon set it, seconds."""
+    limit_refused: str = ""
+    """Why the batch system keeps that limit, though the daemon has ordered another."""
     cpu_s: float | None = None
     """CPU time of all its processes; None: not known."""
     max_rss_mb: float | None = None

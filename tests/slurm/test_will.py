@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,9 +70,10 @@ class Claims:
     def act(self, job: str, cluster: str, *words: str, user: bool = False) -> None:
         """What a person does to a claim there, as root or as its user."""
         number = self.claims(job)[cluster]
-        self.own[cluster].run(*words, number, account=self.user if user else None)
+        words = words if "update" in words else (*words, number)
+        self.own[cluster].run(*words, account=self.user if user else None)
 
-    def says(self, job: str, holds: Callable[[dict[str, object]], bool]) -> dict[str, object]:
+    def says(self, job: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         self.site.until(lambda: holds(self.site.job(job)))
         return self.site.job(job)
 
@@ -128,3 +130,45 @@ def test_a_held_claim_waits_until_it_is_released_there(claims: Claims) -> None:
     claims.act(theirs, "a", "scontrol", "release")
     assert claims.site.wait(mine)["state"] == "completed"
     assert claims.site.wait(theirs)["state"] == "completed"
+
+
+def test_a_limit_that_is_changed_in_slurm_is_followed(claims: Claims) -> None:
+    site, own = claims.site, claims.own
+    job = claims.submit("a", seconds=600.0)
+    claims.act(job, "a", "scontrol", "update", "TimeLimit=3", "JobId=" + claims.claims(job)["a"])
+    claims.says(job, lambda row: row["time_limit"] == 180.0)
+    for cluster in own:
+        cluster.run("scancel", claims.local[cluster.name])
+    assert site.wait(job)["state"] == "completed"
+    assert not site.lines("job_limit_changed")[1:], "a limit as it was asked for is no change"
+    job = site.submit(["sleep", "7"], 2, job={"time_limit": 4.0, "clusters": ["a"]})
+    claims.says(job, lambda row: row["state"] == "running")
+    number = own["a"].run("squeue", "-h", "-t", "R", "-n", "sleep", "-o", "%i").strip()
+    own["a"].run("scontrol", "update", f"JobId={number}", "TimeLimit=5")
+    claims.says(job, lambda row: row["time_limit"] == 300.0)
+    assert site.wait(job)["state"] == "completed"
+
+
+def test_a_limit_is_changed_by_a_command(own: SlurmTestbed, root: Path, ann: Account) -> None:
+    """By an executor that may, and by one that Slurm refuses."""
+    where = ("squeue", "-h", "-t", "R", "-o", "%l")
+    for account in (None, ann):
+        folder = root / (account.name if account else "root")
+        with SlurmSite(folder, own, account=account, start=START) as site:
+            job = site.submit(["sleep", "600"], 1, job={"time_limit": 60.0, "clusters": ["a"]})
+            site.until(lambda: site.job(job)["state"] == "running")  # noqa: B023
+            before = own["a"].run(*where)
+            site.ask("update", job=job, fields={"time_limit": 660.0})
+            if account is None:
+                own.wait(lambda: own["a"].run(*where) != before, "Slurm has it")  # noqa: B023
+                assert int(own["a"].run(*where).partition(":")[0]) >= 11
+            else:
+                site.until(lambda: bool(site.lines("job_limit_changed")))
+                (line,) = site.lines("job_limit_changed")
+                assert "denied" in line["refused"]
+                assert own["a"].run(*where) == before
+            assert site.job(job)["time_limit"] == (660.0 if account is None else 60.0)
+            answer = site.ask("update", job=job, fields={"time_limit": 1.0})
+            assert answer["type"] == "done", answer
+            assert site.wait(job)["state"] == "timeout"
+        own.wait(own["a"].is_idle, "its nodes are free")

@@ -84,6 +84,9 @@ class Fragile:
     def withdraw(self, key: PartKey) -> None:
         self._may_fail("withdraw", key)
 
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        self._may_fail("limit", key)
+
     def go(self, key: PartKey) -> None:
         self._may_fail("go", key)
         if self.states.get(key) is PartState.READY:

@@ -187,8 +187,8 @@ def test_another_connection_is_not_believed_and_asked_who_it_is() -> None:
 
 
 def test_a_cluster_that_cannot_be_read_is_not_planned_on_until_it_is() -> None:
-    kinds = ("queue_length", "cluster_returned")
-    site = Site({"a": 2}, trigger=tuple(TriggerConfig(kind=kind) for kind in kinds))
+    returned = TriggerConfig(kind="cluster_returned")
+    site = Site({"a": 2}, trigger=(TriggerConfig(kind="queue_length"), returned))
     runs = site.submit(1)
     site.run(runs)
     site.do(StatementReceived(statement=Read(cluster="a", error="squeue: slurmctld is down")))
