@@ -56,6 +56,10 @@ class RoundState:
     changed: set[str] = field(default_factory=set)
     """Jobs that were changed since its snapshot."""
     coallocated: int = 0
+    weights: dict[str, float] = field(default_factory=dict)
+    """Of the jobs that wait here or in queues, as far as they were asked for."""
+    heaviest: dict[str, float] = field(default_factory=dict)
+    """By cluster: the greatest of those that wait in its queue."""
     why: str = ""
     """How the policy failed."""
     search: Isolation | None = None

@@ -21,6 +21,7 @@ from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
 from coalloc.core.jobs.occupation import meeting_place
+from coalloc.core.starts.queue_order import nice
 from coalloc.core.starts.waits import (
     behind_ours,
     due,
@@ -129,6 +130,7 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
             for node in (cluster.reading.nodes if cluster.reading is not None else ())
             if node.name in cluster.drained_nodes or not suits(record, node)
         ),
+        nice=nice(state, record, part.cluster, now),
     )
 
 

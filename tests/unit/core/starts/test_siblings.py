@@ -14,7 +14,9 @@ from coalloc.core.base.requests import Cancel, Drain, Hold, Resume, RoundNow, Se
 from coalloc.core.starts.negotiation import in_words
 from coalloc.core.starts.waits import SHARED_S
 from coalloc.daemon.queries.job_views import job_row
+from coalloc.model.settings import PriorityConfig
 from coalloc.model.sites.parts import PartReport, PartState
+from coalloc.model.values import replace
 from tests.unit.core.starts.test_negotiation import Crowded
 
 READY, WAITING, REFUSED = PartState.READY, PartState.WAITING, PartState.REFUSED
@@ -331,3 +333,34 @@ def test_two_jobs_with_siblings_do_not_give_way_to_each_other() -> None:
     for job, name in zip(jobs, ("a", "b"), strict=True):
         site.tell(job, name, READY, nodes={f"{name}1": 1})
         assert started(site, job) == [name]
+
+
+def test_who_weighs_less_is_behind_the_best_of_ours_in_a_queue() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    weights = (8.0, 8.0, 2.0, 16.0)
+    jobs = [site.submit(1, job={"weight": weight}) for weight in weights]
+    for job, nice in zip(jobs, (0, 0, 200, 0), strict=True):
+        terms = [order.queue for _, order in site.orders_for(job, Prepare)]
+        assert [each.nice for each in terms if each] == [nice, nice]
+
+
+def test_what_waits_in_queues_counts_before_the_same_projects_other_jobs() -> None:
+    site = Crowded({"a": 2}, priority=PriorityConfig(shares=10.0, step_s=60.0))
+    mine = [site.submit(1) for _ in range(3)]
+    theirs = site.submit(1, user="bob")
+    nice = [o.queue.nice for job in (*mine, theirs) for _, o in site.orders_for(job, Prepare)]
+    assert nice[0] == 0
+    assert sorted(nice[:3]) == nice[:3]
+    assert 0 < nice[1] < nice[2]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_of_clusters_that_start_it_equally_soon_the_one_that_bills_less(later: bool) -> None:
+    site = Crowded({"a": 2, "b": 2})
+    for name, cpus in (("a", 8), ("b", 1)):
+        site.read(name, waiting=0, busy=later and name == "b")
+        cluster = site.state.clusters[name]
+        assert cluster.reading is not None
+        nodes = tuple(replace(node, slot_cpus=cpus) for node in cluster.reading.nodes)
+        cluster.reading = replace(cluster.reading, nodes=nodes)
+    assert site.job(site.submit(1)).clusters == (("a",) if later else ("b",))
