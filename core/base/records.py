@@ -302,7 +302,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def meeting_places(self) -> frozenset[str]:
-        """Where its ranks meet, or those of its siblings would."""
+        """Meeting places of its ranks, or of those of its siblings."""
         places = (self.rendezvous, *(part.rendezvous for part in self.parts))
         return frozenset(place for place in places if place)
 

@@ -157,7 +157,7 @@ def nodes_held(cluster: ClusterState, nodes: Mapping[str, int]) -> float:
 
 
 def due(state: State, record: JobRecord) -> float | None:
-    """When the first of the siblings that hold nodes, or may, has to be ready, seconds."""
+    """Time by which the first of the siblings that may hold nodes has to be ready, seconds."""
     limit = state.settings.start.prepare_timeout_s
     return min((_since(part) + limit for part in record.parts if _may_hold(part)), default=None)
 
