@@ -30,7 +30,6 @@ from coalloc.core.executor.effects import (
     SendStatement,
     StartPart,
     TellStarted,
-    WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
@@ -137,8 +136,6 @@ class LauncherActions:
                 launcher.arrange(key, order.all_nodes, order.rendezvous)
             case HastenPart(key=key):
                 launcher.hasten(key)
-            case WithdrawPart(key=key):
-                launcher.withdraw(key)
             case LimitPart(key=key, limit_s=limit_s):
                 launcher.limit(key, limit_s)
             case StartPart(key=key):
@@ -216,7 +213,6 @@ _VERBS = {
     ClaimPart: "claim",
     ArrangePart: "arrange",
     HastenPart: "hasten",
-    WithdrawPart: "withdraw",
     LimitPart: "limit",
     StartPart: "start",
     EndPart: "end",

@@ -14,12 +14,10 @@ from msgspec import Struct
 from coalloc.model.sites.parts import JobPart, PartReport
 from coalloc.model.sites.reading import ClusterReading
 
-WITHDRAW = "withdraw"
-"""Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""
 LIMIT = "limit"
-"""The same of the order `Limit`."""
-ABILITIES = (WITHDRAW, LIMIT)
-"""Abilities of an executor of this version."""
+"""Ability of an executor: it knows the order `Limit`; another one is not sent it."""
+ABILITIES = (LIMIT,)
+"""Abilities of an executor of this version: orders that it knows and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
 
@@ -60,13 +58,6 @@ class Arrange(Struct, frozen=True, kw_only=True):
 
 class Hasten(Struct, frozen=True, kw_only=True):
     """The other parts are about to have their nodes: a part that was put off may have its own."""
-
-    job: str
-    attempt: int
-
-
-class Withdraw(Struct, frozen=True, kw_only=True):
-    """A part that waits in its queue is to leave it; one that has its nodes keeps them."""
 
     job: str
     attempt: int
@@ -116,7 +107,7 @@ class Dismiss(Struct, frozen=True, kw_only=True):
     """Its id in the batch system."""
 
 
-Order = Prepare | Arrange | Hasten | Withdraw | Limit | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Hasten | Limit | Start | Abort | Forget | Dismiss
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -173,7 +164,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
-    """What it can do that earlier ones could not: ``once``, ``withdraw``, ``limit``."""
+    """What it can do that earlier ones could not: ``limit``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

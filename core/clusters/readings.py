@@ -96,6 +96,8 @@ def _use(
     cluster.reading, cluster.read_at = reading, now
     cluster.error, cluster.has_failed = "", False
     cluster.reading_at, cluster.reading_run = read.at, read.run
+    if reading.waiting or any(not work.ours for work in reading.running):
+        cluster.others_at = now
     power = state.settings.power
     cluster.powers = {
         node.name: updated(

@@ -33,11 +33,15 @@ def refusal(state: State, record: JobRecord, limit: object, *, operator: bool) -
         return f"job {record.id} is {record.state}, and needs a time limit"
     if record.state in BEGUN and not operator and (most is None or limit > most):
         return f"job {record.id} is {record.state}; only an operator extends it"
-    old = [p.cluster for p in record.parts if not _is_able(state, p.cluster)]
-    if old:
-        return f"the executor of {', '.join(old)} is older, and cannot change a limit"
+    if not are_able(state, record):
+        return f"the executor of {', '.join(record.clusters)} is older, and cannot change a limit"
     wanted = replace(job, time_limit=float(limit))
     return "" if operator else never_fits(state, wanted, owner_of(record))
+
+
+def are_able(state: State, record: JobRecord) -> bool:
+    """Whether every executor that has a part of a job knows the order."""
+    return all(_is_able(state, cluster) for cluster in record.clusters)
 
 
 def ordered(state: State, record: JobRecord, limit: float, now: float, user: str) -> None:
@@ -59,9 +63,9 @@ def followed(
     parts = tuple(replace(p, time_limit=limit) if p is part else p for p in record.parts)
     record = replace(record, parts=parts)
     if limit is not None and limit != record.job.time_limit:
-        if not report.limit_refused:
+        if not report.limit_refused and not record.siblings:
             _tell(state, record, limit, but=part.cluster)
-        record = _with(record, limit)
+        record = record if record.siblings else _with(record, limit)
         fields: dict[str, Any] = {"cluster": part.cluster, "time_limit": limit}
         fields["refused"] = report.limit_refused
         state.emit(now, EventKind.JOB_LIMIT_CHANGED, record.id, **fields)

@@ -59,12 +59,6 @@ class StartPart(Struct, frozen=True, kw_only=True):
     key: PartKey
 
 
-class WithdrawPart(Struct, frozen=True, kw_only=True):
-    """Have a part leave the queue in which it waits, unless it has its nodes."""
-
-    key: PartKey
-
-
 class LimitPart(Struct, frozen=True, kw_only=True):
     """Let a part run so long, seconds."""
 
@@ -132,7 +126,6 @@ ExecutorEffect = (
     ClaimPart
     | ArrangePart
     | HastenPart
-    | WithdrawPart
     | LimitPart
     | StartPart
     | EndPart
@@ -146,16 +139,7 @@ ExecutorEffect = (
 )
 
 
-PartEffect = (
-    ClaimPart
-    | ArrangePart
-    | HastenPart
-    | WithdrawPart
-    | LimitPart
-    | StartPart
-    | EndPart
-    | RemovePart
-)
+PartEffect = ClaimPart | ArrangePart | HastenPart | LimitPart | StartPart | EndPart | RemovePart
 
 
 class EffectFailed(Struct, frozen=True, kw_only=True):

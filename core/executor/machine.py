@@ -38,7 +38,6 @@ from coalloc.core.base.messages import (
     Start,
     TurnedAway,
     Welcome,
-    Withdraw,
 )
 from coalloc.core.executor.effects import (
     ArrangePart,
@@ -62,7 +61,6 @@ from coalloc.core.executor.effects import (
     SendStatement,
     StartPart,
     TellStarted,
-    WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
@@ -195,10 +193,6 @@ class ExecutorCore:
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in UNGRANTED:
                         self._out.append(HastenPart(key=key))
-            case Withdraw(job=job, attempt=attempt):
-                for key in self._keys(job, attempt):
-                    if self.state.parts[key].state in UNGRANTED:
-                        self._out.append(WithdrawPart(key=key))
             case Limit(job=job, attempt=attempt, time_limit=limit_s, instead_of=before):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state not in PART_ENDED:
@@ -298,7 +292,7 @@ class ExecutorCore:
                     self.state.parts[key], time_limit=before, limit_refused=why or "refused"
                 )
                 self._news(refused, now)
-            case HastenPart() | WithdrawPart() | StartPart() | EndPart() | RemovePart():
+            case HastenPart() | StartPart() | EndPart() | RemovePart():
                 self.state.undone[effect] = None
                 self._save()
 
@@ -314,7 +308,7 @@ class ExecutorCore:
                             continue  # another daemon may have been put in its place
                         state.let_go.setdefault(key, now)
                         self._out.append(effect)
-                case HastenPart(key=key) | WithdrawPart(key=key):
+                case HastenPart(key=key):
                     part = state.parts.get(key)
                     if part is not None and part.state in UNGRANTED:
                         self._out.append(effect)
