@@ -63,9 +63,10 @@ def followed(
     parts = tuple(replace(p, time_limit=limit) if p is part else p for p in record.parts)
     record = replace(record, parts=parts)
     if limit is not None and limit != record.job.time_limit:
-        if not report.limit_refused and not record.siblings:
+        is_its_own = bool(record.siblings) and len(parts) > 1
+        if not report.limit_refused and not is_its_own:
             _tell(state, record, limit, but=part.cluster)
-        record = record if record.siblings else _with(record, limit)
+        record = record if is_its_own else _with(record, limit)
         fields: dict[str, Any] = {"cluster": part.cluster, "time_limit": limit}
         fields["refused"] = report.limit_refused
         state.emit(now, EventKind.JOB_LIMIT_CHANGED, record.id, **fields)

@@ -20,6 +20,7 @@ from coalloc.core.sharing import limits
 from coalloc.core.sharing.priority import project_of
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.daemon.queries import workflow_views
+from coalloc.model.cost import shortest_time
 from coalloc.model.formats.nodeset import fold_in_order
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.jobs import MoldableJob, RigidJob
@@ -279,6 +280,8 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         facts.append(
             f"not counted, because drained: {_drained(drained, state.maintenance.drained)}"
         )
+    if record.is_waiting or record.is_in_queues:
+        facts += _in_the_way(record, state, now)
     return Why(
         job=record.id,
         state=str(record.state),
@@ -290,6 +293,20 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         overdue_at=_overdue_at(record, state),
         facts=tuple(facts),
     )
+
+
+def _in_the_way(record: JobRecord, state: State, now: float) -> Iterator[str]:
+    """Reservations of the clusters into which a job would run that began now, in words."""
+    job = record.job
+    length = record.run_limit or (shortest_time(job) if isinstance(job, RigidJob) else 0.0)
+    for name, cluster in state.clusters.items():
+        is_open = (job.clusters is None or name in job.clusters) and name not in record.barred
+        for kept in cluster.reading.reservations if is_open and cluster.reading is not None else ():
+            if kept.start < now + length and kept.end > now:
+                what = kept.id.partition(":")[2]
+                what = f"job {what}" if what.isdecimal() else f"reservation {what}"
+                where = f"{what} of {name} from {instant(kept.start)} to {instant(kept.end)}"
+                yield f"{where} keeps {_folded(kept.nodes)}"
 
 
 def _overdue_at(record: JobRecord, state: State) -> float | None:
