@@ -15,6 +15,7 @@ from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.slurm import SlurmTestbed, alike, bed
 from tests.testbeds.slurm_accounting import missing
+from tests.testbeds.slurm_launches import SlurmLaunches, settle
 from tests.testbeds.slurm_site import SlurmSite
 
 pytestmark = [
@@ -172,3 +173,27 @@ def test_a_limit_is_changed_by_a_command(own: SlurmTestbed, root: Path, ann: Acc
             assert answer["type"] == "done", answer
             assert site.wait(job)["state"] == "timeout"
         own.wait(own["a"].is_idle, "its nodes are free")
+
+
+def test_a_dead_slurmctld_is_not_planned_on(own: SlurmTestbed, root: Path) -> None:
+    with SlurmSite(root, own, start=START) as site:
+        settle(own, own["a"])
+        own["a"].kill_controller()
+        site.until(lambda: bool(site.lines("reading_failed")))
+        assert site.ask("nodes")["clusters"][0]["stale"]
+        ended = site.wait(site.submit(["true"], 2))
+        assert (ended["state"], ended["clusters"], ended["attempt"]) == ("completed", ["b"], 1)
+        wide = site.submit(["true"], 4)
+        site.until(lambda: site.job(wide)["reason"] not in {"next_round", ""})
+        assert site.job(wide)["attempt"] == 0, "nothing is claimed in b for it meanwhile"
+        own["a"].start_controller()
+        assert site.wait(wide)["state"] == "completed"
+
+
+def test_wrappers_that_do_not_find_their_runner_say_so(own: SlurmTestbed, root: Path) -> None:
+    launch = SlurmLaunches(root, own["a"], start="salloc", address="nowhere.invalid")
+    report = launch.claim(launch.shell("true"))
+    launch.close()
+    assert report.reason == "step_failed"
+    assert "did not reach the executor at nowhere.invalid" in report.detail
+    assert "see the settings address and ports" in report.detail
