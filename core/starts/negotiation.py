@@ -337,7 +337,7 @@ def words_of_hold(reason: str, cluster: str) -> str:
 
 
 def _words_of(state: State, part: PartRecord) -> str:
-    """What a claim waits for, in its cluster."""
+    """Reason of a claim that waits, in words."""
     said = f" ({part.detail})" if part.detail else ""
     if part.reason in WILL:
         where = "" if part.reason == HELD_BY_ADMIN else "; released there, it goes on"
