@@ -21,6 +21,7 @@ from coalloc.adapters.batch.launcher import (
     site_of_part,
     user_of,
 )
+from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import SlurmSite
@@ -33,6 +34,8 @@ from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 from coalloc.model.sites.site_rules import Asking, judged
 
+CHANGED = frozenset({"partition_closed", "not_permitted", "node_unavailable", "unknown_node"})
+"""Refusals after which partitions and reservations are to be asked for anew."""
 KEPT_CLAIMS = 5000
 """Claims of ended parts in memory and, at least, on disk: the newest."""
 
@@ -44,6 +47,11 @@ class SlurmLauncher(BatchLauncher):
     ----------
     share : Share, optional
         The share of the cluster on which we go first.
+
+    Attributes
+    ----------
+    refusals : int
+        Claims that were refused as `CHANGED` says.
     """
 
     runner = "slurm.part_job:SlurmPart"
@@ -56,10 +64,11 @@ class SlurmLauncher(BatchLauncher):
         share: Share | None = None,
     ) -> None:
         self._settings = settings
-        self._slurm = commands_of(settings)
+        self._slurm = commands_of(settings, state_dir / "rpcs")
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._names: frozenset[str] = frozenset()
         self._facts = SlurmFacts()
+        self.refusals = 0
         super().__init__(state_dir)
         self._turns = Turns()
         if settings.start != "salloc":
@@ -78,6 +87,11 @@ class SlurmLauncher(BatchLauncher):
             else:
                 self._live[key] = report
         return super().poll()
+
+    def _look_at(self, key: PartKey, folder: PartFolder) -> None:
+        super()._look_at(key, folder)
+        end = self._ended.get(key)
+        self.refusals += end is not None and end.reason in CHANGED
 
     def given_back(self) -> frozenset[str]:
         """The claims of parts that are over, as tokens name them."""
@@ -197,9 +211,10 @@ class Ledger:
         self._lines = len(self._order)
 
 
-def commands_of(settings: SlurmSettings) -> Slurm:
+def commands_of(settings: SlurmSettings, tally: Path | None = None) -> Slurm:
     """The cluster's commands; without a `conf` of its own, those of the environment's cluster."""
     return Slurm(
+        tally="" if tally is None else str(tally),
         conf=settings.conf or os.environ.get("SLURM_CONF", ""),
         bin_dir=settings.bin,
         timeout_s=settings.command_limit_s,

@@ -6,6 +6,7 @@ Imports the standard library only, as the part's runner does.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 
@@ -50,7 +51,7 @@ LEAVE_S = 30.0
 POLL_S = 0.01
 GRANT_POLL_S = 0.005
 LONGEST_LOG = 1 << 20
-LIST = ("-h", "-a", "-o", "%i %k")
+LIST = ("--local", "-h", "-a", "-o", "%i %k")
 
 
 class SlurmJob(PartJob):
@@ -62,7 +63,12 @@ class SlurmJob(PartJob):
         super().__init__(spec, folder, number)
         self._log = f"{folder}/step.log"
         site = site_of(spec)
-        self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
+        self._slurm = Slurm(
+            conf=site["conf"],
+            bin_dir=site["bin"],
+            timeout_s=site["limit_s"],
+            tally=f"{os.path.dirname(folder)}/rpcs",
+        )
         self._shown = ShownJob(self._slurm, is_exclusive=site["exclusive"])
         self._step: StartedCommand | None = None
         self._leave_until = 0.0

@@ -1,0 +1,89 @@
+"""The load on slurmctld: what need not be asked for each time, and how much we ask.
+
+Pure functions, but for the file in which requests are counted (`slurm.commands`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import deque
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from coalloc.adapters.slurm.parsers.records import (
+    NodeRecord,
+    PartitionEntry,
+    QueueEntry,
+    ReservationEntry,
+)
+from coalloc.adapters.slurm.reading import KEPT
+
+POINTS_TO = ("Partition", "Resv", "Reserv", "ReqNodeNotAvail")
+"""Beginnings of the reasons of waiting jobs that partitions and reservations give."""
+MANY_THREADS, MANY_MESSAGES = 60, 500
+"""slurmctld is busy with so many requests at once, or messages that it has still to send."""
+COUNTED_S = 300.0
+"""Requests are counted over this time, seconds."""
+LONGEST_TALLY = 1 << 20
+
+
+class Seldom(Struct, frozen=True, kw_only=True):
+    """What rarely changes, as it was when it was asked for."""
+
+    asked: float = float("-inf")
+    hint: object = None
+    """What the cycle said that points to it (`hint_of`)."""
+    reservations: tuple[ReservationEntry, ...] = ()
+    partitions: tuple[PartitionEntry, ...] = ()
+
+
+def hint_of(nodes: Iterable[NodeRecord], queue: Iterable[QueueEntry]) -> object:
+    """What nodes and queue say of partitions and reservations: another hint, and they changed."""
+    kept = frozenset(node.name for node in nodes if KEPT & {*node.states})
+    inside = frozenset((node.name, node.partitions) for node in nodes)
+    waiting = frozenset(
+        (entry.reason, entry.partition) for entry in queue if entry.reason.startswith(POINTS_TO)
+    )
+    return kept, inside, waiting, frozenset(entry.reservation for entry in queue)
+
+
+def is_busy(said: str) -> bool:
+    """Whether slurmctld has much to do, by ``sdiag``; not understood is not busy."""
+    threads = re.search(r"Server thread count:\s*(\d+)", said)
+    messages = re.search(r"Agent queue size:\s*(\d+)", said)
+    return (threads is not None and int(threads[1]) >= MANY_THREADS) or (
+        messages is not None and int(messages[1]) >= MANY_MESSAGES
+    )
+
+
+class Tally:
+    """Requests a minute, by the file that grows with each.
+
+    Parameters
+    ----------
+    path : str
+        Empty: they are not counted.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def per_minute(self, now: float) -> float | None:
+        """Requests a minute of late; None: not known yet, or not counted."""
+        try:
+            count = os.stat(self._path).st_size
+        except OSError:
+            return None
+        self._seen.append((now, count))
+        while now - self._seen[0][0] > COUNTED_S and len(self._seen) > 2:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        if count > LONGEST_TALLY or count < before:
+            self._seen.clear()
+            with contextlib.suppress(OSError):
+                os.truncate(self._path, 0)
+        return None if now <= since or count < before else (count - before) / (now - since) * 60.0
