@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from coalloc.adapters.runner.command import Commands
 
@@ -67,15 +66,14 @@ class Slurm(Commands):
     tally: str = ""
     """File that grows by a byte with each request to slurmctld, the runners' too; empty: none."""
 
-    def _popen(self, name: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    def about_to_run(self, name: str, arguments: tuple[str, ...]) -> None:
+        """Count the requests."""
         if self.tally:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             with contextlib.suppress(OSError):
-                fd = os.open(
-                    self.tally, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
-                )
+                fd = os.open(self.tally, flags, 0o600)
                 os.write(fd, b"." * rpcs_of(name, arguments))
                 os.close(fd)
-        return Commands._popen(self, name, *arguments, **options)
 
     def steering(self) -> dict[str, str]:
         """SLURM_CONF."""

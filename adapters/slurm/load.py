@@ -10,6 +10,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterable
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -64,16 +65,18 @@ class Tally:
 
     Parameters
     ----------
-    path : str
-        Empty: they are not counted.
+    path : Path or None
+        None: they are not counted.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
         self._seen: deque[tuple[float, int]] = deque()
 
     def per_minute(self, now: float) -> float | None:
         """Requests a minute of late; None: not known yet, or not counted."""
+        if self._path is None:
+            return None
         try:
             count = os.stat(self._path).st_size
         except OSError:

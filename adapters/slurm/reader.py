@@ -134,7 +134,7 @@ class SlurmReader:
         self._due = Due()
         self._asked = 0.0
         self._seldom = Seldom()
-        self._tally = Tally(slurm.tally)
+        self._tally = Tally(None if state_dir is None else state_dir / "rpcs")
         self._is_busy, self._load_asked = False, float("-inf")
 
     def read(self) -> ClusterReading:
