@@ -117,9 +117,6 @@ class Launcher(Starter, Protocol):
     def hasten(self, key: PartKey) -> None:
         """Let a part that waits for a later begin take its turn from now on."""
 
-    def withdraw(self, key: PartKey) -> None:
-        """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
-
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""
 

@@ -116,10 +116,6 @@ class PartLauncher:
         """Let a part that waits for a later begin take its turn from now on."""
         self._order(key, "hasten")
 
-    def withdraw(self, key: PartKey) -> None:
-        """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
-        self._order(key, "withdraw")
-
     def go(self, key: PartKey) -> None:
         """Open the barrier; harmless when it is open, or the part has ended."""
         self._order(key, "go")

@@ -194,17 +194,6 @@ class SlurmJob(PartJob):
         words = ("scontrol", "update", f"JobId={self.number}", "StartTime=now")
         self._slurm.run(*words, account=self._account)
 
-    def leave_queue(self) -> bool:
-        """Cancel the job if it still waits; whether slurmctld has answered.
-
-        scancel looks first: a job that starts in that instant is cancelled too, at its barrier.
-        """
-        try:
-            self.cancel("--state=PENDING")
-        except UnreachableError:
-            return False
-        return True
-
     def settled_state(self) -> tuple[str | None, str]:
         """The state of a job that is ending: Slurm hides it while nodes are still cleaned up."""
         end = time.monotonic() + SETTLE_S
