@@ -21,11 +21,13 @@ from coalloc.adapters.runner.command import BatchError, CommandRefusedError, Unr
 from coalloc.adapters.slurm.calibration import read_calibration
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.health import (
+    awake,
     clock_notice,
     clock_offset,
     closed_nodes,
     odd_records,
     on_our_clock,
+    powered_down,
     revived_jobs,
     shut,
 )
@@ -39,6 +41,7 @@ from coalloc.adapters.slurm.parsers.records import (
 from coalloc.adapters.slurm.parsers.rules import Manager, enforced, parse_manager, parse_partitions
 from coalloc.adapters.slurm.parsers.text import (
     gives_whole_memory,
+    parse_boot,
     parse_clock,
     parse_node_list,
     parse_reservations,
@@ -126,6 +129,7 @@ class SlurmReader:
         self._given_back, self._learn, self._refusals = given_back, learn, refusals
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
         self._whole_memory, self._enforced = False, frozenset[str]()
+        self._boot_s = 0.0
         self._manager: Manager | None = None
         self._manager_asked = float("-inf")
         self._clock_off_s, self._clock_asked = 0.0, float("-inf")
@@ -239,6 +243,7 @@ class SlurmReader:
         config = self._run("scontrol", "show", "config")
         there = parse_clock(config)
         self._whole_memory, self._enforced = gives_whole_memory(config), enforced(config)
+        self._boot_s = parse_boot(config)
         self._clock_off_s = clock_offset(there, asked, self._clock())
         self._clock_asked = asked
 
@@ -281,7 +286,10 @@ class SlurmReader:
         )
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         closed = {**self._share.closed(answers, chosen), **closed}
-        entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
+        queues = settings.start != "salloc" and not self._share.is_granted
+        entries = [
+            shut(awake(entry) if queues else entry, closed.get(entry.name, "")) for entry in chosen
+        ]
         states, unknown = states_of(entries)
         loads = self._loads.loads(entries, answers.now)
         measured = {} if self._calibration is None else read_calibration(self._calibration)
@@ -291,11 +299,14 @@ class SlurmReader:
                 self._node(entry, states[entry.name], loads.get(entry.name, Load()), measured)
                 for entry in entries
             ),
-            running=running_jobs(settings, answers, entries),
+            running=(
+                *running_jobs(settings, answers, entries),
+                *powered_down(settings, answers, chosen if queues else (), self._boot_s),
+            ),
             waiting=len(local_waiting(settings, answers)),
             waited=local_waits(answers),
             claims=marked_claims(answers),
-            queues=settings.start != "salloc" and not self._share.is_granted,
+            queues=queues,
             reservations=(*kept, *expected_nodes(settings, answers, entries)),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
