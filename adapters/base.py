@@ -150,17 +150,7 @@ def none_due() -> tuple[Act, ...]:
     return ()
 
 
-class Pause(Protocol):
-    """Says how far readings are apart."""
-
-    def __call__(self, *, is_idle: bool) -> float:
-        """How many times the usual pause is to be made before the next one.
-
-        `is_idle`: nothing of ours waits or runs on the cluster, and nothing asks for its slots.
-        """
-
-
-def usual_pause(*, is_idle: bool) -> float:
+def usual_pause(is_idle: bool) -> float:
     """The same pause always."""
     return 1.0
 
@@ -175,7 +165,9 @@ class Adapter(Struct, frozen=True, kw_only=True):
     """Told again and again how many slots of the cluster waiting jobs could fill."""
     due: Callable[[], tuple[Act, ...]] = none_due
     """The acts that the last reading has shown to be due."""
-    pause: Pause = usual_pause
+    pause: Callable[[bool], float] = usual_pause
+    """How many times the usual pause is to be made before the next reading; asked whether nothing
+    of ours waits or runs on the cluster, and nothing asks for its slots."""
 
 
 class Proposal(Struct, frozen=True, kw_only=True):

@@ -303,5 +303,5 @@ class ExecutorService:
     def _interval_s(self, took_s: float) -> float:
         """From one reading to the next, seconds: as usual, or longer; work that comes ends that."""
         is_idle = not self._wanted and all(p.is_ended for p in self.core.state.parts.values())
-        wanted_s = max(self.interval_s * self._pause(is_idle=is_idle), SLOW_PAUSE * took_s)
+        wanted_s = max(self.interval_s * self._pause(is_idle), SLOW_PAUSE * took_s)
         return min(wanted_s, self._longest_s)

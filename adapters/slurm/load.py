@@ -1,12 +1,8 @@
-"""The load on slurmctld: what need not be asked for each time, and how much we ask.
-
-Pure functions, but for the file in which requests are counted (`slurm.commands`).
-"""
+"""The load on slurmctld: what need not be asked for each time, and how much we ask."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections import deque
 from collections.abc import Iterable
@@ -28,7 +24,6 @@ MANY_THREADS, MANY_MESSAGES = 60, 500
 """slurmctld is busy with so many requests at once, or messages that it has still to send."""
 COUNTED_S = 300.0
 """Requests are counted over this time, seconds."""
-LONGEST_TALLY = 1 << 20
 
 
 class Seldom(Struct, frozen=True, kw_only=True):
@@ -61,32 +56,23 @@ def is_busy(said: str) -> bool:
 
 
 class Tally:
-    """Requests a minute, by the file that grows with each.
-
-    Parameters
-    ----------
-    path : Path or None
-        None: they are not counted.
-    """
+    """Requests a minute, by the file that grows with each (`slurm.commands`); it begins empty."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._seen: deque[tuple[float, int]] = deque()
+        if path is not None:
+            with contextlib.suppress(OSError):
+                path.write_bytes(b"")
 
     def per_minute(self, now: float) -> float | None:
         """Requests a minute of late; None: not known yet, or not counted."""
-        if self._path is None:
-            return None
         try:
-            count = os.stat(self._path).st_size
+            count = 0 if self._path is None else self._path.stat().st_size
         except OSError:
             return None
         self._seen.append((now, count))
         while now - self._seen[0][0] > COUNTED_S and len(self._seen) > 2:
             self._seen.popleft()
         since, before = self._seen[0]
-        if count > LONGEST_TALLY or count < before:
-            self._seen.clear()
-            with contextlib.suppress(OSError):
-                os.truncate(self._path, 0)
-        return None if now <= since or count < before else (count - before) / (now - since) * 60.0
+        return (count - before) / (now - since) * 60.0 if count and now > since else None

@@ -170,11 +170,8 @@ class SlurmReader:
         self._share.plan(answers, chosen_nodes(self._settings, answers.nodes))
         return self._reading(answers, notices)
 
-    def pause(self, *, is_idle: bool) -> float:
-        """How many times the usual pause is to be made before the next reading.
-
-        `is_idle`: nothing of ours waits or runs here, and nothing asks for its slots.
-        """
+    def pause(self, is_idle: bool) -> float:
+        """How many times the usual pause is to be made before the next reading."""
         rests = is_idle and not self._settings.hands_over
         return EASED if rests or self._is_busy else 1.0
 

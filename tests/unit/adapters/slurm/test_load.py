@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from coalloc.adapters.slurm.commands import Slurm, rpcs_of
-from coalloc.adapters.slurm.load import COUNTED_S, LONGEST_TALLY, Tally, is_busy
+from coalloc.adapters.slurm.load import COUNTED_S, Tally, is_busy
 from coalloc.adapters.slurm.reader import EASED, SELDOM_EVERY_S, SlurmReader
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
@@ -72,13 +72,13 @@ def test_what_rarely_changes_is_asked_for_when_something_points_to_it(sign: str)
 def test_readings_are_eased_while_nothing_is_there_or_slurmctld_is_busy() -> None:
     said = Counted()
     said.reader.read()
-    assert said.reader.pause(is_idle=True) == EASED
-    assert said.reader.pause(is_idle=False) == 1.0
+    assert said.reader.pause(True) == EASED
+    assert said.reader.pause(False) == 1.0
     said.texts["sdiag"] = BUSY
     said.cycles(1, 400.0)
-    assert said.reader.pause(is_idle=False) == EASED
+    assert said.reader.pause(False) == EASED
     handed = said.made(SlurmSettings(cluster="c", handover_comment="coalloc"))
-    assert handed.pause(is_idle=True) == 1.0, "a handed job is waited for"
+    assert handed.pause(True) == 1.0, "a handed job is waited for"
     assert not is_busy("Agent queue size: many")
     assert is_busy("Server thread count: 3\nAgent queue size: 800")
 
@@ -109,11 +109,9 @@ def test_requests_are_counted_over_the_last_minutes(tmp_path: Path) -> None:
     assert tally.per_minute(0.0) is None
     for _ in range(3):
         slurm.ask("true")
-    assert tally.per_minute(60.0) == 3.0
-    path.write_bytes(b"." * (LONGEST_TALLY + 1))
-    assert tally.per_minute(COUNTED_S) is not None
-    assert not path.stat().st_size, "it does not grow for ever"
-    assert tally.per_minute(COUNTED_S + 1.0) is None
+    assert tally.per_minute(60.0) == 4.0
+    assert tally.per_minute(60.0 + COUNTED_S) == 0.0
+    assert Tally(path).per_minute(0.0) is None, "it does not grow for ever"
     assert Tally(None).per_minute(0.0) is None
 
 
