@@ -38,7 +38,8 @@ def measured(site: SlurmSite, cluster: Cluster, what: str, seconds: float) -> No
     read = counts(cluster, OURS) - before
     sent = counts(cluster, SENT) - before
     (row,) = site.ask("nodes")["clusters"]
-    runners = sum(process.name() == RUNNER_NAME for process in psutil.process_iter())
+    below = psutil.Process().children(recursive=True)
+    runners = sum(process.name() == RUNNER_NAME for process in below)
     print(
         f"{what}: {read.total() / took * 60.0:.1f} a minute"
         f" ({', '.join(f'{name} {count}' for name, count in sorted(read.items()))});"

@@ -23,6 +23,8 @@ from coalloc.adapters.slurm.turns import needs_runner
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState, QueueTerms
 from tests.integration.test_slurm_commands import FakeSlurm
 
+KILL = "[ ! -e $0.kills ] || { rm $0.kills; kill -9 $PPID; }\n"
+"""The end of a command: once, it kills the process that has called it."""
 PENDING, GRANTED = "JobState=PENDING Reason=BeginTime", "JobState=RUNNING Nodes=n1 CPU_IDs=0"
 
 
@@ -35,11 +37,15 @@ class FakeQueue(FakeSlurm):
         self.jobs = root / "jobs"
         self.jobs.mkdir()
         (self.jobs / "state").write_text(PENDING)
-        super().__init__(
-            root,
-            sbatch=f"n=$(ls {self.jobs} | wc -l); env -0 > {self.jobs}/$n; echo $n\n",
-            scontrol=f'case "$*" in *hostnames*) echo n1;; *) cat {self.jobs}/state;; esac\n',
-        )
+        scripts = {
+            "sbatch": f"n=$(ls {self.jobs} | wc -l); env -0 > {self.jobs}/$n; echo $n\n"
+            'for w in "$@"; do case $w in --comment=*) '
+            f'echo "$n ${{w#*=}}" > {root}/marks;; esac; done\n',
+            "scontrol": f'case "$*" in *hostnames*) echo n1;; *) cat {self.jobs}/state;; esac\n',
+            "squeue": f'case "$*" in *%k*) cat {root}/marks;; esac\n',
+            "scancel": "",
+        }
+        super().__init__(root, **{name: text + KILL for name, text in scripts.items()})
 
     def claimed(self, job: str = "1") -> PartSpec:
         spec = self.shell("echo ran", job=job, queue=QueueTerms(at_once=False), lease_s=20.0)
@@ -154,6 +160,33 @@ def test_many_are_given_up_also_after_a_restart(fake: FakeQueue) -> None:
     late = fake.wrapper(2)
     assert fake.wait([specs[1].key], lambda report: late.poll() is not None)
     assert late.returncode == 3, "a late grant gives its nodes back at once"
+
+
+@pytest.mark.parametrize("command", ["sbatch", "scontrol", "scancel", "squeue"])
+def test_a_process_that_is_killed_beside_a_command_costs_nothing(
+    fake: FakeQueue, command: str
+) -> None:
+    mark = fake.bin / f"{command}.kills"
+    if command == "sbatch":  # nobody knows its number: it is found by its comment
+        mark.touch()
+        spec = fake.shell("echo ran", queue=QueueTerms(at_once=False))
+        fake.launcher.claim(spec)
+        assert fake.ended(spec.key).reason == "runner_died"
+        fake.wait_one(spec.key, lambda _: fake.asked("scancel") == ["1"])
+        return
+    spec = fake.claimed()
+    mark.touch()
+    if command != "scontrol":
+        fake.launcher.abort(spec.key, "not wanted")
+        assert fake.ended(spec.key).detail == "not wanted"
+        assert fake.asked("scancel") == ["1", "1"], "it is repeated until that is known"
+    else:
+        (fake.jobs / "state").write_text(GRANTED)
+        wrapper = fake.wrapper()
+        assert fake.run_granted(spec).exit_code == 0
+        assert wrapper.wait(20.0) == 0
+        assert fake.output() == "ran\n"
+    assert not mark.exists()
 
 
 def test_a_claim_is_hastened_by_a_process_that_leaves_again(fake: FakeQueue) -> None:
