@@ -27,7 +27,7 @@ COUNTED_S = 300.0
 
 
 class Seldom(Struct, frozen=True, kw_only=True):
-    """What rarely changes, as it was when it was asked for."""
+    """Answers that rarely change, as they were when they were asked for."""
 
     asked: float = float("-inf")
     hint: object = None
@@ -37,7 +37,7 @@ class Seldom(Struct, frozen=True, kw_only=True):
 
 
 def hint_of(nodes: Iterable[NodeRecord], queue: Iterable[QueueEntry]) -> object:
-    """What nodes and queue say of partitions and reservations: another hint, and they changed."""
+    """The words of nodes and queue on partitions and reservations: another hint, a change."""
     kept = frozenset(node.name for node in nodes if KEPT & {*node.states})
     inside = frozenset((node.name, node.partitions) for node in nodes)
     waiting = frozenset(

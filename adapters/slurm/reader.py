@@ -171,7 +171,7 @@ class SlurmReader:
         return self._reading(answers, notices)
 
     def pause(self, is_idle: bool) -> float:
-        """How many times the usual pause is to be made before the next reading."""
+        """The pause before the next reading, as a multiple of the usual one."""
         rests = is_idle and not self._settings.hands_over
         return EASED if rests or self._is_busy else 1.0
 

@@ -198,7 +198,7 @@ def gives_whole_memory(text: str) -> bool:
 
 
 def parse_boot(text: str) -> float:
-    """How long Slurm gives a node that is powered down, by ``scontrol show config``, seconds."""
+    """The time that a node has to boot, by ``scontrol show config``, seconds."""
     found = re.search(r"^ResumeTimeout[ \t]*=[ \t]*([0-9]{1,6})", text, re.M)
     return float(found[1]) if found else BOOT_S
 
