@@ -301,6 +301,11 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return max(each, default=0) if self.siblings else sum(each)
 
     @property
+    def claims(self) -> tuple[tuple[str, str], ...]:
+        """Those of its parts that wait in queues: cluster and user of each."""
+        return tuple((part.cluster, self.user) for part in self.parts if part.is_waiting)
+
+    @property
     def meeting_places(self) -> frozenset[str]:
         """Meeting places of its ranks, or of those of its siblings."""
         places = (self.rendezvous, *(part.rendezvous for part in self.parts))

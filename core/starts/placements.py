@@ -22,7 +22,6 @@ from coalloc.core.jobs.workflows import begin, part_record, task_record
 from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.two_phase import prepare
-from coalloc.core.starts.waits import jobs_ahead
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.ranges import SPAN
@@ -97,18 +96,12 @@ def place(
         siblings=0,
         dropped={},
     )
-    if queued and len(parts) == 1 and may_be_one(record):
-        first = replace(
-            parts[0],
-            asked=now,
-            ahead=jobs_ahead(state, parts[0].cluster),
-            expected=later,
-            planned=chosen.planned,
-            rendezvous=chosen.rendezvous,
-        )
-        chosen = replace(chosen, parts=(first,), siblings=1, rendezvous="")
-    elif queued:
+    if queued:
         chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=later))
+    if queued and len(parts) == 1 and may_be_one(record):
+        (only,) = chosen.parts
+        only = replace(only, planned=chosen.planned, rendezvous=chosen.rendezvous)
+        chosen = replace(chosen, parts=(only,), siblings=1, rendezvous="")
     if chosen.flow:
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)
