@@ -188,6 +188,9 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Of a member of an array."""
     attempt: int = 0
     """Starts tried; fences messages of earlier ones."""
+    reserved: int = 0
+    """Highest attempt that an executor knows and this store, an older copy, did not; the next is
+    higher."""
     refusals: int = 0
     """Refused attempts in a row; sets the back-off."""
     not_before: float = 0.0

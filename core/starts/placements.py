@@ -51,6 +51,8 @@ def startable(state: State, placement: Placement, now: float) -> JobRecord | Non
         return None
     if _is_outdated(state, record):
         return None
+    if record.reserved > record.attempt and state.presence.unreconciled:
+        return None  # A sibling of that attempt may run there.
     if placement.task is None:
         waits = record.state is JobState.PENDING and record.not_before <= now
         return record if waits and record.id not in state.composites else None
@@ -82,7 +84,7 @@ def place(
         record = replace(record, job=replace(record.job, procs=procs, base_time=planned))
     chosen = replace(
         record,
-        attempt=record.attempt + 1,
+        attempt=max(record.attempt, record.reserved) + 1,
         parts=parts,
         rendezvous=meeting_place(state, record, parts),
         planned=placement.end - placement.start,
