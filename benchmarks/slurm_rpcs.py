@@ -30,11 +30,23 @@ def counts(cluster: Cluster, kinds: re.Pattern[str]) -> Counter[str]:
     return Counter({name: int(count) for name, count in kinds.findall(said)})
 
 
+def cpu_s() -> dict[str, float]:
+    """Processor time of daemon and executor, seconds."""
+    found = {}
+    for process in psutil.Process().children(recursive=True):
+        words = " ".join(process.cmdline())
+        for name in ("daemon", "executor"):
+            if f"coalloc.{name}.main" in words:
+                found[name] = sum(process.cpu_times()[:2])
+    return found
+
+
 def measured(site: SlurmSite, cluster: Cluster, what: str, seconds: float) -> None:
     """Print the requests of some minutes in which nothing changes."""
-    before, began = counts(cluster, OURS) + counts(cluster, SENT), time.monotonic()
+    before, began, used = counts(cluster, OURS) + counts(cluster, SENT), time.monotonic(), cpu_s()
     time.sleep(seconds)
     took = time.monotonic() - began
+    shares = {name: 100.0 * (now - used.get(name, now)) / took for name, now in cpu_s().items()}
     read = counts(cluster, OURS) - before
     sent = counts(cluster, SENT) - before
     (row,) = site.ask("nodes")["clusters"]
@@ -44,7 +56,8 @@ def measured(site: SlurmSite, cluster: Cluster, what: str, seconds: float) -> No
         f"{what}: {read.total() / took * 60.0:.1f} a minute"
         f" ({', '.join(f'{name} {count}' for name, count in sorted(read.items()))});"
         f" submissions and withdrawals {sent.total()}; the executor counts"
-        f" {row['rpcs_per_min'] or 0.0:.1f}; runner processes {runners}"
+        f" {row['rpcs_per_min'] or 0.0:.1f}; runner processes {runners}; of a core "
+        + ", ".join(f"{name} {share:.1f} %" for name, share in shares.items())
     )
 
 
