@@ -119,10 +119,6 @@ class PartLauncher:
         """Let a part that waits for a later begin take its turn from now on."""
         self._order(key, "hasten")
 
-    def withdraw(self, key: PartKey) -> None:
-        """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
-        self._order(key, "withdraw")
-
     def limit(self, key: PartKey, limit_s: float) -> None:
         """Let a part run so long from its start, and no longer."""
         self._limit(key, {"limit_s": limit_s})

@@ -30,8 +30,8 @@ ORPHANED, PARKED = "orphaned", "parked"
 """Reasons of parts without a runner: one that should have one, and a claim that waits without."""
 WAITS = "others_first"
 """Reason of a part whose claim is in the queue."""
-MOST_WOKEN = 4
-"""Claims of which something was ordered that get a runner in one look; it takes others along."""
+MOST_WOKEN, ORDERS_EVERY_S = 4, 0.2
+"""So many claims that wait get a runner in so many seconds because of orders."""
 SPAWN_EVERY_S = 1.0
 """A runner that dies at once is not replaced more often than this, seconds."""
 
@@ -85,6 +85,7 @@ class BatchLauncher(PartLauncher):
         """Claims that wait without a runner, and since when that is known, monotonic seconds."""
         self._marked: set[PartKey] = set()
         """Parts of which something was ordered that a runner has to see to."""
+        self._seen_to = float("-inf")
         self.gate: Gate | None = None
         super().__init__(state_dir)
 
@@ -123,9 +124,16 @@ class BatchLauncher(PartLauncher):
             if report.reason == ORPHANED:
                 self._replace_runner(report.key)
         self._answer_calls()
-        for key in list(self._marked & self._parked.keys())[:MOST_WOKEN]:
-            self._wake(key)
+        self._see_to_orders()
         return reports
+
+    def _see_to_orders(self) -> None:
+        """Wake some claims of which something was ordered: they take the others along."""
+        marked, now = self._marked & self._parked.keys(), time.monotonic()
+        if marked and now - self._seen_to >= ORDERS_EVERY_S:
+            self._seen_to = now
+            for key in list(marked)[:MOST_WOKEN]:
+                self._wake(key)
 
     def _watched(self) -> set[PartKey]:
         return super()._watched() - (self._parked.keys() - self._marked)
@@ -167,7 +175,8 @@ class BatchLauncher(PartLauncher):
 
     def _may_be_parked(self, key: PartKey) -> bool:
         live = self._live.get(key)
-        return live is None or live.state in {PartState.WAITING, PartState.PREPARING}
+        may_wait = {PartState.WAITING, PartState.PREPARING}
+        return live is None or (live.state in may_wait and not live.nodes)
 
     def _answer_calls(self) -> None:
         """Tell wrappers that were granted where their part's runner is, once there is one."""

@@ -62,7 +62,7 @@ class Turn:
 class PartJob:
     """The job, or the jobs, by which a part's nodes are claimed in the batch system.
 
-    A batch system in whose queue no claim waits has no need of `turn`, `hasten` and `leave_queue`.
+    A batch system in whose queue no claim waits has no need of `turn` and `hasten`.
 
     Parameters
     ----------
@@ -128,10 +128,6 @@ class PartJob:
 
     def _begin_now(self) -> None:
         """Take back that the job was asked for a later begin; raises BatchError."""
-
-    def leave_queue(self) -> bool:
-        """Cancel the job if it still waits in the queue; whether the batch system has answered."""
-        return True
 
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""

@@ -118,40 +118,48 @@ class BatchPart:
         has_run = end["state"] == "finished"
         if self.supervisor is not None:
             self.supervisor.close()
-        others: list[tuple[StatusFile, str]] = []
+        others: list[tuple[StatusFile, str, int]] = []
         if self.job is not None and self.job.is_parked and ordered(self.folder, ABORT) is not None:
             others = self._taken_along(self.job)
         is_released = self.job is None or self.job.release(has_run=has_run)
         # The launcher hears of an end that cannot be written, and may forget the part.
         while not self.status.record(END, end, durable=True) and os.path.isdir(self.folder):
             time.sleep(RETRY_S)
-        for status, reason in others:
+        for status, reason, lock in others:
             status.record(END, bare_end("aborted", reason, is_started=False), durable=True)
+            os.close(lock)
         while (
             self.job is not None and not is_released and os.path.isdir(os.path.dirname(self.folder))
         ):
             time.sleep(RELEASE_RETRY_S)
             is_released = self.job.release(has_run=has_run)
 
-    def _taken_along(self, job: PartJob) -> list[tuple[StatusFile, str]]:
+    def _taken_along(self, job: PartJob) -> list[tuple[StatusFile, str, int]]:
         """Have this user's other claims that wait to be given up end with this one.
 
-        Their locks are held until this process ends.
+        Returns for each its status, the reason, and its lock, which is held.
         """
-        found: dict[str, tuple[StatusFile, str]] = {}
+        found: dict[str, tuple[StatusFile, str, int]] = {}
         root, own = os.path.split(self.folder)
         for name in os.listdir(root):
+            folder = f"{root}/{name}"
+            claim, reason = kept(folder, CLAIM), ordered(folder, ABORT)
+            if reason is None or name == own or len(found) >= MOST_TAKEN_ALONG:
+                continue
+            if not claim.get("waits") or kept(folder, "spec.json").get("uid") != self.uid:
+                continue
             with contextlib.suppress(OSError):
-                folder, claim = f"{root}/{name}", kept(f"{root}/{name}", CLAIM)
-                reason = ordered(folder, ABORT)
-                if reason is None or name == own or len(found) >= MOST_TAKEN_ALONG:
-                    continue
-                if not claim.get("waits") or kept(folder, "spec.json").get("uid") != self.uid:
-                    continue
-                fcntl.flock(os.open(f"{folder}/lock", os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
-                status = StatusFile(folder)
-                status.open()
-                if status.read(END) is None:
-                    found[claim["job"]] = status, reason
+                lock, status = (
+                    os.open(f"{folder}/lock", os.O_RDWR | os.O_CLOEXEC),
+                    StatusFile(folder),
+                )
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    status.open()
+                    if status.read(END) is None:
+                        found[claim["job"]] = status, reason, lock
+                finally:
+                    if claim["job"] not in found:
+                        os.close(lock)
         job.number = ",".join([job.number, *found])
         return list(found.values())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CONNECT_LIMIT_S = 5.0
 RETRY_S = 2.0
-GATE_RETRY_S = 0.5
+GATE_RETRY_S = 0.1
 OVER_LIMIT_S = 10.0
 JOB_IDS = (("COALLOC_SLURM_JOB_ID", "SLURM_JOB_ID"), ("COALLOC_GRIDENGINE_JOB_ID", "JOB_ID"))
 """What a process sees of the batch system's own variables, and their names there."""
@@ -186,7 +186,7 @@ class RunnerAddress:
 
     def first_connection(self) -> tuple[LineConnection, Any]:
         """Connect, by way of the gate for as long as a lease; raises TalkError."""
-        gate, end = self.port, time.monotonic() + self.lease_s
+        gate, end, pause_s = self.port, time.monotonic() + self.lease_s, GATE_RETRY_S
         while True:
             try:
                 if self.claim:
@@ -195,7 +195,8 @@ class RunnerAddress:
             except TalkError as error:
                 if isinstance(error, GivenUpError) or time.monotonic() >= end:
                     raise
-            time.sleep(GATE_RETRY_S)
+            time.sleep(pause_s)
+            pause_s = min(2.0 * pause_s, RETRY_S)
 
 
 def written(spec: NodeSpec, parent: str) -> str:

@@ -35,6 +35,7 @@ class Queue(TypedDict):
     begin_s: float
     hold_s: float
     avoid: Sequence[str]
+    nice: int
 
 
 class RunnerHome(TypedDict, total=False):

@@ -50,8 +50,6 @@ SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
 """A wrapper that runs on calls again within this time, if it can, seconds."""
-WITHDRAWN = "withdrawn"
-"""Reason of a part that has left its queue because it was ordered to."""
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
@@ -99,7 +97,7 @@ class PartSupervisor(OrderLoop):
         self.is_started = self.go_asked = has_started(status)
         self._may_wait = spec.get("queue") is not None
         self._is_waiting = self._is_hastened = False
-        self._is_leaving = self._has_left = self.has_left = False
+        self.has_left = False
         if self._may_wait and self.is_started:
             self.spec = settled(spec, folder)
         self._is_over = False
@@ -257,8 +255,6 @@ class PartSupervisor(OrderLoop):
             self._is_hastened = False
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self._folder}/{HASTEN}")
-        if self._is_leaving and not self._has_left:
-            self._has_left = self._job.leave_queue()
         turn = self._job.turn()
         if turn is None:
             # Nothing can be said of it any more, and nobody is left to hear it.
@@ -270,8 +266,6 @@ class PartSupervisor(OrderLoop):
                 self._grant(dealt(self.spec, turn.slots))
             except ValueError as error:
                 self._conclude("nodes_taken", str(error))
-        elif self._has_left and not self._job.is_alive(turn.state):
-            self._conclude(WITHDRAWN, "left the queue before it was granted its nodes")
         elif turn.is_stuck or not self._job.is_alive(turn.state):
             self._conclude(*self._job.explained(turn.state, turn.reason))
         elif self._job.is_parked:
@@ -307,9 +301,6 @@ class PartSupervisor(OrderLoop):
         elif words[0] == "hasten":
             if self._is_waiting:
                 self._is_hastened, self._look_at = True, time.monotonic()
-        elif words[0] == "withdraw":
-            if self._is_waiting:
-                self._is_leaving, self._look_at = True, time.monotonic()
         elif words[0] != "renew" or not self._is_waiting:
             super()._obey_one(words)
 

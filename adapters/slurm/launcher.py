@@ -23,6 +23,7 @@ from coalloc.adapters.batch.launcher import (
     user_of,
 )
 from coalloc.adapters.batch.token import parse_comment
+from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.runner.grant import CLAIM, kept
 from coalloc.adapters.slurm.commands import Slurm
@@ -36,6 +37,8 @@ from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 from coalloc.model.sites.site_rules import Asking, judged
 
+CHANGED = frozenset({"partition_closed", "not_permitted", "node_unavailable", "unknown_node"})
+"""Refusals after which partitions and reservations are to be asked for anew."""
 KEPT_CLAIMS = 5000
 """Claims of ended parts in memory and, at least, on disk: the newest."""
 
@@ -47,6 +50,11 @@ class SlurmLauncher(BatchLauncher):
     ----------
     share : Share, optional
         The share of the cluster on which we go first.
+
+    Attributes
+    ----------
+    refusals : int
+        Claims that were refused as `CHANGED` says.
     """
 
     runner = "slurm.part_job:SlurmPart"
@@ -59,12 +67,13 @@ class SlurmLauncher(BatchLauncher):
         share: Share | None = None,
     ) -> None:
         self._settings = settings
-        self._slurm = commands_of(settings)
+        self._slurm = commands_of(settings, state_dir / "rpcs")
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._names: frozenset[str] = frozenset()
         self._facts = self._followed = SlurmFacts()
         self._limited: dict[PartKey, float] = {}
         """When a part's limit was changed by order, monotonic seconds."""
+        self.refusals = 0
         super().__init__(state_dir)
         self._turns = Turns()
         if settings.start != "salloc":
@@ -132,6 +141,11 @@ class SlurmLauncher(BatchLauncher):
             is_older = facts.asked <= self._limited.get(key, float("-inf"))
             if known is not None and shown_s != known[1] and not is_older:
                 self._limit(key, {"limit_s": shown_s, "shown_s": shown_s, "told_s": shown_s})
+
+    def _look_at(self, key: PartKey, folder: PartFolder) -> None:
+        super()._look_at(key, folder)
+        end = self._ended.get(key)
+        self.refusals += end is not None and end.reason in CHANGED
 
     def given_back(self) -> frozenset[str]:
         """The claims of parts that are over, as tokens name them."""
@@ -252,9 +266,10 @@ class Ledger:
         self._lines = len(self._order)
 
 
-def commands_of(settings: SlurmSettings) -> Slurm:
+def commands_of(settings: SlurmSettings, tally: Path | None = None) -> Slurm:
     """The cluster's commands; without a `conf` of its own, those of the environment's cluster."""
     return Slurm(
+        tally="" if tally is None else str(tally),
         conf=settings.conf or os.environ.get("SLURM_CONF", ""),
         bin_dir=settings.bin,
         timeout_s=settings.command_limit_s,

@@ -57,7 +57,7 @@ LEAVE_S = 30.0
 POLL_S = 0.01
 GRANT_POLL_S = 0.005
 LONGEST_LOG = 1 << 20
-LIST = ("-h", "-a", "-o", "%i %k")
+LIST = ("--local", "-h", "-a", "-o", "%i %k")
 
 
 class SlurmJob(PartJob):
@@ -69,7 +69,12 @@ class SlurmJob(PartJob):
         super().__init__(spec, folder, number)
         self._log = f"{folder}/step.log"
         site = site_of(spec)
-        self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
+        self._slurm = Slurm(
+            conf=site["conf"],
+            bin_dir=site["bin"],
+            timeout_s=site["limit_s"],
+            tally=f"{os.path.dirname(folder)}/rpcs",
+        )
         self._shown = ShownJob(self._slurm, is_exclusive=site["exclusive"])
         self._step: StartedCommand | None = None
         self._leave_until = 0.0
@@ -196,17 +201,6 @@ class SlurmJob(PartJob):
     def _begin_now(self) -> None:
         words = ("scontrol", "update", f"JobId={self.number}", "StartTime=now")
         self._slurm.run(*words, account=self._account)
-
-    def leave_queue(self) -> bool:
-        """Cancel the job if it still waits; whether slurmctld has answered.
-
-        scancel looks first: a job that starts in that instant is cancelled too, at its barrier.
-        """
-        try:
-            self.cancel("--state=PENDING")
-        except UnreachableError:
-            return False
-        return True
 
     def settled_state(self) -> tuple[str | None, str]:
         """The state of a job that is ending: Slurm hides it while nodes are still cleaned up."""

@@ -37,7 +37,7 @@ class ShownJob:
     def state(self, number: str) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
         try:
-            text = self._slurm.run("scontrol", "-o", "show", "job", number)
+            text = self._slurm.run("scontrol", "--local", "-o", "show", "job", number)
         except BatchError as error:
             return self._accounted(number) if is_no_such_job(error) else (None, "")
         return shown_field(text, "JobState"), shown_reason(text)
@@ -45,7 +45,7 @@ class ShownJob:
     def turn(self, number: str) -> Turn | None:
         """The job's place in the queue; None: out of reach."""
         try:
-            show = ("scontrol", "-d", "-o", "show", "job", number)
+            show = ("scontrol", "--local", "-d", "-o", "show", "job", number)
             text = self._slurm.run(*show, env={"TZ": "UTC"})
             state, reason = shown_field(text, "JobState"), shown_field(text, "Reason")
             if state == "PENDING":
@@ -81,7 +81,7 @@ class ShownJob:
     def _listed(self, number: str) -> str:
         """The job's state in the queue; empty: it is not there."""
         try:
-            return self._slurm.run("squeue", "-h", "-j", number, "-o", "%T").strip()
+            return self._slurm.run("squeue", "--local", "-h", "-j", number, "-o", "%T").strip()
         except CommandRefusedError as error:
             if is_no_such_job(error):
                 return ""

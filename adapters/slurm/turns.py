@@ -21,7 +21,7 @@ STEADY_S, STEADY_SHARE = 5.0, 0.1
 
 
 class Turns:
-    """What the last reading says of the claims that wait."""
+    """Turns of the claims that wait, by the last reading."""
 
     def __init__(self) -> None:
         self._told = SlurmFacts()
