@@ -28,6 +28,8 @@ SLURM_REASONS: Mapping[str, str] = {
     "backing_off": "BeginTime",
     "others_first": "Priority",
     "held": "JobHeldUser",
+    "held_by_owner": "JobHeldUser",
+    "held_by_admin": "JobHeldAdmin",
     "infeasible": "BadConstraints",
     "unreachable": "ReqNodeNotAvail",
     "next_round": "None",

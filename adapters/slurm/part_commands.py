@@ -9,11 +9,12 @@ import re
 from typing import cast
 
 from coalloc.adapters.runner.batch_job import node_counts
-from coalloc.adapters.runner.command import BatchError, UnreachableError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.grant import is_whole
 from coalloc.adapters.runner.once import OVERLAP
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
+from coalloc.adapters.runner.status import NO_RUNNER
 
 LONGEST_NAME = 200
 HOLD_S = 20.0
@@ -67,6 +68,12 @@ REFUSALS = (
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
 
+NO_SUCH_JOB = ("invalid job id", "invalid job array id")
+NO_ACCOUNTING = ("accounting storage is disabled", "cannot be run")
+"""What Slurm says, in lower case, of a job that it has not, and of accounting that is not there."""
+UNREACHED = "no_runner"
+"""Reason of a job whose wrappers have not reached their part's runner."""
+
 NEVER = {
     "BadConstraints": "no_such_nodes",
     "PartitionNodeLimit": "not_permitted",
@@ -75,7 +82,6 @@ NEVER = {
     "PartitionInactive": "partition_closed",
     "InvalidAccount": "not_permitted",
     "InvalidQOS": "not_permitted",
-    "JobHeldAdmin": "held_there",
 }
 """Why a job that waits will not start by itself, and the reason of the refusal."""
 FIRST = "Resources"
@@ -104,6 +110,8 @@ ENDS = {
     "OUT_OF_MEMORY": ("out_of_memory", "the job ran out of memory"),
     "REVOKED": ("cancelled_there", "the job was revoked in Slurm"),
 }
+BY_ANOTHER = ("ended_by_admin", "the job was cancelled in Slurm by an administrator")
+"""The same of a job that another than its user has cancelled."""
 """How a job's state in Slurm explains that its processes are gone."""
 
 
@@ -148,11 +156,16 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
         words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
     if site["memory_mb"]:
         words.append(f"--mem{'' if site['exclusive'] else '-per-cpu'}={site['memory_mb']}")
-    if (limit_s := spec["time_limit_s"]) is not None:
-        queue = spec["queue"] if is_shape else None
-        held_s = 0.0 if queue is None else queue["hold_s"]
-        words.append(f"--time={minutes(spec, limit_s, held_s)}")
+    if (wanted_s := asked_s(spec, is_shape=is_shape)) is not None:
+        words.append(f"--time={int(wanted_s // 60)}")
     return words + site["options"]
+
+
+def asked_s(spec: BatchSpec, *, is_shape: bool) -> float | None:
+    """The time limit that Slurm is asked for, whole minutes in seconds; None: none."""
+    limit_s, queue = spec["time_limit_s"], spec["queue"] if is_shape else None
+    held_s = 0.0 if queue is None else queue["hold_s"]
+    return None if limit_s is None else 60.0 * minutes(spec, limit_s, held_s)
 
 
 def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
@@ -217,6 +230,8 @@ def sbatch_variables(spec: BatchSpec) -> dict[str, str]:
 def sbatch_words(spec: BatchSpec) -> list[str]:
     """Take a turn in the queue, for any nodes of the part's shape."""
     own = ["--parsable", "--no-requeue", "--output=/dev/null"]
+    if spec["queue"] is not None and (nice := spec["queue"]["nice"]):
+        own.append(f"--nice={nice}")
     return [*own, *allocation(spec, is_shape=True)]
 
 
@@ -276,6 +291,29 @@ def shown_field(text: str, key: str) -> str:
     """The value of a field of ``scontrol -o show job``; empty where there is none."""
     match = re.search(rf"(?:^|\s){key}=(\S*)", text)
     return match.group(1) if match else ""
+
+
+def shown_reason(text: str) -> str:
+    """The reason of a job as ``scontrol -o show job`` has it; `UNREACHED` by its exit code."""
+    code = shown_field(text, "ExitCode").partition(":")[0]
+    return UNREACHED if code == str(NO_RUNNER) else shown_field(text, "Reason")
+
+
+def is_no_such_job(error: BatchError) -> bool:
+    """Whether a refusal says that there is no such job; any other leaves the job unknown."""
+    said = error.why.lower() if isinstance(error, CommandRefusedError) else ""
+    return any(phrase in said for phrase in NO_SUCH_JOB)
+
+
+def canceller(said: str) -> str:
+    """The uid of who has cancelled a job, in what sacct says of its state; empty: nobody."""
+    match = re.search(r"CANCELLED by (\d+)", said)
+    return match.group(1) if match else ""
+
+
+def is_without_accounting(error: BatchError) -> bool:
+    """Whether there is no accounting that sacct could ask, or no sacct."""
+    return any(phrase in error.why.lower() for phrase in NO_ACCOUNTING)
 
 
 def allocated(text: str) -> list[tuple[str, int]]:

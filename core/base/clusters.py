@@ -53,6 +53,8 @@ class ClusterState:
     """Of the reading, by its executor's clock."""
     reading_run: str = ""
     """Of the executor whose clock that is."""
+    has_failed: bool = False
+    """It could not be read when that was last tried: nothing new is planned there."""
     error: str = "no reading yet"
     version: str = ""
     """Of its executor; empty: not said."""
@@ -84,6 +86,10 @@ class ClusterState:
     """Its nodes in some partitions, with some generic resources."""
     refused: dict[str, dict[Hashable, float]] = field(default_factory=dict)
     """Nodes that refused a claim, until when they are avoided, by what was asked for."""
+    others_at: float = float("-inf")
+    """When jobs that are not ours waited or ran there last, by a reading."""
+    full: dict[str, float] = field(default_factory=dict)
+    """Users whose claims its batch system refused for a limit on submits, and until when."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
     """Its nodes as the latest snapshot had them."""
 
@@ -99,4 +105,5 @@ class ClusterState:
 
     def is_stale(self, now: float, max_age_s: float) -> bool:
         """Nothing may be concluded from what was read last."""
-        return not self.connected or self.reading is None or now - self.read_at > max_age_s
+        is_old = self.reading is None or now - self.read_at > max_age_s
+        return not self.connected or self.has_failed or is_old

@@ -29,6 +29,9 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         if not cluster.error:
             state.log("reading_failed", level="warning", cluster=read.cluster, why=read.error)
         cluster.error = read.error
+        if not cluster.has_failed:
+            cluster.has_failed = True
+            closed(state, read.cluster)
         return
     if _is_late(cluster, read, now):
         return
@@ -63,6 +66,13 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.happened("job_finished")
 
 
+def closed(state: State, name: str) -> None:
+    """Plan anew where the plan has next a job on a cluster that takes none now."""
+    order = state.schedule.order
+    if order is not None and order.on_cluster(state.node_cluster(), name):
+        state.rounds.want("cluster_lost")
+
+
 def _forget_outdated(
     state: State, cluster: ClusterState, reading: ClusterReading, now: float
 ) -> None:
@@ -83,8 +93,11 @@ def _use(
     state: State, cluster: ClusterState, read: Read, reading: ClusterReading, now: float
 ) -> None:
     """Make a reading the one that counts from now on."""
-    cluster.reading, cluster.read_at, cluster.error = reading, now, ""
+    cluster.reading, cluster.read_at = reading, now
+    cluster.error, cluster.has_failed = "", False
     cluster.reading_at, cluster.reading_run = read.at, read.run
+    if reading.waiting or any(not work.ours for work in reading.running):
+        cluster.others_at = now
     power = state.settings.power
     cluster.powers = {
         node.name: updated(

@@ -59,10 +59,12 @@ class StartPart(Struct, frozen=True, kw_only=True):
     key: PartKey
 
 
-class WithdrawPart(Struct, frozen=True, kw_only=True):
-    """Have a part leave the queue in which it waits, unless it has its nodes."""
+class LimitPart(Struct, frozen=True, kw_only=True):
+    """Let a part run so long, seconds."""
 
     key: PartKey
+    limit_s: float
+    instead_of: float | None
 
 
 class EndPart(Struct, frozen=True, kw_only=True):
@@ -124,7 +126,7 @@ ExecutorEffect = (
     ClaimPart
     | ArrangePart
     | HastenPart
-    | WithdrawPart
+    | LimitPart
     | StartPart
     | EndPart
     | RemovePart
@@ -137,7 +139,7 @@ ExecutorEffect = (
 )
 
 
-PartEffect = ClaimPart | ArrangePart | HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
+PartEffect = ClaimPart | ArrangePart | HastenPart | LimitPart | StartPart | EndPart | RemovePart
 
 
 class EffectFailed(Struct, frozen=True, kw_only=True):

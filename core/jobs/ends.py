@@ -7,7 +7,7 @@ from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import cannot_be_met, never_met
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.sites.parts import PART_ENDED
+from coalloc.model.sites.parts import CANCELLED_THERE, PART_ENDED
 from coalloc.model.values import replace
 
 
@@ -16,6 +16,16 @@ def abort_parts(state: State, record: JobRecord, reason: str) -> None:
     for part in record.parts:
         if part.state not in PART_ENDED:
             state.send(part.cluster, Abort(job=record.id, attempt=record.attempt, reason=reason))
+
+
+def taken_back(state: State, record: JobRecord) -> JobRecord:
+    """Have a job that only waits in the clusters' queues wait here instead; returns it."""
+    if not record.is_in_queues:
+        return record
+    abort_parts(state, record, "taken back to be changed")
+    record = record.unplaced()
+    state.put(record)
+    return record
 
 
 def begin_cancelling(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
@@ -38,11 +48,19 @@ def _end_unrun(
     state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str
 ) -> None:
     state.put(
-        replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
+        replace(
+            record,
+            state=end,
+            ended=now,
+            reason=reason or str(end),
+            detail=detail,
+            parts=(),
+            siblings=0,
+        )
     )
     state.emit(now, EventKind.JOB_ENDED, record.id, state=str(end), detail=detail)
     state.log("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
-    if record.foreign and reason != "cancelled_there":
+    if record.foreign and reason != CANCELLED_THERE:
         dismiss(state, record)
 
 

@@ -21,8 +21,10 @@ from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
 from coalloc.core.jobs.occupation import meeting_place
+from coalloc.core.starts.queue_order import nice
 from coalloc.core.starts.waits import (
     behind_ours,
+    due,
     expected_wait,
     is_crowded,
     jobs_ahead,
@@ -34,7 +36,15 @@ from coalloc.core.starts.waits import (
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.platform import NodeState
-from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState, QueueTerms
+from coalloc.model.sites.parts import (
+    ENDED_BY_ADMIN,
+    HELD_BY_ADMIN,
+    HELD_BY_OWNER,
+    PART_ENDED,
+    PartReport,
+    PartState,
+    QueueTerms,
+)
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import replace
 
@@ -44,6 +54,12 @@ its place in the queue meanwhile: the next begins as much before the last as it 
 MOST_DOUBLINGS = 6
 OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
+WILL = {
+    ENDED_BY_ADMIN: "cancelled by an administrator of {}",
+    HELD_BY_ADMIN: "held by an administrator of {}",
+    HELD_BY_OWNER: "held in {} by its user",
+}
+"""What people do to a claim in its batch system, in words."""
 
 
 def may_queue(state: State, clusters: Collection[str]) -> bool:
@@ -60,6 +76,9 @@ def parts_to_queue(
     `expected` is when the plan has them start; None: at once.
     """
     ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
+    if len(record.parts) == 1:
+        (only,) = record.parts
+        return (replace(only, asked=now, ahead=ahead[only.cluster], expected=expected),)
     widths = {part.cluster: width_of(state, part) for part in record.parts}
     expect = {
         name: max(
@@ -128,6 +147,7 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
             for node in (cluster.reading.nodes if cluster.reading is not None else ())
             if node.name in cluster.drained_nodes or not suits(record, node)
         ),
+        nice=nice(state, record, part.cluster, now),
     )
 
 
@@ -142,13 +162,12 @@ def suits(record: JobRecord, node: NodeReading) -> bool:
 
 def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> JobRecord:
     """Follow a part that has begun to wait, or has its nodes; returns the job as it is now."""
-    part = record.parts[before.index]
+    part = next(p for p in record.parts if (p.cluster, p.index) == (before.cluster, before.index))
     is_granted = before.granted is None and part.granted is not None
     has_joined = part.state is PartState.WAITING and before.state is not PartState.WAITING
     if not record.queued or not (is_granted or has_joined):
         return record
     if is_granted:
-        record = _stays(state, record, part, now)
         waited = max(0.0, now - part.asked)
         remember(state, before, waited)
         if before.is_waiting:
@@ -164,26 +183,23 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
             )
     else:
         state.emit(now, EventKind.CLAIM_QUEUED, record.id, cluster=part.cluster)
+        if before.expected is None:  # It was to start at once: others may have it sooner.
+            state.rounds.want("claim_queued")
     if record.state is not JobState.PREPARING or any(p.state in PART_ENDED for p in record.parts):
         return record
-    if all(p.granted is not None for p in record.parts):
+    if record.siblings:
+        if is_granted:
+            place = _arranged(state, record.alone(part), before, now).rendezvous
+            told = (replace(p, rendezvous=place) if p is part else p for p in record.parts)
+            record = replace(record, parts=tuple(told))
+        record = replace(record, deadline=due(state, record))
+    elif all(p.granted is not None for p in record.parts):
         record = _arranged(state, record, before, now)
     else:
         record = replace(record, deadline=_deadline(state, record, now))
     state.put(record)
     state.out.append(Wake(at=record.deadline or now))
     return _hasten(state, record, now) if is_granted and not part.was_put_off else record
-
-
-def _stays(state: State, record: JobRecord, part: PartRecord, now: float) -> JobRecord:
-    """Note that a part which was to leave its queue has its nodes, and keeps them."""
-    if record.leaving != part.cluster:
-        return record
-    record = replace(record, leaving="")
-    state.put(record)
-    state.emit(now, EventKind.MOVE_OVERTAKEN, record.id, cluster=part.cluster)
-    state.log("move_overtaken", job=record.id, cluster=part.cluster)
-    return record
 
 
 def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
@@ -222,7 +238,7 @@ def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | 
 
     Neither would ever go on: before either has held its nodes for long, one gives them back.
     """
-    if not record.queued or record.state is not JobState.PREPARING or len(record.parts) < 2:
+    if not record.queued or record.state is not JobState.PREPARING or not _meets(record):
         return None
     for other in state.placed_records():
         if other.id == record.id or not other.queued or other.state is not JobState.PREPARING:
@@ -233,10 +249,15 @@ def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | 
     return None
 
 
+def _meets(record: JobRecord) -> bool:
+    """Whether its parts hold their nodes for each other."""
+    return len(record.parts) > 1 and not record.siblings
+
+
 def _awaits(one: JobRecord, other: JobRecord) -> bool:
     """Whether one job waits on a cluster where the other holds nodes."""
     holding = {part.cluster for part in other.parts if part.granted is not None}
-    return len(other.parts) > 1 and not holding.isdisjoint(ungranted(one))
+    return _meets(one) and _meets(other) and not holding.isdisjoint(ungranted(one))
 
 
 def still_waits(
@@ -302,6 +323,8 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     """Reason to give up an attempt that is over its deadline; empty: it goes on waiting."""
     if all(part.state is PartState.PREPARING for part in record.parts):
         return f"not ready within {state.settings.start.prepare_timeout_s:g} s"
+    if any(part.is_waiting and part.reason in WILL for part in record.parts):
+        return ""
     idle = idle_node_s(state, record, now)
     if idle > 0.0:
         return f"not granted while the others held {idle:.0f} node-seconds"
@@ -311,7 +334,26 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     return ""
 
 
-def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
+def words_of_hold(reason: str, cluster: str) -> str:
+    """Will of a job's user, or of an administrator, that its claim has met in the batch system."""
+    return WILL[reason].format(cluster)
+
+
+def _words_of(state: State, part: PartRecord) -> str:
+    """Reason of a claim that waits, in words."""
+    said = f" ({part.detail})" if part.detail else ""
+    if part.reason in WILL:
+        where = "" if part.reason == HELD_BY_ADMIN else "; released there, it goes on"
+        return words_of_hold(part.reason, part.cluster) + where
+    if part.reason not in {"", OTHERS_FIRST}:
+        return f"waits in {part.cluster}: {part.detail}"
+    reading = state.clusters[part.cluster].reading
+    is_ours = reading is not None and not reading.waiting and not reading.running
+    whose = "our own" if is_ours else "other"
+    return f"{whose} jobs of {part.cluster} go first{said}"
+
+
+def in_words(state: State, record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
     """Expected start of a job whose claims wait, the reason, and the same in words."""
     if record.state is not JobState.PREPARING:
         return None
@@ -320,18 +362,18 @@ def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | N
         return None
     last = [part for part in waiting if part.asked <= now] or waiting
     starts = [part.expected for part in last if part.expected is not None]
-    texts = [
-        f"other jobs of {part.cluster} go first" + (f" ({part.detail})" if part.detail else "")
-        for part in last
-    ]
+    texts = [_words_of(state, part) for part in last]
     holding = [part.cluster for part in record.parts if part.granted is not None]
-    if holding:
+    if holding and not record.siblings:
         texts.append(f"{', '.join(holding)} holds its nodes for them")
     if len(last) < len(waiting):
         names = ", ".join(part.cluster for part in waiting if part not in last)
         texts.append(f"{names} is asked for when it is the turn there")
-    if record.leaving:
-        texts.append(f"{record.leaving} is asked to let it go, for an earlier start elsewhere")
+    held = [part.reason for part in last if part.reason in WILL]
+    if held and (len(held) == len(last) or not record.siblings):
+        return None, held[0], "; ".join(texts)
+    if record.siblings:
+        return max(now, min(starts)) if starts else None, OTHERS_FIRST, "; ".join(texts)
     start = max(now, *starts) if len(starts) == len(last) else None
     return start, OTHERS_FIRST, "; ".join(texts)
 

@@ -70,6 +70,8 @@ class QueueTerms(Struct, frozen=True, kw_only=True):
     """Once granted, it may hold its nodes for so long before it starts, seconds."""
     avoid: tuple[str, ...] = ()
     """Nodes that are not to be given to it."""
+    nice: int = 0
+    """Points of priority by which it is behind our best one in that queue."""
 
 
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -184,9 +186,10 @@ class PartReport(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why it ended, in one word; ``not_found``, ``not_executable``, ``user_unknown``,
     ``output_unwritable``, ``cwd_missing``, ``bad_script`` and ``impossible`` are not tried again;
-    ``cancelled_there``: ended in the batch system by its user or an administrator; ``requeued``:
-    a handed job that the batch system has put back into its queue; ``others_first``: refused,
-    since other jobs go first."""
+    ``cancelled_there``: ended in the batch system by its user; ``ended_by_admin``: by another;
+    ``requeued``: a handed job that the batch system has put back into its queue; ``others_first``:
+    refused, since other jobs go first, or waits behind them; ``held_by_owner``,
+    ``held_by_admin``: waits, and is held in the batch system."""
     detail: str = ""
     """The reason in words."""
     codes: tuple[int | None, ...] = ()
@@ -199,6 +202,10 @@ class PartReport(Struct, frozen=True, kw_only=True):
     """Of one that waits: when the batch system expects to start it, wall-clock seconds."""
     is_next: bool = False
     """Of one that waits: no job that waits goes before it."""
+    time_limit: float | None = None
+    """Its limit, where that was changed in the batch system since the daemon set it, seconds."""
+    limit_refused: str = ""
+    """Why the batch system keeps that limit, though the daemon has ordered another."""
     cpu_s: float | None = None
     """CPU time of all its processes; None: not known."""
     max_rss_mb: float | None = None
@@ -228,6 +235,12 @@ PERMANENT = frozenset(
 )
 """Reasons of a refusal that another attempt cannot mend: the job ends as failed."""
 
+CANCELLED_THERE = "cancelled_there"
+"""Its user ended it in the batch system; of what runs, or was handed over, whoever did."""
+ENDED_BY_ADMIN, HELD_BY_ADMIN, HELD_BY_OWNER = "ended_by_admin", "held_by_admin", "held_by_owner"
+"""A claim that another than its user has cancelled, or holds, in the batch system; or its user."""
+ADMIN = frozenset({ENDED_BY_ADMIN, HELD_BY_ADMIN})
+"""The administrator's will: not on this cluster."""
 LASTING = frozenset({"bad_time_limit", "not_permitted"})
 """What another attempt on the same cluster cannot mend; another cluster may take the job."""
 OVER_LIMIT = "over_limit"

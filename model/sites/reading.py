@@ -18,6 +18,8 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     power: float = 1.0
     """Raw effective power, before smoothing and steps, in (0, 1]."""
     slots: int = 1
+    slot_cpus: int = 1
+    """Processors that accounts are charged for a slot: all, of a node that is taken whole."""
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
     """Null is unlimited."""
@@ -135,3 +137,5 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     """None: we go before no waiting job."""
     rules: SiteRules | None = None
     """What the batch system lets jobs do, below; null: not known, and learnt from refusals."""
+    rpcs_per_min: float | None = None
+    """Requests a minute that we make to its controller; null: not counted."""

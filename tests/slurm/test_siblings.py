@@ -1,4 +1,4 @@
-"""Late moves over real Slurm clusters: a job leaves one queue, and runs once, elsewhere."""
+"""Siblings over real Slurm clusters: a job waits in both queues, and runs once, in one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testbeds.accounts import accounts
 from tests.testbeds.slurm import Cluster, SlurmTestbed, alike, bed
 from tests.testbeds.slurm_site import SlurmSite
 
-START = "prepare_timeout_s = 20.0\nbackoff_first_s = 0.5\nbackoff_max_s = 5.0\nmove_margin_s = 5.0"
+START = "prepare_timeout_s = 20.0\nbackoff_first_s = 0.5\nbackoff_max_s = 5.0"
 LOCAL_S = 600
 """Time limit of the local jobs: Slurm expects ours to start no earlier, seconds."""
 
@@ -66,58 +66,58 @@ def ours(cluster: Cluster) -> int:
     return cluster.run("squeue", "-h", "-o", "%k").count("coalloc:")
 
 
-def wait_in_queue(site: SlurmSite, own: SlurmTestbed, mark: Path) -> tuple[str, Cluster, Cluster]:
-    """Submit a job that waits in one cluster's queue; the job, that cluster and the other one."""
+def wait_in_queues(site: SlurmSite, own: SlurmTestbed, mark: Path) -> str:
+    """Submit a job that waits in both clusters' queues."""
     job = site.submit(["sh", "-c", f"echo ran >> {mark}"], 2)
-    site.until(lambda: bool([p for p in site.job(job)["parts"] if p.get("state") == "waiting"]))
-    (part,) = site.job(job)["parts"]
-    here = own[part["cluster"]]
-    (there,) = (cluster for cluster in own if cluster.name != here.name)
-    assert (ours(here), ours(there)) == (1, 0)
-    return job, here, there
+    site.until(lambda: [part.get("state") for part in site.job(job)["parts"]] == ["waiting"] * 2)
+    assert [ours(cluster) for cluster in own] == [1, 1]
+    assert site.job(job)["siblings"] == 2
+    return job
 
 
-def check_moved(
-    site: SlurmSite, own: SlurmTestbed, job: str, here: Cluster, there: Cluster, mark: Path
-) -> None:
+def check_ran_once(site: SlurmSite, own: SlurmTestbed, job: str, there: str, mark: Path) -> None:
     site.until(lambda: site.job(job)["state"] in ENDED, 120.0)
     shown = site.job(job)
     assert shown["state"] == "completed", shown
-    assert [part["cluster"] for part in shown["parts"]] == [there.name]
-    assert shown["attempt"] == 2
-    assert shown["moves"] == 1
+    assert [part["cluster"] for part in shown["parts"]] == [there]
+    assert shown["attempt"] == 1
     assert mark.read_text() == "ran\n" * 2, "each of its two processes, once"
-    told = [event for event in shown["events"] if "move" in event["kind"]]
-    assert [event["kind"] for event in told] == ["move_ordered", "job_moved"]
-    assert told[0]["cluster"] == told[1]["clusters"] == here.name
-    own.wait(lambda: not ours(here), "nothing of it is left where it waited")
+    own.wait(lambda: not any(map(ours, own)), "nothing of it is left in either queue")
 
 
-def test_a_job_moves_to_the_cluster_that_becomes_free_and_runs_once(
-    own: SlurmTestbed, site: SlurmSite
-) -> None:
+def test_a_job_runs_once_where_nodes_become_free_first(own: SlurmTestbed, site: SlurmSite) -> None:
     mark = site.work / "ran"
-    job, here, there = wait_in_queue(site, own, mark)
+    job = wait_in_queues(site, own, mark)
+    here, there = own
     there.run("scancel", "--name=local")
-    check_moved(site, own, job, here, there, mark)
-    line = site.lines("move_ordered")[0]
-    assert (line["job"], line["cluster"], line["to"]) == (job, here.name, there.name)
-    assert site.lines("job_moved")[0]["job"] == job
+    check_ran_once(site, own, job, there.name, mark)
+    (line,) = site.lines("siblings_withdrawn")
+    assert (line["job"], line["clusters"], line["granted"]) == (job, here.name, there.name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["coallocd", "executor"])
-def test_who_is_killed_in_the_middle_of_a_move_costs_nothing(
+def test_both_are_granted_while_one_of_ours_is_killed(
     own: SlurmTestbed, site: SlurmSite, victim: str
 ) -> None:
     mark = site.work / "ran"
-    job, here, there = wait_in_queue(site, own, mark)
-    there.run("scancel", "--name=local")
-    site.until(lambda: bool(site.lines("move_ordered")))
+    job = wait_in_queues(site, own, mark)
+    name = next(iter(own)).name
+    site.kill("coallocd" if victim == "coallocd" else name)
+    for cluster in own:
+        cluster.run("scancel", "--name=local")
+    own.wait(lambda: not any(map(waits, own)), "both claims are granted, or given back")
     if victim == "coallocd":
-        site.kill("coallocd")
         site.start_daemon()
     else:
-        site.kill(here.name)
-        site.start_executor(here.name)
-    check_moved(site, own, job, here, there, mark)
+        site.start_executor(name)
+    site.until(lambda: site.job(job)["state"] in ENDED, 120.0)
+    shown = site.job(job)
+    assert (shown["state"], len(shown["parts"])) == ("completed", 1)
+    assert mark.read_text() == "ran\n" * 2
+    own.wait(lambda: not any(map(ours, own)), "nothing of it is left in either queue")
+
+
+def waits(cluster: Cluster) -> bool:
+    """Whether a job of ours is pending in a cluster."""
+    return "coalloc:" in cluster.run("squeue", "-h", "-t", "PD", "-o", "%k")
