@@ -5,7 +5,8 @@ side for ten minutes. Both get the same jobs at the same times: local users' and
 through coalloc in one pair and to a random cluster in the other; one that is wider than a cluster
 goes there as two unrelated jobs, whose later one counts: a bound that no job that has to meet can
 reach. Compare within a run; a minute in which the machine stood still is worth nothing, so load and
-longest pause are printed. ``--share .5`` grants our jobs a share of both clusters.
+longest pause are printed. ``--share .5`` grants our jobs a share of both clusters;
+``--administrator 100`` has somebody cancel, hold, extend, drain and restart meanwhile.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.slurm.administrator import Administrator, summary, with_long
 from tests.slurm.open_runs import arms, drive, never, told
 from tests.slurm.open_stream import SPAN_S, Arm, CoallocArm, drawn, faults
 from tests.testbeds.slurm import missing
@@ -132,6 +134,21 @@ def shared(arm: Arm) -> list[str]:
     return [f"share of {row['cluster']}: {json.dumps(row.get('share'))}" for row in rows]
 
 
+def administered(args: argparse.Namespace) -> dict[str, Any]:
+    """One run with an administrator at work, and what was not obeyed."""
+    items = with_long(drawn(args.load, seed=args.seed, scale=args.scale), args.seed)
+    with arms(("coalloc",), policy=args.policy) as (arm,):
+        assert isinstance(arm, CoallocArm)
+        span_s = SPAN_S * args.scale
+        admin = Administrator(arm, items, args.administrator, seed=args.seed, span_s=span_s)
+        watch = drive([arm], items, args.drain, admin.turn)
+        wrong, lines, jobs = admin.judge(), admin.told(), told(arm, items)
+        arm.stop()
+    print(*lines, f"{len(wrong)} of {len(items)} jobs otherwise than they had to:", sep="\n")
+    print(*wrong, f"longest pause {watch.pause_s:.1f} s", sep="\n")
+    return {"not_once": {"coalloc": wrong}, "jobs": jobs, **summary(admin)}
+
+
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """One run of both arms or one."""
     items = drawn(args.load, seed=args.seed, scale=args.scale)
@@ -179,6 +196,7 @@ def main() -> int:
         "--scale", type=float, default=1.0, help=f"of 100 jobs of ours in {SPAN_S:g} s"
     )
     parser.add_argument("--share", type=float, default=0.0, help="max_share of both clusters")
+    parser.add_argument("--administrator", type=int, default=0, help="acts of one")
     parser.add_argument("--policy", default="auto")
     parser.add_argument(
         "--drain", type=float, default=DRAIN_S, help="seconds after the last submission, at most"
@@ -191,7 +209,7 @@ def main() -> int:
     if os.getuid():
         print("error: only root can make accounts", file=sys.stderr)
         return 1
-    result = run(args)
+    result = administered(args) if args.administrator else run(args)
     if args.json:
         args.json.write_text(json.dumps(result, indent=1, default=str))
     return 1 if any(result["not_once"].values()) else 0

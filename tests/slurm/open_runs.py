@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ ACCOUNTS = (
 )
 QOS = ("few", "small")
 """What limits the jobs that run at one time; a job waits for it as for nodes."""
+LIMITED = 0.3
+"""Of our narrow jobs that are in such a QOS."""
 ROUNDED_S = 0.5
 """Mean of what Slurm's whole seconds leave out."""
 
@@ -69,6 +73,17 @@ def _associate(running: SlurmTestbed, *users: str) -> None:
     qos = ",".join(("normal", *QOS))
     for words in (*ACCOUNTS, *(("user", user, "account=phys", f"qos={qos}") for user in users)):
         next(iter(running)).run("sacctmgr", "-i", "add", *words)
+
+
+def with_limits(items: Sequence[Item], seed: int) -> list[Item]:
+    """The jobs, a few of ours among them in a QOS whose limit keeps them waiting."""
+    draw = random.Random(seed)
+    return [
+        replace(item, qos=draw.choice(QOS))
+        if item.is_ours and item.width <= 2 and draw.random() < LIMITED
+        else item
+        for item in items
+    ]
 
 
 class Watch:

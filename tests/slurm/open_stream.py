@@ -62,7 +62,7 @@ class Item:
     at: float
     width: int
     run_s: float
-    limit_min: int
+    limit_min: float
     clusters: tuple[str, ...]
     qos: str = ""
 
@@ -77,7 +77,7 @@ class Item:
         return ("wide" if self.is_wide else "single") if self.is_ours else "local"
 
 
-def drawn(load: float, *, seed: int, scale: float = 1.0) -> list[Item]:
+def drawn(load: float, *, seed: int, scale: float = 1.0, pace: float = 1.0) -> list[Item]:
     """Both streams, in the order in which they come.
 
     Parameters
@@ -86,12 +86,14 @@ def drawn(load: float, *, seed: int, scale: float = 1.0) -> list[Item]:
         Offered by both together, of all slots; ours are 35 % of it all.
     scale : float
         Of the number of jobs and of the time in which they come.
+    pace : float
+        Of that time and of run times: less than one has more jobs, and shorter ones, in a minute.
     """
-    draw, span = random.Random(seed), SPAN_S * scale
+    draw, span = random.Random(seed), SPAN_S * scale * pace
     widths = [width for width, count in OURS.items() for _ in range(count)]
     draw.shuffle(widths)
-    widths = widths[: max(1, round(len(widths) * scale))]
-    times = _times(draw, OUR_MEAN_S, widths)
+    widths = [widths[n % len(widths)] for n in range(max(1, round(len(widths) * scale)))]
+    times = _times(draw, OUR_MEAN_S * pace, widths)
     ours = []
     for number, (width, run_s) in enumerate(zip(widths, times, strict=True)):
         names = draw.sample(list(SLOTS), 2 if width > max(SLOTS.values()) else 1)
@@ -108,14 +110,15 @@ def drawn(load: float, *, seed: int, scale: float = 1.0) -> list[Item]:
         )
     used = sum(item.width * item.run_s for item in ours)
     left = load * span * sum(SLOTS.values()) - used
-    return sorted([*ours, *_locals(draw, left, span)], key=lambda item: item.at)
+    local = _locals(draw, left, span, LOCAL_MEAN_S * pace)
+    return sorted([*ours, *local], key=lambda item: item.at)
 
 
-def _locals(draw: random.Random, slot_s: float, span: float) -> Iterator[Item]:
+def _locals(draw: random.Random, slot_s: float, span: float, mean_s: float) -> Iterator[Item]:
     """Jobs of the clusters' own users that need so many slot-seconds together."""
     for cluster in SLOTS:
         mean = sum(w * n for w, n in LOCAL_WIDTHS.items()) / sum(LOCAL_WIDTHS.values())
-        count = max(1, round(slot_s / len(SLOTS) / LOCAL_MEAN_S / mean))
+        count = max(1, round(slot_s / len(SLOTS) / mean_s / mean))
         widths = draw.choices(list(LOCAL_WIDTHS), list(LOCAL_WIDTHS.values()), k=count)
         times = _times(draw, slot_s / len(SLOTS) / sum(widths), widths)
         for number, (width, run_s) in enumerate(zip(widths, times, strict=True)):
@@ -245,7 +248,7 @@ class Arm:
         """A plain job, to the slots of one cluster."""
         shape = ("-n", str(width)) if cluster == "alpha" else ("-N", str(width), "--exclusive")
         text = self.script(item, cluster, cluster, "$SLURMD_NODENAME")
-        words = ("--parsable", *shape, "-t", str(item.limit_min), "-o", "/dev/null", "-D", "/")
+        words = ("--parsable", *shape, "-t", f"{item.limit_min:g}", "-o", "/dev/null", "-D", "/")
         qos = ("-q", item.qos) if item.qos else ()
         there = self.bed[cluster]
         while not self.over.is_set():
@@ -274,9 +277,13 @@ class Arm:
         self._looked = time.monotonic()
         for cluster in self.bed:
             with contextlib.suppress(UnreachableError):
-                for line in cluster.run("squeue", "-h", "-t", "all", "-o", ROW).splitlines():
-                    row = _row(cluster.name, line)
+                for row in self.rows_now(cluster.name, "-t", "all"):
                     self.rows[cluster.name, row.number] = row
+
+    def rows_now(self, cluster: str, *words: str) -> list[Row]:
+        """What waits or runs in a cluster, or what these words of ``squeue`` choose."""
+        lines = self.bed[cluster].run("squeue", "-h", *words, "-o", ROW).splitlines()
+        return [_row(cluster, line) for line in lines]
 
     def rpcs(self) -> dict[str, Counter[str]]:
         """Calls of slurmctld by our user and by type, of each cluster, since `forget_rpcs`."""
@@ -431,15 +438,22 @@ def feed(arm: Arm, items: Sequence[Item], began: float) -> list[threading.Thread
 
 def faults(arm: Arm, items: Sequence[Item]) -> list[str]:
     """Jobs that did not run exactly once, each process from its beginning to its end."""
-    marks, found = marks_in(arm.marks), []
-    for item in items:
-        seen = marks.get(item.name, Seen())
-        if arm.title == "coalloc" and item.is_ours:
-            wanted = {str(rank) for rank in range(item.width)}
-        else:
-            wanted = set(item.clusters)
-        for what, times in (("began", seen.began), ("ended", seen.ended)):
-            if set(times) != wanted or any(len(each) != 1 for each in times.values()):
-                counts = {key: len(each) for key, each in sorted(times.items())}
-                found.append(f"{item.name} ({item.kind}, {item.width} wide) {what}: {counts}")
-    return found
+    marks = marks_in(arm.marks)
+    wanted = ((item, keys_of(arm, item)) for item in items)
+    found = ((item, not_once(marks.get(item.name, Seen()), keys)) for item, keys in wanted)
+    return [f"{item.name} ({item.kind}, {item.width} wide): {text}" for item, text in found if text]
+
+
+def keys_of(arm: Arm, item: Item) -> set[str]:
+    """Processes that are to leave marks: ranks of ours, the first one of a plain job."""
+    if isinstance(arm, CoallocArm) and item.is_ours:
+        return {str(rank) for rank in range(item.width)}
+    return set(item.clusters)
+
+
+def not_once(seen: Seen, keys: set[str]) -> str:
+    """What is wrong with the marks of a job that is to run once; empty: nothing."""
+    for what, times in (("began", seen.began), ("ended", seen.ended)):
+        if set(times) != keys or any(len(each) != 1 for each in times.values()):
+            return f"{what}: { {key: len(each) for key, each in sorted(times.items())} }"
+    return ""
