@@ -127,7 +127,7 @@ def _rpcs(clusters: dict[str, dict[str, float]]) -> str:
 
 
 def shared(arm: Arm) -> list[str]:
-    """What is said of the share, beside what local jobs were kept waiting at most."""
+    """Lines on the share of each cluster, as the daemon has it."""
     if not isinstance(arm, CoallocArm):
         return []
     rows = arm.site.ask("nodes")["clusters"]
