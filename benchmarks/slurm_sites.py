@@ -134,6 +134,15 @@ def shared(arm: Arm) -> list[str]:
     return [f"share of {row['cluster']}: {json.dumps(row.get('share'))}" for row in rows]
 
 
+def claims(job: dict[str, Any]) -> list[str]:
+    """One of our jobs, and each of its claims as Slurm had it; seconds since the beginning."""
+    keys = ("name", "width", "run_s", "at", "wait_s", "held_before", "state")
+    lines = [", ".join(f"{key} {job[key]}" for key in keys)]
+    keys = ("cluster", "number", "attempt", "state", "submitted", "began", "ended", "slots")
+    lines += ["    " + ", ".join(f"{key} {claim[key]}" for key in keys) for claim in job["claims"]]
+    return lines
+
+
 def administered(args: argparse.Namespace) -> dict[str, Any]:
     """One run with an administrator at work, and what was not obeyed."""
     items = with_long(drawn(args.load, seed=args.seed, scale=args.scale), args.seed)
@@ -162,6 +171,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         share = [line for arm in running for line in shared(arm)] if args.share else []
         for arm in running:
             arm.stop()
+    if args.claims and "coalloc" in jobs:
+        ours = (job for job in jobs["coalloc"] if job["kind"] != "local")
+        print(*(line for job in ours for line in claims(job)), sep="\n")
     print("\n".join(table(found)))
     print("\n".join(share))
     for name in names:
@@ -176,7 +188,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         f"load average {loads[0]:.1f}, at most {loads[1]:.1f}; longest pause {watch.pause_s:.1f} s"
     )
     return {
-        "asked": {key: value for key, value in vars(args).items() if key != "json"},
+        "asked": {key: value for key, value in vars(args).items() if key not in {"json", "claims"}},
         "arms": found,
         "not_once": wrong,
         "load_mean": loads[0],
@@ -200,6 +212,9 @@ def main() -> int:
     parser.add_argument("--policy", default="auto")
     parser.add_argument(
         "--drain", type=float, default=DRAIN_S, help="seconds after the last submission, at most"
+    )
+    parser.add_argument(
+        "--claims", action="store_true", help="show each of our jobs with its claims"
     )
     parser.add_argument("--json", type=Path, help="a file for all figures, job by job")
     args = parser.parse_args()
