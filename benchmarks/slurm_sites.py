@@ -20,9 +20,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.slurm.administrator import Administrator, summary, with_long
-from tests.slurm.open_runs import arms, drive, never, told
-from tests.slurm.open_stream import SPAN_S, Arm, CoallocArm, drawn, faults
+from tests.slurm.administrator import Administrator, summary
+from tests.slurm.open_jobs import SPAN_S, drawn, with_long
+from tests.slurm.open_runs import Delays, arms, drive, never, told
+from tests.slurm.open_stream import Arm, CoallocArm, faults
 from tests.testbeds.slurm import missing
 
 KINDS = {"single": "ours, one cluster", "wide": "ours, co-allocated", "local": "locals"}
@@ -126,21 +127,24 @@ def _rpcs(clusters: dict[str, dict[str, float]]) -> str:
     return " / ".join(f"{counts.get('ours', 0.0):.0f}" for counts in clusters.values())
 
 
-def shared(arm: Arm) -> list[str]:
-    """Lines on the share of each cluster, as the daemon has it."""
-    if not isinstance(arm, CoallocArm):
-        return []
-    rows = arm.site.ask("nodes")["clusters"]
-    return [f"share of {row['cluster']}: {json.dumps(row.get('share'))}" for row in rows]
+def shared(arm: Arm, delays: Delays) -> list[str]:
+    """Lines on what the share cost local jobs, by Slurm's queue and by the daemon."""
+    late = sorted(delays.by_job.items(), key=lambda pair: -pair[1])
+    told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in late[:5]) or "none"
+    lines = [f"{arm.title}: local jobs first in their queues beside idle slots: {told}"]
+    if isinstance(arm, CoallocArm):
+        rows = arm.site.ask("nodes")["clusters"]
+        lines += [f"share of {row['cluster']}: {json.dumps(row.get('share'))}" for row in rows]
+    return lines
 
 
 def claims(job: dict[str, Any]) -> list[str]:
     """One of our jobs, and each of its claims as Slurm had it; seconds since the beginning."""
-    keys = ("name", "width", "run_s", "at", "wait_s", "held_before", "state")
-    lines = [", ".join(f"{key} {job[key]}" for key in keys)]
-    keys = ("cluster", "number", "attempt", "state", "submitted", "began", "ended", "slots")
-    lines += ["    " + ", ".join(f"{key} {claim[key]}" for key in keys) for claim in job["claims"]]
-    return lines
+    rows = [(job, "name width run_s at wait_s held_before state")]
+    words = "cluster number attempt state submitted began ended slots"
+    rows += [(claim, words) for claim in job["claims"]]
+    lines = [", ".join(f"{key} {row[key]}" for key in keys.split()) for row, keys in rows]
+    return [lines[0], *(f"    {line}" for line in lines[1:])]
 
 
 def administered(args: argparse.Namespace) -> dict[str, Any]:
@@ -164,11 +168,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     names = ("coalloc", "plain") if args.arm == "both" else (args.arm,)
     given = {"max_share": args.share} if args.share else {}
     with arms(names, policy=args.policy, given=given, as_root=bool(args.share)) as running:
-        watch = drive(running, items, args.drain)
+        delays = [Delays(arm) for arm in running] if args.share else []
+        watch = drive(running, items, args.drain, lambda: all(each.turn() for each in delays))
         jobs = {arm.title: told(arm, items) for arm in running}
         found = {arm.title: measured(arm, jobs[arm.title]) for arm in running}
         wrong = {arm.title: faults(arm, items) for arm in running}
-        share = [line for arm in running for line in shared(arm)] if args.share else []
+        share = [
+            line for arm, each in zip(running, delays, strict=False) for line in shared(arm, each)
+        ]
         for arm in running:
             arm.stop()
     if args.claims and "coalloc" in jobs:

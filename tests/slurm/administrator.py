@@ -13,20 +13,17 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from coalloc.adapters.runner.command import BatchError
-from tests.slurm.open_stream import CoallocArm, Item, Row, Seen, keys_of, marks_in, not_once
+from tests.slurm.open_jobs import Item, is_long
+from tests.slurm.open_stream import CoallocArm, Row, Seen, keys_of, marks_in, not_once
 from tests.support.live_site import ENDED
 
 SOON_S = 4.0
 """For a reading and an order, on a crowded machine; wall-clock seconds."""
-LONG_S, LONG_LIMIT_MIN = 16.0, 0.2
-"""Run time and limit of the jobs that only an extension lets complete."""
 EXTENDED_MIN = 3
-PER_STREAM = 0.15
-"""Of our jobs that are such."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,22 +49,6 @@ class Act:
     done: float
     undone: float = 0.0
     told_s: float = -1.0
-
-
-def with_long(items: Sequence[Item], seed: int) -> list[Item]:
-    """The jobs, a few of ours among them with limits that end them too soon."""
-    draw = random.Random(seed)
-    return [
-        replace(item, run_s=LONG_S, limit_min=LONG_LIMIT_MIN, width=min(2, item.width))
-        if item.is_ours and not item.is_wide and draw.random() < PER_STREAM
-        else item
-        for item in items
-    ]
-
-
-def is_long(item: Item) -> bool:
-    """Whether its limit ends it too soon."""
-    return item.is_ours and item.run_s > 60.0 * item.limit_min
 
 
 # -- judgements: what is wrong with a job after an act on it; empty where nothing is -------------

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import random
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.slurm.open_stream import LOOK_S, Arm, CoallocArm, Item, Row, Seen, feed, marks_in, shapes
+from tests.slurm.open_jobs import QOS, SLOTS, Item
+from tests.slurm.open_stream import LOOK_S, Arm, CoallocArm, Row, Seen, feed, marks_in, shapes
 from tests.testbeds.accounts import accounts
 from tests.testbeds.slurm import SlurmTestbed, bed
 
@@ -21,10 +20,6 @@ ACCOUNTS = (
     ("qos", "few", "MaxJobsPerUser=2"),
     ("qos", "small", "GrpTRES=cpu=4"),
 )
-QOS = ("few", "small")
-"""What limits the jobs that run at one time; a job waits for it as for nodes."""
-LIMITED = 0.3
-"""Of our narrow jobs that are in such a QOS."""
 ROUNDED_S = 0.5
 """Mean of what Slurm's whole seconds leave out."""
 
@@ -73,17 +68,6 @@ def _associate(running: SlurmTestbed, *users: str) -> None:
     qos = ",".join(("normal", *QOS))
     for words in (*ACCOUNTS, *(("user", user, "account=phys", f"qos={qos}") for user in users)):
         next(iter(running)).run("sacctmgr", "-i", "add", *words)
-
-
-def with_limits(items: Sequence[Item], seed: int) -> list[Item]:
-    """The jobs, a few of ours among them in a QOS whose limit keeps them waiting."""
-    draw = random.Random(seed)
-    return [
-        replace(item, qos=draw.choice(QOS))
-        if item.is_ours and item.width <= 2 and draw.random() < LIMITED
-        else item
-        for item in items
-    ]
 
 
 class Watch:
@@ -151,6 +135,31 @@ def _look(arm: Arm, items: Sequence[Item], now: float, *, is_fed: bool, is_over:
         }
     if is_over and arm.took_s is None and arm.is_done(items):
         arm.took_s = now
+
+
+class Delays:
+    """How long a local job was first in its queue while so many slots as it needs were idle.
+
+    Where nothing else keeps them idle it is a share that is kept for us. Slurm itself takes some
+    seconds of it.
+    """
+
+    def __init__(self, arm: Arm) -> None:
+        self._arm, self._at = arm, time.monotonic()
+        self.by_job: dict[str, float] = {}
+
+    def turn(self) -> bool:
+        """Look once; there is nothing else to do."""
+        now = time.monotonic()
+        passed, self._at = now - self._at, now
+        for cluster, slots in SLOTS.items():
+            rows = self._arm.rows_now(cluster)
+            waiting = [row for row in rows if row.state == "PENDING"]
+            idle = slots - sum(row.slots for row in rows if row.state != "PENDING")
+            first = min(waiting, key=lambda row: int(row.number), default=None)
+            if first and first.user == self._arm.local.name and first.slots <= idle:
+                self.by_job[first.name] = self.by_job.get(first.name, 0.0) + passed
+        return True
 
 
 def told(arm: Arm, items: Sequence[Item]) -> list[dict[str, Any]]:

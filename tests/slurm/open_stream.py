@@ -9,136 +9,29 @@ tell how long a job waited, whether it ran, and how often.
 from __future__ import annotations
 
 import contextlib
-import random
 import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import exp, log
 from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.runner.command import Account, UnreachableError
 from tests.kernels import CACHE
+from tests.slurm.open_jobs import Item
 from tests.support.live_site import ENDED
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed
 from tests.testbeds.slurm_site import SlurmSite
 
-SLOTS = {"alpha": 6, "beta": 6}
-SPAN_S = 380.0
-"""In which the jobs of a stream at full scale come."""
-OURS = {1: 22, 2: 20, 3: 18, 4: 10, 5: 6, 6: 8, 7: 8, 8: 8}
-"""Jobs by number of processes, at full scale; those of 7 and 8 fit in neither cluster."""
-OUR_MEAN_S, LOCAL_MEAN_S = 4.5, 5.0
-SPREAD = 0.8
-"""Of the logarithm of run times."""
-LOCAL_WIDTHS = {1: 40, 2: 27, 3: 18, 4: 15}
-LOCAL_LIMITS_MIN = (1, 2, 3)
 LOOK_S = 0.5
 ROWS_S = 60.0
 """Between two looks at all jobs that Slurm remembers; it forgets them after five minutes."""
 WARM_S = 600.0
 ROW = "%i|%j|%u|%k|%T|%V|%S|%e|%D|%C|%N"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One job.
-
-    Attributes
-    ----------
-    at : float
-        When it is submitted, seconds after the beginning.
-    clusters : tuple of str
-        Of a local job; of ours the random ones of the plain twin, two where it is too wide for one.
-    """
-
-    name: str
-    is_ours: bool
-    at: float
-    width: int
-    run_s: float
-    limit_min: float
-    clusters: tuple[str, ...]
-    qos: str = ""
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether no cluster can hold it alone."""
-        return self.width > max(SLOTS.values())
-
-    @property
-    def kind(self) -> str:
-        """Its row in the tables."""
-        return ("wide" if self.is_wide else "single") if self.is_ours else "local"
-
-
-def drawn(load: float, *, seed: int, scale: float = 1.0, pace: float = 1.0) -> list[Item]:
-    """Both streams, in the order in which they come.
-
-    Parameters
-    ----------
-    load : float
-        Offered by both together, of all slots; ours are 35 % of it all.
-    scale : float
-        Of the number of jobs and of the time in which they come.
-    pace : float
-        Of that time and of run times: less than one has more jobs, and shorter ones, in a minute.
-    """
-    draw, span = random.Random(seed), SPAN_S * scale * pace
-    widths = [width for width, count in OURS.items() for _ in range(count)]
-    draw.shuffle(widths)
-    widths = [widths[n % len(widths)] for n in range(max(1, round(len(widths) * scale)))]
-    times = _times(draw, OUR_MEAN_S * pace, widths)
-    ours = []
-    for number, (width, run_s) in enumerate(zip(widths, times, strict=True)):
-        names = draw.sample(list(SLOTS), 2 if width > max(SLOTS.values()) else 1)
-        ours.append(
-            Item(
-                name=f"o{number}",
-                is_ours=True,
-                at=draw.uniform(0.0, span),
-                width=width,
-                run_s=run_s,
-                limit_min=1,
-                clusters=tuple(names),
-            )
-        )
-    used = sum(item.width * item.run_s for item in ours)
-    left = load * span * sum(SLOTS.values()) - used
-    local = _locals(draw, left, span, LOCAL_MEAN_S * pace)
-    return sorted([*ours, *local], key=lambda item: item.at)
-
-
-def _locals(draw: random.Random, slot_s: float, span: float, mean_s: float) -> Iterator[Item]:
-    """Jobs of the clusters' own users that need so many slot-seconds together."""
-    for cluster in SLOTS:
-        mean = sum(w * n for w, n in LOCAL_WIDTHS.items()) / sum(LOCAL_WIDTHS.values())
-        count = max(1, round(slot_s / len(SLOTS) / mean_s / mean))
-        widths = draw.choices(list(LOCAL_WIDTHS), list(LOCAL_WIDTHS.values()), k=count)
-        times = _times(draw, slot_s / len(SLOTS) / sum(widths), widths)
-        for number, (width, run_s) in enumerate(zip(widths, times, strict=True)):
-            yield Item(
-                name=f"{cluster[0]}{number}",
-                is_ours=False,
-                at=draw.uniform(0.0, span),
-                width=width,
-                run_s=run_s,
-                limit_min=draw.choice(LOCAL_LIMITS_MIN),
-                clusters=(cluster,),
-            )
-
-
-def _times(draw: random.Random, mean_s: float, widths: Sequence[int]) -> list[float]:
-    """Run times, lognormal; their mean by slots is exactly this, so that every seed offers it."""
-    middle = log(mean_s) - SPREAD**2 / 2
-    times = [min(30.0, max(0.3, exp(draw.gauss(middle, SPREAD)))) for _ in widths]
-    ratio = mean_s * sum(widths) / sum(w * t for w, t in zip(widths, times, strict=True))
-    return [round(min(45.0, t * ratio), 2) for t in times]
 
 
 def shapes(conf: str = "") -> list[ClusterShape]:

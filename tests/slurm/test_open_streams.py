@@ -7,9 +7,10 @@ import os
 import pytest
 
 from tests.slurm.account_audit import audit
-from tests.slurm.administrator import Administrator, with_long
-from tests.slurm.open_runs import arms, drive, never, told, with_limits
-from tests.slurm.open_stream import CoallocArm, drawn, faults
+from tests.slurm.administrator import Administrator
+from tests.slurm.open_jobs import drawn, with_limits, with_long
+from tests.slurm.open_runs import arms, drive, never, told
+from tests.slurm.open_stream import CoallocArm, faults
 from tests.testbeds.processes import BedError
 from tests.testbeds.slurm_accounting import missing
 
@@ -38,7 +39,7 @@ def differences(arm: CoallocArm) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "seed", "scale", "pace"),
-    [(30, 5, 0.22, 0.3), pytest.param(500, 6, 5.0, 0.6, marks=pytest.mark.nightly)],
+    [(30, 5, 0.18, 0.3), pytest.param(500, 6, 5.0, 0.6, marks=pytest.mark.nightly)],
 )
 def test_administrators_are_obeyed_and_accounts_agree(
     count: int, seed: int, scale: float, pace: float

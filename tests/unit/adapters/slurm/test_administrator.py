@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.slurm.administrator import Act, judged
-from tests.slurm.open_stream import Item, Seen
+from tests.slurm.open_jobs import Item
+from tests.slurm.open_stream import Seen
 
 NARROW = Item(name="o1", is_ours=True, at=0.0, width=1, run_s=5.0, limit_min=1, clusters=("alpha",))
 WIDE = Item(
