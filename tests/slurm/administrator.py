@@ -231,7 +231,7 @@ class Administrator:
                 lines.append(f"{kind} obeyed after {late}; never said: {len(times) - len(known)}")
         return lines
 
-    TOLD = ("cancel", "cancel_by_owner", "cancel_running", "hold", "hold_by_owner")
+    TOLD = ("cancel", "cancel_by_owner", "cancel_running", "hold", "hold_by_owner", "extend")
 
     def _listen(self) -> None:
         """Note which acts the daemon shows."""
@@ -242,9 +242,10 @@ class Administrator:
                 continue
             job = self.arm.site.job(self.arm.jobs[act.target])
             is_there = any(part["cluster"] == act.cluster for part in job["parts"])
-            is_over = job["state"] in ENDED or job["state"] == "held"
+            is_over = job["state"] in {*ENDED, "held"} or str(job["reason"]).startswith("held_by")
             elsewhere = act.kind in {"cancel", "hold"} and not is_there
-            if is_over or elsewhere:
+            is_longer = act.kind == "extend" and job["time_limit"] == 60.0 * EXTENDED_MIN
+            if is_longer or elsewhere or (is_over and act.kind != "extend"):
                 act.told_s = time.time() - act.done
 
     def _act(self) -> bool:
