@@ -23,7 +23,7 @@ LIMITED = 0.3
 """Of our narrow jobs that are in such a QOS."""
 LONG_S, LONG_LIMIT_MIN = 14.0, 0.15
 """Run time and limit of the jobs that only an extension lets complete."""
-PER_STREAM = 0.15
+PER_STREAM = 0.25
 """Of our jobs that are such."""
 
 
