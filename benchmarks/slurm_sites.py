@@ -149,10 +149,11 @@ def claims(job: dict[str, Any]) -> list[str]:
 
 def administered(args: argparse.Namespace) -> dict[str, Any]:
     """One run with an administrator at work, and what was not obeyed."""
-    items = with_long(drawn(args.load, seed=args.seed, scale=args.scale), args.seed)
+    items = drawn(args.load, seed=args.seed, scale=args.scale, pace=args.pace)
+    items = with_long(items, args.seed)
     with arms(("coalloc",), policy=args.policy) as (arm,):
         assert isinstance(arm, CoallocArm)
-        span_s = SPAN_S * args.scale
+        span_s = max(item.at for item in items)
         admin = Administrator(arm, items, args.administrator, seed=args.seed, span_s=span_s)
         watch = drive([arm], items, args.drain, admin.turn)
         wrong, lines, jobs = admin.judge(), admin.told(), told(arm, items)
@@ -164,7 +165,7 @@ def administered(args: argparse.Namespace) -> dict[str, Any]:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """One run of both arms or one."""
-    items = drawn(args.load, seed=args.seed, scale=args.scale)
+    items = drawn(args.load, seed=args.seed, scale=args.scale, pace=args.pace)
     names = ("coalloc", "plain") if args.arm == "both" else (args.arm,)
     given = {"max_share": args.share} if args.share else {}
     with arms(names, policy=args.policy, given=given, as_root=bool(args.share)) as running:
@@ -214,6 +215,7 @@ def main() -> int:
     parser.add_argument(
         "--scale", type=float, default=1.0, help=f"of 100 jobs of ours in {SPAN_S:g} s"
     )
+    parser.add_argument("--pace", type=float, default=1.0, help="of run times and of those seconds")
     parser.add_argument("--share", type=float, default=0.0, help="max_share of both clusters")
     parser.add_argument("--administrator", type=int, default=0, help="acts of one")
     parser.add_argument("--policy", default="auto")

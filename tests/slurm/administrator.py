@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from coalloc.adapters.runner.command import BatchError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from tests.slurm.open_jobs import Item, is_long
 from tests.slurm.open_stream import CoallocArm, Row, Seen, keys_of, marks_in, not_once
 from tests.support.live_site import ENDED
@@ -24,6 +24,8 @@ from tests.support.live_site import ENDED
 SOON_S = 4.0
 """For a reading and an order, on a crowded machine; wall-clock seconds."""
 EXTENDED_MIN = 3
+TRIED = 5
+"""Kinds of acts that are tried at one time, until one finds a job or a node."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,7 +196,10 @@ class Administrator:
         self.arm, self.acts = arm, list[Act]()
         self._items = {item.name: item for item in items}
         self._draw = random.Random(seed)
-        self._left, self._every_s = count, span_s / count
+        kinds, weights = list(self.KINDS), [weight for weight, _ in self.KINDS.values()]
+        self._left = [*kinds, *self._draw.choices(kinds, weights, k=count)][:count]
+        self._draw.shuffle(self._left)
+        self._every_s = span_s / count
         self._next = time.monotonic() + 1.0
         self._end = time.monotonic() + span_s * 1.5
         self._undo: list[tuple[float, Act, Callable[[], None]]] = []
@@ -204,12 +209,21 @@ class Administrator:
         now = time.monotonic()
         for entry in [entry for entry in self._undo if entry[0] <= now]:
             self._undo.remove(entry)
-            entry[2]()
+            try:
+                entry[2]()
+            except UnreachableError:
+                self._undo.append((now + 1.0, *entry[1:]))
+                continue
+            except CommandRefusedError:
+                pass  # that node has been resumed, say
             entry[1].undone = time.time()
         while self._left and now >= self._next and now < self._end:
             self._next += self._every_s
-            with contextlib.suppress(BatchError):  # what has just ended, or is out of reach
-                self._left -= self._act()
+            for kind in self._left[:TRIED]:
+                self._left.remove(kind)
+                if self._act(kind):
+                    break
+                self._left.append(kind)  # there is nobody to do it to at the moment
         self._listen()
         return (not self._left or now >= self._end) and not self._undo
 
@@ -248,12 +262,14 @@ class Administrator:
             if is_longer or elsewhere or (is_over and act.kind != "extend"):
                 act.told_s = time.time() - act.done
 
-    def _act(self) -> bool:
+    def _act(self, kind: str) -> bool:
         """Do one thing; whether there was something to do it to."""
-        kind = self._draw.choices(list(self.KINDS), [each[0] for each in self.KINDS.values()])[0]
         cluster = self._draw.choice(list(self.arm.bed.clusters))
         act = Act(kind=kind, cluster=cluster, target="", at=time.time(), done=0.0)
-        is_done = self.KINDS[kind][1](self, act)
+        try:
+            is_done = self.KINDS[kind][1](self, act)
+        except BatchError:  # it has just ended, or is out of reach
+            return False
         act.done = time.time()
         if is_done:
             self.acts.append(act)
