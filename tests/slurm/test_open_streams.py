@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import pytest
 
 from tests.slurm.account_audit import audit
-from tests.slurm.administrator import Administrator
+from tests.slurm.administrator import Act, Administrator
 from tests.slurm.open_jobs import drawn, with_limits, with_long
 from tests.slurm.open_runs import arms, drive, never, told
 from tests.slurm.open_stream import CoallocArm, faults
@@ -19,14 +20,18 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make acc
 DRAIN_S = 240.0
 
 
-def differences(arm: CoallocArm) -> list[str]:
-    """What our accounts have otherwise than Slurm's, once those have come."""
+def differences(arm: CoallocArm, acts: Sequence[Act]) -> list[str]:
+    """What our accounts have otherwise than Slurm's, once those have come.
+
+    One that was cancelled as its processes ended may be both.
+    """
     seen: list[str] = []
+    cancelled = {arm.jobs[act.target] for act in acts if act.kind == "cancel_running"}
 
     def agree() -> bool:
         found = [audit(arm.site.endpoint, cluster) for cluster in arm.bed]
         assert all(count for count, _ in found)
-        seen[:] = [str(difference) for _, each in found for difference in each]
+        seen[:] = [str(each) for _, some in found for each in some if each.job not in cancelled]
         return not seen
 
     try:
@@ -39,7 +44,7 @@ def differences(arm: CoallocArm) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "seed", "scale", "pace"),
-    [(30, 5, 0.18, 0.3), pytest.param(500, 6, 5.0, 0.6, marks=pytest.mark.nightly)],
+    [(26, 5, 0.15, 0.3), pytest.param(500, 6, 5.0, 0.6, marks=pytest.mark.nightly)],
 )
 def test_administrators_are_obeyed_and_accounts_agree(
     count: int, seed: int, scale: float, pace: float
@@ -56,7 +61,7 @@ def test_administrators_are_obeyed_and_accounts_agree(
         found = admin.judge()
         assert not found, "\n".join(found)
         assert len(admin.acts) > count // 2
-        assert missing() or not differences(arm)
+        assert missing() or not differences(arm, admin.acts)
 
 
 @pytest.mark.nightly
