@@ -14,9 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def measured(arm: Arm, jobs: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures of an arm."""
     ours = [job for job in jobs if job["kind"] != "local"]
     wide = [job for job in ours if job["kind"] == "wide"]
+    single = [job for job in ours if job["kind"] == "single"]
     started = sum(job["wait_s"] is not None for job in ours)
     fed = arm.fed_at - arm.began
     return {
@@ -49,6 +51,10 @@ def measured(arm: Arm, jobs: list[dict[str, Any]]) -> dict[str, Any]:
         "held_before_start_wide": ratio(wide, "held_before"),
         "held_by_slurm": ratio(ours, "held", less=1.0),
         "held_by_slurm_wide": ratio(wide, "held", less=1.0),
+        "single_start_s": each_slot_s(single, lambda job: job["held_before"]),
+        "single_release_s": each_slot_s(
+            single, lambda job: job["held"] - job["held_before"] - job["used"]
+        ),
         "given_back_per_start": round(_given_back(arm) / max(1, started), 2),
         "claims_per_job": round(sum(len(job["claims"]) for job in ours) / len(ours), 2),
         "rpcs_a_minute": arm.rpcs_a_minute,
@@ -72,6 +78,13 @@ def ratio(jobs: Sequence[dict[str, Any]], field: str, less: float = 0.0) -> floa
     return round(sum(job[field] for job in jobs) / used - less, 3) if used else 0.0
 
 
+def each_slot_s(jobs: Sequence[dict[str, Any]], held: Callable[[dict[str, Any]], float]) -> float:
+    """Seconds for which a slot of those that started was held so."""
+    started = [job for job in jobs if job["wait_s"] is not None]
+    width = sum(job["width"] for job in started)
+    return round(sum(map(held, started)) / width, 3) if width else 0.0
+
+
 def _given_back(arm: Arm) -> int:
     """Starts that were called off: refused, or given back before anything ran."""
     return len(arm.site.lines("job_requeued")) if isinstance(arm, CoallocArm) else 0
@@ -79,10 +92,10 @@ def _given_back(arm: Arm) -> int:
 
 def table(found: dict[str, dict[str, Any]]) -> list[str]:
     """The figures as lines, arms side by side, and ratios of waits."""
-    lines = [f"{'':40}" + "".join(f"{name:>20}" for name in found)]
+    lines = [f"{'':46}" + "".join(f"{name:>20}" for name in found)]
 
     def row(name: str, cells: Iterable[str]) -> None:
-        lines.append(f"{name:40}" + "".join(f"{cell:>20}" for cell in cells))
+        lines.append(f"{name:46}" + "".join(f"{cell:>20}" for cell in cells))
 
     for kind, title in KINDS.items():
         row(
@@ -100,6 +113,10 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
     ):
         cells = (f"{arm[field]:.1%} / {arm[field + '_wide']:.1%}" for arm in found.values())
         row(f"{title}, all / wide", cells)
+    cells = (
+        f"{arm['single_start_s']:.2f} / {arm['single_release_s']:.2f}" for arm in found.values()
+    )
+    row("a slot for one cluster: start / release, s", cells)
     row("claims for each of our jobs", (f"{arm['claims_per_job']:.2f}" for arm in found.values()))
     row("given back per start", (f"{arm['given_back_per_start']:.2f}" for arm in found.values()))
     row("RPCs a minute, our user", (_rpcs(arm["rpcs_a_minute"]) for arm in found.values()))
@@ -233,6 +250,7 @@ def main() -> int:
     if os.getuid():
         print("error: only root can make accounts", file=sys.stderr)
         return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all daemons are ended
     result = administered(args) if args.administrator else run(args)
     if args.json:
         args.json.write_text(json.dumps(result, indent=1, default=str))
