@@ -168,7 +168,8 @@ def administered(args: argparse.Namespace) -> dict[str, Any]:
     """One run with an administrator at work, and what was not obeyed."""
     items = drawn(args.load, seed=args.seed, scale=args.scale, pace=args.pace)
     items = with_long(items, args.seed)
-    with arms(("coalloc",), policy=args.policy) as (arm,):
+    # Without accounts Slurm does not say who cancelled a job.
+    with arms(("coalloc",), policy=args.policy, accounting=True) as (arm,):
         assert isinstance(arm, CoallocArm)
         span_s = max(item.at for item in items)
         admin = Administrator(arm, items, args.administrator, seed=args.seed, span_s=span_s)
