@@ -72,14 +72,9 @@ def read_platform(path: str | Path) -> Platform:
 
 
 def parse_platform(raw: bytes, file_name: str, where: str = "") -> Platform:
-    """Read a platform from the bytes of a file.
+    """Read a platform from the bytes of a file; `where` is the prefix of errors.
 
-    Parameters
-    ----------
-    file_name : str
-        Its ending tells TOML from ``.machines``; without its ending it names the platform.
-    where : str
-        Prefix of errors.
+    The ending of the file's name tells TOML from ``.machines``; the rest names the platform.
     """
     if len(raw) > LARGEST_FILE:
         raise InputError(where, f"is larger than {LARGEST_FILE} bytes")

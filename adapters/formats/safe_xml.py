@@ -17,17 +17,9 @@ Text = Callable[[str], None]
 def parse_xml(raw: bytes, start: Start, end: End | None = None, text: Text | None = None) -> None:
     """Call back for every element.
 
-    Parameters
-    ----------
-    start : callable
-        Gets the tag without its prefix, the attributes, and the line.
-    end, text : callable, optional
-        Get the tag; a piece of text.
-
-    Raises
-    ------
-    InputError
-        With the line, for what is no XML, for entities, and for elements nested too deeply.
+    `start` gets the tag without its prefix, the attributes and the line, `end` the tag, `text` a
+    piece of text. `InputError` with the line for what is no XML, entities, and elements nested too
+    deeply.
     """
     parser = expat.ParserCreate()
     parser.buffer_text = True

@@ -39,85 +39,60 @@ FIELDS = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwfJob:
-    """One line of a log; None where the log does not know.
-
-    Attributes
-    ----------
-    number : int
-        Field 1.
-    submit_s, wait_s, run_s : float
-        Fields 2-4: seconds from the start of the log, seconds of waiting and of running.
-    allocated : int or None
-        Field 5: processors used.
-    cpu_s, used_kb : float or None
-        Fields 6 and 7: CPU seconds and KiB of memory, averages per processor.
-    requested : int or None
-        Field 8: processors asked for.
-    requested_s, requested_kb : float or None
-        Fields 9 and 10: run time and memory per processor asked for.
-    status : int or None
-        Field 11: 0 failed, 1 completed, 2-4 partial executions, 5 cancelled.
-    user, group, application, queue, partition, preceding : int or None
-        Fields 12-17.
-    think_s : float or None
-        Field 18: seconds between the end of the preceding job and this submission.
-    extra : tuple of str
-        Further columns (.xswf).
-    line, fields : int
-        Where it stands in the file, from 1, and how many columns it has.
-    """
+    """One line of a log; None where the log does not know."""
 
     number: int
+    """Field 1."""
     submit_s: float
+    """Field 2: seconds from the start of the log; fields 3 and 4: seconds of waiting and of
+    running."""
     wait_s: float | None = None
     run_s: float | None = None
     allocated: int | None = None
+    """Field 5: processors used."""
     cpu_s: float | None = None
+    """Fields 6 and 7: CPU seconds and KiB of memory, averages per processor."""
     used_kb: float | None = None
     requested: int | None = None
+    """Field 8: processors asked for."""
     requested_s: float | None = None
+    """Fields 9 and 10: run time and memory per processor asked for."""
     requested_kb: float | None = None
     status: int | None = None
+    """Field 11: 0 failed, 1 completed, 2-4 partial executions, 5 cancelled."""
     user: int | None = None
+    """This and the next five: fields 12-17."""
     group: int | None = None
     application: int | None = None
     queue: int | None = None
     partition: int | None = None
     preceding: int | None = None
     think_s: float | None = None
+    """Field 18: seconds between the end of the preceding job and this submission."""
     extra: tuple[str, ...] = ()
+    """Further columns (.xswf)."""
     line: int = 0
+    """Where it stands in the file, from 1, and how many columns it has."""
     fields: int = FIELDS
 
 
 @dataclass(slots=True, kw_only=True)
 class SwfSummary:
-    """Counts of what was met while reading.
-
-    Attributes
-    ----------
-    jobs, comments, bad : int
-        Lines.
-    bad_lines : list of (int, str)
-        Number and fault of the first bad lines.
-    short : int
-        Jobs with fewer than 18 fields.
-    extended : int
-        Jobs with more.
-    unsorted : int
-        Jobs submitted before the one on the line above.
-    repeated : int
-        Jobs whose number was seen before.
-    """
+    """Counts of what was met while reading."""
 
     jobs: int = 0
     comments: int = 0
     bad: int = 0
+    """This and the two before: lines."""
     bad_lines: list[tuple[int, str]] = field(default_factory=list)
+    """Number and fault of the first ones."""
     short: int = 0
+    """Jobs with fewer than 18 fields; the next, with more."""
     extended: int = 0
     unsorted: int = 0
+    """Jobs submitted before the one on the line above."""
     repeated: int = 0
+    """Jobs whose number was seen before."""
 
     def describe(self) -> str:
         """Say in one line what was read and repaired."""
@@ -148,24 +123,7 @@ class SwfLog:
 class SwfReader:
     """Iterate over the jobs of a log, in the order of the file.
 
-    Parameters
-    ----------
-    lines : iterable of bytes
-        Lines of the log.
-    where : str
-        Name of the log in errors.
-
-    Attributes
-    ----------
-    header : dict of str
-        ``; Key: value`` comments met so far; values of a repeated key are joined by newlines.
-    summary : SwfSummary
-        Counts so far.
-
-    Raises
-    ------
-    InputError
-        While iterating, if the lines are no SWF at all.
+    `InputError` while iterating, if the lines are no SWF at all.
     """
 
     def __init__(self, lines: Iterable[bytes], where: str = "") -> None:
@@ -173,6 +131,7 @@ class SwfReader:
         self._where = where
         self._numbers: set[int] = set()
         self.header: dict[str, str] = {}
+        """``; Key: value`` comments met so far; values of a repeated key are joined by newlines."""
         self.summary = SwfSummary()
 
     def __iter__(self) -> Iterator[SwfJob]:
@@ -277,22 +236,10 @@ def _shown(token: bytes) -> str:
 
 
 def read_swf(path: str | Path, limit: int | None = None) -> SwfLog:
-    """Read a log from a file, packed by gzip, bzip2 or xz or not.
+    """Read a log from a file, packed or not, up to so many jobs of the file.
 
-    Parameters
-    ----------
-    limit : int, optional
-        Stop after so many jobs of the file.
-
-    Returns
-    -------
-    SwfLog
-        Its jobs by rising submit time; jobs of the same second in the order of the file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is no SWF at all.
+    They come by rising submit time; jobs of the same second in the order of the file. `InputError`:
+    it cannot be read, or is no SWF at all.
     """
     with opened(Path(path)) as stream:
         return _log_of(stream, str(path), limit)

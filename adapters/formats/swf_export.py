@@ -17,28 +17,21 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedJob:
-    """A job that has ended; times in seconds since 1970.
-
-    Attributes
-    ----------
-    eligible : float
-        When it could have started first, which SWF takes for its submission.
-    requested_s : float or None
-        Run time asked for, or planned, seconds.
-    cpu_s, max_rss_mb : float or None
-        CPU time of all processes, and memory of the largest, MiB.
-    """
+    """A job that has ended; times in seconds since 1970."""
 
     user: str
     project: str
     program: str
     state: str
     eligible: float
+    """When it could have started first, which SWF takes for its submission."""
     started: float | None
     ended: float
     procs: int
     requested_s: float | None
+    """Run time asked for, or planned, seconds."""
     cpu_s: float | None = None
+    """CPU time of all processes, and memory of the largest, MiB."""
     max_rss_mb: float | None = None
 
 

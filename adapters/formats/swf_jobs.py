@@ -52,15 +52,10 @@ UNITS_GBPS = {"": 1.0, "gbps": 1.0, "mbps": 1e-3, "kbps": 1e-6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """A value per job: always the same, or drawn.
-
-    Attributes
-    ----------
-    kind : str
-        ``constant``, ``uniform`` (between two values) or ``choice`` (of several).
-    """
+    """A value per job: always the same, or drawn."""
 
     kind: str = "constant"
+    """``constant``, ``uniform`` (between two values) or ``choice`` (of several)."""
     values: tuple[float, ...]
 
     def draw(self, number: float) -> float:
@@ -72,20 +67,10 @@ class Draw:
 
 
 def read_draw(text: str, where: str, *, low: float, high: float, unit: bool = False) -> Draw:
-    """Read ``0.7``, ``uniform:0.3,1`` or ``choice:0.05,0.2``.
+    """Read ``0.7``, ``uniform:0.3,1`` or ``choice:0.05,0.2``, with values of low..high, inclusive.
 
-    Parameters
-    ----------
-    text, where : str
-        The text, and the name of the option for errors.
-    low, high : float
-        Bounds of every value, inclusive.
-    unit : bool
-        Values are bandwidths, in Gbit/s or with ``Gbps``, ``Mbps`` or ``kbps`` after them.
-
-    Raises
-    ------
-    InputError
+    With `unit` they are bandwidths, in Gbit/s or with ``Gbps``, ``Mbps`` or ``kbps`` after them;
+    `where` names the option in the `InputError`.
     """
     kind, colon, rest = text.partition(":")
     if not colon:
@@ -122,69 +107,45 @@ read_bandwidth = partial(read_draw, where="--bandwidth", low=0.0, high=float("in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRule:
-    """A rule for making jobs of log lines; see the module's notes.
-
-    Attributes
-    ----------
-    sigma, bandwidth : Draw
-        ``bandwidth`` is per process, Gbit/s.
-    seed : int
-        Of the generator behind both.
-    keep_clusters : bool
-        A job stays on the clusters that the log names.
-    partitions : mapping of int to str
-        Cluster of each partition.
-    clusters : tuple of str
-        Clusters that exist.
-    counts_memory : bool
-        Jobs need the memory that the log asks for.
-    """
+    """A rule for making jobs of log lines; see the module's notes."""
 
     sigma: Draw = Draw(values=(1.0,))
     bandwidth: Draw = Draw(values=(0.0,))
+    """Per process, Gbit/s."""
     seed: int = 0
+    """Of the generator behind both."""
     keep_clusters: bool = False
+    """A job stays on the clusters that the log names."""
     partitions: Mapping[int, str] = field(default_factory=dict)
+    """Cluster of each partition."""
     clusters: tuple[str, ...] = ()
+    """Those that exist."""
     counts_memory: bool = False
+    """Jobs need the memory that the log asks for."""
 
 
 class LoggedJob(Struct, frozen=True, kw_only=True):
-    """A job of a log, as planning sees it and as it really was.
-
-    Attributes
-    ----------
-    job : RigidJob
-        Its ``base_time`` is the estimate.
-    run_s : float
-        Real base time, at most the estimate, seconds.
-    killed : bool
-        The log has it running beyond its estimate.
-    number, line : int
-        In the log.
-    moldable : MoldableJob or None
-        What is submitted in place of `job`, which it equals on as many processes.
-    flow : WorkflowJob or None
-        What is submitted in place of `job`, with the same work; of a run, what it is a task of.
-    task : str
-        Of a run: which task of `flow` it is; else empty.
-    user, application : str
-        Whose job of what it was, as numbers; empty where the log does not know.
-    waited_s : float
-        From its submission to its start in the log, seconds; 0 where the log does not know.
-    """
+    """A job of a log, as planning sees it and as it really was."""
 
     job: RigidJob
+    """Its ``base_time`` is the estimate."""
     run_s: float
+    """Real base time, at most the estimate, seconds."""
     killed: bool
+    """The log has it running beyond its estimate."""
     number: int
     line: int
     moldable: MoldableJob | None = None
+    """What is submitted in place of `job`, which it equals on as many processes."""
     flow: WorkflowJob | None = None
+    """What is submitted in place of `job`, with the same work; of a run, what it is a task of."""
     task: str = ""
+    """Of a run: which task of `flow` it is; else empty."""
     user: str = ""
     application: str = ""
+    """Whose job of what it was, as numbers; empty where the log does not know."""
     waited_s: float = 0.0
+    """From its submission to its start in the log, seconds; 0 where the log does not know."""
 
     @property
     def logged_end(self) -> float:
@@ -214,17 +175,9 @@ class MadeJobs:
 
 
 def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
-    """Make jobs of a log by the rule of this module.
+    """Make jobs of a log, which has them by rising submit time, by the rule of this module.
 
-    Parameters
-    ----------
-    log : SwfLog
-        Jobs by rising submit time.
-
-    Raises
-    ------
-    InputError
-        If clusters are to be kept and the platform has none of them.
+    `InputError`: clusters are to be kept, and the platform has none of them.
     """
     rule = rule or JobRule()
     generator = random.Random(rule.seed)

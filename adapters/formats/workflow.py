@@ -54,19 +54,10 @@ def is_workflow(path: str | Path) -> bool:
 
 
 def parse_workflow(raw: bytes, file_name: str, where: str = "") -> WorkflowFile:
-    """Read a workflow from the bytes of a file.
+    """Read a workflow from the bytes of a file; `InputError` with the task or the line.
 
-    Parameters
-    ----------
-    file_name : str
-        Without its ending it names the workflow, where nothing in it does.
-    where : str
-        Prefix of errors.
-
-    Raises
-    ------
-    InputError
-        With the task or the line.
+    The file's name without its ending names the workflow, where nothing in it does; `where` is the
+    prefix of errors.
     """
     try:
         return _parsed(raw, file_name.rpartition(".")[0] or file_name)
