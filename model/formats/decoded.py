@@ -40,10 +40,7 @@ def mapping(value: Any, where: str) -> Mapping[str, Any]:
 def of_format(value: Any, name: str, *needed: str) -> Mapping[str, Any]:
     """The value, if it is an object with the keys that a file of this format needs.
 
-    Raises
-    ------
-    InputError
-        A file of another format is told as such before what it lacks.
+    A file of another format is told as such before what it lacks.
     """
     top = mapping(value, "")
     missing = [key for key in ("format", *needed) if key not in top]

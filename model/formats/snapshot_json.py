@@ -29,13 +29,7 @@ from coalloc.model.values import replace
 
 
 def read_snapshot(value: Any) -> Snapshot:
-    """Read a snapshot from decoded JSON.
-
-    Raises
-    ------
-    InputError
-        With the path and the reason of the first thing that is wrong.
-    """
+    """Read a snapshot from decoded JSON; `InputError` with the path of the first fault."""
     given = of_format(value, SNAPSHOT_FORMAT, "clusters")
     time = given.get("time", 0.0)
     # A time that is wrong is told before the times of jobs that stem from it.

@@ -38,21 +38,10 @@ def read_json(
     where: str = "",
     amounts: Callable[[Any], Iterable[msgspec.Struct]] | None = None,
 ) -> Any:
-    """Read a decoded JSON value.
+    """Read a decoded JSON value as one of this type, with its path `where` for errors.
 
-    Parameters
-    ----------
-    form : type
-        Of what is returned.
-    where : str
-        Path of `value`, for errors.
-    amounts : callable, optional
-        Gives the structs of what was read whose amounts may be 0, and not next to it.
-
-    Raises
-    ------
-    InputError
-        With the place of the first fault, and what it is.
+    `amounts` gives the structs of what was read whose amounts may be 0, and not next to it.
+    `InputError`: the place of the first fault, and what it is.
     """
     try:
         read = msgspec.convert(value, form)
@@ -75,19 +64,10 @@ def read_json(
 def read_struct(
     value: Any, form: type[Read], where: str, others: Mapping[str, Any] = NO_OTHERS
 ) -> Read:
-    """Read a table of settings as it stands in the configuration.
+    """Read a table of settings as it stands in the configuration, at the path `where`.
 
-    Parameters
-    ----------
-    where : str
-        Path of `value` in the configuration, for errors.
-    others : mapping, optional
-        Fields of the struct that are no settings.
-
-    Raises
-    ------
-    InputError
-        With the place of the first fault, and what it is.
+    `others` are fields of the struct that are no settings. `InputError`: the place of the first
+    fault, and what it is.
     """
     for path, what in struct_faults(value, type_info(form), (), others):
         raise InputError(path_text(where, path), what)
@@ -106,16 +86,9 @@ def type_info(form: Any) -> inspect.Type:
 def faults(
     value: Any, expected: inspect.Type, path: Path = (), holder: str = TABLE
 ) -> Iterator[Fault]:
-    """Yield the path and the description of everything wrong with a decoded value.
+    """Yield the path and the description of everything wrong with a value of tomli or json.
 
-    Parameters
-    ----------
-    value : object
-        As tomli or json decoded it.
-    expected : msgspec.inspect.Type
-        See `type_info`.
-    holder : str
-        `TABLE` or `OBJECT`.
+    Its type is described by `type_info`; the `holder` is a `TABLE` or an `OBJECT`.
     """
     match expected:
         case inspect.Metadata():

@@ -12,10 +12,7 @@ from msgspec import NODEFAULT, inspect
 def written(value: msgspec.Struct, *always: str) -> dict[str, Any]:
     """The fields by their keys, after the tag; what equals its default is left out.
 
-    Parameters
-    ----------
-    always : str
-        Keys to write also where they are as by default. A struct with ``omit_defaults`` has none.
+    Keys in `always` are written in any case; a struct with ``omit_defaults`` has none.
     """
     out: dict[str, Any] = msgspec.to_builtins(value)
     defaults, lists = _optional(type(value), always)
