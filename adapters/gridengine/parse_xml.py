@@ -112,17 +112,10 @@ class CellStatus:
 
 
 def parse_status(text: str, odd: list[str] | None = None) -> CellStatus:
-    """Read ``qstat -f -xml -F -r``, or ``qstat -xml`` without queues.
+    """Read ``qstat -f -xml -F -r``, or ``qstat -xml`` without queues. Raises `QstatError`.
 
-    Parameters
-    ----------
-    odd : list of str, optional
-        Told of each queue instance that is not understood, which is left out, and of each job,
-        which takes as much as it may. Without it these are errors.
-
-    Raises
-    ------
-    QstatError
+    `odd` is told of each queue instance that is not understood, which is left out, and of each job,
+    which takes as much as it may; without it these are errors.
     """
     root = parse_xml(text)
     if root.tag != "job_info":

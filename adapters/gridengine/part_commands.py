@@ -72,12 +72,8 @@ def site_of(spec: BatchSpec) -> GridEngineSite:
 def request(spec: BatchSpec, host: str, slots: int, begin: str = "") -> list[str]:
     """The options of ``qsub`` by which so many slots of a host are asked for.
 
-    Parameters
-    ----------
-    host : str
-        Empty: any host of the queue, but for those that are to be avoided.
-    begin : str
-        Not to be started before, as Grid Engine writes times; empty: from now on.
+    No host: any of the queue, but for those that are to be avoided. It is not to be started before
+    `begin`, as Grid Engine writes times.
     """
     site = site_of(spec)
     where = f"{site['queue']}@{host}" if host else site["queue"]

@@ -75,13 +75,9 @@ class GridEngineJob(PartJob):
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Submit a job for each host; their wrappers come to this port.
 
-        A claim that may wait is submitted whether there is room for it or not. One of several
-        hosts may not: some would stand idle until the last is free.
-
-        Raises
-        ------
-        FaultError
-            The slots are not free, or Grid Engine does not want it.
+        A claim that may wait is submitted whether there is room for it or not. One of several hosts
+        may not: some would stand idle until the last is free. `FaultError`: the slots are not free,
+        or Grid Engine does not want it.
         """
         try:
             queue = self._spec["queue"]

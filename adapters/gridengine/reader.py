@@ -46,12 +46,7 @@ QSTAT = ("-f", "-xml", "-F", RESOURCES, "-r", "-u", "*")
 class GridEngineReader:
     """Reads one Grid Engine cell.
 
-    Parameters
-    ----------
-    claims : callable, optional
-        The claims of our parts, as tokens name them; absent: every token is ours.
-    clock : callable
-        Wall-clock seconds.
+    `claims` has those of our parts, as tokens name them; without it every token is ours.
     """
 
     def __init__(
@@ -69,10 +64,8 @@ class GridEngineReader:
     def read(self) -> ClusterReading:
         """Return the cluster as Grid Engine describes it now.
 
-        Raises
-        ------
-        AdapterError
-            The command failed, its answer was not understood, or there is no such queue.
+        `AdapterError`: the command failed, its answer was not understood, or there is no such
+        queue.
         """
         odd: list[str] = []
         status = read_status(self._commands, odd)

@@ -17,18 +17,9 @@ from coalloc.model.errors import InputError
 
 
 def open_local(settings: LocalSettings, state_dir: Path) -> Adapter:
-    """Open both faces.
+    """Open both faces; the launcher keeps its parts in `state_dir`. Raises `AdapterError`.
 
-    Parameters
-    ----------
-    state_dir : Path
-        Where the launcher keeps its parts.
-
-    Raises
-    ------
-    InputError
-        A node is pinned to a CPU that this process may not use.
-    AdapterError
+    `InputError`: a node is pinned to a CPU that this process may not use.
     """
     usable = os.sched_getaffinity(0)
     for node in settings.nodes:

@@ -189,12 +189,8 @@ def foreign_loads(
 ) -> dict[frozenset[int] | None, float]:
     """Share of the CPUs taken by work that is not ours, between two samples.
 
-    Parameters
-    ----------
-    pinned : iterable of sets of CPUs
-        Each is answered; None stands for the whole machine.
-    last : mapping
-        The loads before; upper bounds where the CPU time of ours is incomplete.
+    It is answered for each set of `pinned` CPUs, and for the whole machine (None). The `last` loads
+    are upper bounds where the CPU time of ours is incomplete.
     """
     span = max(new.at - old.at, 1e-6)
     cpus = range(min(len(old.busy), len(new.busy)))

@@ -97,10 +97,7 @@ def read_settings(
 ) -> LocalSettings:
     """Read the settings of the adapter ``local``, as `read_struct` does.
 
-    Parameters
-    ----------
-    cpu_count : int, optional
-        CPUs of the machine; default this one's.
+    The machine has `cpu_count` CPUs; default this one's.
     """
     table = read_struct(value, LocalTable, where)
     place = f"{where}.nodes" if where else "nodes"
