@@ -10,14 +10,9 @@ from coalloc.core.base.events import CoreEvent
 
 
 class CoreLoop:
-    """Collects events, and hands in all that have arrived when its turn comes.
+    """Collects events, and hands all that have arrived to `on_batch` when its turn comes.
 
     Before `open`, events are kept and timers are not set.
-
-    Parameters
-    ----------
-    on_batch : callable
-        Takes the events of a turn.
     """
 
     def __init__(self, on_batch: Callable[[list[CoreEvent]], None]) -> None:

@@ -19,15 +19,7 @@ SILENT_S = 12.0
 
 
 class Heartbeats:
-    """The daemon's side of every executor's connection.
-
-    Parameters
-    ----------
-    tell : callable
-        (cluster, message) -> whether it went out.
-    loop : CoreLoop
-        Takes events, and sets the timer of the next beat.
-    """
+    """The daemon's side of executors' connections; `tell` returns whether a message went out."""
 
     def __init__(
         self,

@@ -58,16 +58,9 @@ class Layout(Struct, frozen=True, kw_only=True):
 def initialise(folder: str, mode: Mode | None) -> int:
     """Write a configuration and make keys; returns the exit code.
 
-    Parameters
-    ----------
-    folder : str
-        Where all of it is to lie; empty: the usual folders of the system, or of this user.
-    mode : str or None
-        None: multi-user for root, else single-user.
-
-    Raises
-    ------
-    ConfigError, OSError, KeyFileError, KeyTableError
+    All of it lies in the folder, or where none is named in the usual ones of the system or this
+    user. Without a `mode`, root's is multi-user. Raises `ConfigError`, `OSError`, `KeyFileError`
+    and `KeyTableError`.
     """
     layout = _layout(folder)
     if os.path.lexists(layout.config):

@@ -22,16 +22,10 @@ class Outbox:
 
 
 class Delivery:
-    """Sends each cluster's orders in sequence.
+    """Sends each cluster's orders in sequence; `tell` returns whether a message went out.
 
-    Parameters
-    ----------
-    tell : callable
-        (cluster, message) -> whether it went out.
-    launch_of : callable
-        Job number -> what it executes; orders are kept without it.
-    task_launch_of : callable, optional
-        The same for the tasks of workflows, by their orders.
+    Orders are kept without what they execute: `launch_of` has it by a job's number,
+    `task_launch_of` by the order of a workflow's task.
     """
 
     def __init__(

@@ -19,19 +19,14 @@ LOOK_S = 2.0
 
 
 class Listener(Protocol):
-    """A socket that others find by a file.
-
-    Attributes
-    ----------
-    path : Path or None
-        None: it has none.
-    """
+    """A socket that others find by a file."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def path(self) -> Path | None: ...
+    def path(self) -> Path | None:
+        """Its file; None: it has none."""
 
     def is_there(self) -> bool:
         """Whether its file is still its own."""
@@ -41,13 +36,7 @@ class Listener(Protocol):
 
 
 class Reachability:
-    """The daemon's listeners.
-
-    Attributes
-    ----------
-    is_reachable : bool
-        At the last look every socket was there, or could be made again.
-    """
+    """The daemon's listeners."""
 
     def __init__(
         self,
@@ -55,7 +44,9 @@ class Reachability:
         log: BoundLogger,
         check_store: Callable[[], None] = lambda: None,
     ) -> None:
-        self.is_reachable, self._check_store = True, check_store
+        self._check_store = check_store
+        self.is_reachable = True
+        """At the last look every socket was there, or could be made again."""
         self._listeners, self._log = listeners, log
         self._complaints: dict[str, str] = {}
 

@@ -13,15 +13,7 @@ from coalloc.wire.server import Origin, Server
 
 
 class Replies:
-    """Tells callers apart, and answers them.
-
-    Parameters
-    ----------
-    owner : Caller
-        Every caller, in single-user mode.
-    access : Access or None
-        Tells users apart, in multi-user mode.
-    """
+    """Answers callers; `access` tells them apart, else each is the `owner` (single-user)."""
 
     def __init__(self, server: Server, owner: Caller, access: Access | None) -> None:
         self._server, self._owner, self._access = server, owner, access

@@ -10,12 +10,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 
 class Timers:
-    """Periodic calls on the event loop.
-
-    Parameters
-    ----------
-    fire : callable
-        Receives the number of the timer that is due. It must return at once.
+    """Periodic calls on the event loop; `fire` gets the timer's number, and returns at once.
 
     Notes
     -----

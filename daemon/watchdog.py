@@ -28,17 +28,7 @@ class RoundProgress:
         self._since = 0.0
 
     def is_moving(self, step: Hashable, now: float, limit_s: float) -> bool:
-        """Whether the step under way is within its limit.
-
-        Parameters
-        ----------
-        step : hashable or None
-            Names what is under way; None: nothing.
-        now : float
-            Seconds, of a clock that is never set.
-        limit_s : float
-            How long one step may take.
-        """
+        """Whether the step under way (None: none) is within its limit, by a steady clock."""
         if step != self._step:
             self._step, self._since = step, now
         return step is None or now - self._since < limit_s

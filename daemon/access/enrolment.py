@@ -37,10 +37,7 @@ LINES_PER_S, LINES_AT_ONCE = 2.0, 60.0
 class EnrolmentDeniedError(Exception):
     """Refuses a question; the message is one line for the user.
 
-    Attributes
-    ----------
-    code : str
-        Tells refusals apart whose texts contain what was asked.
+    The `code` tells refusals apart whose texts contain what was asked.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -81,16 +78,9 @@ def opened_access(config: Config, log: BoundLogger) -> Access:
 class Enrolment:
     """Decides over what is asked, and keeps the limits of each user.
 
-    What is refused raises `EnrolmentDeniedError`, or `KeyTableError` of the table.
-
-    Parameters
-    ----------
-    on_change : callable
-        This key may do less than before.
-    clock : callable
-        Wall-clock seconds, for the table.
-    timer : callable
-        Rising seconds, for the limits.
+    What is refused raises `EnrolmentDeniedError`, or `KeyTableError` of the table. `on_change` is
+    told of keys that may do less than before; the table has times of `clock`, the limits go by
+    `timer`.
     """
 
     def __init__(
@@ -227,13 +217,7 @@ class Enrolment:
 
 
 class Conversation:
-    """The lines of one connection: a question and, where a key is to be proved, the proof.
-
-    Attributes
-    ----------
-    is_open : bool
-        Another line is expected.
-    """
+    """The lines of one connection: a question and, where a key is to be proved, the proof."""
 
     def __init__(self, enrolment: Enrolment, peer: Peer) -> None:
         self._enrolment, self._peer = enrolment, peer
@@ -241,6 +225,7 @@ class Conversation:
 
     @property
     def is_open(self) -> bool:
+        """Another line is expected."""
         return self._pending is not None
 
     def answer(self, line: bytes) -> Mapping[str, Any]:

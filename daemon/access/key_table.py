@@ -34,10 +34,7 @@ MIN_PREFIX = 8
 class KeyTableError(Exception):
     """A key cannot be authorized or revoked, or the table cannot be read or written.
 
-    Attributes
-    ----------
-    code : str
-        Tells refusals apart whose texts contain what was asked.
+    The `code` tells refusals apart whose texts contain what was asked.
     """
 
     def __init__(self, message: str, code: str = "unusable") -> None:

@@ -93,16 +93,9 @@ class DaemonMetrics:
     def handled(
         self, event: CoreEvent, effects: Sequence[Effect], spent_s: float, *, failed: bool
     ) -> None:
-        """Count what one event meant for a round.
+        """Count what one event and its effects meant for a round, and its seconds in the core.
 
-        Parameters
-        ----------
-        effects : sequence of Effect
-            Those of this event.
-        spent_s : float
-            In the core, seconds.
-        failed : bool
-            No round is being solved after it.
+        `failed`: no round is being solved after it.
         """
         if isinstance(event, Solved):
             self.histogram["coalloc_round_phase_seconds"].labels("solve").observe(event.solve_s)
@@ -138,13 +131,7 @@ class DaemonMetrics:
     def sample(
         self, state: State, orders_waiting: Mapping[str, int], faults: Mapping[str, int]
     ) -> None:
-        """Take over what is counted elsewhere.
-
-        Parameters
-        ----------
-        faults : mapping of reason to number
-            Since the start of the daemon.
-        """
+        """Take over what is counted elsewhere; `faults` since the daemon's start, by reason."""
         self.gauge["coalloc_jobs"].labels("waiting").set(len(state.waiting))
         self.gauge["coalloc_jobs"].labels("placed").set(len(state.placed))
         for name, there in state.clusters.items():
@@ -202,23 +189,7 @@ class DaemonMetrics:
             self._counted[name, label] = count
 
     def serve(self, address: str) -> int:
-        """Answer Prometheus from a thread.
-
-        Parameters
-        ----------
-        address : str
-            ``host:port``; port 0 takes a free one.
-
-        Returns
-        -------
-        int
-            The port.
-
-        Raises
-        ------
-        OSError
-            The address is taken, or not of this machine.
-        """
+        """Answer Prometheus from a thread at ``host:port``; returns the port, a free one for 0."""
         host, _, port = address.rpartition(":")
         server, thread = prometheus.start_http_server(
             int(port), addr=host.strip("[]") or "127.0.0.1", registry=self.registry

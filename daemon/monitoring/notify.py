@@ -38,17 +38,12 @@ KEPT = ("PATH", "HOME", "LANG", "TZ")
 
 
 class Notifier:
-    """Sends what is chosen; `close` ends it.
-
-    Attributes
-    ----------
-    counts : Counter of outcome
-        ``sent``, ``failed`` and ``dropped``.
-    """
+    """Sends what is chosen; `close` ends it."""
 
     def __init__(self, config: NotifyConfig, log: BoundLogger) -> None:
         self.config, self._log = config, log
         self.counts: Counter[str] = Counter()
+        """How often ``sent``, ``failed`` and ``dropped``."""
         self._waiting: queue.SimpleQueue[Notice | None] = queue.SimpleQueue()
         self._thread: Thread | None = None
         self._is_stopping = Event()

@@ -46,13 +46,7 @@ SHOWN_VIOLATIONS = 3
 
 
 class CheckFailedError(Exception):
-    """A policy's plan breaks a rule.
-
-    Attributes
-    ----------
-    jobs : tuple of str
-        Those that the violations name.
-    """
+    """A policy's plan breaks a rule; the violations name `jobs`."""
 
     def __init__(self, violations: Iterable[str], jobs: tuple[str, ...] = ()) -> None:
         self.jobs = jobs
@@ -149,13 +143,10 @@ class _Sender:
 
 
 def trimmed(plan: Plan, entries: int) -> Plan:
-    """The plan with the nodes of the placements that start first only.
+    """The plan with at most so many nodes named, those of the placements that start first.
 
-    Parameters
-    ----------
-    entries : int
-        Nodes named in all. Where a plan names more, placements that start later have none, and
-        ``stats.placements_without_nodes`` says how many; so does a front beyond that number.
+    Later ones have none, and ``stats.placements_without_nodes`` says how many, nor has the front of
+    a plan that names more.
     """
     if sum(len(p.nodes) for p in _all_placements(plan)) <= entries:
         return plan

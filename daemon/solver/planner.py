@@ -34,13 +34,7 @@ would hold the daemon up."""
 
 
 class RoundPlanner:
-    """Solves snapshots and offers what comes of it to the core.
-
-    Parameters
-    ----------
-    offer : callable
-        Takes events for the core.
-    """
+    """Solves snapshots and offers what comes of it to the core."""
 
     def __init__(self, solver: SolverPool, offer: Callable[[CoreEvent], None]) -> None:
         self._solver, self._offer = solver, offer
@@ -166,13 +160,7 @@ def order_of_starts(plan: Plan) -> tuple[str, ...]:
 
 
 class UnusablePlanError(Exception):
-    """A solve that gave no plan, or one that must not be used.
-
-    Attributes
-    ----------
-    jobs : tuple of str
-        Those that the plan is wrong about; empty where it is not that.
-    """
+    """A solve that gave no plan, or one that must not be used, since it is wrong about `jobs`."""
 
     def __init__(self, why: str, jobs: tuple[str, ...] = ()) -> None:
         super().__init__(why)

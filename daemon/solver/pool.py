@@ -74,22 +74,10 @@ class _News(msgspec.Struct, frozen=True):
 
 
 class SolverPool:
-    """Solver processes.
+    """Solver processes; `spares` are ready: one to solve and one to check an incumbent.
 
-    Parameters
-    ----------
-    python : str
-        The interpreter they run in.
-    cache_dir : Path, optional
-        Where numba keeps compiled code; made where it does not exist.
-    nice : int
-        Added to our niceness.
-    memory_mb : int
-        Address space of each, MiB; 0 is unlimited.
-    spares : int
-        Processes kept ready: one to solve and one to check its first incumbent.
-    arguments : sequence of str
-        Further arguments of the worker module.
+    `cache_dir` is made where it does not exist, `nice` is added to our niceness, `memory_mb` of
+    address space (MiB) is for each, 0 unlimited; `arguments` are further ones of the worker module.
     """
 
     def __init__(
@@ -151,19 +139,11 @@ class SolverPool:
         deadline_s: float,
         on_incumbent: Callable[[bytes], None] | None = None,
     ) -> SolveOutcome:
-        """Plan a snapshot; never raises, and ends within `deadline_s` and a little.
+        """Plan a ``coalloc-snapshot/1``; never raises, and ends within `deadline_s` and a little.
 
-        Parameters
-        ----------
-        snapshot : bytes
-            ``coalloc-snapshot/1``.
-        request : Request
-            Its times are set here.
-        deadline_s : float
-            Seconds, finite; then the policy is told to stop, and killed 0.2 s later.
-        on_incumbent : callable, optional
-            Receives better plans, ``coalloc-plan/1``, as they are found; the first at once, later
-            ones so that sending them takes little of the search's time.
+        After so many seconds the policy is told to stop, and killed 0.2 s later; the request's
+        times are set here. `on_incumbent` receives better plans, ``coalloc-plan/1``, as they are
+        found: the first at once, later ones so that sending them takes little of the search's time.
         """
         talk = SolverRequest(on_incumbent)
         parts = (frame(SNAPSHOT, snapshot),)
@@ -177,10 +157,7 @@ class SolverPool:
     ) -> SolveOutcome:
         """Explain a waiting job, see `coalloc.daemon.solver.explain`; its ``plan`` is the answer.
 
-        Parameters
-        ----------
-        deadline_s, grace_s : float
-            Seconds; until no further change is tried, and from then until it is killed.
+        No further change is tried after `deadline_s`, and it is killed `grace_s` later.
         """
         parts = (frame(SNAPSHOT, snapshot), frame(PLAN, rule))
         request = Request(explain=job)

@@ -30,27 +30,15 @@ MAX_LINE = 2000
 
 
 class SolverRequest:
-    """One request and what comes of it.
-
-    Parameters
-    ----------
-    on_incumbent : callable, optional
-        Receives better plans as they are found.
-
-    Attributes
-    ----------
-    pid : int
-        The process that took the request; 0 until it says so.
-    incumbent : bytes or None
-        The last of these plans.
-    jobs : tuple of str
-        Those that its plan is wrong about, where that is the error.
-    """
+    """One request and what comes of it; `on_incumbent` receives better plans as they are found."""
 
     def __init__(self, on_incumbent: Callable[[bytes], None] | None = None) -> None:
         self.pid = 0
+        """The process that took the request; 0 until it says so."""
         self.incumbent: bytes | None = None
+        """The last of the better plans."""
         self.jobs: tuple[str, ...] = ()
+        """Those that its plan is wrong about, where that is the error."""
         self._on_incumbent = on_incumbent
         self._ended = False
         self._writer: asyncio.StreamWriter | None = None
@@ -69,11 +57,7 @@ class SolverRequest:
     ) -> tuple[Literal["done", "error"], str, bytes | None]:
         """Ask, pass on incumbents, and return the end: status, message, body.
 
-        Raises
-        ------
-        FrameError
-        OSError, EOFError
-            The process is gone.
+        Raises `FrameError`, and `OSError` or `EOFError` where the process is gone.
         """
         assert self._reader is not None
         assert self._writer is not None

@@ -42,25 +42,14 @@ log = get_logger()
 
 
 class RuleCosts:
-    """Computes what rules cost, as often as it may.
-
-    Parameters
-    ----------
-    offer : callable
-        Takes events for the core.
-
-    Attributes
-    ----------
-    newest : RuleCostsRow or None
-        Of the newest round for which they were computed.
-    on_found : callable
-        Takes each of these.
-    """
+    """Computes what rules cost, as often as it may."""
 
     def __init__(self, solver: SolverPool, offer: Callable[[CoreEvent], None]) -> None:
         self._solver, self._offer = solver, offer
         self.newest: RuleCostsRow | None = None
+        """Of the newest round for which they were computed."""
         self.on_found: Callable[[RuleCostsRow], None] = lambda found: None
+        """Takes each of these."""
 
     def want(self) -> None:
         """Ask for the costs of the next round in which rules are in force."""

@@ -21,14 +21,8 @@ def write_copy(source: sqlite3.Connection, path: Path) -> None:
     """Write a consistent copy of a store in use; `path` appears only when complete.
 
     It may run in a thread of its own: between runs of pages the connection is free for others, and
-    what they write meanwhile is in the copy.
-
-    Raises
-    ------
-    StoreError
-        `path` exists and is no store.
-    sqlite3.Error, OSError
-        It cannot be written.
+    what they write meanwhile is in the copy. Raises `StoreError` where `path` is there and is no
+    store, `sqlite3.Error` or `OSError` where it cannot be written.
     """
     if path.exists() and not is_store(path):
         raise StoreError(f"{path}: exists, and is no backup of a store; nothing was written")

@@ -39,12 +39,9 @@ class Mount(Struct, frozen=True, kw_only=True):
 
 
 def find_mount(mountinfo: str, path: str) -> Mount | None:
-    """The mount that an absolute, resolved path lies on; None where the text names none.
+    """The mount that an absolute, resolved path lies on, by ``/proc/self/mountinfo``, see proc(5).
 
-    Parameters
-    ----------
-    mountinfo : str
-        Content of ``/proc/self/mountinfo``, see proc(5).
+    None: the text names none.
     """
     found = None
     for line in mountinfo.splitlines():

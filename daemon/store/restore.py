@@ -80,23 +80,10 @@ def restore(
 ) -> Restored:
     """Put a copy in the place of a store that nobody uses; the former one is kept beside it.
 
-    Parameters
-    ----------
-    backup : Path
-        As `write_copy` made it.
-    source : str
-        ``damaged``: `backup` may be damaged, and be the store itself; what is whole of it is kept.
-        ``empty``: a store without any job; `backup` is not read.
-    store : Path
-        Of the daemon, which must not be running. It may be damaged, or not be there.
-    now : float, optional
-        Wall-clock seconds.
-
-    Raises
-    ------
-    StoreError
-        `StoreBusyError` while a process uses the store, `StoreCorruptError` for a damaged copy. The
-        store is as it was.
+    `backup` is as `write_copy` made it. Where the `source` is ``damaged`` it may be damaged, and be
+    the store itself: what is whole of it is kept; for ``empty``, a store without any job, it is not
+    read. The `store` may be damaged, or not be there. `StoreBusyError` while a process uses it,
+    `StoreCorruptError` for a damaged copy; then it is as it was.
     """
     moment = time.time() if now is None else now
     fresh = store.with_name(f"{store.name}.restoring")

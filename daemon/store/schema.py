@@ -200,10 +200,7 @@ def check_schema(connection: sqlite3.Connection) -> None:
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Bring the schema up to date, each version in one transaction.
 
-    Raises
-    ------
-    StoreError
-        The file was written by a newer coalloc.
+    `StoreError`: the file was written by a newer coalloc.
     """
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > len(MIGRATIONS):

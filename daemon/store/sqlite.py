@@ -35,20 +35,11 @@ PAGE_ROWS = 2000
 
 
 class Store:
-    """A store in one SQLite file on a local disk.
+    """A store in one SQLite file on a local disk, made with mode 0600 where it does not exist.
 
-    Parameters
-    ----------
-    path : Path
-        The database; it is made, mode 0600, where it does not exist. Its folder must exist.
-    keep_plans : int
-        Plans of so many rounds are kept.
-
-    Raises
-    ------
-    StoreError
-        `StoreBusyError`, `StoreCorruptError`, `StoreFullError`, `StoreReadOnlyError`; plain for a
-        network file system and for a file of a newer version.
+    The plans of the last `keep_plans` rounds are kept. Raises `StoreBusyError`,
+    `StoreCorruptError`, `StoreFullError`, `StoreReadOnlyError`; a plain `StoreError` for a network
+    file system and for a file of a newer version.
     """
 
     def __init__(self, path: Path, *, keep_plans: int = KEEP_PLANS) -> None:
@@ -77,10 +68,7 @@ class Store:
     def load(self, tokens_of: str | None = None) -> Loaded:
         """Everything a start needs; finished jobs and events are read on demand.
 
-        Parameters
-        ----------
-        tokens_of : str or None
-            The user whose tokens are wanted; None: everybody's.
+        `tokens_of`: only this user's tokens.
         """
         with self._database.errors_translated():
             query = self._database.open().execute
@@ -215,17 +203,9 @@ class Store:
     def prune(self, keep_events: int, at_most: int = 5000) -> int:
         """Forget the oldest events, and the jobs that ended before the oldest one kept.
 
-        Parameters
-        ----------
-        keep_events : int
-            At least 1: the newest holds the number that the next one follows.
-        at_most : int
-            Events removed by one call, so that the daemon is not held up.
-
-        Returns
-        -------
-        int
-            Events removed; when it equals `at_most`, there is more to do.
+        At least one is kept: the newest holds the number that the next one follows. One call
+        removes `at_most` so many, so that the daemon is not held up; when it returns as many, there
+        is more to do.
         """
         with self._database.errors_translated(), self._database.transaction() as connection:
             # asked for together, they would be sought in the whole table
@@ -247,19 +227,10 @@ class Store:
             return removed
 
     def compact(self, at_most: int = 256) -> int:
-        """Give free pages back to the file system, as long as too many are free.
+        """Give free pages back to the file system, as long as too many are free; returns how many.
 
-        An eighth of the file stays free for what comes next.
-
-        Parameters
-        ----------
-        at_most : int
-            Pages moved by one call, so that the daemon is not held up.
-
-        Returns
-        -------
-        int
-            Pages released; 0: there is nothing more to do.
+        An eighth of the file stays free for what comes next. One call moves `at_most` so many, so
+        that the daemon is not held up; after 0 there is nothing more to do.
         """
         with self._database.errors_translated():
             return release(self._database.open(), at_most)

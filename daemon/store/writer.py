@@ -34,18 +34,10 @@ LEVELS = {"warning": logging.WARNING, "error": logging.ERROR}
 
 
 class Writer:
-    """Commits batches of effects, one after the other.
+    """Commits batches of effects, one after the other, and has them carried out then.
 
-    Parameters
-    ----------
-    loop : CoreLoop
-        Takes the event that space has returned, and sets the timer of the next try.
-    clock : callable
-        The wall clock, seconds.
-    carry_out : callable
-        Carries out effects that are on disk, at this time.
-    refuse : callable
-        Refuses the request of this origin.
+    `loop` takes the event that space has returned, and sets the timer of the next try; `refuse`
+    refuses the request of an origin.
     """
 
     def __init__(
