@@ -242,12 +242,7 @@ def _snapshot(args: argparse.Namespace) -> int:
 
 
 def made_snapshot(workload: Path, platform: Path, limit: int | None = None) -> Snapshot:
-    """A workflow, or the first jobs of a log when the last is submitted, waiting on idle clusters.
-
-    Raises
-    ------
-    InputError
-    """
+    """A workflow, or the first jobs of a log when the last is submitted, on idle clusters."""
     from coalloc.adapters.formats.platforms import read_platform
     from coalloc.adapters.formats.swf import read_swf
     from coalloc.adapters.formats.swf_jobs import make_jobs

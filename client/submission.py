@@ -95,22 +95,11 @@ _REQUEST_FIELDS = tuple(
 
 
 def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, Any]:
-    """The body of a submit request.
+    """The body of a submit request for a command, or for a script's name and its arguments.
 
-    Parameters
-    ----------
-    argv : sequence of str
-        Command and arguments; the name and arguments of a script.
-    **options
-        See `JobOptions`.
-
-    Raises
-    ------
-    TypeError
-        For an unknown option, and a text in place of a sequence.
-    ValueError
-        For an empty command, a job with both speed-up and times, and a divisible one without
-        chunks or with processes.
+    `TypeError`: an option is unknown, or a text stands in place of a sequence. `ValueError`: the
+    command is empty, there are both speed-up and times, or a divisible job has no chunks, or
+    processes.
     """
     given = known_options(options, JobOptions)
     for key, value in (("argv", argv), *given.items()):
@@ -128,17 +117,9 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
 
 
 def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
-    """The body of a request that changes a waiting job.
+    """The body of a request that changes a waiting job; `TypeError` for what cannot be changed.
 
-    Parameters
-    ----------
-    **options
-        See `JobOptions`; empty `clusters` are all, and 0 takes `finish_by` away.
-
-    Raises
-    ------
-    TypeError
-        For an option that cannot be changed.
+    Empty `clusters` are all, and 0 takes `finish_by` away.
     """
     given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
     known = {"procs", "name", "needs", *_BOUNDS, *_JOB_FIELDS, *NAMES} - {"one_cluster"}

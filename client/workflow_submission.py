@@ -29,21 +29,9 @@ _SET_BY_DAEMON = ("id", "submitted", "earliest", "passed_over", "held", "after",
 def workflow_submission(
     job: WorkflowJob, commands: Mapping[str, Sequence[str]], **options: Unpack[WorkflowOptions]
 ) -> dict[str, Any]:
-    """The body of a submit_workflow request.
+    """The body of a submit_workflow request; `TypeError` for an unknown option.
 
-    Parameters
-    ----------
-    job : WorkflowJob
-        As a file has it.
-    **options
-        See `WorkflowOptions`.
-
-    Raises
-    ------
-    InputError
-        A task has no command, and there is no template.
-    TypeError
-        For an unknown option.
+    `InputError`: a task has no command, and there is no template.
     """
     given = known_options(options, WorkflowOptions)
     argv = words_of(given.get("template", ()))

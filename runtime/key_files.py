@@ -33,10 +33,7 @@ class KeyFile(Struct, frozen=True, kw_only=True):
 def user_key_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Path of a user's key: ``$COALLOC_KEY``, else in his configuration folder.
 
-    Raises
-    ------
-    KeyFileError
-        He has no home.
+    `KeyFileError`: he has no home.
     """
     if environ.get("COALLOC_KEY"):
         return Path(environ["COALLOC_KEY"])
@@ -47,13 +44,7 @@ def user_key_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read_key(path: Path) -> KeyFile:
-    """Read a private key.
-
-    Raises
-    ------
-    KeyFileError
-        It is not there, not a file of ours, or not ours alone.
-    """
+    """Read a private key; `KeyFileError`: not there, not a file of ours, or not ours alone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -105,10 +96,7 @@ def write_key(path: Path, key: KeyFile) -> None:
 def calling(key: KeyFile, server: str, path: Path) -> CurveClient:
     """Security for a connection to the daemon that a key's file names, else to this server.
 
-    Raises
-    ------
-    KeyFileError
-        Neither is known.
+    `KeyFileError`: neither is known.
     """
     if not (key.server or server):
         raise KeyFileError(f"{path}: does not name the daemon's key, nor does access.server_key")

@@ -30,14 +30,9 @@ def _is_utf8(stream: TextIO) -> bool:
 
 
 def configure(level: Level = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
-    """Set up logging for this process; may be called again, after a reload.
+    """Set up logging for this process, on standard error by default; may be called again.
 
-    Parameters
-    ----------
-    format : str
-        ``auto``: ``console`` on a terminal, else ``json``.
-    stream : text file, optional
-        Default: standard error.
+    The format ``auto`` is ``console`` on a terminal, else ``json``.
     """
     stream = stream or sys.stderr
     is_console = format == "console" or (format == "auto" and stream.isatty())
@@ -123,17 +118,8 @@ def get_logger(**values: object) -> structlog.stdlib.BoundLogger:
 
 
 class RateLimit:
-    """Counts what may happen often, and says when to log it.
+    """Counts what may happen often, and says when to log it: once per key in so many seconds.
 
-    Parameters
-    ----------
-    seconds : float
-        At most one line per key in this time.
-    clock : callable
-        Rising seconds.
-
-    Examples
-    --------
     >>> limit = RateLimit(60.0)
     >>> if count := limit.once_per("frame_too_long"):
     ...     log.warning("frame_refused", count=count)

@@ -34,13 +34,9 @@ MAX_BYTES = 256 << 20
 class RefusedError(Exception):
     """The daemon did not do what was asked.
 
-    Attributes
-    ----------
-    code : str
-        ``bad_request``, ``not_found``, ``not_allowed``, ``infeasible``, ``too_many``,
-        ``wrong_state``, ``storage``, ``busy``, ``too_fast`` or ``internal``. Only after
-        ``storage``, ``busy``, ``too_fast`` and ``too_many`` may the same request succeed later.
-    message : str
+    Its `code` is ``bad_request``, ``not_found``, ``not_allowed``, ``infeasible``, ``too_many``,
+    ``wrong_state``, ``storage``, ``busy``, ``too_fast`` or ``internal``. Only after ``storage``,
+    ``busy``, ``too_fast`` and ``too_many`` may the same request succeed later.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -136,16 +132,8 @@ class Silence:
 class RequestConnection:
     """One connection to the daemon; requests may be pipelined.
 
-    Parameters
-    ----------
-    endpoint : str
-        Such as ``ipc:///run/coalloc/coalloc.sock``.
-    timeout_s : float
-        For one answer, seconds.
-    security : Calling, optional
-        The key to connect with, and the daemon's.
-    max_bytes : int
-        Of a request; the daemon ends the connection of a longer one, and says nothing.
+    One that is longer than `max_bytes` is refused here: the daemon would end the connection, and
+    say nothing.
     """
 
     def __init__(

@@ -31,20 +31,11 @@ REST_S = 0.005
 
 
 class AsyncSocket:
-    """One socket; `on_frames` gets every multipart message.
+    """One socket; `on_frames` gets messages, `on_handshake` how each handshake ended.
 
-    Parameters
-    ----------
-    kind : int
-        ``zmq.ROUTER``, ``zmq.DEALER``, ``zmq.XPUB`` or ``zmq.SUB``.
-    max_bytes : int
-        A longer frame ends its sender's connection.
-    hwm, receive_hwm : int
-        Messages that may lie in one connection's queue, out and in.
-    security : Security, optional
-        Its key. A listener that has one is open to every user of the machine.
-    on_handshake : callable, optional
-        Told how each handshake ended.
+    A frame longer than `max_bytes` ends its sender's connection; `hwm` and `receive_hwm` messages
+    may lie in a connection's queue, out and in. A listener with `security` is open to every user of
+    the machine.
     """
 
     def __init__(

@@ -74,20 +74,8 @@ def load(
 ) -> Config:
     """Read a configuration, and settle the folders and end points it leaves open.
 
-    Parameters
-    ----------
-    path : Path or None
-        None: the defaults.
-    environ : mapping
-        For the XDG folders and those that systemd hands to a service.
-    uid : int, optional
-        Default: that of this process.
-    check : callable, optional
-        Called last; its error gets the file.
-
-    Raises
-    ------
-    ConfigError
+    Without a path it has the defaults. The environment has the XDG folders, and those that systemd
+    hands to a service. `check` is called last; its error gets the file. Raises `ConfigError`.
     """
     uid = os.getuid() if uid is None else uid
     folders = usual_folders(path, environ, uid)
