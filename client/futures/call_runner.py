@@ -20,7 +20,7 @@ from coalloc.client.futures.calls import (
     NotCallableThereError,
     as_json,
     load_function,
-    outcome_json,
+    outcomes_text,
 )
 
 RAISED = 1
@@ -75,8 +75,7 @@ def write(path: Path, rank: int, done: list[CallOutcome]) -> None:
     """Leave the results beside the calls, whole or not at all."""
     target = path.with_name(RESULT.format(stem=path.stem, rank=rank))
     partial = target.with_suffix(".part")
-    text = json.dumps({"outcomes": [outcome_json(outcome) for outcome in done]})
-    partial.write_text(text, encoding="utf-8")
+    partial.write_text(outcomes_text(done), encoding="utf-8")
     os.replace(partial, target)
 
 

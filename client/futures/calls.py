@@ -14,10 +14,12 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from coalloc.client.main_guard import importing
 
@@ -52,15 +54,16 @@ class CallError(Exception):
         self.kind, self.trace = kind, trace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallOutcome:
+class CallOutcome(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
     """Outcome of one call: a value, or an exception's class, message and traceback."""
 
     value: Any = None
     kind: str = ""
     message: str = ""
     trace: str = ""
-    arguments: tuple[Any, ...] = field(default_factory=tuple)
+    arguments: tuple[Any, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -169,37 +172,15 @@ def load_function(body: Mapping[str, Any]) -> Callable[..., Any]:
     return named
 
 
-def outcome_json(outcome: CallOutcome) -> dict[str, Any]:
-    """An outcome as it is written."""
-    if not outcome.failed:
-        return {"value": outcome.value}
-    arguments = list(outcome.arguments)
-    return {
-        "error": {
-            "kind": outcome.kind,
-            "message": outcome.message,
-            "trace": outcome.trace,
-            "arguments": arguments,
-        }
-    }
+def outcomes_text(outcomes: Sequence[CallOutcome]) -> str:
+    """The result file of a job."""
+    return json.dumps({"outcomes": msgspec.to_builtins(outcomes)})
 
 
 def read_outcomes(path: Path) -> list[CallOutcome]:
     """Result file of a job; raises `OSError`, or `ValueError` where it is none."""
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["outcomes"]
-        return [_outcome(row) for row in rows]
-    except (KeyError, TypeError, AttributeError) as error:
+        return msgspec.convert(rows, list[CallOutcome])
+    except (KeyError, TypeError, msgspec.ValidationError) as error:
         raise ValueError(f"{path}: holds no results of calls") from error
-
-
-def _outcome(row: Mapping[str, Any]) -> CallOutcome:
-    if "error" not in row:
-        return CallOutcome(value=row["value"])
-    error = row["error"]
-    return CallOutcome(
-        kind=error["kind"],
-        message=error["message"],
-        trace=error["trace"],
-        arguments=tuple(error["arguments"]),
-    )

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import TypeGuard
 
 from coalloc.client.client import Client, NoAnswerError, RefusedError
-from coalloc.client.futures.future import Call, Ending
+from coalloc.client.futures.future import Call
 from coalloc.model.event_kinds import EventKind
-from coalloc.wire.answers import Event, Submitted
+from coalloc.model.values import fields_of
+from coalloc.wire.answers import EndedJob, Event, Submitted
 
 ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
 RETRIED = frozenset({"storage", "busy", "too_many"})
@@ -68,7 +69,7 @@ class DaemonConnection:
         self._to_cancel: deque[Call] = deque()
         self._sending: list[Call] = []
         self._by_job: dict[str, Call] = {}
-        self._early: dict[str, Ending] = {}
+        self._early: dict[str, EndedJob] = {}
         self._stopping = False
         self._pid = os.getpid()
         with client() as first:
@@ -269,12 +270,9 @@ class DaemonConnection:
         for job, call in ours.items():
             row = rows.get(job)
             if row is None:
-                self._end(Ending(job=job, state="lost", detail="the daemon does not know it"))
+                self._end(EndedJob(id=job, state="lost", detail="the daemon does not know it"))
             elif row.state in ENDED:
-                ending = Ending(
-                    job=job, state=row.state, exit_code=row.exit_code, detail=row.detail
-                )
-                self._end(ending)
+                self._end(EndedJob(**fields_of(row, EndedJob)))
             elif row.state == "running":
                 call.future.begin()
         return last
@@ -287,24 +285,24 @@ class DaemonConnection:
         elif event.kind == EventKind.JOB_ENDED:
             fields = event.fields
             self._end(
-                Ending(
-                    job=event.job,
+                EndedJob(
+                    id=event.job,
                     state=str(fields.get("state")),
                     exit_code=fields.get("exit_code"),
                     detail=str(fields.get("detail") or ""),
                 )
             )
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: EndedJob) -> None:
         with self._changed:
-            call = self._by_job.get(ending.job)
+            call = self._by_job.get(ending.id)
             if call is None and self._sending:
-                self._early[ending.job] = ending
+                self._early[ending.id] = ending
         if call is None:
             return
         call.ended(ending)
         with self._changed:
-            self._by_job.pop(ending.job, None)
+            self._by_job.pop(ending.id, None)
             self._changed.notify_all()
 
     def _lose_all(self, error: Exception) -> None:

@@ -29,10 +29,11 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from coalloc.client.client import Client
 from coalloc.client.futures.calls import CallError, CallOutcome, NotCallableThereError, calls_text
 from coalloc.client.futures.connection import DaemonConnection
-from coalloc.client.futures.future import Call, Ending, Finished, JobFailedError, JobFuture
+from coalloc.client.futures.future import Call, Finished, JobFailedError, JobFuture
 from coalloc.client.futures.results import finished, in_order, only, pattern, returned
 from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
+from coalloc.wire.answers import EndedJob
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -215,7 +216,7 @@ class Executor(futures.Executor):
         body = submission([name, str(path)], **options)
         return self._submitted(body, partial(returned, path=path, output=output, value=value))
 
-    def _submitted(self, body: dict[str, Any], result: Callable[[Ending], Any]) -> JobFuture[Any]:
+    def _submitted(self, body: dict[str, Any], result: Callable[[EndedJob], Any]) -> JobFuture[Any]:
         future: JobFuture[Any] = JobFuture()
         call = Call(body=body, future=future, result=result)
         future.withdraw = partial(self._traffic.withdraw, call)

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from coalloc.wire.answers import EndedJob
+
 T = TypeVar("T")
 
 
@@ -53,16 +55,6 @@ class Finished(Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """Output of its processes."""
         return Path(self.output).read_text(encoding="utf-8", errors="replace")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """End of a job by the daemon's word."""
-
-    job: str
-    state: str
-    exit_code: int | None = None
-    detail: str = ""
 
 
 def _nothing() -> None:
@@ -139,14 +131,14 @@ class Call:
     body: Mapping[str, Any]
     """From `coalloc.client.submission.submission`; its token makes every resend the same job."""
     future: JobFuture[Any]
-    result: Callable[[Ending], Any]
+    result: Callable[[EndedJob], Any]
     """From how the job ended to the future's value; raises what the future is to raise."""
     sent: bool = False
     """The daemon may know it."""
     withdrawn: bool = False
     """Nobody wants it any more."""
 
-    def ended(self, ending: Ending) -> None:
+    def ended(self, ending: EndedJob) -> None:
         """Give the future its result."""
         self.future.begin()
         if self.future.done():

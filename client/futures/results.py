@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coalloc.client.futures.calls import RESULT, CallOutcome, read_outcomes
-from coalloc.client.futures.future import Ending, Finished, JobFailedError
+from coalloc.client.futures.future import Finished, JobFailedError
 from coalloc.model.output_names import filled
+from coalloc.model.values import replace
+from coalloc.wire.answers import EndedJob
 
 T = TypeVar("T")
 
@@ -20,7 +22,7 @@ LOOK_S = 0.05
 
 
 def returned(
-    ending: Ending, *, path: Path, output: Path, value: Callable[[list[CallOutcome]], T]
+    ending: EndedJob, *, path: Path, output: Path, value: Callable[[list[CallOutcome]], T]
 ) -> T:
     """The value of a job that called a function; raises what the function raised.
 
@@ -38,7 +40,7 @@ def returned(
         detail = ending.detail
         if ending.state == "completed":
             detail = f"its result cannot be read in {path.parent}"
-        raise JobFailedError(ending.job, ending.state, ending.exit_code, detail, output)
+        raise JobFailedError(ending.id, ending.state, ending.exit_code, detail, output)
     for left in path.parent.glob(f"{path.stem}.*json"):
         left.unlink(missing_ok=True)
     if not outcomes or not outcomes[-1].failed:
@@ -78,17 +80,12 @@ def _with_failure(path: Path) -> list[CallOutcome] | None:
     return [*first[: len(failed) - 1], failed[-1]]
 
 
-def _placed(outcome: CallOutcome, ending: Ending, output: Path) -> CallOutcome:
+def _placed(outcome: CallOutcome, ending: EndedJob, output: Path) -> CallOutcome:
     """A failure that says in which job it was."""
     if not outcome.failed:
         return outcome
-    where = f"in job {ending.job} (its output: {output})\n"
-    return CallOutcome(
-        kind=outcome.kind,
-        message=outcome.message,
-        trace=where + outcome.trace,
-        arguments=outcome.arguments,
-    )
+    where = f"in job {ending.id} (its output: {output})\n"
+    return replace(outcome, trace=where + outcome.trace)
 
 
 def only(outcomes: list[CallOutcome]) -> Any:
@@ -121,9 +118,9 @@ def pattern(path: Path) -> str:
     return str(path).replace("%", "%%")
 
 
-def finished(ending: Ending, *, output: str) -> Finished:
+def finished(ending: EndedJob, *, output: str) -> Finished:
     """End of a command by itself; `JobFailedError`: it was ended, lost, or never ran."""
-    file = filled(output, {"j": ending.job, "%": "%"})
+    file = filled(output, {"j": ending.id, "%": "%"})
     if ending.state not in {"completed", "failed"} or ending.exit_code is None:
-        raise JobFailedError(ending.job, ending.state, ending.exit_code, ending.detail, Path(file))
-    return Finished(job=ending.job, exit_code=ending.exit_code, output=file, detail=ending.detail)
+        raise JobFailedError(ending.id, ending.state, ending.exit_code, ending.detail, Path(file))
+    return Finished(job=ending.id, exit_code=ending.exit_code, output=file, detail=ending.detail)

@@ -20,8 +20,9 @@ from coalloc.client.futures.calls import (
     function_name,
     read_outcomes,
 )
-from coalloc.client.futures.future import Ending, JobFailedError
+from coalloc.client.futures.future import JobFailedError
 from coalloc.client.futures.results import finished, only, pattern, returned
+from coalloc.wire.answers import EndedJob
 
 
 class Named:
@@ -108,7 +109,7 @@ def carried_out(tmp_path: Path, function: Any, *calls: tuple[Any, ...]) -> tuple
 
 
 def end(tmp_path: Path, state: str, value: Any = list) -> Any:
-    ending = Ending(job="7", state=state, exit_code=0 if state == "completed" else 1)
+    ending = EndedJob(id="7", state=state, exit_code=0 if state == "completed" else 1)
     return returned(ending, path=tmp_path / "call-1.json", output=tmp_path / "out", value=value)
 
 
@@ -164,7 +165,7 @@ def test_a_rank_that_fails_decides(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", ["lost", "timeout", "cancelled", "failed"])
 def test_a_job_without_result_names_itself_and_the_reason(tmp_path: Path, state: str) -> None:
-    ending = Ending(job="7", state=state, detail="alpha: node is gone")
+    ending = EndedJob(id="7", state=state, detail="alpha: node is gone")
     with pytest.raises(JobFailedError, match=f"job 7 {state}: alpha: node is gone"):
         returned(ending, path=tmp_path / "call-1.json", output=tmp_path / "out", value=list)
 
@@ -178,8 +179,10 @@ def test_a_file_that_holds_no_results(tmp_path: Path) -> None:
 
 def test_commands_say_where_their_output_is(tmp_path: Path) -> None:
     file = tmp_path / "50%"
-    done = finished(Ending(job="7", state="failed", exit_code=3), output=pattern(file))
+    done = finished(EndedJob(id="7", state="failed", exit_code=3), output=pattern(file))
     assert (done.exit_code, done.output) == (3, str(file))
-    assert finished(Ending(job="7", state="completed", exit_code=0), output="%j.o").output == "7.o"
+    assert finished(EndedJob(id="7", state="completed", exit_code=0), output="%j.o").output == "7.o"
     with pytest.raises(JobFailedError, match="job 7 timeout, exit code 143: over 60 s"):
-        finished(Ending(job="7", state="timeout", exit_code=143, detail="over 60 s"), output="%j.o")
+        finished(
+            EndedJob(id="7", state="timeout", exit_code=143, detail="over 60 s"), output="%j.o"
+        )
