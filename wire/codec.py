@@ -51,7 +51,11 @@ _TAGS = {
 }
 
 
-def _convert(body: Mapping[str, Any], cls: type[Any]) -> Any:
+def _decoded(body: Mapping[str, Any], classes: Mapping[str, type[Any]], what: str) -> Any:
+    """The message of one of these classes."""
+    cls = classes.get(body.get("type", ""))
+    if cls is None:
+        raise WireError("unknown_type", f"type: unknown {what} {str(body.get('type'))[:40]!r}")
     try:
         return msgspec.convert(body, cls)
     except msgspec.ValidationError as error:
@@ -94,10 +98,7 @@ def encode_order(order: Order) -> bytes:
 
 def decode_order(body: Mapping[str, Any]) -> Order:
     """An order from the outbox or the wire."""
-    cls = ORDERS.get(body.get("type", ""))
-    if cls is None:
-        raise WireError("unknown_type", f"type: unknown order {str(body.get('type'))[:40]!r}")
-    order: Order = _convert(body, cls)
+    order: Order = _decoded(body, ORDERS, "order")
     return order
 
 
@@ -106,9 +107,9 @@ def decode_for_executor(
 ) -> Numbered | messages.Welcome | messages.Ping | messages.TurnedAway:
     """Decode a message to an executor."""
     body = decode_object(frame)
-    cls = TO_EXECUTOR.get(body["type"])
-    if cls is not None:
-        heard: messages.Welcome | messages.Ping | messages.TurnedAway = _convert(body, cls)
+    if body["type"] in TO_EXECUTOR:
+        heard: messages.Welcome | messages.Ping | messages.TurnedAway
+        heard = _decoded(body, TO_EXECUTOR, "message")
         return heard
     order = decode_order(body)
     seq, epoch = body.get("seq"), body.get("epoch")
@@ -119,18 +120,11 @@ def decode_for_executor(
 
 def decode_from_executor(frame: bytes) -> Statement:
     """Decode an executor's message to the daemon."""
-    body = decode_object(frame)
-    cls = FROM_EXECUTOR.get(body["type"])
-    if cls is None:
-        raise WireError("unknown_type", f"type: unknown statement {body['type'][:40]!r}")
-    statement: Statement = _convert(body, cls)
+    statement: Statement = _decoded(decode_object(frame), FROM_EXECUTOR, "statement")
     return statement
 
 
 def decode_command(body: Mapping[str, Any]) -> requests.Command:
     """A client's command, from a decoded request."""
-    cls = COMMANDS.get(body["type"])
-    if cls is None:
-        raise WireError("unknown_type", f"type: unknown request {body['type'][:40]!r}")
-    command: requests.Command = _convert(body, cls)
+    command: requests.Command = _decoded(body, COMMANDS, "request")
     return command
