@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from coalloc.client.base import BaseClient
 
 if TYPE_CHECKING:
-    from coalloc.wire.estimate_answers import AccuracyAnswer
-    from coalloc.wire.share_answers import AccountRow, PriorityAnswer, UsageRow
+    from coalloc.wire.share_answers import AccountRow, AccuracyAnswer, PriorityAnswer, UsageRow
 
 
 class AccountingRequests(BaseClient):
@@ -24,7 +23,7 @@ class AccountingRequests(BaseClient):
 
     def accuracy(self) -> AccuracyAnswer:
         """Accuracy of expected starts and planned run times on this site."""
-        from coalloc.wire.estimate_answers import AccuracyAnswer
+        from coalloc.wire.share_answers import AccuracyAnswer
 
         return self._ask(AccuracyAnswer, "estimates")
 

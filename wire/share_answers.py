@@ -1,4 +1,4 @@
-"""Answers of the daemon about shares and accounts, in the words of docs/PROTOCOL.md."""
+"""Answers about shares, accounts and estimates, in the words of docs/PROTOCOL.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from coalloc.core.base.accuracy import RunTimeAccuracy, StartAccuracy
 from coalloc.core.base.projects import Lead
 from coalloc.core.base.records import JobState
 from coalloc.wire.answers import Answer
@@ -122,6 +123,19 @@ class UsageAnswer(Answer, frozen=True, kw_only=True, tag="usage"):
     more: bool = False
     """There are others behind it: ask again with the last row's `day`, `project`, `user` and
     `cluster` as `after`."""
+    time: float = 0.0
+    """The daemon's clock."""
+
+
+class AccuracyAnswer(Answer, frozen=True, kw_only=True, tag="estimates"):
+    """Accuracy of the estimates on this site."""
+
+    wanted: float
+    """Share of the starts that is to be in its interval, 0..1."""
+    starts: tuple[StartAccuracy, ...]
+    """Below."""
+    run_times: RunTimeAccuracy | None = None
+    """Below; null: no run is remembered."""
     time: float = 0.0
     """The daemon's clock."""
 

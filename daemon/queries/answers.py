@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, field
 
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
+from coalloc.core.base.start_intervals import MISSES
 from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import first_record
+from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.rounds import rules, snapshots
-from coalloc.daemon.queries import accounts, accuracy, job_views, shares, workflow_views
+from coalloc.daemon.queries import accounts, job_views, shares, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
 from coalloc.daemon.queries.reservation_rows import reservation_rows
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
@@ -36,22 +39,19 @@ from coalloc.wire.answers import (
     SnapshotAnswer,
     SolverStatus,
 )
-from coalloc.wire.estimate_answers import AccuracyAnswer
 from coalloc.wire.frames import PROTOCOL
 from coalloc.wire.job_rows import JobDetails
 from coalloc.wire.questions import (
     QUESTIONS,
-    AccountQuestion,
     EventsQuestion,
     OfJob,
     Plain,
     PriorityQuestion,
     QueueQuestion,
-    UsageQuestion,
     read_question,
 )
 from coalloc.wire.rule_rows import RuleCostsRow
-from coalloc.wire.share_answers import AccountAnswer, PriorityAnswer, RulesAnswer, UsageAnswer
+from coalloc.wire.share_answers import AccuracyAnswer, PriorityAnswer, RulesAnswer
 
 EVENTS_AT_ONCE = 10_000
 ROWS_AT_ONCE = 2_000
@@ -239,7 +239,6 @@ def _snapshot(sources: Sources, asked: Plain, now: float) -> SnapshotAnswer:
 
 def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
     state = sources.state
-
     lifted = rules.without_each_rule(state, now)
     return RulesAnswer(
         snapshot=write_snapshot(rules.without_rules(state, now)),
@@ -289,16 +288,15 @@ def _last_round(state: State, plan: Plan) -> LastRound:
     )
 
 
-def _account(sources: Sources, asked: AccountQuestion, now: float) -> AccountAnswer:
-    return accounts.accounts(sources.store, asked, now)
-
-
-def _usage(sources: Sources, asked: UsageQuestion, now: float) -> UsageAnswer:
-    return accounts.usage(sources.store, asked, now)
-
-
 def _estimates(sources: Sources, asked: Plain, now: float) -> AccuracyAnswer:
-    return accuracy.accuracy(sources.state, now)
+    """Of the newest starts and runs that are remembered."""
+    learning = sources.state.learning
+    return AccuracyAnswer(
+        wanted=1.0 - MISSES,
+        starts=start_accuracy(learning.calibration.newest()),
+        run_times=run_time_accuracy(chain.from_iterable(learning.ratios.values())),
+        time=now,
+    )
 
 
 ANSWERS: Mapping[str, Callable[[Sources, Any, float], Answer]] = {
@@ -311,8 +309,8 @@ ANSWERS: Mapping[str, Callable[[Sources, Any, float], Answer]] = {
     "snapshot": _snapshot,
     "rules": _rules,
     "status": _status,
-    "account": _account,
-    "usage": _usage,
+    "account": lambda sources, asked, now: accounts.accounts(sources.store, asked, now),
+    "usage": lambda sources, asked, now: accounts.usage(sources.store, asked, now),
     "estimates": _estimates,
 }
 """Those questions that are answered at once."""

@@ -16,7 +16,6 @@ from coalloc.daemon.store.sqlite import Store
 from coalloc.model.sites.parts import Launch
 from coalloc.wire import (
     answers,
-    estimate_answers,
     job_rows,
     node_rows,
     rule_rows,
@@ -32,7 +31,7 @@ def test_every_answer_is_documented() -> None:
     shown = set(re.findall(r"<!-- fields: (\w+)", PAGE))
     declared = {
         cls.__name__
-        for module in (answers, estimate_answers, job_rows, node_rows, rule_rows, share_answers)
+        for module in (answers, job_rows, node_rows, rule_rows, share_answers)
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, msgspec.Struct)
     }
