@@ -20,6 +20,7 @@ from coalloc.cli.command import (
     print_json_rows,
 )
 from coalloc.cli.output import show_table
+from coalloc.model.values import fields_of
 from coalloc.runtime.texts import instant, length
 
 if TYPE_CHECKING:
@@ -98,19 +99,7 @@ def _write_swf(rows: Iterable[AccountRow]) -> None:
     from coalloc.adapters.formats.swf_export import ExportedJob, swf_lines
 
     jobs = [
-        ExportedJob(
-            user=row.user,
-            project=row.project,
-            program=row.command,
-            state=row.state,
-            eligible=row.eligible,
-            started=row.started,
-            ended=row.ended,
-            procs=row.procs,
-            requested_s=row.requested_s,
-            cpu_s=row.cpu_s,
-            max_rss_mb=row.max_rss_mb,
-        )
+        ExportedJob(**fields_of(row, ExportedJob))
         for row in rows
         # the whole of a workflow or a divisible job has run as its tasks or pieces
         if row.started is None or row.clusters

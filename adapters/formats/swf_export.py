@@ -7,21 +7,22 @@ say which. What SWF has no field for is left out; see `adapters.formats.swf` for
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 STATUS = {"completed": 1, "cancelled": 5}
 """Field 11; any other end is 0, failed."""
 UNKNOWN = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportedJob:
+class ExportedJob(Struct, frozen=True, kw_only=True):
     """A job that has ended; times in seconds since 1970."""
 
     user: str
     project: str
-    program: str
+    command: str
+    """The program."""
     state: str
     eligible: float
     """When it could have started first, which SWF takes for its submission."""
@@ -50,7 +51,7 @@ def swf_lines(jobs: Iterable[ExportedJob], source: str) -> Iterator[str]:
     rows = sorted(jobs, key=lambda job: job.eligible)
     users, projects, programs = Numbers(), Numbers(), Numbers()
     first = int(rows[0].eligible) if rows else 0
-    names = [(users[job.user], projects[job.project], programs[job.program]) for job in rows]
+    names = [(users[job.user], projects[job.project], programs[job.command]) for job in rows]
     yield "; Version: 2.2"
     yield f"; Computer: {source}"
     yield f"; UnixStartTime: {first}"

@@ -70,14 +70,10 @@ def usage(store: Store, asked: UsageQuestion, now: float) -> UsageAnswer:
     return UsageAnswer(
         rows=tuple(
             UsageRow(
-                day=f"{datetime.fromtimestamp(row.day * DAY_S, UTC):%Y-%m-%d}",
-                project=row.project,
-                user=row.user,
-                cluster=row.cluster,
-                proc_s=row.proc_s,
-                coallocated_proc_s=row.coallocated_proc_s,
-                jobs=row.jobs,
-                wait_s=row.wait_s,
+                **{
+                    **row._asdict(),
+                    "day": f"{datetime.fromtimestamp(row.day * DAY_S, UTC):%Y-%m-%d}",
+                }
             )
             for row in rows[:ROWS_AT_ONCE]
         ),

@@ -142,7 +142,7 @@ def test_the_exported_log_is_replayed_as_it_was(tmp_path: Path) -> None:
         ExportedJob(
             user=user,
             project="p",
-            program="x",
+            command="x",
             state=state,
             eligible=eligible,
             started=started,
