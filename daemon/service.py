@@ -37,7 +37,7 @@ from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolverPool
-from coalloc.daemon.store.disk import free_bytes
+from coalloc.daemon.store.disk import disk_of
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
 from coalloc.model.settings import Config
@@ -129,6 +129,7 @@ class Service:
 
     def health(self) -> Health:
         """Figures of the service that its core does not know."""
+        disk = disk_of(self.store.path.parent)
         return Health(
             writable=self.writer.is_writable,
             faults=self.server.faults,
@@ -137,6 +138,6 @@ class Service:
             version=coalloc.__version__,
             began=self.began,
             policy=self.config.rounds.policy,
-            disk_free_bytes=free_bytes(self.store.path.parent),
+            disk_free_bytes=None if disk is None else disk[1],
             costs=self.planner.costs.newest,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,15 +109,6 @@ def waiting_by_reason(state: State) -> dict[str, int]:
     reasons["held"] += max(0, len(state.waiting) - running - state.pending.jobs)
     reasons["next_round"] += max(0, state.pending.jobs - len(state.findings.outlook))
     return dict(reasons)
-
-
-def disk_of(folder: Path) -> tuple[int, int] | None:
-    """Size and free bytes of the disk that a folder lies on."""
-    try:
-        usage = shutil.disk_usage(folder)
-    except OSError:
-        return None
-    return usage.total, usage.free
 
 
 def store_bytes(path: Path) -> int:

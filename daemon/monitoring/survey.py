@@ -9,11 +9,11 @@ from coalloc.daemon.monitoring.figures import (
     EVERY_S,
     Survey,
     cluster_figures,
-    disk_of,
     store_bytes,
     waiting_by_reason,
 )
 from coalloc.daemon.service import Service
+from coalloc.daemon.store.disk import disk_of
 
 
 async def surveyed(service: Service) -> None:

@@ -88,12 +88,16 @@ def write_error(folder: Path) -> int:
     return 0
 
 
-def free_bytes(folder: Path) -> int | None:
-    """Bytes that an unprivileged process may still write there; None: it cannot be told."""
+def disk_of(folder: Path) -> tuple[int, int] | None:
+    """Bytes of a folder's disk, and those that an unprivileged process may still write there.
+
+    None: it cannot be told.
+    """
     try:
-        return shutil.disk_usage(folder).free
+        usage = shutil.disk_usage(folder)
     except OSError:
         return None
+    return usage.total, usage.free
 
 
 def make_private(path: Path) -> None:
