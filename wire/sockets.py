@@ -28,14 +28,15 @@ DEALER = zmq.DEALER
 MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.01
 """Taken from one socket before others get their turn, and for how long, seconds."""
 REST_S = 0.005
+SEND_HWM = 10_000
+"""Messages that may lie in one connection's queue to its peer."""
 
 
 class AsyncSocket:
     """One socket; `on_frames` gets messages, `on_handshake` how each handshake ended.
 
-    A frame longer than `max_bytes` ends its sender's connection; `hwm` and `receive_hwm` messages
-    may lie in a connection's queue, out and in. A listener with `security` is open to every user of
-    the machine.
+    A frame longer than `max_bytes` ends its sender's connection, in whose queue `receive_hwm`
+    messages may lie unread. A listener with `security` is open to every user of the machine.
     """
 
     def __init__(
@@ -45,7 +46,6 @@ class AsyncSocket:
         on_frames: OnFrames,
         *,
         max_bytes: int,
-        hwm: int = 10_000,
         receive_hwm: int = 10_000,
         security: Security | None = None,
         on_handshake: OnHandshake | None = None,
@@ -67,7 +67,7 @@ class AsyncSocket:
         self._again: asyncio.Handle | None = None
         self._resting: asyncio.TimerHandle | None = None
         self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.setsockopt(zmq.SNDHWM, hwm)
+        self.socket.setsockopt(zmq.SNDHWM, SEND_HWM)
         self.socket.setsockopt(zmq.RCVHWM, receive_hwm)
         self.socket.setsockopt(zmq.MAXMSGSIZE, max_bytes)
         if security is not None:

@@ -235,14 +235,14 @@ def _shown(token: bytes) -> str:
     return text if len(text) <= 24 else text[:21] + "..."
 
 
-def read_swf(path: str | Path, limit: int | None = None) -> SwfLog:
-    """Read a log from a file, packed or not, up to so many jobs of the file.
+def read_swf(path: str | Path) -> SwfLog:
+    """Read a log from a file, packed or not.
 
     They come by rising submit time; jobs of the same second in the order of the file. `InputError`:
     it cannot be read, or is no SWF at all.
     """
     with opened(Path(path)) as stream:
-        return _log_of(stream, str(path), limit)
+        return _log_of(stream, str(path))
 
 
 def read_stream(file: BinaryIO, where: str = "", limit: int | None = None) -> SwfLog:
@@ -251,7 +251,7 @@ def read_stream(file: BinaryIO, where: str = "", limit: int | None = None) -> Sw
         return _log_of(stream, where, limit)
 
 
-def _log_of(stream: BinaryIO, where: str, limit: int | None) -> SwfLog:
+def _log_of(stream: BinaryIO, where: str, limit: int | None = None) -> SwfLog:
     reader = SwfReader(_bounded_lines(stream), where)
     jobs: list[SwfJob] = []
     for job in reader:
