@@ -14,12 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from coalloc.cli.command import Command, CommandError
 from coalloc.cli.compiling import EVERY_S
+from coalloc.programs import require_server
 
 CONFIG = """\
 # Two virtual clusters on this machine, joined by links of 1 Gbit/s.
@@ -64,17 +66,16 @@ WARM_LIMIT_S = 300.0
 STOP_LIMIT_S = 10.0
 
 
-class DemoError(Exception):
+class DemoError(CommandError):
     """The demonstration cannot go on; the message says why."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
+def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and output")
 
 
-def run_demo(args: argparse.Namespace) -> int:
-    """Run the demonstration; returns the exit code."""
+def _demo(args: argparse.Namespace) -> int:
+    require_server()
     root = Path(tempfile.mkdtemp(prefix="coalloc-demo-"))
     try:
         with ExitStack() as stack:
@@ -82,9 +83,6 @@ def run_demo(args: argparse.Namespace) -> int:
             show.start(stack)
             show.run()
         return 0
-    except DemoError as error:
-        print(f"coalloc: error: {error}", file=sys.stderr)
-        return 1
     finally:
         if args.keep:
             print(f"\nKept: {root}")
@@ -272,3 +270,16 @@ class Show:
 def say(text: str) -> None:
     """A line of the tour."""
     print(f"\n# {text}", flush=True)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "demo": Command(
+        doc="see it work on this machine",
+        about="Start a daemon and executors on this machine, submit real jobs, show the rounds,\n"
+        "end cleanly. Nothing is left behind.",
+        example="coalloc demo",
+        add=_add,
+        run=_demo,
+        asks=False,
+    )
+}

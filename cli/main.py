@@ -57,7 +57,8 @@ MODULES: Mapping[str, str] = {
     **dict.fromkeys(("reserve", "unreserve"), "coalloc.cli.operators.reserve"),
     **dict.fromkeys(("backup", "restore"), "coalloc.cli.operators.backup"),
     **dict.fromkeys(("snapshot", "solve", "check", "policies"), "coalloc.cli.offline"),
-    **dict.fromkeys(("simulate", "reproduce", "demo"), "coalloc.cli.simulate"),
+    **dict.fromkeys(("simulate", "reproduce"), "coalloc.cli.simulate"),
+    "demo": "coalloc.cli.demo",
 }
 """The module of each command; each has a table COMMANDS."""
 

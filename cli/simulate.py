@@ -1,4 +1,4 @@
-"""``coalloc simulate``, ``reproduce`` and ``demo``: mounted from where they live."""
+"""``coalloc simulate`` and ``reproduce``: mounted from where they live."""
 
 from __future__ import annotations
 
@@ -32,20 +32,6 @@ def _reproduce(args: argparse.Namespace) -> int:
     return run(args)
 
 
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    from coalloc.cli.demo import add_arguments
-
-    add_arguments(parser)
-
-
-def _demo(args: argparse.Namespace) -> int:
-    from coalloc.cli.demo import run_demo
-    from coalloc.programs import require_server
-
-    require_server()
-    return run_demo(args)
-
-
 COMMANDS: Mapping[str, Command] = {
     "simulate": Command(
         doc="replay a job log under one or several policies",
@@ -63,15 +49,6 @@ COMMANDS: Mapping[str, Command] = {
         "  coalloc reproduce all --quick",
         add=_add_reproduce,
         run=_reproduce,
-        asks=False,
-    ),
-    "demo": Command(
-        doc="see it work on this machine",
-        about="Start a daemon and executors on this machine, submit real jobs, show the rounds,\n"
-        "end cleanly. Nothing is left behind.",
-        example="coalloc demo",
-        add=_add_demo,
-        run=_demo,
         asks=False,
     ),
 }
