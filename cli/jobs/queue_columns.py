@@ -58,8 +58,8 @@ class Column(Struct, frozen=True, kw_only=True):
     """Of it in squeue's formats; empty: it has none there."""
     cell: Callable[[Group, Now], str]
     """Its text for a group."""
-    key: Callable[[Group, Now], Any]
-    """What lines are ordered by; less comes first."""
+    key: Callable[[Group, Now], Any] | None = None
+    """What lines are ordered by; less comes first. None: by the text."""
     is_number: bool = False
     """Set to the right."""
 
@@ -184,16 +184,9 @@ def _none_last(value: float | None) -> float:
 COLUMNS: dict[str, Column] = {
     "jobid": Column(header="JOBID", letters="iA", cell=_id, key=_arrival),
     "name": Column(header="NAME", letters="j", cell=_name, key=lambda g, now: g[0].name),
-    "user": Column(
-        header="USER", letters="u", cell=lambda g, now: g[0].user, key=lambda g, now: g[0].user
-    ),
-    "st": Column(header="ST", letters="t", cell=_code, key=_code),
-    "state": Column(
-        header="STATE",
-        letters="T",
-        cell=lambda g, now: g[0].state.upper(),
-        key=lambda g, now: g[0].state,
-    ),
+    "user": Column(header="USER", letters="u", cell=lambda g, now: g[0].user),
+    "st": Column(header="ST", letters="t", cell=_code),
+    "state": Column(header="STATE", letters="T", cell=lambda g, now: g[0].state.upper()),
     "time": Column(
         header="TIME",
         letters="M",
@@ -266,15 +259,15 @@ COLUMNS: dict[str, Column] = {
         cell=lambda g, now: "-" if (at := g[0].finish_by) is None else now.at(at),
         key=lambda g, now: _none_last(g[0].finish_by),
     ),
-    "clusters": Column(header="CLUSTERS", letters="P", cell=_clusters, key=_clusters),
-    "nodelist": Column(header="NODELIST", letters="N", cell=_nodes, key=_nodes),
+    "clusters": Column(header="CLUSTERS", letters="P", cell=_clusters),
+    "nodelist": Column(header="NODELIST", letters="N", cell=_nodes),
     "reason": Column(
         header="REASON",
         letters="r",
         cell=lambda g, now: reason_text(g[0]).strip("()"),
         key=lambda g, now: reason_text(g[0]),
     ),
-    "where": Column(header="NODELIST(REASON)", letters="R", cell=_where, key=_where),
+    "where": Column(header="NODELIST(REASON)", letters="R", cell=_where),
 }
 BY_LETTER = {letter: name for name, column in COLUMNS.items() for letter in column.letters}
 USUAL = ("jobid", "name", "user", "st", "time", "procs", "start", "clusters", "where")
@@ -362,7 +355,7 @@ def ordered(groups: Iterable[Group], order: Sequence[tuple[str, bool]], now: Now
     """The groups in this order; those alike in it stay as they are."""
     out = list(groups)
     for name, falls in reversed(order):
-        key = COLUMNS[name].key
+        key = COLUMNS[name].key or COLUMNS[name].cell
         out.sort(key=lambda group: key(group, now), reverse=falls)
     return out
 
