@@ -16,6 +16,7 @@ from coalloc.runtime import texts
 
 if TYPE_CHECKING:
     from coalloc.client.client import Client
+    from coalloc.model.settings import Config
     from coalloc.wire.answers import Answer
 
 T = TypeVar("T")
@@ -103,10 +104,10 @@ class Command:
     """One line for the list of commands."""
     example: str
     """Shown at the end of its help page."""
-    add: Callable[[argparse.ArgumentParser], None]
-    """Declares its options."""
     run: Callable[[argparse.Namespace], int]
     """Returns the exit code."""
+    add: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    """Declares its options; by default it has none of its own."""
     about: str = ""
     """More than one line, for its help page."""
     asks: bool = True
@@ -135,6 +136,13 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
             help="for an answer (default 10)",
         )
     parser.set_defaults(run=command.run)
+
+
+def configuration(args: argparse.Namespace) -> Config:
+    """The configuration that the options name, or that is found."""
+    from coalloc.runtime.config.file import find_config, load
+
+    return load(find_config(args.config))
 
 
 def connect(args: argparse.Namespace) -> Client:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from coalloc.cli.command import Command, CommandError
+from coalloc.cli.command import Command, CommandError, configuration
 from coalloc.runtime.texts import to_install
 
 NEEDS = ("starlette", "uvicorn")
@@ -29,10 +29,8 @@ def _dashboard(args: argparse.Namespace) -> int:
         )
     from coalloc.dashboard.server import run
     from coalloc.dashboard.settings import settings_of
-    from coalloc.runtime.config.file import find_config, load
 
-    config = load(find_config(args.config))
-    settings = settings_of(config.dashboard, args.address, args.token_file)
+    settings = settings_of(configuration(args).dashboard, args.address, args.token_file)
     return run(settings, args.endpoint, args.config, args.timeout)
 
 

@@ -17,10 +17,6 @@ HEADERS = ("EXPECTED", "AHEAD", "STARTS", "HELD", "WIDTH", "ERROR", "5-95 %")
 KINDS = {"first": "at first", "later": "while waiting"}
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    """No options of its own."""
-
-
 def _estimates(args: argparse.Namespace) -> int:
     with connect(args) as client:
         answer = client.accuracy()
@@ -61,7 +57,6 @@ COMMANDS: Mapping[str, Command] = {
         "ahead they were: how many\nstarts were in their interval, how wide it was, how far the "
         "single instant was off, and from the\n5th to the 95th percentile of that.",
         example="coalloc estimates\n  coalloc estimates --json",
-        add=_add,
         run=_estimates,
         query=True,
     )

@@ -104,7 +104,6 @@ COMMANDS: Mapping[str, Command] = {
         doc="how the daemon is",
         about="The state of the daemon: version, rounds, solver, clusters, store, disk.",
         example="coalloc status",
-        add=lambda parser: None,
         run=_status,
         query=True,
     )

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from coalloc.cli.command import DONE, Command, CommandError, connect, note
+from coalloc.cli.command import DONE, Command, CommandError, configuration, connect, note
 
 STORE = "coalloc.db"
 BACKUP_S = 600.0
@@ -88,9 +88,7 @@ def _restore(args: argparse.Namespace) -> int:
 
 
 def _store_path(args: argparse.Namespace) -> Path:
-    from coalloc.runtime.config.file import find_config, load
-
-    return Path(load(find_config(args.config)).daemon.state_dir) / STORE
+    return Path(configuration(args).daemon.state_dir) / STORE
 
 
 COMMANDS: Mapping[str, Command] = {

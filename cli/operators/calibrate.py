@@ -15,14 +15,13 @@ from coalloc.adapters.slurm.parsers.records import ParseError
 from coalloc.adapters.slurm.parsers.text import parse_node_list
 from coalloc.adapters.slurm.reading import chosen_nodes, states_of
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
-from coalloc.cli.command import BAD_USAGE, FAILED, Command, CommandError
+from coalloc.cli.command import BAD_USAGE, FAILED, Command, CommandError, configuration
 from coalloc.cli.output import show_table
-from coalloc.model.errors import ConfigError, InputError
+from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.platform import NodeState
 from coalloc.model.settings import Config
 from coalloc.runtime import texts
-from coalloc.runtime.config.file import find_config, load
 
 AT_ONCE = 8
 """Nodes of a cluster that are measured at the same time."""
@@ -51,7 +50,7 @@ def _calibrate(args: argparse.Namespace) -> int:
         raise CommandError(
             f"calibrate: --seconds: {args.seconds:g} is outside 0.05..600", BAD_USAGE
         )
-    config = _config(args.config)
+    config = configuration(args)
     try:
         wanted = None if args.nodes is None else frozenset(expand(args.nodes, "--nodes"))
     except InputError as error:
@@ -75,13 +74,6 @@ def _calibrate(args: argparse.Namespace) -> int:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise CommandError(f"calibrate: {failures[0]}{more}", FAILED)
     return 0
-
-
-def _config(path: Path | None) -> Config:
-    try:
-        return load(find_config(path))
-    except ConfigError as error:
-        raise CommandError(str(error), BAD_USAGE) from error
 
 
 def _settings(config: Config, name: str) -> SlurmSettings:

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coalloc.cli.command import BAD_USAGE, DONE, Command, CommandError, note, print_json
+from coalloc.cli.command import (
+    BAD_USAGE,
+    DONE,
+    Command,
+    CommandError,
+    configuration,
+    note,
+    print_json,
+)
 from coalloc.cli.output import show_table
 from coalloc.model.values import replace
 
@@ -85,13 +93,7 @@ def _add_grant(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     run = {"new": _new, "authorize": _authorize, "revoke": _revoke, "list": _list}[args.verb]
-    return run(args, _config(args))
-
-
-def _config(args: argparse.Namespace) -> Config:
-    from coalloc.runtime.config.file import find_config, load
-
-    return load(find_config(args.config))
+    return run(args, configuration(args))
 
 
 def _ask(config: Config, verb: str, **fields: Any) -> Mapping[str, Any]:

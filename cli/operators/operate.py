@@ -156,10 +156,6 @@ def _drain_by(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _add_resume(parser: argparse.ArgumentParser) -> None:
-    _add_targets(parser, "rounds|CLUSTER|NODES")
-
-
 def _resume(args: argparse.Namespace) -> int:
     return _each_target(args, _resume_one)
 
@@ -171,23 +167,14 @@ def _resume_one(client: Client, name: str) -> None:
         client.resume(name)
 
 
-def _add_pause(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("rounds",))
+def _add_word(word: str, parser: argparse.ArgumentParser) -> None:
+    """The one word that may follow the command."""
+    parser.add_argument("what", choices=(word,))
 
 
-def _pause(args: argparse.Namespace) -> int:
+def _do(what: Callable[[Client], None], args: argparse.Namespace) -> int:
     with connect(args) as client:
-        client.pause_rounds()
-    return DONE
-
-
-def _add_round(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("now",))
-
-
-def _round(args: argparse.Namespace) -> int:
-    with connect(args) as client:
-        client.round_now()
+        what(client)
     return DONE
 
 
@@ -231,20 +218,20 @@ COMMANDS: Mapping[str, Command] = {
     "resume": Command(
         doc="undo drain, or pause",
         example="coalloc resume alpha 'beta[3-4]'\n  coalloc resume rounds",
-        add=_add_resume,
+        add=partial(_add_targets, metavar="rounds|CLUSTER|NODES"),
         run=_resume,
     ),
     "pause": Command(
         doc="plan nothing until 'resume rounds'",
         about="Plan nothing until 'coalloc resume rounds'; running jobs go on, submits are taken.",
         example="coalloc pause rounds",
-        add=_add_pause,
-        run=_pause,
+        add=partial(_add_word, "rounds"),
+        run=partial(_do, Client.pause_rounds),
     ),
     "round": Command(
         doc="start a round now",
         example="coalloc round now",
-        add=_add_round,
-        run=_round,
+        add=partial(_add_word, "now"),
+        run=partial(_do, Client.round_now),
     ),
 }

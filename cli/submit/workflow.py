@@ -56,10 +56,7 @@ def _run(args: argparse.Namespace) -> int:
 def _body(args: argparse.Namespace) -> dict[str, Any]:
     from coalloc.adapters.formats.workflow import read_workflow
 
-    try:
-        file = read_workflow(args.file)
-    except InputError as error:
-        raise CommandError(str(error), BAD_USAGE) from error
+    file = read_workflow(args.file)
     for warning in file.warnings:
         note(f"{args.file}: {warning}")
     try:
