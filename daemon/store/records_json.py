@@ -67,14 +67,9 @@ def read_launch(text: str) -> Launch:
     return _launches.decode(text)
 
 
-def write_object(body: Mapping[str, Any]) -> str:
+def write_object(body: Mapping[str, Any] | tuple[Any, ...]) -> str:
     """Plain values as a JSON text."""
     return _encode(body).decode()
-
-
-def write_tuple(values: tuple[Any, ...]) -> str:
-    """Plain values in their order, as a JSON text."""
-    return _encode(values).decode()
 
 
 def read_promises(text: str) -> tuple[Promise, ...]:

@@ -37,7 +37,6 @@ from coalloc.daemon.store.records_json import (
     write_launch,
     write_object,
     write_record,
-    write_tuple,
 )
 from coalloc.daemon.store.rows import UsedDay
 from coalloc.wire.codec import encode_order
@@ -122,8 +121,8 @@ PUTS: dict[type, tuple[tables.Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
             write_object({"base_times": e.values, "ratios": e.ratios, "runs": e.runs}),
         ),
     ),
-    SavePromises: (tables.PROMISES, lambda e: (e.job, write_tuple(e.promises))),
-    SaveStartError: (tables.START_ERRORS, lambda e: (e.error.number, write_tuple(e.error))),
+    SavePromises: (tables.PROMISES, lambda e: (e.job, write_object(e.promises))),
+    SaveStartError: (tables.START_ERRORS, lambda e: (e.error.number, write_object(e.error))),
     SaveUsage: (tables.USAGE, lambda e: (e.project, e.user, e.proc_s, e.at)),
     SaveAccount: (
         tables.ACCOUNTS,
