@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from coalloc.wire.answers import Event, Why
-from coalloc.wire.client import NoAnswerError, RefusedError
+from coalloc.wire.client import NoAnswerError
 from coalloc.wire.job_rows import JobDetails
 
 GOOD_FOR_S = 3.0
@@ -102,6 +102,3 @@ class Questions:
     def close(self) -> None:
         """Ask nothing any more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-__all__ = ["AskingClient", "BusyError", "NoAnswerError", "Questions", "RefusedError"]
