@@ -53,35 +53,22 @@ def never() -> bool:
 
 
 class JobRequests(BaseClient):
-    """Requests of users; see docs/PROTOCOL.md."""
+    """Requests of users; see docs/PROTOCOL.md.
+
+    Each raises `RefusedError` where the daemon does not do it, and `NoAnswerError` where it gives
+    no answer in time.
+    """
 
     def ask(self, kind: str, /, *, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
-        """Send any request of the protocol and return its answer as it came.
-
-        Raises
-        ------
-        RefusedError
-        NoAnswerError
-        """
+        """Send any request of the protocol and return its answer as it came."""
         return self._answered({**fields, "type": kind}, timeout_s).checked().plain()
 
     def submit(self, argv: Sequence[str], **options: Unpack[JobOptions]) -> Submitted:
-        """Queue a job; on return it is on the daemon's disk.
+        """Queue a command with arguments as a job; on return it is on the daemon's disk.
 
-        Sent again where no answer comes in time: the token makes that the same job.
-
-        Parameters
-        ----------
-        argv : sequence of str
-            Command and arguments.
-        **options
-            See `coalloc.client.submission.JobOptions`.
-
-        Raises
-        ------
-        RefusedError
-        NoAnswerError
-            Whether the job was queued is not known; a later submit with the same `token` tells.
+        Sent again where no answer comes in time: the token makes that the same job. After a
+        `NoAnswerError` it is not known whether the job was queued; a later submit with the same
+        `token` tells. The options are those of `coalloc.client.submission.JobOptions`.
         """
         from coalloc.client.submission import submission
 
@@ -101,16 +88,8 @@ class JobRequests(BaseClient):
     ) -> Generator[Submitted | RefusedError]:
         """Queue many jobs without waiting for each answer; yields the outcomes in order.
 
-        A refusal is yielded, not raised, so that one bad job does not hide the others.
-
-        Parameters
-        ----------
-        bodies : iterable of mapping
-            Each from `submission`; taken as there is room.
-
-        Raises
-        ------
-        NoAnswerError
+        The `bodies`, each from `submission`, are taken as there is room. A refusal is yielded, not
+        raised, so that one bad job does not hide the others.
         """
         refuse_while_importing("Client.submit_many")
         under_way: list[tuple[str | RefusedError, Mapping[str, Any]]] = []
@@ -143,12 +122,7 @@ class JobRequests(BaseClient):
     def submit_workflow(self, file: Path, **options: Unpack[WorkflowOptions]) -> Submitted:
         """Queue the workflow of a file as one job; see `WorkflowOptions`.
 
-        Raises
-        ------
-        InputError
-            The file cannot be read, or a task has no command.
-        RefusedError
-        NoAnswerError
+        `InputError`: the file cannot be read, or a task has no command.
         """
         from coalloc.adapters.formats.workflow import read_workflow
         from coalloc.client.workflow_submission import workflow_submission
@@ -173,10 +147,7 @@ class JobRequests(BaseClient):
     def cancel(self, job: str, reason: str = "") -> tuple[str, ...]:
         """End a job or an array, waiting or running; returns the jobs concerned.
 
-        Parameters
-        ----------
-        reason : str
-            One line, kept with the job.
+        The reason, one line, is kept with the job.
         """
         return self._concerned({"type": "cancel", "job": job, "reason": reason})
 
@@ -239,21 +210,11 @@ class JobRequests(BaseClient):
         return self._ask(WhyAnswer, "why", timeout_s=max(self.timeout_s, WHY_S), job=job)
 
     def wait(self, job: str, timeout: float | None = None) -> tuple[EndedJob, ...]:
-        """Wait until a job, or every member of an array, has ended.
+        """Wait until a job, or all of an array, has ended; it goes on after a `TimeoutError`.
 
-        A restart of the daemon does not end the wait.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Seconds; None waits for ever.
-
-        Raises
-        ------
-        TimeoutError
-            It has not ended in time; it goes on.
-        NoAnswerError
-            No daemon has answered for `timeout_s`, or at once if nobody listens.
+        The `timeout` is in seconds; None waits for ever. A restart of the daemon does not end the
+        wait, but with `NoAnswerError` one that does not answer for `timeout_s`, or at once if
+        nobody listens.
         """
         from coalloc.wire.answers import EndedAnswer
 
@@ -326,11 +287,6 @@ class JobRequests(BaseClient):
             When following, asked several times a second: True ends the stream.
         away_s : float
             When following, how long the daemon may be away, as while it is restarted, seconds.
-
-        Raises
-        ------
-        NoAnswerError
-            There is no daemon; when following, for longer than `away_s`.
         """
         from coalloc.client.events import Follower, stored
 

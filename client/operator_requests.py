@@ -33,16 +33,10 @@ class OperatorRequests(BaseClient):
         name: str = "",
         reason: str = "",
     ) -> ReserveAnswer:
-        """Keep nodes for the jobs of some users, or for nobody.
+        """Keep nodes, and those of whole clusters, for the jobs of some users, or for nobody.
 
-        Parameters
-        ----------
-        targets : sequence of str
-            Nodes, and clusters for all of theirs.
-        count : int, optional
-            So many of them, those that are free the soonest.
-        start, duration_s : float, optional
-            Seconds since the epoch, and seconds; from now on, and until `unreserve`.
+        A `count`: so many of them, those that are free the soonest. From `start`, seconds since the
+        epoch, or now on, for so many seconds, or until `unreserve`.
         """
         from coalloc.wire.answers import ReserveAnswer
 

@@ -41,12 +41,7 @@ class NotCallableThereError(TypeError):
 class CallError(Exception):
     """A function that ran as a job raised what has no equal here; or the cause of what has.
 
-    Attributes
-    ----------
-    kind : str
-        Name of the exception's class.
-    trace : str
-        The traceback in the job.
+    `kind` is the name of the exception's class, `trace` the traceback in the job.
     """
 
     def __init__(self, kind: str, message: str, trace: str = "") -> None:

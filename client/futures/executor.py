@@ -113,11 +113,7 @@ class Executor(futures.Executor):
 
         The future raises what the function raised, where it is a built-in exception, or a
         `CallError` that names it; or a `JobFailedError` that says what became of the job.
-
-        Raises
-        ------
-        NotCallableThereError
-            A job would not find the function, or an argument is not JSON.
+        `NotCallableThereError`: a job would not find the function, or an argument is not JSON.
         """
         return self._call(fn, [(args, kwargs)], only)
 
@@ -128,13 +124,10 @@ class Executor(futures.Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[T]:
-        """Call a function for each item; one job for `chunksize` items.
+        """Call a function for each item, `chunksize` of them in a job; the results come in order.
 
-        Returns
-        -------
-        iterator
-            The results in order. It raises what a call raised at that call's place, and
-            TimeoutError where results are not there `timeout` seconds from now.
+        What a call raised is raised at that call's place, and TimeoutError where results are not
+        there `timeout` seconds from now.
         """
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1")
@@ -149,10 +142,8 @@ class Executor(futures.Executor):
     def run(self, argv: Sequence[str], **fields: Unpack[JobOptions]) -> JobFuture[Finished]:
         """Run a command in a job; what it returns when it ends by itself is a `Finished`.
 
-        Parameters
-        ----------
-        **fields
-            Of this job, over those of the executor; ``stdout``, ``stderr`` and ``script``, too.
+        The fields of this job stand over those of the executor; also ``stdout``, ``stderr`` and
+        ``script``.
         """
         _checked_fields(fields, allowed=frozenset({"stdout", "stderr", "script"}))
         output = self.folder / f"run-{self._number()}.out"
@@ -164,10 +155,7 @@ class Executor(futures.Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more; with `wait`, until all jobs have ended.
 
-        Parameters
-        ----------
-        cancel_futures : bool
-            Take back the jobs that have not started.
+        With `cancel_futures` the jobs that have not started are taken back.
         """
         if not self._traffic.is_ours:
             return

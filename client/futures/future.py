@@ -19,16 +19,8 @@ T = TypeVar("T")
 class JobFailedError(Exception):
     """A job gave no result.
 
-    Attributes
-    ----------
-    job : str
-    state : str
-        ``failed``, ``cancelled``, ``timeout``, ``lost`` or ``completed`` (without its result).
-    exit_code : int or None
-    detail : str
-        The daemon's reason.
-    output : Path or None
-        What it printed.
+    Its `state` is ``failed``, ``cancelled``, ``timeout``, ``lost`` or ``completed`` (without its
+    result), `detail` the daemon's reason; what it printed is in `output`, if that is known.
     """
 
     def __init__(
@@ -57,28 +49,19 @@ class Finished(Struct, frozen=True, kw_only=True):
         return Path(self.output).read_text(encoding="utf-8", errors="replace")
 
 
-def _nothing() -> None:
-    """There is no job yet."""
-
-
 class JobFuture(Future[T]):
     """The result of a job to come; as `concurrent.futures.Future`, and more.
 
     `cancel` takes a job back that has not started, as far as is known here; one that starts at the
     same instant is ended. `end` ends it wherever it is.
-
-    Attributes
-    ----------
-    job : str
-        Its number; empty until the daemon has it.
-    withdraw : callable
-        Has the daemon end the job.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.job = ""
-        self.withdraw: Callable[[], None] = _nothing
+        """Its number; empty until the daemon has it."""
+        self.withdraw: Callable[[], None] = lambda: None
+        """Has the daemon end the job."""
         self._changing = threading.RLock()
         self._known = threading.Event()
         self.add_done_callback(lambda _: self._known.set())
@@ -98,10 +81,7 @@ class JobFuture(Future[T]):
     def queued(self, timeout: float | None = None) -> str:
         """Wait until the daemon has the job; returns its number, empty where it never got it.
 
-        Raises
-        ------
-        TimeoutError
-            Not within `timeout` seconds.
+        TimeoutError: not within `timeout` seconds.
         """
         if not self._known.wait(timeout):
             raise TimeoutError(f"not queued within {timeout:g} s")
