@@ -16,7 +16,8 @@ from coalloc.daemon.service import INTERNAL, Service
 from coalloc.daemon.store.errors import StoreCorruptError, StoreError
 from coalloc.model.values import replace
 from coalloc.wire.answers import Answer, BackupAnswer, Estimate, WhyAnswer
-from coalloc.wire.codec import WireError, decode_command
+from coalloc.wire.codec import decode_command
+from coalloc.wire.frames import WireError
 from coalloc.wire.questions import BackupQuestion, OfJob, read_question
 from coalloc.wire.server import Origin
 

@@ -36,9 +36,10 @@ from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, ke
 from coalloc.executor.started import StartedFile
 from coalloc.model.sites.parts import PartKey, PartReport
 from coalloc.runtime.logs import RateLimit
-from coalloc.wire.codec import WireError, decode_for_executor, encode_message
+from coalloc.wire.codec import decode_for_executor, encode_message
 from coalloc.wire.contexts import new_context
 from coalloc.wire.curve import REFUSED, SUCCEEDED
+from coalloc.wire.frames import WireError
 from coalloc.wire.sockets import DEALER, AsyncSocket
 
 TICK_S = 1.0

@@ -17,23 +17,6 @@ from coalloc.core.base.messages import Hello, Numbered, Order, Report, Statement
 from coalloc.model.sites.parts import OF_THE_EXECUTOR
 from coalloc.wire.frames import PROTOCOL, WireError, decode_object, encode
 
-__all__ = [
-    "COMMANDS",
-    "FROM_EXECUTOR",
-    "ORDERS",
-    "TO_EXECUTOR",
-    "WireError",
-    "decode_command",
-    "decode_for_executor",
-    "decode_from_executor",
-    "decode_object",
-    "decode_order",
-    "encode",
-    "encode_message",
-    "encode_order",
-    "tagged",
-]
-
 
 def _by_type(union: Any) -> dict[str, type[Any]]:
     """Classes of a union by the ``type`` of their messages: the name, as in ``submit_workflow``."""

@@ -25,7 +25,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import Estimate
-from coalloc.wire.codec import WireError, decode_command
+from coalloc.wire.codec import decode_command
+from coalloc.wire.frames import WireError
 
 
 async def estimated(

@@ -23,7 +23,7 @@ from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.wire.answers import Why
-from coalloc.wire.codec import encode
+from coalloc.wire.frames import encode
 
 DEADLINE_S = 6.0
 """Then no further change is tried, seconds."""

@@ -26,7 +26,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.options import options_of
 from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import POLICIES
-from coalloc.wire.codec import encode
+from coalloc.wire.frames import encode
 
 NODE_ENTRIES = 50_000
 """A larger plan comes without the nodes of later starts: they are estimates, and reading them

@@ -28,7 +28,7 @@ from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_
 from coalloc.policies.options import options_of
 from coalloc.policies.registry import POLICIES
 from coalloc.runtime.logs import get_logger
-from coalloc.wire.codec import encode
+from coalloc.wire.frames import encode
 from coalloc.wire.rule_rows import RuleCostRow, RuleCostsRow
 
 SHARE = 0.1

@@ -38,11 +38,10 @@ from coalloc.wire.codec import (
     decode_command,
     decode_for_executor,
     decode_from_executor,
-    encode,
     encode_message,
 )
 from coalloc.wire.curve import KeyPair, new_pair
-from coalloc.wire.frames import WireError, decode_any, decode_object
+from coalloc.wire.frames import WireError, decode_any, decode_object, encode
 from coalloc.wire.server import Origin
 from tests.fuzz.target import Target
 from tests.support.core_site import Site

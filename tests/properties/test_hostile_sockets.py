@@ -19,9 +19,9 @@ from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.daemon.access.key_table import KeyTable
 from coalloc.model.settings import AccessConfig, ClusterConfig, Config
-from coalloc.wire.codec import COMMANDS, decode_command, decode_object
+from coalloc.wire.codec import COMMANDS, decode_command
 from coalloc.wire.curve import new_pair
-from coalloc.wire.frames import WireError, decode_any, encode
+from coalloc.wire.frames import WireError, decode_any, decode_object, encode
 from coalloc.wire.server import Endpoints, Origin, Server
 from tests.fuzz.wire_targets import commands, enrolments, questions, statements
 from tests.properties.test_wire_bytes import VALUES

@@ -15,7 +15,7 @@ from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.parts import Launch, PartReport, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.wire import codec
-from coalloc.wire.frames import WireError, encode
+from coalloc.wire.frames import WireError, decode_object, encode
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 COUNTS = st.dictionaries(TEXT, st.integers(1, 64), max_size=3)
@@ -112,10 +112,10 @@ STATEMENTS = st.one_of(
     st.builds(messages.Started, cluster=TEXT),
 )
 DECODERS = (
-    codec.decode_object,
+    decode_object,
     codec.decode_for_executor,
     codec.decode_from_executor,
-    lambda frame: codec.decode_command(codec.decode_object(frame)),
+    lambda frame: codec.decode_command(decode_object(frame)),
 )
 
 
@@ -142,7 +142,7 @@ def test_orders_round_trip(order: messages.Order, epoch: int, seq: int) -> None:
     numbered = Numbered(epoch=epoch, seq=seq, order=order)
     assert codec.decode_for_executor(codec.encode_message(numbered)) == numbered
     # as kept in the outbox
-    assert codec.decode_order(codec.decode_object(codec.encode_order(order))) == order
+    assert codec.decode_order(decode_object(codec.encode_order(order))) == order
 
 
 @given(statement=STATEMENTS)
@@ -166,4 +166,4 @@ def test_statements_round_trip(statement: messages.Statement) -> None:
 )
 def test_submits_round_trip(submit: requests.Submit) -> None:
     frame = codec.encode_message(submit)
-    assert codec.decode_command(codec.decode_object(frame)) == submit
+    assert codec.decode_command(decode_object(frame)) == submit

@@ -18,7 +18,7 @@ from coalloc.model.sites.site_rules import PartitionRules, SiteRules
 from coalloc.model.snapshot import Reservation, Running
 from coalloc.model.values import replace
 from coalloc.wire import codec
-from coalloc.wire.frames import PROTOCOL, WireError, decode_any, encode
+from coalloc.wire.frames import PROTOCOL, WireError, decode_any, decode_object, encode
 from coalloc.wire.questions import QUESTIONS
 from tests.support.protocol_page import EXAMPLES, PAGE, ROOT, SECTIONS, table
 
@@ -89,7 +89,7 @@ def test_example_decodes_and_says_the_same_again(kind: str, text: str) -> None:
     frame, body = text.encode(), json.loads(text)
     match kind:
         case "client":
-            again = codec.tagged(codec.decode_command(codec.decode_object(frame)))
+            again = codec.tagged(codec.decode_command(decode_object(frame)))
         case "to_executor":
             again = decode_any(codec.encode_message(codec.decode_for_executor(frame)))
         case "from_executor":
@@ -141,7 +141,7 @@ def test_every_type_has_an_example_or_no_fields() -> None:
 )
 def test_what_is_no_message_has_a_code(frame: bytes, code: str) -> None:
     with pytest.raises(WireError) as caught:
-        codec.decode_object(frame)
+        decode_object(frame)
     assert caught.value.code == code
     assert "\n" not in str(caught.value)
 
