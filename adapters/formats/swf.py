@@ -17,7 +17,7 @@ JPDC 74(10), 2014. https://www.cs.huji.ac.il/labs/parallel/workload/swf.html
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import BinaryIO
 
@@ -74,6 +74,11 @@ class SwfJob:
     line: int = 0
     """Where it stands in the file, from 1, and how many columns it has."""
     fields: int = FIELDS
+
+
+COLUMNS = tuple(column.name for column in fields(SwfJob))[:FIELDS]
+WHOLE = frozenset(column.name for column in fields(SwfJob) if str(column.type).startswith("int"))
+"""Columns of whole numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,34 +205,12 @@ def read_line(line: bytes, number: int = 0) -> SwfJob:
     if values[0] is None or values[1] is None:
         raise ValueError(f"the {'job number' if values[0] is None else 'submit time'} is not known")
     values += [None] * (FIELDS - len(values))
+    known = {
+        name: int(value) if name in WHOLE and value is not None else value
+        for name, value in zip(COLUMNS, values, strict=True)
+    }
     extra = tuple(token.decode("utf-8", "replace") for token in tokens[FIELDS:])
-    return SwfJob(
-        number=int(values[0]),
-        submit_s=values[1],
-        wait_s=values[2],
-        run_s=values[3],
-        allocated=_whole(values[4]),
-        cpu_s=values[5],
-        used_kb=values[6],
-        requested=_whole(values[7]),
-        requested_s=values[8],
-        requested_kb=values[9],
-        status=_whole(values[10]),
-        user=_whole(values[11]),
-        group=_whole(values[12]),
-        application=_whole(values[13]),
-        queue=_whole(values[14]),
-        partition=_whole(values[15]),
-        preceding=_whole(values[16]),
-        think_s=values[17],
-        extra=extra,
-        line=number,
-        fields=len(tokens),
-    )
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+    return SwfJob(**known, extra=extra, line=number, fields=len(tokens))  # type: ignore[arg-type]
 
 
 def _shown(token: bytes) -> str:

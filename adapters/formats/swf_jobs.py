@@ -195,9 +195,10 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
             left_out[reason] += 1
             continue
         seen[line.number] += 1
+        count = seen[line.number]
         times = _times(line, adjusted)
         job = RigidJob(
-            id=_identity(line.number, seen[line.number]),
+            id=f"{line.number}.{count}" if count > 1 else str(line.number),
             submitted=line.submit_s - first,
             earliest=line.submit_s - first,
             procs=line.requested or line.allocated or 0,
@@ -234,10 +235,6 @@ def _unusable(line: SwfJob) -> str:
 
 def _named(number: int | None) -> str:
     return "" if number is None else str(number)
-
-
-def _identity(number: int, count: int) -> str:
-    return str(number) if count == 1 else f"{number}.{count}"
 
 
 def _times(line: SwfJob, adjusted: Counter[str]) -> tuple[float, float, bool]:
