@@ -164,7 +164,11 @@ def _usage(args: argparse.Namespace) -> int:
         write_csv(sums)
     else:
         headers = (*(name.upper() for name in args.by), *SUMS)
-        show_table(headers, (_sum_cells(row, args.by) for row in sums), right=NUMBERS)
+        cells = (
+            (*(row[name] or "-" for name in args.by), *(shown(row) for shown in SUMS.values()))
+            for row in sums
+        )
+        show_table(headers, cells, right=NUMBERS)
     return DONE
 
 
@@ -201,10 +205,6 @@ def _summed(rows: Sequence[UsageRow], by: Sequence[str]) -> Iterator[dict[str, A
 
 def _total(rows: Iterable[UsageRow]) -> float:
     return sum(row.proc_s for row in rows)
-
-
-def _sum_cells(row: Mapping[str, Any], by: Sequence[str]) -> tuple[str, ...]:
-    return (*(row[name] or "-" for name in by), *(shown(row) for shown in SUMS.values()))
 
 
 COMMANDS: Mapping[str, Command] = {

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect
 from coalloc.cli.output import node_set, precise, printable
@@ -36,16 +38,10 @@ def _events(args: argparse.Namespace) -> int:
         for event in client.events(since, follow=args.follow, job=one):
             if jobs and event.job not in jobs and not one:
                 continue
-            print(_json_line(event) if args.json else event_line(event))
+            print(msgspec.json.encode(event).decode() if args.json else event_line(event))
             if args.follow:
                 sys.stdout.flush()
     return 0
-
-
-def _json_line(event: Event) -> str:
-    import msgspec
-
-    return msgspec.json.encode(event).decode()
 
 
 def event_line(event: Event) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 
 from coalloc.client.client import Client
 from coalloc.dashboard.known import Known
 from coalloc.model.errors import ConfigError
 from coalloc.wire.client import NoAnswerError, RefusedError
-from coalloc.wire.share_answers import AccountRow
 
 LOOK_S = 2.0
 """Between two looks, seconds."""
@@ -87,10 +86,6 @@ class Polling(threading.Thread):
         accounts = client.account(since=self._last_end - OVERLAP_S)
         while ended := list(islice(accounts, ACCOUNTS_AT_ONCE)):
             self._last_end = max(self._last_end, ended[-1].ended)
-            self._post(_accounts_taken(ended))
+            self._post(lambda known, ended=ended: known.take_accounts(ended))  # type: ignore[misc]
         plan = client.plan()
         self._post(lambda known: known.take_plan(plan))
-
-
-def _accounts_taken(ended: Iterable[AccountRow]) -> Callable[[Known], None]:
-    return lambda known: known.take_accounts(ended)

@@ -23,7 +23,7 @@ from coalloc.model.formats.words import field_words
 from coalloc.model.sites.parts import OF_THE_EXECUTOR
 
 MODULES = (
-    *(f"coalloc.wire.{name}_answers" for name in ("share", "estimate")),
+    "coalloc.wire.share_answers",
     *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
     *(f"coalloc.wire.{name}" for name in ("answers", "questions")),
     *(

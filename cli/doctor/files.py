@@ -150,11 +150,7 @@ def _folder_finding(
     for mode in modes:
         if mode.is_bad(bits):
             return mode.finding(about, f"{folder}: mode {bits:04o}, {mode.text}", mode.todo)
-    return ok(about, f"{folder}, mode {bits:04o}, {_owner(found)}'s")
-
-
-def _owner(found: os.stat_result) -> str:
-    return user_name(found.st_uid)
+    return ok(about, f"{folder}, mode {bits:04o}, {user_name(found.st_uid)}'s")
 
 
 def _disks(config: Config) -> Iterator[Finding]:
@@ -171,7 +167,9 @@ def _disks(config: Config) -> Iterator[Finding]:
             continue
         if device not in seen:
             seen.add(device)
-            yield disk_finding(about, there, free.f_bavail * free.f_frsize, _inodes(free))
+            # some file systems do not count their files
+            inodes = free.f_favail if free.f_files else None
+            yield disk_finding(about, there, free.f_bavail * free.f_frsize, inodes)
 
 
 def _nearest(folder: Path) -> Path:
@@ -179,11 +177,6 @@ def _nearest(folder: Path) -> Path:
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     return folder
-
-
-def _inodes(free: os.statvfs_result) -> int | None:
-    """Files that may still be made; None: that file system does not count them."""
-    return free.f_favail if free.f_files else None
 
 
 def disk_finding(about: str, where: object, free_bytes: int, inodes: int | None) -> Finding:
@@ -254,14 +247,16 @@ def key_finding(about: str, path: Path, missing: str) -> Finding:
             f"chmod 600 {path}; who may have read it? docs/operations/keys.md",
         )
     if found.st_uid not in owners:
-        return problem(about, f"{path} is {_owner(found)}'s", f"chown it to {path.parent}'s owner")
+        return problem(
+            about, f"{path} is {user_name(found.st_uid)}'s", f"chown it to {path.parent}'s owner"
+        )
     try:
         parse_key(path.read_bytes(), path)
     except KeyFileError as error:
         return problem(about, str(error), "make another: coalloc keys new --help")
     except OSError:
         return ok(about, f"{path}, mode {mode:04o}")
-    return ok(about, f"{path}, mode {mode:04o}, {_owner(found)}'s")
+    return ok(about, f"{path}, mode {mode:04o}, {user_name(found.st_uid)}'s")
 
 
 def _curve(config: Config) -> Finding:

@@ -34,7 +34,8 @@ def daemon_findings(
     except (NoAnswerError, RefusedError) as error:
         yield no_daemon(error)
         return
-    yield ok("daemon", f"answers at {client.endpoint}, up {_up(status)}")
+    up = "?" if status.began is None else length(status.time - status.began)
+    yield ok("daemon", f"answers at {client.endpoint}, up {up}")
     yield version_finding("daemon", status.version, coalloc.__version__)
     yield clock_finding("clock of the daemon", status.time - now, "this machine's")
     yield from health_findings(status, sees_disk=sees_disk)
@@ -49,10 +50,6 @@ def no_daemon(error: Exception) -> Finding:
     """The daemon gave no answer."""
     todo = "start coallocd, or read its log (journalctl -u coallocd)"
     return problem("daemon", str(error).removesuffix("; is coallocd running?"), todo)
-
-
-def _up(status: ServiceStatus) -> str:
-    return "?" if status.began is None else length(status.time - status.began)
 
 
 def version_finding(name: str, there: str, here: str) -> Finding:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from coalloc.core.base.state import State
 from coalloc.model.ranges import EVENT
+from coalloc.model.values import fields_of
 from coalloc.wire.node_rows import ReservationRow
 
 
 def reservation_rows(state: State) -> tuple[ReservationRow, ...]:
     """Reservations in the order of their starts."""
     rows = [
-        ReservationRow(
-            name=kept.name,
-            nodes=kept.nodes,
-            start=kept.start,
-            end=_end(kept.end),
-            users=kept.users,
-            by=kept.by,
-            reason=kept.reason,
-        )
+        ReservationRow(**{**fields_of(kept, ReservationRow), "end": _end(kept.end)})
         for kept in state.maintenance.reserved.values()
     ]
     rows += [

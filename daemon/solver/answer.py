@@ -30,7 +30,7 @@ from coalloc.daemon.solver.frames import (
 )
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.formats.snapshot_json import read_snapshot
-from coalloc.model.plan import Placement, Plan
+from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction, never
@@ -148,7 +148,8 @@ def trimmed(plan: Plan, entries: int) -> Plan:
     Later ones have none, and ``stats.placements_without_nodes`` says how many, nor has the front of
     a plan that names more.
     """
-    if sum(len(p.nodes) for p in _all_placements(plan)) <= entries:
+    placed = chain(plan.placements, *(point.placements for point in plan.front))
+    if sum(len(p.nodes) for p in placed) <= entries:
         return plan
     order = sorted(range(len(plan.placements)), key=lambda i: plan.placements[i].start)
     placements = list(plan.placements)
@@ -164,10 +165,6 @@ def trimmed(plan: Plan, entries: int) -> Plan:
     )
     stats = {**plan.stats, "placements_without_nodes": without}
     return replace(plan, placements=tuple(placements), front=front, stats=stats)
-
-
-def _all_placements(plan: Plan) -> Iterable[Placement]:
-    return chain(plan.placements, *(point.placements for point in plan.front))
 
 
 def encoded(plan: Plan) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -39,7 +38,8 @@ def explained(snapshot: Snapshot, body: bytes, request: Request) -> bytes:
     from coalloc.policies.explain.words import lines
 
     asked = msgspec.json.decode(body, type=AskedRule)
-    rule = rule_of(asked.policy, _options(asked), {"order": asked.won}, asked.order)
+    options = read_known(asked.options, lookup(asked.policy).options)
+    rule = rule_of(asked.policy, options, {"order": asked.won}, asked.order)
     deferred = None
     if asked.reason:
         reason = Reason(asked.reason)
@@ -54,7 +54,3 @@ def explained(snapshot: Snapshot, body: bytes, request: Request) -> bytes:
     words = lines(made, snapshot, lambda at: clock(at, snapshot.time))
     answer = {"explanation": write_explanation(made), "lines": words}
     return msgspec.json.encode(answer, enc_hook=lambda value: value.item())
-
-
-def _options(asked: AskedRule) -> Mapping[str, Any]:
-    return read_known(asked.options, lookup(asked.policy).options)
