@@ -26,9 +26,8 @@ from coalloc.daemon.store.beginning import former_store, new_store
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import Config
 from coalloc.runtime.config.file import SYSTEM_PATH, load, parse, user_config, usual_folders
-from coalloc.runtime.key_files import KeyFile, read_key, user_key_path, write_key
+from coalloc.runtime.key_files import KeyFile, kept_key, user_key_path
 from coalloc.runtime.user import user_name
-from coalloc.wire.curve import new_pair
 
 Mode = Literal["single-user", "multi-user"]
 UNITS = ("/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd/system")
@@ -182,7 +181,7 @@ def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
     if former_store(store) is None and not store.exists():
         new_store(store)  # before the keys, which tell later that there was one
     path = state / "server-key.json"
-    server = _key(path, "")
+    server = kept_key(path)
     made = [f"{path}: the daemon's"]
     table = KeyTable(state / "keys.json")
     for cluster in config.clusters:
@@ -191,10 +190,10 @@ def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
         for passed in (folder, folder.parent, layout.executors or state):
             passed.chmod(0o711)
         path = folder / "key.json"
-        key = _key(path, server.pair.public)
+        key = kept_key(path, server.pair.public)
         made.append(f"{path}: the executor's of {cluster.name}")
         table.authorize(_grant(key, own, Role.EXECUTOR, (cluster.name,)))
-    key = _key(layout.key, server.pair.public)
+    key = kept_key(layout.key, server.pair.public)
     made.append(f"{layout.key}: an operator's, {own}")
     if key.server not in {"", server.pair.public}:
         made.append(f"{layout.key}: names another daemon; 'coalloc keys new' learns this one's")
@@ -203,16 +202,6 @@ def make_keys(config: Config, layout: Layout) -> tuple[str, list[str]]:
         for each in (state, state / "server-key.json", table.path, *state.glob(store.name)):
             os.chown(each, layout.owner.pw_uid, layout.owner.pw_gid)
     return server.pair.public, made
-
-
-def _key(path: Path, server: str) -> KeyFile:
-    """The key of this file, or a new one."""
-    if os.path.lexists(path):
-        return read_key(path)
-    pair = new_pair()
-    key = KeyFile(pair=pair, server=server or pair.public)
-    write_key(path, key)
-    return key
 
 
 def _grant(key: KeyFile, owner: str, role: Role, clusters: tuple[str, ...] = ()) -> Grant:

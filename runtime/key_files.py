@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from coalloc.adapters.runner import durable
 from coalloc.runtime.user import user_folder, user_name
-from coalloc.wire.curve import CurveClient, KeyPair, is_key, public_of
+from coalloc.wire.curve import CurveClient, KeyPair, is_key, new_pair, public_of
 
 FORMAT = "coalloc-key/1"
 MAX_BYTES = 4096
@@ -91,6 +91,14 @@ def write_key(path: Path, key: KeyFile) -> None:
         durable.write(path, json.dumps(body, indent=2).encode("ascii") + b"\n")
     except OSError as error:
         raise KeyFileError(f"{path}: {error.strerror}") from error
+
+
+def kept_key(path: Path, server: str = "") -> KeyFile:
+    """The key of this file, or a new one for the daemon of this public key, or of its own."""
+    if not os.path.lexists(path):
+        pair = new_pair()
+        write_key(path, KeyFile(pair=pair, server=server or pair.public))
+    return read_key(path)
 
 
 def calling(key: KeyFile, server: str, path: Path) -> CurveClient:

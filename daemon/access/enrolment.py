@@ -10,7 +10,6 @@ from __future__ import annotations
 import hmac
 import json
 import math
-import os
 import pwd
 import time
 from collections.abc import Callable, Mapping
@@ -24,8 +23,7 @@ from structlog.stdlib import BoundLogger
 from coalloc.daemon.access.access import Access, TokenBucket
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
 from coalloc.model.settings import Config
-from coalloc.runtime.key_files import KeyFile, fingerprint, read_key, write_key
-from coalloc.wire.curve import new_pair
+from coalloc.runtime.key_files import fingerprint, kept_key
 from coalloc.wire.key_proof import ProofError, new_challenge
 
 CHANGES_PER_MINUTE = 10
@@ -67,11 +65,7 @@ class Pending(Struct, frozen=True, kw_only=True):
 def opened_access(config: Config, log: BoundLogger) -> Access:
     """The daemon's key, made at its first start, and its table of keys."""
     folder = Path(config.daemon.state_dir)
-    path = folder / "server-key.json"
-    if not os.path.lexists(path):
-        pair = new_pair()
-        write_key(path, KeyFile(pair=pair, server=pair.public))
-    pair = read_key(path).pair
+    pair = kept_key(folder / "server-key.json").pair
     return Access(pair, KeyTable(folder / "keys.json"), config.access, log)
 
 
