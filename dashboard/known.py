@@ -11,11 +11,18 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import asdict, replace
 
 from coalloc.dashboard.answers import Bar, Change, Round
 from coalloc.model.cost import link_loads
-from coalloc.wire.answers import NodesAnswer, PlanAnswer, QueueAnswer, ServiceStatus
+from coalloc.wire.answers import (
+    NodesAnswer,
+    PlanAnswer,
+    QueueAnswer,
+    RunningRow,
+    ServiceStatus,
+)
 from coalloc.wire.job_rows import QueueRow
 from coalloc.wire.share_answers import AccountRow
 
@@ -186,42 +193,27 @@ class Known:
     def _bars(self, answer: PlanAnswer) -> Iterator[Bar]:
         for run in answer.running:
             kind = "local" if self.row(run.job) is None and run.task is None else "running"
-            yield self._bar(answer, kind, run.job, run.task, run.start, run.end, run.nodes)
-        for place in answer.plan.plan.get("placements", ()):
-            row = self.row(place["job"])
-            task = place.get("task")
+            yield self._bar(answer, kind, run)
+        planned = answer.plan.plan.get("placements", ())
+        for place in msgspec.convert(planned, tuple[RunningRow, ...]):
+            row = self.row(place.job)
             # A plan is older than the present: what it started, runs or has ended.
-            if row is None or row.state in ENDED or (row.state in ON_NODES and task is None):
+            if row is None or row.state in ENDED or (row.state in ON_NODES and place.task is None):
                 continue
-            start, end = place["start"], place["end"]
-            if start < answer.plan.time and task is not None:
-                continue
-            yield self._bar(answer, "planned", place["job"], task, start, end, place["nodes"])
+            if place.task is None or place.start >= answer.plan.time:
+                yield self._bar(answer, "planned", place)
 
-    def _bar(
-        self,
-        answer: PlanAnswer,
-        kind: str,
-        job: str,
-        task: str | None,
-        start: float,
-        end: float,
-        nodes: Mapping[str, int],
-    ) -> Bar:
+    def _bar(self, answer: PlanAnswer, kind: str, work: RunningRow) -> Bar:
         inside: Counter[str] = Counter()
-        for node, count in nodes.items():
+        for node, count in work.nodes.items():
             inside[answer.node_clusters.get(node, "")] += count
-        need = answer.proc_gbps.get(job, 0.0) if task is None else 0.0
-        row = self.row(job)
+        need = answer.proc_gbps.get(work.job, 0.0) if work.task is None else 0.0
+        row = self.row(work.job)
         return Bar(
-            job=job,
+            **asdict(work),
             kind=kind,
-            start=start,
-            end=end,
-            nodes=dict(nodes),
             clusters=tuple(inside),
             link_gbps=link_loads(need, inside) if need and len(inside) > 1 else {},
-            task=task,
             name="" if row is None else row.name,
             user="" if row is None else row.user,
         )
