@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
@@ -247,7 +248,8 @@ def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
 
 
 def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
-    state, health = sources.state, sources.health()
+    state, known = sources.state, asdict(sources.health())
+    del known["costs"]  # of the plan
     flows = sum(state.jobs[flow].is_waiting for flow in state.composites)
     return ServiceStatus(
         time=now,
@@ -259,18 +261,11 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
         waiting=flows + len(state.waiting) - len(state.composites),
         placed=len(state.placed),
         clusters={name: c.connected for name, c in state.clusters.items()},
-        writable=health.writable,
-        faults=dict(health.faults),
-        orders_waiting=dict(health.orders_waiting),
-        solver=health.solver,
-        version=health.version,
-        began=health.began,
-        policy=health.policy,
+        **known,
         last_round=None if state.schedule.plan is None else _last_round(state, state.schedule.plan),
         read_age_s={
             name: now - c.read_at for name, c in state.clusters.items() if c.reading is not None
         },
-        disk_free_bytes=health.disk_free_bytes,
     )
 
 
