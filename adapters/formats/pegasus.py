@@ -27,7 +27,7 @@ from coalloc.adapters.formats.task_graph import (
     read_extension,
 )
 from coalloc.model.errors import InputError
-from coalloc.model.formats.decoded import array, mapping, shown
+from coalloc.model.formats.decoded import array, mapping, objects, shown
 from coalloc.model.formats.structs import read_json
 from coalloc.model.ranges import Procs
 
@@ -37,11 +37,9 @@ def read_pegasus(top: Mapping[str, Any], name: str) -> WorkflowFile:
     graph = TaskGraph()
     paths = _programs(top)
     _replicas(top, graph)
-    for i, value in enumerate(array(top.get("jobs") or [], "jobs")):
-        _job(mapping(value, f"jobs[{i}]"), f"jobs[{i}]", graph, paths)
-    for i, value in enumerate(array(top.get("jobDependencies") or [], "jobDependencies")):
-        where = f"jobDependencies[{i}]"
-        entry = mapping(value, where)
+    for where, entry in objects(top.get("jobs"), "jobs"):
+        _job(entry, where, graph, paths)
+    for where, entry in objects(top.get("jobDependencies"), "jobDependencies"):
         parent = read_json(entry.get("id"), str, f"{where}.id")
         children = array(entry.get("children") or [], f"{where}.children")
         for k, child in enumerate(children):
@@ -108,13 +106,10 @@ def _programs(top: Mapping[str, Any]) -> dict[str, str]:
     out: dict[str, str] = {}
     where = "transformationCatalog"
     catalog = mapping(top.get(where) or {}, where)
-    for i, value in enumerate(
-        array(catalog.get("transformations") or [], f"{where}.transformations")
-    ):
-        entry = mapping(value, f"{where}.transformations[{i}]")
+    for place, entry in objects(catalog.get("transformations"), f"{where}.transformations"):
         name = entry.get("name")
-        for site in array(entry.get("sites") or [], f"{where}.transformations[{i}].sites"):
-            path = mapping(site, f"{where}.transformations[{i}].sites").get("pfn")
+        for _, site in objects(entry.get("sites"), f"{place}.sites"):
+            path = site.get("pfn")
             if isinstance(name, str) and isinstance(path, str) and path:
                 out.setdefault(name, path.removeprefix("file://"))
     return out
@@ -124,8 +119,7 @@ def _replicas(top: Mapping[str, Any], graph: TaskGraph) -> None:
     """Sizes of the files that the file brings along."""
     where = "replicaCatalog"
     catalog = mapping(top.get(where) or {}, where)
-    for i, value in enumerate(array(catalog.get("replicas") or [], f"{where}.replicas")):
-        entry = mapping(value, f"{where}.replicas[{i}]")
+    for _, entry in objects(catalog.get("replicas"), f"{where}.replicas"):
         file = entry.get("lfn")
         if isinstance(file, str):
             _size(entry, file, graph, f"{where}: size of {shown(file)}")

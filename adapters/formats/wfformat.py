@@ -39,7 +39,7 @@ from coalloc.adapters.formats.task_graph import (
     named,
 )
 from coalloc.model.errors import InputError
-from coalloc.model.formats.decoded import array, mapping, shown
+from coalloc.model.formats.decoded import array, mapping, objects, shown
 from coalloc.model.formats.structs import read_json
 from coalloc.model.ranges import Procs
 
@@ -71,10 +71,9 @@ def read_wfformat(top: Mapping[str, Any], name: str) -> WorkflowFile:
     place = "workflow.specification"
     specification = mapping(workflow.get("specification"), place)
     graph = TaskGraph()
-    for i, value in enumerate(array(specification.get("files") or [], f"{place}.files")):
-        entry = mapping(value, f"{place}.files[{i}]")
-        file = read_json(entry.get("id"), str, f"{place}.files[{i}].id")
-        graph.size(file, entry.get("sizeInBytes"), f"{place}.files[{i}].sizeInBytes")
+    for where, entry in objects(specification.get("files"), f"{place}.files"):
+        file = read_json(entry.get("id"), str, f"{where}.id")
+        graph.size(file, entry.get("sizeInBytes"), f"{where}.sizeInBytes")
     extensions: list[tuple[Draft, Mapping[str, Any]]] = []
     for i, value in enumerate(array(specification.get("tasks"), f"{place}.tasks")):
         entry = mapping(value, f"{place}.tasks[{i}]")
@@ -123,9 +122,8 @@ def _execution(workflow: Mapping[str, Any], graph: TaskGraph) -> None:
     execution = mapping(workflow.get("execution") or {}, place)
     powers = _powers(execution, graph)
     seen: set[str] = set()
-    for i, value in enumerate(array(execution.get("tasks") or [], f"{place}.tasks")):
-        entry = mapping(value, f"{place}.tasks[{i}]")
-        name = read_json(entry.get("id"), str, f"{place}.tasks[{i}].id")
+    for where, entry in objects(execution.get("tasks"), f"{place}.tasks"):
+        name = read_json(entry.get("id"), str, f"{where}.id")
         draft = graph.drafts.get(name)
         if draft is None:
             raise InputError(named(name), "was executed, but is not in the specification")
@@ -163,12 +161,10 @@ def _powers(execution: Mapping[str, Any], graph: TaskGraph) -> dict[str, float]:
     """Speeds of the machines that have one, relative to a node of full speed."""
     powers: dict[str, float] = {}
     clocks: set[float] = set()
-    place = "workflow.execution.machines"
-    for i, value in enumerate(array(execution.get("machines") or [], place)):
-        entry = mapping(value, f"{place}[{i}]")
+    for where, entry in objects(execution.get("machines"), "workflow.execution.machines"):
         if entry.get("coalloc") is not None:
-            ours: Machine = read_json(entry["coalloc"], Machine, f"{place}[{i}].coalloc")
-            powers[read_json(entry.get("nodeName"), str, f"{place}[{i}].nodeName")] = ours.power
+            ours: Machine = read_json(entry["coalloc"], Machine, f"{where}.coalloc")
+            powers[read_json(entry.get("nodeName"), str, f"{where}.nodeName")] = ours.power
         cpu = entry.get("cpu")
         clock = cpu.get("speedInMHz") if isinstance(cpu, dict) else None
         if isinstance(clock, int | float):

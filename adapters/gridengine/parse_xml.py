@@ -143,7 +143,7 @@ def parse_xml(text: str) -> ElementTree.Element:
 
 
 def parse_number(said: str) -> str:
-    """The job's number in what ``qsub -terse`` printed. Raises `ParseError`."""
+    """The job's number in what ``qsub -terse`` printed. Raises `QstatError`."""
     for line in said.splitlines():
         if _COUNT.fullmatch(line.strip()):
             return line.strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -57,6 +57,12 @@ def array(value: Any, where: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise InputError(where, f"{shown(value)} is not a list")
     return value
+
+
+def objects(value: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The objects of a JSON array, each with its place; null is none."""
+    for i, item in enumerate(array(value or (), where)):
+        yield f"{where}[{i}]", mapping(item, f"{where}[{i}]")
 
 
 def plain(value: Any, where: str) -> Any:
