@@ -11,7 +11,8 @@ from calendar import timegm
 from coalloc.adapters.runner.batch_job import Turn
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.part_commands import FIRST, NEVER, allocated, shown_field
+from coalloc.adapters.slurm.part_commands import FIRST, allocated, shown_field
+from coalloc.adapters.slurm.pending_reasons import is_stuck
 
 POLL_S, LONGEST_POLL_S = 0.01, 0.2
 
@@ -44,7 +45,7 @@ class ShownJob:
             if state == "PENDING":
                 expected = _instant(shown_field(text, "StartTime"))
                 is_next = reason == FIRST
-                return Turn(state, reason, expected, is_stuck=reason in NEVER, is_next=is_next)
+                return Turn(state, reason, expected, is_stuck=is_stuck(reason), is_next=is_next)
             return Turn(state, reason, slots=self._slots(text) if state == "RUNNING" else {})
         except UnreachableError:
             return None

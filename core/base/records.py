@@ -226,7 +226,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     late: tuple[str, ...] = ()
     """Clusters that did not grant their part of the last attempt in time."""
     behind: str = ""
-    """The cluster that refused the last attempt because other jobs go first there."""
+    """The cluster that refused the last attempt until other jobs have started or ended there."""
     leaving: str = ""
     """The cluster that was asked to let its claim leave the queue, for an earlier start elsewhere;
     empty: none was."""

@@ -30,7 +30,7 @@ from coalloc.core.jobs.outcome import remember, verdict
 from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
+from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, try_those_behind
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob
@@ -328,6 +328,8 @@ def _end(state: State, record: JobRecord, now: float) -> None:
         give_back(state, again, now, preempted.cluster, PREEMPTED, preempted.detail)
         return
     state.put(record)
+    for name in record.clusters:
+        try_those_behind(state, name, now)
     if end is JobState.COMPLETED and not record.flow:
         remember(state, record)
     fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}

@@ -228,10 +228,10 @@ PERMANENT = frozenset(
 )
 """Reasons of a refusal that another attempt cannot mend: the job ends as failed."""
 
-LASTING = frozenset({"bad_time_limit", "not_permitted"})
+LASTING = frozenset({"bad_time_limit", "no_such_nodes", "not_permitted"})
 """What another attempt on the same cluster cannot mend; another cluster may take the job."""
 OVER_LIMIT = "over_limit"
-"""Over a limit of the batch system's accounts or of a partition: for good, or for the moment."""
+"""Over a limit of the batch system's accounts or of a partition, for the moment."""
 OF_THE_EXECUTOR = frozenset({"codes"})
 """Fields of a report that are not sent: one value per process is too much for large parts."""
 
