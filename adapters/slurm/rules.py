@@ -8,14 +8,21 @@ groups of a partition, which are looked up on this machine.
 from __future__ import annotations
 
 import grp
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from coalloc.adapters.slurm.parsers.records import NodeRecord, PartitionEntry
-from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
+from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager, Use
 from coalloc.adapters.slurm.part_commands import HOLD_S
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.sites.batch_options import NAMES, BatchOptions
-from coalloc.model.sites.site_rules import Association, Limits, PartitionRules, SiteRules
+from coalloc.model.sites.site_rules import (
+    Association,
+    License,
+    Limits,
+    PartitionRules,
+    Room,
+    SiteRules,
+)
 
 MOST_ASSOCIATIONS = 2000
 """With more of them, what they forbid is learnt: all are sent with each reading."""
@@ -31,11 +38,13 @@ def site_rules(
     manager: Manager | None,
     words: frozenset[str],
     reservations: tuple[str, ...] = (),
+    licenses: Mapping[str, tuple[int, int]] | None = None,
 ) -> SiteRules:
     """Rules of the cluster as planning sees them.
 
     Without a manager there is none, or it may not be read; `words` say what is enforced of it.
-    `reservations` are the ids of those into which no job may run.
+    `reservations` are the ids of those into which no job may run, `licenses` how many there are of
+    each, and how many are free.
     """
     entries = tuple(partitions)
     smallest = min((node.cpus for node in nodes), default=1)
@@ -44,7 +53,7 @@ def site_rules(
     associations = None
     if manager is not None and words & {"associations", "limits", "qos", "safe", "wckeys"}:
         associations = _associations(settings, manager, smallest, has_limits=has_limits)
-    qos = manager.qos if manager is not None and has_limits else {}
+    qos = manager.qos if manager is not None and words & {"limits", "qos", "safe"} else {}
     return SiteRules(
         honoured=NAMES,
         usual=BatchOptions(
@@ -56,11 +65,50 @@ def site_rules(
         partitions=tuple(
             _partition(entry) for entry in entries if entry.name != settings.handover_partition
         ),
-        qos={name: _limits(settings, bounds, smallest) for name, bounds in qos.items()},
+        qos={
+            name: _limits(settings, bounds, smallest) if has_limits else Limits()
+            for name, bounds in qos.items()
+        },
         associations=associations,
         added_s=ADDED_S + GRACE_S,
         reservations=reservations,
+        rooms=tuple(_rooms(settings, manager, smallest)) if manager and has_limits else (),
+        licenses=None
+        if licenses is None
+        else {name: License(total=all, free=free) for name, (all, free) in licenses.items()},
     )
+
+
+def _rooms(settings: SlurmSettings, manager: Manager, smallest: int) -> Iterator[Room]:
+    """Limits of which something is used now, each with what is left of it."""
+    for use in manager.uses:
+        yield from _room(settings, use, smallest, f"QOS {use.qos}", qos=use.qos)
+    accounts = {each.account: each for each in manager.associations if not each.user}
+    for each in manager.associations:
+        if not each.user:
+            continue
+        for one in _chain(each, accounts):
+            name = f"{one.user} in account {one.account}" if one.user else f"account {one.account}"
+            for use in one.uses:
+                mine = {"user": each.user, "account": each.account}
+                yield from _room(settings, use, smallest, name, **mine)
+
+
+def _room(
+    settings: SlurmSettings, use: Use, smallest: int, name: str, **whose: str
+) -> Iterator[Room]:
+    left, is_whole = max(0, use.most - use.used), settings.slots == "node"
+    what, says = {"cpu": ("CPUs", "are taken"), "node": ("nodes", "are taken")}.get(
+        use.what, ("jobs", "run")
+    )
+    if use.what == "cpu" and is_whole:
+        left //= max(smallest, 1)
+    # A node that another job has may take one more, and jobs are counted one by one.
+    if not use.used or (left and not use.what) or (use.what == "node" and not is_whole):
+        return
+    whose = {"account": use.account, "user": use.user} | whose
+    why = f"{use.used} of {use.most} {what} of {name} {says} ({use.limit})"
+    yield Room(left=left, why=why, **whose)
 
 
 def _partition(entry: PartitionEntry) -> PartitionRules:
@@ -117,12 +165,18 @@ def _associations(
     )
 
 
+def _chain(entry: AccountEntry, accounts: Mapping[str, AccountEntry]) -> list[AccountEntry]:
+    """An association, and the accounts above it."""
+    chain, above = [entry], accounts.get(entry.account)
+    while above is not None and len(chain) <= len(accounts) + 1:
+        chain.append(above)
+        above = accounts.get(above.parent) if above.parent != above.account else None
+    return chain
+
+
 def _inherited(entry: AccountEntry, accounts: Mapping[str, AccountEntry]) -> Bounds:
     """A job's bounds are those of the nearest that has any; all jobs' hold at every level."""
-    chain, above = [entry.bounds], accounts.get(entry.account)
-    while above is not None and len(chain) <= len(accounts) + 1:
-        chain.append(above.bounds)
-        above = accounts.get(above.parent) if above.parent != above.account else None
+    chain = [each.bounds for each in _chain(entry, accounts)]
 
     def nearest(name: str) -> int | None:
         return next((v for each in chain if (v := getattr(each, name)) is not None), None)

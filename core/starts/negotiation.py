@@ -20,6 +20,7 @@ from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
+from coalloc.core.jobs.eligibility import owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.starts.waits import (
     behind_ours,
@@ -120,7 +121,9 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
     alone = len(record.parts) == 1
     is_free = part.expected is None and part.asked <= now
     return QueueTerms(
-        at_once=is_free and not is_crowded(state, part.cluster),
+        at_once=is_free
+        and not is_crowded(state, part.cluster)
+        and not verdict_of(cluster, record.job, owner_of(record)).full,
         begin_s=max(0.0, part.asked - now),
         hold_s=0.0 if alone else state.settings.start.max_idle_node_s / max(held, 1e-3),
         avoid=tuple(

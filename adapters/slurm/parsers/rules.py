@@ -1,4 +1,4 @@
-"""Parsers of what Slurm lets jobs do: partitions, and the limits of QOS and associations."""
+"""Parsers of what Slurm lets jobs do: partitions, licences, limits of QOS and associations."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Of all jobs together."""
 
 
+class Use(Struct, frozen=True, kw_only=True):
+    """Use of a limit on all jobs that run at the same time."""
+
+    limit: str
+    """As sacctmgr calls it."""
+    what: str
+    """``cpu``, ``node``; empty: jobs."""
+    used: int
+    most: int
+    qos: str = ""
+    """Whose it is; and of one of its accounts or users only, by name."""
+    account: str = ""
+    user: str = ""
+
+
 class AccountEntry(Struct, frozen=True, kw_only=True):
     """One association; `user` is empty for the account itself."""
 
@@ -42,6 +57,7 @@ class AccountEntry(Struct, frozen=True, kw_only=True):
     is_default: bool
     partition: str
     bounds: Bounds
+    uses: tuple[Use, ...] = ()
 
 
 class Manager(Struct, frozen=True, kw_only=True):
@@ -49,6 +65,24 @@ class Manager(Struct, frozen=True, kw_only=True):
 
     associations: tuple[AccountEntry, ...] = ()
     qos: Mapping[str, Bounds] = field(default_factory=dict)
+    uses: tuple[Use, ...] = ()
+    """Of the limits of QOS."""
+
+
+USED = {
+    "GrpJobs": "GrpJobs",
+    "GrpTRES": "GrpTRES",
+    "MaxJobs": "MaxJobs",
+    "MaxJobsPA": "MaxJobsPerAccount",
+    "MaxTRESPA": "MaxTRESPerAccount",
+    "MaxJobsPU": "MaxJobsPerUser",
+    "MaxTRESPU": "MaxTRESPerUser",
+}
+"""Limits that scontrol shows with what is used of them, ``2(1)``, and sacctmgr's words for them."""
+
+
+IN_BRACES = re.compile(r"(\S+)=\{([^}]*)\}")
+OF_USE = re.compile(r"(?:^|,)(?:(cpu|node)=)?([0-9]{1,15})\(([0-9]{1,15})\)", re.A)
 
 
 def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
@@ -94,24 +128,58 @@ def parse_manager(text: str) -> Manager:
     """Accounts from the output of ``scontrol -o show assoc_mgr flags=assoc,qos``."""
     if not text.startswith("Current Association Manager state"):
         raise ParseError(text, "no association manager")
-    associations, qos = [], {}
+    associations, qos, names = [], {}, dict[str, str]()
+    uses: list[Use] = []
     for line in text.splitlines():
         if line.startswith("ClusterName="):
             pairs = read_pairs(line, None)
+            user, _, uid = pairs.get("UserName", "").partition("(")
+            names[uid.rstrip(")")] = user
             associations.append(
                 AccountEntry(
                     account=pairs.get("Account", ""),
-                    user=pairs.get("UserName", "").partition("(")[0],
+                    user=user,
                     parent=pairs.get("ParentAccount", "").partition("(")[0],
                     is_default=pairs.get("DefAssoc", "") == "Yes",
                     partition=pairs.get("Partition", ""),
                     bounds=_bounds(pairs),
+                    uses=_uses(pairs),
                 )
             )
         elif line.startswith("QOS="):
+            head, _, each = line.partition(" Account Limits=")
+            accounts, _, users = each.partition(" User Limits=")
+            pairs = read_pairs(head, None)
+            name = pairs["QOS"].partition("(")[0]
+            qos[name] = _bounds(pairs)
+            uses += _uses(pairs, qos=name)
+            for account, text in IN_BRACES.findall(accounts):
+                uses += _uses(read_pairs(text, None), qos=name, account=account)
+            for uid, text in IN_BRACES.findall(users):
+                if uid in names:
+                    uses += _uses(read_pairs(text, None), qos=name, user=names[uid])
+    return Manager(associations=tuple(associations), qos=qos, uses=tuple(uses))
+
+
+def _uses(pairs: Mapping[str, str], **whose: str) -> tuple[Use, ...]:
+    return tuple(
+        Use(limit=limit, what=what, most=int(most), used=int(used), **whose)
+        for key, limit in USED.items()
+        for what, most, used in OF_USE.findall(pairs.get(key, ""))
+    )
+
+
+def parse_licenses(text: str) -> dict[str, tuple[int, int]]:
+    """Licences, all and free ones, from the output of ``scontrol -o show licenses``."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("LicenseName="):
             pairs = read_pairs(line, None)
-            qos[pairs["QOS"].partition("(")[0]] = _bounds(pairs)
-    return Manager(associations=tuple(associations), qos=qos)
+            total, free = _count(pairs.get("Total", "")), _count(pairs.get("Free", ""))
+            if total is None or free is None:
+                raise ParseError(line, "a licence without its numbers")
+            found[pairs["LicenseName"]] = total, free
+    return found
 
 
 def _bounds(pairs: Mapping[str, str]) -> Bounds:
