@@ -41,5 +41,5 @@ def fate_of(reason: str) -> tuple[str, str]:
 
 
 def is_stuck(reason: str) -> bool:
-    """Whether a claim that waits for this is given up; its owner's own hold is left to them."""
-    return fate_of(reason)[0] != WAITS and reason != "JobHeldUser"
+    """Whether a claim that waits for this is given up; one that is held stays where it is."""
+    return fate_of(reason)[0] == NEVER

@@ -260,7 +260,6 @@ class SlurmReader:
         memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
         self._learn(SlurmFacts(rules=rules, memory_by_cpu=memory))
         closed, why = closed_nodes(settings, answers.partitions, chosen)
-        closed = {**self._share.closed(answers, chosen), **closed}
         entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
         states, unknown = states_of(entries)
         loads = self._loads.loads(entries, answers.now)
@@ -275,8 +274,12 @@ class SlurmReader:
             waiting=len(local_waiting(settings, answers)),
             waited=local_waits(answers),
             claims=marked_claims(answers),
-            queues=settings.start != "salloc" and not self._share.is_granted,
-            reservations=(*kept, *expected_nodes(settings, answers, entries)),
+            queues=settings.start != "salloc" or self._share.is_granted,
+            reservations=(
+                *kept,
+                *expected_nodes(settings, answers, entries),
+                *self._share.beyond(answers, chosen),
+            ),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
             notices=(

@@ -22,6 +22,7 @@ from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
 from coalloc.core.jobs.eligibility import owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
+from coalloc.core.starts.share_room import fits_share
 from coalloc.core.starts.waits import (
     behind_ours,
     expected_wait,
@@ -47,10 +48,13 @@ OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
 
 
-def may_queue(state: State, clusters: Collection[str]) -> bool:
-    """Whether claims of ours may wait in all of these clusters' queues."""
+def may_queue(state: State, clusters: Collection[str], record: JobRecord) -> bool:
+    """Whether claims of a job may wait in all of these clusters' queues."""
     readings = [state.clusters[name].reading for name in clusters]
-    return all(reading is not None and reading.queues for reading in readings)
+    return all(reading is not None and reading.queues for reading in readings) and not (
+        any(reading is not None and reading.share for reading in readings)
+        and fits_share(state, record)
+    )
 
 
 def parts_to_queue(

@@ -76,7 +76,7 @@ def test_a_limit_of_the_moment_is_waited_for_and_what_is_invalid_is_not(fate: st
         found, reason = fate_of(word)
         assert found == fate, word
         assert (reason in WAITABLE) is (fate == WAITS), word
-        assert is_stuck(word) is (fate != WAITS and word != "JobHeldUser"), word
+        assert is_stuck(word) is (fate == NEVER), word
         if fate == WAITS:
             assert reason not in LASTING, word
 
