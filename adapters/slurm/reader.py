@@ -255,7 +255,7 @@ class SlurmReader:
             self._licenses,
         )
         self._is_full = any(not room.left for room in rules.rooms) or any(
-            not each.free for each in (rules.licenses or {}).values()
+            not free for _, free in (rules.licenses or {}).values()
         )
         memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
         self._learn(SlurmFacts(rules=rules, memory_by_cpu=memory))

@@ -11,18 +11,18 @@ import grp
 from collections.abc import Iterable, Iterator, Mapping
 
 from coalloc.adapters.slurm.parsers.records import NodeRecord, PartitionEntry
-from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager, Use
+from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
 from coalloc.adapters.slurm.part_commands import HOLD_S
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.sites.batch_options import NAMES, BatchOptions
 from coalloc.model.sites.site_rules import (
     Association,
-    License,
     Limits,
     PartitionRules,
     Room,
     SiteRules,
 )
+from coalloc.model.values import replace
 
 MOST_ASSOCIATIONS = 2000
 """With more of them, what they forbid is learnt: all are sent with each reading."""
@@ -73,42 +73,26 @@ def site_rules(
         added_s=ADDED_S + GRACE_S,
         reservations=reservations,
         rooms=tuple(_rooms(settings, manager, smallest)) if manager and has_limits else (),
-        licenses=None
-        if licenses is None
-        else {name: License(total=all, free=free) for name, (all, free) in licenses.items()},
+        licenses=licenses,
     )
 
 
 def _rooms(settings: SlurmSettings, manager: Manager, smallest: int) -> Iterator[Room]:
-    """Limits of which something is used now, each with what is left of it."""
-    for use in manager.uses:
-        yield from _room(settings, use, smallest, f"QOS {use.qos}", qos=use.qos)
+    """What is left of limits, in processes of ours, also for those below their association."""
     accounts = {each.account: each for each in manager.associations if not each.user}
-    for each in manager.associations:
-        if not each.user:
-            continue
-        for one in _chain(each, accounts):
-            name = f"{one.user} in account {one.account}" if one.user else f"account {one.account}"
-            for use in one.uses:
-                mine = {"user": each.user, "account": each.account}
-                yield from _room(settings, use, smallest, name, **mine)
-
-
-def _room(
-    settings: SlurmSettings, use: Use, smallest: int, name: str, **whose: str
-) -> Iterator[Room]:
-    left, is_whole = max(0, use.most - use.used), settings.slots == "node"
-    what, says = {"cpu": ("CPUs", "are taken"), "node": ("nodes", "are taken")}.get(
-        use.what, ("jobs", "run")
+    below = (
+        replace(room, account=each.account, user=each.user)
+        for each in manager.associations
+        for one in _chain(each, accounts)
+        for room in one.rooms
+        if each.user
     )
-    if use.what == "cpu" and is_whole:
-        left //= max(smallest, 1)
-    # A node that another job has may take one more, and jobs are counted one by one.
-    if not use.used or (left and not use.what) or (use.what == "node" and not is_whole):
-        return
-    whose = {"account": use.account, "user": use.user} | whose
-    why = f"{use.used} of {use.most} {what} of {name} {says} ({use.limit})"
-    yield Room(left=left, why=why, **whose)
+    for room in (*manager.rooms, *below):
+        if settings.slots == "cpus" and room.what != "node":  # a node may take one more
+            yield room
+        elif settings.slots == "node":
+            each = smallest if room.what == "cpu" else 1
+            yield replace(room, left=room.left // max(each, 1))
 
 
 def _partition(entry: PartitionEntry) -> PartitionRules:

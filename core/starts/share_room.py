@@ -1,7 +1,6 @@
 """Room for a job in the shares of clusters on which we go before local jobs that wait.
 
-What has room there starts at once, or waits for its turn in the plan. A job that needs more, or
-particular nodes, waits in the batch system's queue instead, and no node is kept for it.
+A job that needs more, or particular nodes, waits in the batch system's queue instead.
 """
 
 from __future__ import annotations

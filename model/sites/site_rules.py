@@ -5,7 +5,7 @@ What is not known stands in nobody's way: it is learnt from refusals.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -83,18 +83,12 @@ class Room(Struct, frozen=True, kw_only=True):
     """Processes of ours that may still start; at 0 none may."""
     why: str
     """How much is used, in words."""
+    what: str = ""
+    """``cpu`` or ``node``; empty: jobs."""
     qos: str = ""
     """Whose jobs it is for, as ``account`` and ``user``; empty: all."""
     account: str = ""
     user: str = ""
-
-
-class License(Struct, frozen=True, kw_only=True):
-    """Licences of one name."""
-
-    total: int
-    free: int
-    """Of them now."""
 
 
 class SiteRules(Struct, frozen=True, kw_only=True):
@@ -116,9 +110,9 @@ class SiteRules(Struct, frozen=True, kw_only=True):
     reservations: tuple[str, ...] = ()
     """Ids of those, among the reading's, that no job may run into."""
     rooms: tuple[Room, ...] = ()
-    """Limits of which something is used: ``left``, ``why``, ``qos``, ``account``, ``user``."""
-    licenses: Mapping[str, License] | None = None
-    """By name: ``total`` and ``free``; null: they are not known."""
+    """Limits of which something is used, as ``left`` and ``why``, of whose jobs."""
+    licenses: Mapping[str, tuple[int, int]] | None = None
+    """All and free ones by name; null: they are not known."""
     bounds_memory: bool = True
     """Processes cannot take more than they asked for, as far as is known."""
 
@@ -181,7 +175,7 @@ def judged(rules: SiteRules, asking: Asking) -> Verdict:
         limits = limits.and_those(rules.qos.get(batch.qos, NO_LIMITS))
     if why := _too_long(limits.time_s, asking.time_limit_s, _whose(batch, account)):
         return Verdict(never=why)
-    full = taken or _full(rules, asking, account, ("", batch.qos))
+    full = taken or _full(rules, asking, account, batch.qos)
     if not rules.partitions:
         return Verdict(limits=limits, full=full)
     return _by_partitions(rules, asking, replace(batch, account=account), limits, full)
@@ -191,31 +185,31 @@ def _filled(usual: BatchOptions, own: BatchOptions) -> BatchOptions:
     return replace(usual, **dict(own.given()))
 
 
-def _licenses(known: Mapping[str, License] | None, asked: str) -> tuple[str, str]:
+def _licenses(known: Mapping[str, tuple[int, int]] | None, asked: str) -> tuple[str, str]:
     """Why there are never so many licences, or not now."""
     if known is None or "|" in asked:  # of which one is enough
         return "", ""
     taken = ""
     for item in filter(None, asked.replace(";", ",").split(",")):
         name, _, count = item.partition(":")
-        wanted, there = int(count) if count.isdecimal() else 1, known.get(name)
-        if there is None:
+        if name not in known:
             return f"there is no licence {name}", ""
-        if wanted > there.total:
-            return f"there are {there.total} licences {name}, the job asks for {wanted}", ""
-        if wanted > there.free:
-            taken = f"{there.free} of {there.total} licences {name} are free"
+        (total, free), wanted = known[name], int(count) if count.isdecimal() else 1
+        if wanted > total:
+            return f"there are {total} licences {name}, the job asks for {wanted}", ""
+        if wanted > free:
+            taken = f"{free} of {total} licences {name} are free"
     return "", taken
 
 
-def _full(rules: SiteRules, asking: Asking, account: str, qos: Collection[str]) -> str:
+def _full(rules: SiteRules, asking: Asking, account: str, qos: str) -> str:
     """The limit of the moment that is in a job's way; empty: none is."""
     return next(
         (
             room.why
             for room in rules.rooms
             if room.left < asking.least
-            and room.qos in qos
+            and room.qos in {"", qos}
             and room.account in {"", account}
             and room.user in {"", asking.user}
         ),
@@ -270,19 +264,12 @@ def _by_partitions(
     return Verdict(
         partitions=tuple(partition.name for partition, _ in taking),
         limits=_widest(each for _, each in taking),
-        full=full or _full_in_all(rules, asking, batch.account, (p for p, _ in taking)),
+        full=full
+        or (_full(rules, asking, batch.account, taking[0][0].qos) if len(taking) == 1 else ""),
         default_time_s=min(
             (p.default_time_s for p, _ in taking if p.default_time_s is not None), default=None
         ),
     )
-
-
-def _full_in_all(
-    rules: SiteRules, asking: Asking, account: str, partitions: Iterable[PartitionRules]
-) -> str:
-    """The limit of a partition's own QOS, where every partition's is in the job's way."""
-    found = [p.qos and _full(rules, asking, account, (p.qos,)) for p in partitions]
-    return found[0] if all(found) else ""
 
 
 def _of_partition(rules: SiteRules, partition: PartitionRules) -> Limits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -16,6 +16,7 @@ from coalloc.adapters.slurm.parsers.text import (
     read_pairs,
     read_words,
 )
+from coalloc.model.sites.site_rules import Room
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -33,21 +34,6 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Of all jobs together."""
 
 
-class Use(Struct, frozen=True, kw_only=True):
-    """Use of a limit on all jobs that run at the same time."""
-
-    limit: str
-    """As sacctmgr calls it."""
-    what: str
-    """``cpu``, ``node``; empty: jobs."""
-    used: int
-    most: int
-    qos: str = ""
-    """Whose it is; and of one of its accounts or users only, by name."""
-    account: str = ""
-    user: str = ""
-
-
 class AccountEntry(Struct, frozen=True, kw_only=True):
     """One association; `user` is empty for the account itself."""
 
@@ -57,7 +43,7 @@ class AccountEntry(Struct, frozen=True, kw_only=True):
     is_default: bool
     partition: str
     bounds: Bounds
-    uses: tuple[Use, ...] = ()
+    rooms: tuple[Room, ...] = ()
 
 
 class Manager(Struct, frozen=True, kw_only=True):
@@ -65,7 +51,7 @@ class Manager(Struct, frozen=True, kw_only=True):
 
     associations: tuple[AccountEntry, ...] = ()
     qos: Mapping[str, Bounds] = field(default_factory=dict)
-    uses: tuple[Use, ...] = ()
+    rooms: tuple[Room, ...] = ()
     """Of the limits of QOS."""
 
 
@@ -129,12 +115,14 @@ def parse_manager(text: str) -> Manager:
     if not text.startswith("Current Association Manager state"):
         raise ParseError(text, "no association manager")
     associations, qos, names = [], {}, dict[str, str]()
-    uses: list[Use] = []
+    rooms: list[Room] = []
     for line in text.splitlines():
         if line.startswith("ClusterName="):
             pairs = read_pairs(line, None)
             user, _, uid = pairs.get("UserName", "").partition("(")
             names[uid.rstrip(")")] = user
+            whose = f"{user} in account" if user else "account"
+            whose = f"{whose} {pairs.get('Account', '')}"
             associations.append(
                 AccountEntry(
                     account=pairs.get("Account", ""),
@@ -143,7 +131,7 @@ def parse_manager(text: str) -> Manager:
                     is_default=pairs.get("DefAssoc", "") == "Yes",
                     partition=pairs.get("Partition", ""),
                     bounds=_bounds(pairs),
-                    uses=_uses(pairs),
+                    rooms=tuple(_rooms(pairs, whose)),
                 )
             )
         elif line.startswith("QOS="):
@@ -152,21 +140,25 @@ def parse_manager(text: str) -> Manager:
             pairs = read_pairs(head, None)
             name = pairs["QOS"].partition("(")[0]
             qos[name] = _bounds(pairs)
-            uses += _uses(pairs, qos=name)
+            rooms += _rooms(pairs, f"QOS {name}", qos=name)
             for account, text in IN_BRACES.findall(accounts):
-                uses += _uses(read_pairs(text, None), qos=name, account=account)
+                rooms += _rooms(read_pairs(text, None), f"QOS {name}", qos=name, account=account)
             for uid, text in IN_BRACES.findall(users):
-                if uid in names:
-                    uses += _uses(read_pairs(text, None), qos=name, user=names[uid])
-    return Manager(associations=tuple(associations), qos=qos, uses=tuple(uses))
+                if user := names.get(uid, ""):
+                    rooms += _rooms(read_pairs(text, None), f"QOS {name}", qos=name, user=user)
+    return Manager(associations=tuple(associations), qos=qos, rooms=tuple(rooms))
 
 
-def _uses(pairs: Mapping[str, str], **whose: str) -> tuple[Use, ...]:
-    return tuple(
-        Use(limit=limit, what=what, most=int(most), used=int(used), **whose)
-        for key, limit in USED.items()
-        for what, most, used in OF_USE.findall(pairs.get(key, ""))
-    )
+def _rooms(pairs: Mapping[str, str], name: str, **whose: str) -> Iterator[Room]:
+    """Limits of which something is used; of those on the number of jobs, what has no room left."""
+    for key, limit in USED.items():
+        for what, most, used in OF_USE.findall(pairs.get(key, "")):
+            left = max(0, int(most) - int(used))
+            if int(used) and (what or not left):
+                taken = {"cpu": "CPUs", "node": "nodes"}.get(what)
+                count = f"{taken} of {name} are taken" if taken else f"jobs of {name} run"
+                why = f"{used} of {most} {count} ({limit})"
+                yield Room(left=left, what=what, why=why, **whose)
 
 
 def parse_licenses(text: str) -> dict[str, tuple[int, int]]:

@@ -10,7 +10,6 @@ from coalloc.model.sites.batch_options import NAMES, BatchOptions
 from coalloc.model.sites.site_rules import (
     Asking,
     Association,
-    License,
     Limits,
     PartitionRules,
     Room,
@@ -39,7 +38,7 @@ RULES = SiteRules(
         Room(left=0, account="bio", user="ann", why="1 of 1 jobs"),
         Room(left=0, qos="tiny", why="4 of 4 nodes"),
     ),
-    licenses={"matlab": License(total=2, free=1)},
+    licenses={"matlab": (2, 1)},
     associations=(
         Association(account="chem", user="ann", is_default=True, limits=Limits(time_s=7200.0)),
         Association(account="bio", user="ann", limits=Limits(nodes=3)),
