@@ -117,8 +117,8 @@ User Limits= 999={MaxJobsPU=2(2) MaxSubmitJobsPU=N(3) MaxTRESPU=cpu=4(0)} 7={Max
 
 
 def test_what_is_used_of_limits() -> None:
-    def left(**given: str) -> dict[str, int]:
-        return {room.why: room.left for room in rules(manager=USED, **given).rooms}
+    def left(slots: str = "node") -> dict[str, int]:
+        return {room.why: room.left for room in rules(manager=USED, slots=slots).rooms}
 
     mine = {"9 of 9 jobs of account bio run (GrpJobs)": 0}
     of_qos = {

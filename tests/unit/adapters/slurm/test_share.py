@@ -225,7 +225,8 @@ class Partition:
             for i in range(90)
         ]
         self.share, _ = share(max_delay_s=self.bound_s)
-        self.now, self.reserved, self.delays = NOW, frozenset[str](), [0.0]
+        self.now, self.last_use = NOW, NOW
+        self.reserved, self.delays = frozenset[str](), [0.0]
 
     def answers(self) -> Answers:
         there = [job for job in self.jobs if job.submitted <= self.now]

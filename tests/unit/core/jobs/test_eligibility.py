@@ -243,8 +243,8 @@ def test_a_job_over_a_limit_of_the_moment_starts_elsewhere_or_waits_in_the_queue
     full = replace(RULES, rooms=(Room(left=0, user="ann", why="2 of 2 jobs of ann run"),))
 
     def placed(procs: int, *on: str, queues: bool = True) -> tuple[Site, str]:
-        kinds = ("queue_length", "cluster_returned")
-        site = Site({"a": 4, "b": 2}, trigger=tuple(TriggerConfig(kind=kind) for kind in kinds))
+        returned = TriggerConfig(kind="cluster_returned")
+        site = Site({"a": 4, "b": 2}, trigger=(TriggerConfig(kind="queue_length"), returned))
         for name, rules in (("a", full), ("b", RULES)):
             ruled(site, name, rules, queues=queues)
         return site, site.submit(procs, job={"clusters": on})
