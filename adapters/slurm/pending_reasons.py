@@ -34,7 +34,7 @@ is not to wait. The first that matches counts."""
 
 
 def fate_of(reason: str) -> tuple[str, str]:
-    """What becomes of a job that Slurm lets wait for this, and the reason of a refusal."""
+    """Fate of a job that Slurm lets wait for this, and the reason of its refusal."""
     word = reason.partition(",")[0].replace("_", "")
     known = ((fate, ours) for words, fate, ours in FATES if re.fullmatch(words, word))
     return next(known, (WAITS, UNKNOWN))

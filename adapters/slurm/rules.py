@@ -78,7 +78,7 @@ def site_rules(
 
 
 def _rooms(settings: SlurmSettings, manager: Manager, smallest: int) -> Iterator[Room]:
-    """What is left of limits, in processes of ours, also for those below their association."""
+    """Rests of limits in processes of ours, those of accounts for each of their users."""
     accounts = {each.account: each for each in manager.associations if not each.user}
     below = (
         replace(room, account=each.account, user=each.user)

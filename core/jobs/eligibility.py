@@ -204,7 +204,7 @@ def refused_by_all(state: State, record: JobRecord) -> str:
 
 
 def refusal_now(cluster: ClusterState, verdict: Verdict) -> str:
-    """Why a cluster takes no job of this verdict now; one that may wait in its queue it does."""
+    """Reason why a cluster takes no job of this verdict now; one that may wait there it takes."""
     is_queue = cluster.reading is not None and cluster.reading.queues
     return verdict.never or verdict.closed or ("" if is_queue else verdict.full)
 

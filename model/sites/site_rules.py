@@ -77,7 +77,7 @@ class Association(Struct, frozen=True, kw_only=True):
 
 
 class Room(Struct, frozen=True, kw_only=True):
-    """What is left now of a limit on all the jobs of a QOS or an association together."""
+    """Rest of a limit on all the jobs of a QOS or an association that run now."""
 
     left: int
     """Processes of ours that may still start; at 0 none may."""
@@ -186,7 +186,7 @@ def _filled(usual: BatchOptions, own: BatchOptions) -> BatchOptions:
 
 
 def _licenses(known: Mapping[str, tuple[int, int]] | None, asked: str) -> tuple[str, str]:
-    """Why there are never so many licences, or not now."""
+    """Reasons why there are never so many licences, or not now."""
     if known is None or "|" in asked:  # of which one is enough
         return "", ""
     taken = ""
