@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.slurm.parsers.records import QueueEntry
-from coalloc.adapters.slurm.part_commands import ALIVE, FIRST, NEVER
+from coalloc.adapters.slurm.part_commands import ALIVE, FIRST
+from coalloc.adapters.slurm.pending_reasons import is_stuck
 from coalloc.adapters.slurm.queue_words import waits
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.model.sites.parts import PartKey, PartReport, PartState
@@ -73,8 +74,8 @@ def needs_runner(entry: QueueEntry | None, *, is_younger: bool) -> bool:
         return not is_younger
     if entry.odd or entry.state == "UNKNOWN":
         return False
-    is_stuck = entry.state == "PENDING" and entry.reason in NEVER
-    return is_stuck or entry.state == "RUNNING" or entry.state not in ALIVE
+    is_over = entry.state == "PENDING" and is_stuck(entry.reason)
+    return is_over or entry.state == "RUNNING" or entry.state not in ALIVE
 
 
 def waiting(known: PartReport, entry: QueueEntry) -> PartReport:

@@ -233,7 +233,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     late: tuple[str, ...] = ()
     """Clusters that did not grant their part of the last attempt in time."""
     behind: str = ""
-    """The cluster that refused the last attempt because other jobs go first there."""
+    """The cluster that refused the last attempt until other jobs have started or ended there."""
     siblings: int = 0
     """Its parts are alternatives, each the whole job in another cluster: the first that is ready
     runs, and the others are withdrawn. So many were sent in this attempt; 0: they are parts of one.

@@ -20,8 +20,10 @@ from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
+from coalloc.core.jobs.eligibility import owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.starts.queue_order import nice
+from coalloc.core.starts.share_room import fits_share
 from coalloc.core.starts.waits import (
     behind_ours,
     due,
@@ -62,10 +64,13 @@ WILL = {
 """What people do to a claim in its batch system, in words."""
 
 
-def may_queue(state: State, clusters: Collection[str]) -> bool:
-    """Whether claims of ours may wait in all of these clusters' queues."""
+def may_queue(state: State, clusters: Collection[str], record: JobRecord) -> bool:
+    """Whether claims of a job may wait in all of these clusters' queues."""
     readings = [state.clusters[name].reading for name in clusters]
-    return all(reading is not None and reading.queues for reading in readings)
+    return all(reading is not None and reading.queues for reading in readings) and not (
+        any(reading is not None and reading.share for reading in readings)
+        and fits_share(state, record)
+    )
 
 
 def parts_to_queue(
@@ -139,7 +144,9 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
     alone = len(record.parts) == 1
     is_free = part.expected is None and part.asked <= now
     return QueueTerms(
-        at_once=is_free and not is_crowded(state, part.cluster),
+        at_once=is_free
+        and not is_crowded(state, part.cluster)
+        and not verdict_of(cluster, record.job, owner_of(record)).full,
         begin_s=max(0.0, part.asked - now),
         hold_s=0.0 if alone else state.settings.start.max_idle_node_s / max(held, 1e-3),
         avoid=tuple(
