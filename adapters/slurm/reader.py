@@ -265,7 +265,7 @@ class SlurmReader:
         asked = self._clock()
         if not 0.0 <= asked - self._load_asked < LOAD_EVERY_S:
             self._load_asked = asked
-            with contextlib.suppress(CommandRefusedError):
+            with contextlib.suppress(BatchError):  # not installed: nothing else depends on it
                 self._is_busy = is_busy(self._run("sdiag"))
 
     def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
