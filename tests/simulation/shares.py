@@ -30,8 +30,8 @@ def at_commit(daemon: DaemonHost) -> None:
     assert core.state.sharing.days.keys() == disk.days.keys(), "usage of days was forgotten"
     expected = 0.0
     for before, record in disk.changed.values():
-        was_placed = before is not None and before.is_placed
-        if was_placed and record.is_waiting:
+        is_given_back = not record.parts or (before is not None and record.attempt > before.attempt)
+        if before is not None and before.is_placed and is_given_back:
             return  # an attempt that ran may have been charged, and its record tells no more
         if record.is_ended and not (before is not None and before.is_ended and before != record):
             is_new = before is None or not before.is_ended
