@@ -152,7 +152,8 @@ class ExecutorCore:
         self._save()
         self._out.append(RenewLeases())
         if welcome.recall:
-            self._out.append(TellStarted())
+            removals = (each for each in state.undone if isinstance(each, RemovePart) and each.how)
+            self._out.append(TellStarted(owed=tuple((*r.key.start, r.how) for r in removals)))
 
     def _ordered(self, numbered: Numbered, now: float) -> None:
         state = self.state

@@ -209,9 +209,9 @@ class ExecutorHost:
                 if how:
                     self.remembered[key.start] = how
                 self.batch.forget(key)
-            case TellStarted():
+            case TellStarted(owed=owed):
                 starts = tuple((*start, how) for start, how in self.remembered.items())
-                self.say(Started(cluster=self.cluster, starts=starts, is_last=True))
+                self.say(Started(cluster=self.cluster, starts=(*starts, *owed), is_last=True))
             case DismissJob(foreign=foreign):
                 self.batch.guests.dismiss(foreign)
         self.troubles.strike("launcher", now)
