@@ -60,6 +60,8 @@ class ExecutorHost:
         Its process started at this true time, seconds.
     remembered : dict of (job, attempt) to how it ended
         Starts of parts that are removed, on disk.
+    restored : int
+        Epoch of the last restored daemon; 0: there was none.
     frozen_until : float
         Stopped, as by SIGSTOP or a hanging disk, until then.
     """
@@ -79,6 +81,7 @@ class ExecutorHost:
         self.steady_since = 0.0
         self._progress = [SaveProgress(store="", epoch=0, last_seq=0)]
         self.remembered: dict[tuple[str, int], str] = {}
+        self.restored = 0
         self._states = 1
         self._now = 0.0
         self._dice: random.Random = batch.dice
@@ -208,6 +211,8 @@ class ExecutorHost:
             case RemovePart(key=key, how=how):
                 if how:
                     self.remembered[key.start] = how
+                elif self.core is not None and self.core.state.epoch < self.restored:
+                    self.batch.never_claimed(key)  # the restored daemon cannot know of it
                 self.batch.forget(key)
             case TellStarted(owed=owed):
                 starts = tuple((*start, how) for start, how in self.remembered.items())

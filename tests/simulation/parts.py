@@ -320,6 +320,11 @@ class Batch:
         if part is not None and part.state in PART_ENDED:
             del self.parts[key]
 
+    def never_claimed(self, key: PartKey) -> None:
+        """Let a part be claimed as if it had not been: nobody remembers it."""
+        self.claimed.discard(key)
+        self.readied.get(key.start, {}).pop(key.part, None)
+
     def move(self, now: float) -> None:
         """Claims become ready, processes end, nodes die."""
         for part in self.parts.values():

@@ -86,7 +86,8 @@ class Restorations:
         for batch in self._batches.values():
             batch.is_strict = True
             batch.spared = {key for key in batch.parts if self._is_later(key)}
-        for cluster in self._batches:
+        for cluster, executor in self._executors.items():
+            executor.restored = fresh.epoch
             self.rewind(cluster)
         there = self._there()
         for record in fresh.jobs.values():
@@ -117,8 +118,7 @@ class Restorations:
             job, attempt = key.job, key.attempt
             is_known = whole(job) in self._daemon.disk.jobs
             if is_known and self._is_later(key) and key.start not in known:
-                batch.claimed.discard(key)
-                batch.readied.pop((job, attempt), None)
+                batch.never_claimed(key)
                 batch.starts.get(job, {}).pop(attempt, None)
 
     def _there(self) -> set[tuple[str, int]]:
