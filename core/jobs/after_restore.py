@@ -151,6 +151,17 @@ def is_untold(state: State, cluster: str) -> bool:
     return restored != "" and state.presence.told.get(cluster) != restored
 
 
+def is_early(state: State, report: PartReport) -> bool:
+    """A refusal that is heard again later, when all clusters have said what they had started.
+
+    It gives its attempt's number away, by which a part that ran elsewhere is known as a later one.
+    """
+    if report.state is not PartState.REFUSED:
+        return False
+    names = [name for name, cluster in state.clusters.items() if cluster.configured]
+    return any(name in state.presence.unreconciled or is_untold(state, name) for name in names)
+
+
 def _hold(
     state: State, record: JobRecord, cluster: str, report: PartReport, attempt: int, now: float
 ) -> None:
