@@ -112,12 +112,19 @@ class Restorations:
 
     def rewind(self, cluster: str) -> None:
         """Forget what ran on a cluster after the copy, and no executor knows any more."""
-        known = self._there().union(*(each.remembered for each in self._executors.values()))
+        ran = {
+            key.start
+            for batch in self._batches.values()
+            for key, part in batch.parts.items()
+            if part.started is not None
+        }
+        known = ran.union(*(each.remembered for each in self._executors.values()))
         batch = self._batches[cluster]
         for key in sorted(batch.claimed):
             job, attempt = key.job, key.attempt
             is_known = whole(job) in self._daemon.disk.jobs
-            if is_known and self._is_later(key) and key.start not in known:
+            is_there = key in batch.parts or key.start in known
+            if is_known and self._is_later(key) and not is_there:
                 batch.never_claimed(key)
                 batch.starts.get(job, {}).pop(attempt, None)
 
