@@ -26,7 +26,7 @@ next round up for an hour.
 from __future__ import annotations
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState, flow_of, named
-from coalloc.core.base.effects import SaveMeta
+from coalloc.core.base.effects import AskHello, SaveMeta
 from coalloc.core.base.messages import Abort, Hello, Report, Start, Started
 from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
@@ -158,8 +158,13 @@ def is_early(state: State, report: PartReport) -> bool:
     """
     if report.state is not PartState.REFUSED:
         return False
-    names = [name for name, cluster in state.clusters.items() if cluster.configured]
-    return any(name in state.presence.unreconciled or is_untold(state, name) for name in names)
+    unheard = state.presence.unreconciled
+    silent = [n for n in state.clusters if n in unheard or is_untold(state, n)]
+    for name in silent:
+        cluster = state.clusters[name]
+        if cluster.connected:  # what it had started may have been lost on its way
+            state.out.append(AskHello(cluster=name, peer=cluster.peer))
+    return any(state.clusters[name].configured for name in silent)
 
 
 def _hold(
