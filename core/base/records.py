@@ -188,6 +188,9 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Of a member of an array."""
     attempt: int = 0
     """Starts tried; fences messages of earlier ones."""
+    reserved: int = 0
+    """Highest attempt that an executor knows and this store, an older copy, did not; the next is
+    higher."""
     refusals: int = 0
     """Refused attempts in a row; sets the back-off."""
     not_before: float = 0.0
@@ -299,6 +302,11 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         """Processes of all its parts; of siblings, of the largest."""
         each = [sum(part.nodes.values()) for part in self.parts]
         return max(each, default=0) if self.siblings else sum(each)
+
+    @property
+    def claims(self) -> tuple[tuple[str, str], ...]:
+        """Those of its parts that wait in queues: cluster and user of each."""
+        return tuple((part.cluster, self.user) for part in self.parts if part.is_waiting)
 
     @property
     def meeting_places(self) -> frozenset[str]:
