@@ -26,7 +26,7 @@ next round up for an hour.
 from __future__ import annotations
 
 from coalloc.core.base.composites import ChunkPool, WorkflowState, flow_of, named
-from coalloc.core.base.effects import AskHello, SaveMeta
+from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Abort, Hello, Report, Start, Started
 from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
@@ -152,22 +152,6 @@ def is_untold(state: State, cluster: str) -> bool:
     """The store was restored, and an executor has yet to say what it had started before."""
     restored = state.presence.restored
     return restored != "" and state.presence.told.get(cluster) != restored
-
-
-def is_early(state: State, report: PartReport) -> bool:
-    """A refusal that is heard again later, when all clusters have said what they had started.
-
-    It gives its attempt's number away, by which a part that ran elsewhere is known as a later one.
-    """
-    if report.state is not PartState.REFUSED:
-        return False
-    unheard = state.presence.unreconciled
-    silent = [n for n in state.clusters if n in unheard or is_untold(state, n)]
-    for name in silent:
-        cluster = state.clusters[name]
-        if cluster.connected:  # what it had started may have been lost on its way
-            state.out.append(AskHello(cluster=name, peer=cluster.peer))
-    return any(state.clusters[name].configured for name in silent)
 
 
 def _hold(

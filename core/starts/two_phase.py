@@ -20,7 +20,6 @@ from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.after_restore import (
     CLAIMED,
     is_cancelled,
-    is_early,
     repeat_starts,
     reserve_attempt,
     started_after_backup,
@@ -203,8 +202,6 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
     copy must not end people's jobs.
     """
     reserve_attempt(state, report)
-    if is_early(state, report):
-        return
     left_alone = started_after_backup(state, cluster, report, now)
     record = state.jobs.get(report.job)
     if report.state in PART_ENDED:

@@ -102,7 +102,7 @@ class World:
         bounded = Bounded(seed, self.now) if bounds else None
         self.users = Users(self.dice, JOBS, names, wider, bounded)
         self.daemon.planner.slow = random.Random(f"slow {seed}") if bounds else None
-        self._are_full = queues and random.Random(f"full {seed}").random() < 0.3
+        self._are_full = queues and random.Random(f"full {seed}").random() < 0.6
         self.batches: dict[str, Batch] = {}
         self.executors: dict[str, ExecutorHost] = {}
         self._set_up(seed, queues=queues, preempts=wider is not None)
