@@ -295,7 +295,7 @@ class Batch:
         runs = part.state is PartState.RUNNING
         assert not runs or key not in self.spared, f"{key} is ended by a restoration"
         self._look_at_hold(part, now)
-        if part.state is PartState.WAITING and self.waits.random() < 2.0 * self.faults:
+        if part.state is PartState.WAITING and self.waits.random() < 0.1 + self.faults:
             pass  # it is lost on its way: the batch system has not heard it
         elif part.state is PartState.WAITING and self.waits.random() < 0.5:
             part.is_unwanted = True  # the queue takes its time, and may grant it meanwhile

@@ -14,9 +14,10 @@ from tests.simulation.daemon import DaemonHost
 from tests.simulation.disk import Disk
 from tests.simulation.parts import HELD, Batch
 
+NOTICED_S = 8.0
+"""The end of a claim that nobody wants is ordered within this, where nothing fails, seconds."""
 GIVEN_BACK_S = 20.0
-"""A claim that nobody wants is given back within this, where nothing fails: orders and reports have
-to catch up with those that were lost, seconds."""
+"""It is given back within this then: lost orders were sent again, and come first, seconds."""
 
 
 def at_commit(daemon: DaemonHost) -> None:
@@ -40,9 +41,11 @@ def at_commit(daemon: DaemonHost) -> None:
         )
         for part in before.parts:
             is_chosen = part.cluster in record.clusters
-            assert is_chosen or part.state in PART_ENDED or _is_ended(disk, record, part.cluster), (
-                f"job {record.id} is to start, and its claim in {part.cluster} stands"
-            )
+            assert (
+                is_chosen
+                or part.state in PART_ENDED
+                or _is_ended(disk, part.cluster, (record.id, record.attempt))
+            ), f"job {record.id} is to start, and its claim in {part.cluster} stands"
     _count_once(daemon)
 
 
@@ -55,13 +58,10 @@ def _are_alternatives(record: JobRecord) -> None:
     assert len(sizes) == 1, f"siblings of job {record.id} have {sizes} processes"
 
 
-def _is_ended(disk: Disk, record: JobRecord, cluster: str) -> bool:
+def _is_ended(disk: Disk, cluster: str, start: tuple[str, int]) -> bool:
     """An order that ends what a cluster has of an attempt is written, or its end was heard."""
-    return any(
-        isinstance(order, Abort | Forget)
-        and (order.job, order.attempt) == (record.id, record.attempt)
-        for order in disk.outbox.get(cluster, {}).values()
-    )
+    orders = disk.outbox.get(cluster, {}).values()
+    return any(isinstance(o, Abort | Forget) and (o.job, o.attempt) == start for o in orders)
 
 
 def _count_once(daemon: DaemonHost) -> None:
@@ -82,7 +82,8 @@ def _count_once(daemon: DaemonHost) -> None:
 class Strays:
     """Claims that nobody wants any more, while nothing fails."""
 
-    since: dict[tuple[str, PartKey], float] = field(default_factory=dict)
+    since: dict[tuple[str, PartKey, bool], float] = field(default_factory=dict)
+    """By cluster, part, and whether its end is ordered, s."""
 
     def look(self, disk: Disk, batches: dict[str, Batch], now: float) -> None:
         """Each is given back in a while.
@@ -92,15 +93,16 @@ class Strays:
         AssertionError
         """
         strays = {
-            (name, key)
+            (name, key, _is_ended(disk, name, key.start))
             for name, batch in batches.items()
             for key, part in batch.parts.items()
             if (part.state in HELD or part.state is PartState.WAITING)
             and not _is_wanted(disk, name, key)
         }
         self.since = {each: self.since.get(each, now) for each in strays}
-        for (name, key), since in self.since.items():
-            assert now - since <= GIVEN_BACK_S, f"nobody wants {key}, and {name} keeps it"
+        for (name, key, is_ordered), since in self.since.items():
+            most = GIVEN_BACK_S if is_ordered else NOTICED_S
+            assert now - since <= most, f"nobody wants {key}, and {name} keeps it"
 
 
 def _is_wanted(disk: Disk, cluster: str, key: PartKey) -> bool:
