@@ -143,7 +143,7 @@ MUTANTS: dict[str, Mutant] = {
         steps=1000,
     ),
     "chosen-before-all-were-heard-of": Mutant(
-        siblings.settled, " and not state.presence.unreconciled", "", steps=1000
+        siblings.settled, " and not state.presence.unreconciled", "", steps=2000
     ),
     "siblings-counted-apart": Mutant(
         limit_book.LimitBook._count,
@@ -163,7 +163,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Fencing
     "no-fencing-by-attempt": Mutant(starting._part, "record.attempt != report.attempt", "False"),
-    "attempt-not-counted": Mutant(placing.place, "attempt=record.attempt + 1", "attempt=1"),
+    "attempt-not-counted": Mutant(
+        placing.place, "attempt=max(record.attempt, record.reserved) + 1", "attempt=1"
+    ),
     "old-epochs-accepted": Mutant(
         executor.ExecutorCore._ordered,
         "not state.welcomed or numbered.epoch != state.epoch",

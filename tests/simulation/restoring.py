@@ -25,6 +25,8 @@ COPY_EVERY, RESTORE_EVERY = 80, 400
 """Steps, on the average."""
 LOOKS_FOR_S = 10.0
 """The operator sees every cluster where anything was started for so long before rounds go on."""
+DOWN_S = 60.0
+"""A cluster where nothing was started may be heard of so late, seconds."""
 
 
 def whole(job: str) -> str:
@@ -57,6 +59,7 @@ class Restorations:
     ) -> None:
         self._dice = random.Random(f"restorations {seed}")
         self._happen = seed is not None and self._dice.random() < 0.5
+        self._down = random.Random(f"down {seed}")
         self._daemon, self._executors, self._batches = daemon, executors, batches
         self._users = users
         self._copy: Disk | None = None
@@ -89,6 +92,8 @@ class Restorations:
         for cluster, executor in self._executors.items():
             executor.restored = fresh.epoch
             self.rewind(cluster)
+            if self._is_empty(cluster) and self._down.random() < 0.5:
+                self._daemon.network.cut(cluster, now + DOWN_S)
         there = self._there()
         for record in fresh.jobs.values():
             if record.is_placed and (record.id, record.attempt) not in there:
