@@ -224,9 +224,15 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
             )
         )
     ):
-        state.send(
-            cluster, Abort(job=report.job, attempt=report.attempt, reason="superseded attempt")
+        # The sibling that runs may be in the same cluster, and the report an old one.
+        is_siblings = record is not None and record.attempt == report.attempt and record.is_placed
+        order = Abort(
+            job=report.job,
+            attempt=report.attempt,
+            reason="superseded attempt",
+            claim_only=is_siblings,
         )
+        state.send(cluster, order)
     else:
         state.log(
             "unknown_part_found",

@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.core.base.effects import AppendEvent, SaveJob, SendOrder
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Abort, Arrange, Forget, Hello, Prepare, Start
+from coalloc.core.base.messages import Abort, Arrange, Forget, Hello, Prepare, Report, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Drain, Hold, Resume, RoundNow, SetPriority, Update
 from coalloc.core.jobs.occupation import occupation
@@ -173,6 +173,10 @@ def test_a_sibling_that_is_refused_is_dropped_and_sent_again_after_a_pause() -> 
     site.waits(job, "a")
     site.tell(job, "a", READY, nodes={"a2": 1})
     assert (started(site, job), ended(site, job)) == (["a"], ["b"])
+    old = Report(cluster="a", last_seq=1, parts=(of_part(job, 0, READY),))
+    site.do(StatementReceived(statement=old))
+    (order,) = (order for cluster, order in site.orders_for(job, Abort) if cluster == "a")
+    assert order.claim_only, "what runs there is the other one"
 
 
 def test_the_last_sibling_that_is_refused_gives_the_attempt_up() -> None:
