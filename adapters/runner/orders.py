@@ -1,7 +1,7 @@
 """Orders to what holds a part: one in each line, and the lease that they renew.
 
 ``go``, ``renew`` and ``abort - TEXT`` come to both kinds of holders, `runner.supervisor` and
-`runner.runner`; the first also takes ``arrange``, ``hasten`` and ``withdraw``, the second
+`runner.runner`; the first also takes ``arrange`` and ``hasten``, the second
 ``cancel SIGNAL GRACE`` and ``finish``. Imports the standard library only.
 """
 
@@ -88,8 +88,14 @@ class OrderLoop:
         elif words[0] == "renew" and not self.go_asked:
             self._renew()
             self._renewed()
+        elif words[0] == "limit":
+            self._limit(float(words[1]))
         elif words[0] == "abort":
             self.stop("aborted", words[2] if len(words) > 2 else "")
+
+    def _limit(self, limit_s: float) -> None:
+        """Run so long from the start, seconds."""
+        self.spec["time_limit_s"] = limit_s
 
     def _look_at_lease(self, now: float) -> None:
         if now >= self.lease_end:

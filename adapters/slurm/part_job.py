@@ -6,6 +6,8 @@ Imports the standard library only, as the part's runner does.
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
 from collections.abc import Callable
 
@@ -24,33 +26,39 @@ from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
+    BY_ANOTHER,
     ENDING,
     REQUEUED,
     UNDECIDED,
+    UNREACHED,
     WAITABLE,
+    asked_s,
     batch_script,
     explained,
     granted,
     pending_claim,
     refusal,
+    sbatch_variables,
     sbatch_words,
     site_of,
     srun_words,
     told,
-    waits_for,
 )
 from coalloc.adapters.slurm.part_view import ShownJob
+from coalloc.adapters.slurm.pending_reasons import fate_of
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
 SETTLE_S = 15.0
 """An ending job's nodes are waited for so long before its end is reported without their cause."""
+WHO_S = 3.0
+"""Accounting knows within this time who has cancelled a job, seconds."""
 LEAVE_S = 30.0
 """A job whose wrappers have ended ends by itself within this time, or is cancelled, seconds."""
 POLL_S = 0.01
 GRANT_POLL_S = 0.005
 LONGEST_LOG = 1 << 20
-LIST = ("-h", "-a", "-o", "%i %k")
+LIST = ("--local", "-h", "-a", "-o", "%i %k")
 
 
 class SlurmJob(PartJob):
@@ -62,7 +70,12 @@ class SlurmJob(PartJob):
         super().__init__(spec, folder, number)
         self._log = f"{folder}/step.log"
         site = site_of(spec)
-        self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
+        self._slurm = Slurm(
+            conf=site["conf"],
+            bin_dir=site["bin"],
+            timeout_s=site["limit_s"],
+            tally=f"{os.path.dirname(folder)}/rpcs",
+        )
         self._shown = ShownJob(self._slurm, is_exclusive=site["exclusive"])
         self._step: StartedCommand | None = None
         self._leave_until = 0.0
@@ -95,13 +108,14 @@ class SlurmJob(PartJob):
 
         srun lives as long as they do, and outlives this process.
         """
+        self.asked_s = asked_s(self._spec, is_shape=False)
         try:
             with open(self._log, "ab") as log:
                 srun = self._slurm.start(
                     "srun",
                     *srun_words(self._spec),
                     log=log,
-                    env=self._place(port),
+                    env=self._place(port) | sbatch_variables(self._spec),
                     account=self._account,
                 )
             try:
@@ -134,7 +148,7 @@ class SlurmJob(PartJob):
             if reason not in UNDECIDED:
                 self.cancel()
                 srun.wait(STEP_END_S)
-                raise FaultError(waits_for(reason), f"srun: not granted at once ({reason})")
+                raise FaultError(fate_of(reason)[1], f"srun: not granted at once ({reason})")
             if time.monotonic() >= end:
                 words = one_line(told(said))
                 why = f"no answer within {limit_s:g} s"
@@ -155,18 +169,20 @@ class SlurmJob(PartJob):
         return reason if state == "PENDING" else ""
 
     def submit(self, port: int) -> None:
-        """Claim the nodes through the queue; the wrappers come to this port."""
+        """Claim the nodes through the queue; the wrappers come to this port, or to the gate."""
+        is_parked = bool(self._spec["site"]["gate"])
+        self.asked_s = asked_s(self._spec, is_shape=True)
         folder = self._spec["site"]["bin"]
         script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
         try:
             said = self._slurm.run(
                 "sbatch",
                 *sbatch_words(self._spec),
-                env=self._place(port),
+                env=self._at_gate() if is_parked else self._place(port),
                 text=script,
                 account=self._account,
             )
-            self.number = granted(said)
+            self.number, self.is_parked = granted(said), is_parked
         except BatchError as error:
             raise self._refused(error, refusal(error)) from error
 
@@ -187,17 +203,6 @@ class SlurmJob(PartJob):
         words = ("scontrol", "update", f"JobId={self.number}", "StartTime=now")
         self._slurm.run(*words, account=self._account)
 
-    def leave_queue(self) -> bool:
-        """Cancel the job if it still waits; whether slurmctld has answered.
-
-        scancel looks first: a job that starts in that instant is cancelled too, at its barrier.
-        """
-        try:
-            self.cancel("--state=PENDING")
-        except UnreachableError:
-            return False
-        return True
-
     def settled_state(self) -> tuple[str | None, str]:
         """The state of a job that is ending: Slurm hides it while nodes are still cleaned up."""
         end = time.monotonic() + SETTLE_S
@@ -209,7 +214,22 @@ class SlurmJob(PartJob):
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         """Reason and detail of a part whose job is in this state."""
-        return explained(state, reason)
+        if state == "FAILED" and reason == UNREACHED:
+            return self._is_cut_off()
+        known = explained(state, reason)
+        if state != "CANCELLED":
+            return known
+        uid = self._shown.canceller(self.number, WHO_S)
+        own = os.geteuid() if self._account is None else self._account.uid
+        return known if uid in {"", str(own)} else BY_ANOTHER
+
+    def _is_cut_off(self) -> tuple[str, str]:
+        """Reason and detail of a part whose wrappers found nobody where they were told to."""
+        site = self._spec["site"]
+        host, (first, last) = site["address"] or socket.getfqdn(), site["ports"]
+        where = f"{host}:{first}-{last}" if last else f"{host} at any port"
+        why = f"its wrappers did not reach the executor at {where}"
+        return "step_failed", f"{why}; see the settings address and ports"
 
     def kill(self) -> None:
         """Kill every process of the job."""
@@ -220,7 +240,7 @@ class SlurmJob(PartJob):
         """Signal the job, or end it; harmless when it has ended. Raises `UnreachableError`."""
         if self.number:
             with contextlib.suppress(CommandRefusedError):
-                self._slurm.run("scancel", *options, self.number, account=self._account)
+                self._slurm.run("scancel", *options, *self.number.split(","), account=self._account)
 
     def withdraw(self) -> None:
         """Cancel the job; harmless when it has ended, or slurmctld is out of reach."""
@@ -260,9 +280,10 @@ class SlurmJob(PartJob):
         return self._shown.listed_after(self.number, RELEASE_S, over=REQUEUED)
 
     def last_words(self) -> str:
-        """The last line of the step's own output."""
+        """The last line of the step's own output: a wrapper's, or an error of srun's."""
         lines = [line.strip() for line in told(self._said()).splitlines() if line.strip()]
-        return lines[-1][:200] if lines else ""
+        own = [line for line in lines if "error:" in line or not line.startswith("srun:")]
+        return own[-1][:200] if own else ""
 
     def _is_cancelled_by_mark(self) -> bool:
         mark = self._spec["token"]["comment"]

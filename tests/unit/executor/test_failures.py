@@ -81,8 +81,8 @@ class Fragile:
     def hasten(self, key: PartKey) -> None:
         self._may_fail("hasten", key)
 
-    def withdraw(self, key: PartKey) -> None:
-        self._may_fail("withdraw", key)
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        self._may_fail("limit", key)
 
     def go(self, key: PartKey) -> None:
         self._may_fail("go", key)

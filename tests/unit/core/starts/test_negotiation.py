@@ -308,7 +308,7 @@ def test_a_part_that_is_put_off_is_not_late() -> None:
     site, job = put_off(max_wait_s=60.0)
     site.state.clusters["b"].drained = True
     record = site.job(job)
-    start, reason, text = in_words(record, site.now) or (None, "", "")
+    start, reason, text = in_words(site.core.state, record, site.now) or (None, "", "")
     assert reason == "others_first"
     assert text == "other jobs of a go first; b is asked for when it is the turn there"
     assert start == pytest.approx(site.now + 50.0)

@@ -11,6 +11,7 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Arrange, Forget, Hello, Prepare, Report, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Drain, Hold, Resume, RoundNow, SetPriority, Update
+from coalloc.core.jobs.occupation import occupation
 from coalloc.core.starts.negotiation import in_words
 from coalloc.core.starts.waits import SHARED_S
 from coalloc.daemon.queries.job_views import job_row
@@ -62,7 +63,7 @@ def test_a_job_waits_as_a_whole_in_each_queue_and_shows_it() -> None:
     assert [o.rendezvous.split(":")[0] for o in orders] == ["a1", "b1"]
     site.tell(job, "a", WAITING, expected=site.now + 90.0, detail="Priority")
     site.tell(job, "b", WAITING, expected=site.now + 40.0, detail="Resources")
-    told = in_words(site.job(job), site.now)
+    told = in_words(site.state, site.job(job), site.now)
     first = "other jobs of a go first (Priority)"
     assert told == (
         site.now + 40.0,
@@ -188,10 +189,9 @@ def test_the_last_sibling_that_is_refused_gives_the_attempt_up() -> None:
     assert not ended(site, job)
 
 
-@pytest.mark.parametrize("reason", ["not_permitted", "cancelled_there"])
-def test_a_cluster_that_will_not_take_it_is_barred(reason: str) -> None:
+def test_a_cluster_that_will_not_take_it_is_barred() -> None:
     site, job = waiting(backoff_first_s=1.0)
-    site.tell(job, "a", REFUSED, reason=reason, detail="no")
+    site.tell(job, "a", REFUSED, reason="not_permitted", detail="no")
     assert dict(site.job(job).barred) == {"a": "no"}
     site.wait(60.0)
     look(site)
@@ -382,3 +382,13 @@ def test_a_cluster_that_is_drained_is_left_by_those_that_wait_there() -> None:
     site.wait(2.0)
     look(site)
     assert [(c, a) for c, a, _ in sent(site, job)[2:]] == [("a", 2), ("b", 2)]
+
+
+def test_free_nodes_behind_others_are_no_start_of_now() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    for name in ("a", "b"):
+        site.read(name, waiting=1, busy=False)
+    job = site.submit(1)
+    assert site.job(job).clusters == ("a", "b")
+    assert site.job(job).deadline is None, "a slow submission is not late"
+    assert occupation(site.state, site.now).free == dict.fromkeys(("a1", "a2", "b1", "b2"), 1)
