@@ -207,8 +207,9 @@ class ExecutorHost:
                 self.batch.hasten(key, now)
             case StartPart(key=key):
                 self.batch.start(key, now)
-            case EndPart(key=key):
-                self.batch.end(key, now)
+            case EndPart(key=key, reason=reason):
+                # Of a claim that failed nobody hears any more: it is ended with its folder.
+                self.batch.end(key, now, may_be_lost=reason != "its claim failed")
             case RemovePart(key=key, how=how):
                 if how:
                     self.remembered[key.start] = how

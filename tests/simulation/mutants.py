@@ -283,9 +283,6 @@ MUTANTS: dict[str, Mutant] = {
         "attempt=attempt, ",
         steps=800,
     ),
-    "what-was-let-go-ended-as-a-claim": Mutant(
-        executor.ExecutorCore._carry_out, "or key in self.state.let_go", "or False"
-    ),
     "claims-of-nobody-kept": Mutant(
         after_restore._is_unknown,
         '    """A part of',

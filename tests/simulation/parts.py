@@ -281,7 +281,7 @@ class Batch:
                     used[node] = used.get(node, 0) + count
         return any(used[node] > self.slots[node] for node in part.nodes)
 
-    def end(self, key: PartKey, now: float) -> None:
+    def end(self, key: PartKey, now: float, *, may_be_lost: bool = True) -> None:
         """Release a claim, or end processes.
 
         Raises
@@ -295,7 +295,8 @@ class Batch:
         runs = part.state is PartState.RUNNING
         assert not runs or key not in self.spared, f"{key} is ended by a restoration"
         self._look_at_hold(part, now)
-        if part.state is PartState.WAITING and self.waits.random() < 0.1 + self.faults:
+        is_lost = may_be_lost and self.waits.random() < 0.1 + self.faults
+        if part.state is PartState.WAITING and is_lost:
             pass  # it is lost on its way: the batch system has not heard it
         elif part.state is PartState.WAITING and self.waits.random() < 0.5:
             part.is_unwanted = True  # the queue takes its time, and may grant it meanwhile
