@@ -223,24 +223,25 @@ def sbatch_words(spec: BatchSpec) -> list[str]:
     return [*own, *allocation(spec, is_shape=True)]
 
 
-def _step_words(spec: BatchSpec) -> list[str]:
-    """One wrapper on each node of a batch job, with all that was allocated there."""
-    words = ["-N", NODE_COUNT, "-n", NODE_COUNT, "--ntasks-per-node=1", "--overlap", "--whole"]
-    return [*words, "--mem=0", *STEP, *_wrapper(spec)]
-
-
 def _wrapper(spec: BatchSpec) -> list[str]:
     return [spec["site"]["python"], "-I", "-S", "-c", BOOT]
 
 
 def batch_script(spec: BatchSpec, srun: str) -> str:
-    """The script for sbatch; only where it runs is it known on how many nodes."""
-    words = _step_words(spec)
-    quoted = " ".join(
-        word if word == NODE_COUNT else "'" + word.replace("'", "'\\''") + "'" for word in words
+    """The script for sbatch; only where it runs is it known on how many nodes.
+
+    It becomes the wrapper of a single node itself; on several, a step has one on each, with all
+    that was allocated there.
+    """
+    wrapper = " ".join("'" + word.replace("'", "'\\''") + "'" for word in _wrapper(spec))
+    step = ("--ntasks-per-node=1", "--overlap", "--whole", "--mem=0", *STEP)
+    return (
+        "#!/bin/sh\n"
+        # A requeued job must not come to the barrier a second time.
+        '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 1\n'
+        f"[ {NODE_COUNT} = 1 ] && exec {wrapper}\n"
+        f"exec {srun} -N {NODE_COUNT} -n {NODE_COUNT} {' '.join(step)} {wrapper}\n"
     )
-    # A requeued job must not come to the barrier a second time.
-    return f'#!/bin/sh\n[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] && exec {srun} {quoted}\n'
 
 
 def granted(said: str) -> str:
