@@ -21,6 +21,7 @@ from benchmarks.lab.streams import SITES, drawn
 ARMS: dict[str, dict[str, Any] | None] = {
     "plain": None,
     "coalloc": {"policy": "easy"},
+    "auto": {"policy": "auto"},
 }
 """Settings of each arm; None: sbatch."""
 
