@@ -29,7 +29,6 @@ from coalloc.core.executor.effects import (
     SendStatement,
     StartPart,
     TellStarted,
-    WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
@@ -136,8 +135,6 @@ class LauncherActions:
                 launcher.arrange(key, order.all_nodes, order.rendezvous)
             case HastenPart(key=key):
                 launcher.hasten(key)
-            case WithdrawPart(key=key):
-                launcher.withdraw(key)
             case StartPart(key=key):
                 launcher.go(key)
             case EndPart(key=key, reason=reason):
@@ -213,7 +210,6 @@ _VERBS = {
     ClaimPart: "claim",
     ArrangePart: "arrange",
     HastenPart: "hasten",
-    WithdrawPart: "withdraw",
     StartPart: "start",
     EndPart: "end",
     RemovePart: "remove",

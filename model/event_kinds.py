@@ -41,15 +41,9 @@ class EventKind(StrEnum):
     """`cluster`, `nodes`, `waited_s`: one that waited has its nodes"""
     CLAIMS_HASTENED = "claims_hastened"
     """`clusters`: the claims that were put off there may be granted from now on"""
-    MOVE_ORDERED = "move_ordered"
-    """`cluster`, which is asked to let the job leave its queue; `to`, the first cluster of the
-    place that was found; `wait_there_s`, `wait_elsewhere_s` from now on, as expected; `gain_s`, by
-    which it would end earlier; `moves`, how often that was asked for"""
-    MOVE_OVERTAKEN = "move_overtaken"
-    """`cluster`: it has granted the job its nodes meanwhile, and the job stays"""
-    JOB_MOVED = "job_moved"
-    """`clusters`, whose queues it has left; `detail`, `moves`, `idle_node_s`: nothing ran, and the
-    next round places it elsewhere"""
+    SIBLINGS_WITHDRAWN = "siblings_withdrawn"
+    """`clusters`, where it waits no more; `granted`, the cluster that has it now, or `why`; and
+    `idle_node_s`"""
     JOB_REQUEUED = "job_requeued"
     """`detail`, `pause_s`, and `idle_node_s` if claims could wait: an attempt was refused, nothing
     ran; or the batch system has requeued a handed job, or preempted one that is to run again"""

@@ -147,9 +147,8 @@ class StartConfig(Struct, frozen=True, kw_only=True):
 
     prepare_timeout_s: Patience = 10.0
     lease_s: Annotated[float, Meta(ge=4, le=86_400)] = 60.0
-    max_waiting: Count = 10
+    max_waiting: Count = 1000
     max_wait_s: Patience = 3600.0
-    move_margin_s: Annotated[float, Meta(ge=0, le=1e9)] = 600.0
     max_idle_node_s: Annotated[float, Meta(ge=1, le=1e9)] = 600.0
     backoff_first_s: Period = 1.0
     backoff_max_s: Period = 300.0

@@ -273,6 +273,7 @@ class SlurmReader:
             name=settings.published(entry.name),
             power=effective_power(relative_power(settings, entry, measured), load),
             slots=slots_of(settings, entry),
+            slot_cpus=entry.cpus // slots_of(settings, entry),
             features=entry.features,
             memory_mb=entry.memory_mb,
             state=state,

@@ -84,6 +84,10 @@ class ClusterState:
     """Its nodes in some partitions, with some generic resources."""
     refused: dict[str, dict[Hashable, float]] = field(default_factory=dict)
     """Nodes that refused a claim, until when they are avoided, by what was asked for."""
+    others_at: float = float("-inf")
+    """When jobs that are not ours waited or ran there last, by a reading."""
+    full: dict[str, float] = field(default_factory=dict)
+    """Users whose claims its batch system refused for a limit on submits, and until when."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
     """Its nodes as the latest snapshot had them."""
 

@@ -14,10 +14,8 @@ from msgspec import Struct
 from coalloc.model.sites.parts import JobPart, PartReport
 from coalloc.model.sites.reading import ClusterReading
 
-WITHDRAW = "withdraw"
-"""Ability of an executor: it knows the order `Withdraw`; another one is not sent it."""
-ABILITIES = (WITHDRAW,)
-"""Abilities of an executor of this version."""
+ABILITIES: tuple[str, ...] = ()
+"""Abilities of an executor of this version: orders that it knows and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
 
@@ -63,13 +61,6 @@ class Hasten(Struct, frozen=True, kw_only=True):
     attempt: int
 
 
-class Withdraw(Struct, frozen=True, kw_only=True):
-    """A part that waits in its queue is to leave it; one that has its nodes keeps them."""
-
-    job: str
-    attempt: int
-
-
 class Start(Struct, frozen=True, kw_only=True):
     """Every part is ready: let the processes go."""
 
@@ -103,7 +94,7 @@ class Dismiss(Struct, frozen=True, kw_only=True):
     """Its id in the batch system."""
 
 
-Order = Prepare | Arrange | Hasten | Withdraw | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Hasten | Start | Abort | Forget | Dismiss
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -160,7 +151,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
-    """What it can do that earlier ones could not: ``once``, ``withdraw``."""
+    """What it can do that earlier ones could not."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -82,6 +82,10 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it was heard that it has its nodes, seconds."""
     expected: float | None = None
     """Of one that waits: when its batch system expects to start it, seconds."""
+    rendezvous: str = ""
+    """Of a sibling: host:port at which its ranks meet."""
+    planned: float = 0.0
+    """Of a sibling: planned run time on its nodes, seconds."""
     cpu_s: float | None = None
     """CPU time of its processes; None: not known."""
     max_rss_mb: float | None = None
@@ -227,11 +231,13 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Clusters that did not grant their part of the last attempt in time."""
     behind: str = ""
     """The cluster that refused the last attempt because other jobs go first there."""
-    leaving: str = ""
-    """The cluster that was asked to let its claim leave the queue, for an earlier start elsewhere;
-    empty: none was."""
-    moves: int = 0
-    """How often that was asked for."""
+    siblings: int = 0
+    """Its parts are alternatives, each the whole job in another cluster: the first that is ready
+    runs, and the others are withdrawn. So many were sent in this attempt; 0: they are parts of one.
+    """
+    dropped: Mapping[str, float | None] = field(default_factory=dict)
+    """Clusters that gave this attempt's sibling up, and from when on another may be sent, seconds;
+    null: it has not said yet that the former is gone."""
     barred: Mapping[str, str] = field(default_factory=dict)
     """Clusters that will not take it, each with the reason."""
     priority: float = 0.0
@@ -279,8 +285,9 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def nodes(self) -> dict[str, int]:
-        """Processes on each node of its parts, in rank order."""
-        return {node: count for part in self.parts for node, count in part.nodes.items()}
+        """Processes on each node of its parts, in rank order; of siblings, of the first one."""
+        parts = self.parts[:1] if self.siblings else self.parts
+        return {node: count for part in parts for node, count in part.nodes.items()}
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -289,8 +296,25 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def placed_procs(self) -> int:
-        """Processes of all its parts."""
-        return sum(sum(part.nodes.values()) for part in self.parts)
+        """Processes of all its parts; of siblings, of the largest."""
+        each = [sum(part.nodes.values()) for part in self.parts]
+        return max(each, default=0) if self.siblings else sum(each)
+
+    @property
+    def meeting_places(self) -> frozenset[str]:
+        """Where its ranks meet, or those of its siblings would."""
+        places = (self.rendezvous, *(part.rendezvous for part in self.parts))
+        return frozenset(place for place in places if place)
+
+    @property
+    def is_in_queues(self) -> bool:
+        """A whole job of ours that only waits in the clusters' queues: nothing was granted yet."""
+        is_ours = self.queued and not self.flow and not self.foreign
+        return (
+            is_ours
+            and self.state is JobState.PREPARING
+            and all(part.is_waiting and part.granted is None for part in self.parts)
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -320,7 +344,19 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             arranged=False,
             late=(),
             behind="",
-            leaving="",
+            siblings=0,
+            dropped={},
+        )
+
+    def alone(self, part: PartRecord) -> JobRecord:
+        """The job as it is with this one of its siblings and no others."""
+        return replace(
+            self,
+            parts=(part,),
+            siblings=0,
+            dropped={},
+            rendezvous=part.rendezvous,
+            planned=part.planned,
         )
 
     def opens(self, now: float) -> float:

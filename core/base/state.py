@@ -13,7 +13,7 @@ from typing import Any
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
-from coalloc.core.base.messages import Abort, Dismiss, Forget, Order, Withdraw
+from coalloc.core.base.messages import Abort, Dismiss, Forget, Order, Prepare
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.core.base.state_tables import (
@@ -56,6 +56,10 @@ class RoundState:
     changed: set[str] = field(default_factory=set)
     """Jobs that were changed since its snapshot."""
     coallocated: int = 0
+    weights: dict[str, float] = field(default_factory=dict)
+    """Of the jobs that wait here or in queues, as far as they were asked for."""
+    heaviest: dict[str, float] = field(default_factory=dict)
+    """By cluster: the greatest of those that wait in its queue."""
     why: str = ""
     """How the policy failed."""
     search: Isolation | None = None
@@ -168,8 +172,8 @@ class State:
         if record.is_waiting:
             for _, needed in record.needs:
                 self.dependents.setdefault(needed, {})[record.id] = None
-        if record.is_placed and record.rendezvous:
-            self.meeting.add(record.rendezvous)
+        if record.is_placed:
+            self.meeting |= record.meeting_places
         self.pending.count(record, 1)
 
     def _uncount(self, record: JobRecord) -> None:
@@ -179,7 +183,7 @@ class State:
             if not others:
                 self.dependents.pop(needed, None)
         if record.is_placed:
-            self.meeting.discard(record.rendezvous)
+            self.meeting -= record.meeting_places
         self.pending.count(record, -1)
 
     def remove(self, job: str) -> None:
@@ -199,15 +203,17 @@ class State:
     def send(self, cluster: str, order: Order) -> None:
         """Put an order into a cluster's outbox.
 
-        An abort, a forget, a dismissal or a withdrawal that is still under way is not sent
-        again: an executor repeats what it knows until it has carried them out.
+        An abort, a forget or a dismissal that is still under way is not sent again: an executor
+        repeats what it knows until it has carried them out.
         """
         target = self.clusters[cluster]
-        if isinstance(order, Abort | Forget | Dismiss | Withdraw):
+        if isinstance(order, Abort | Forget | Dismiss):
             asked = (type(order).__name__, order.job, order.attempt)
             if target.asked.get(asked, 0) > target.acked_seq:
                 return
             target.asked[asked] = target.next_seq
+        elif isinstance(order, Prepare):  # An abort that is still under way is not of this part.
+            target.asked.pop((Abort.__name__, order.job, order.attempt), None)
         self.out.append(SendOrder(cluster=cluster, seq=target.next_seq, order=order))
         target.next_seq += 1
         self.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))

@@ -33,6 +33,7 @@ from coalloc.core.base.state import State
 from coalloc.core.clusters import readings
 from coalloc.core.jobs import after_restore
 from coalloc.core.starts import requeue as requeueing
+from coalloc.core.starts import siblings
 from coalloc.core.starts import two_phase as starting
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.parts import PartReport
@@ -113,7 +114,7 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
         if cluster.connected:
             state.out.append(TurnAway(cluster=hello.cluster, peer=peer, why=SECOND))
         return
-    missing = taken_over(state, cluster, hello)
+    missing = taken_over(state, cluster, hello, now)
     if not cluster.connected:
         state.log("executor_connected", cluster=hello.cluster, parts=len(hello.parts))
         state.emit(now, EventKind.EXECUTOR_CONNECTED, cluster=hello.cluster)
@@ -184,7 +185,9 @@ def _is_admitted(state: State, cluster: ClusterState, hello: Hello, now: float) 
     return not waits
 
 
-def taken_over(state: State, cluster: ClusterState, hello: Hello) -> tuple[PartReport, ...]:
+def taken_over(
+    state: State, cluster: ClusterState, hello: Hello, now: float
+) -> tuple[PartReport, ...]:
     """Remember who speaks for a cluster; returns the parts that were lost with a former state.
 
     What the former was told and has not confirmed is forgotten: it may have carried it out, and
@@ -198,6 +201,7 @@ def taken_over(state: State, cluster: ClusterState, hello: Hello) -> tuple[PartR
     if not known or hello.cluster in state.presence.unreconciled:
         return ()
     forget_orders(state, hello.cluster)
+    siblings.all_gone(state, hello.cluster, now)
     lost = after_restore.missing_parts(state, hello, DETAIL)
     jobs = ",".join(dict.fromkeys(part.job for part in lost))
     state.log("executor_state_lost", level="warning", cluster=hello.cluster, jobs=jobs)

@@ -85,6 +85,8 @@ def _use(
     """Make a reading the one that counts from now on."""
     cluster.reading, cluster.read_at, cluster.error = reading, now, ""
     cluster.reading_at, cluster.reading_run = read.at, read.run
+    if reading.waiting or any(not work.ours for work in reading.running):
+        cluster.others_at = now
     power = state.settings.power
     cluster.powers = {
         node.name: updated(

@@ -24,7 +24,7 @@ from coalloc.core.base.state import State
 from coalloc.core.commands import admission
 from coalloc.core.jobs import deadlines, dependencies, workflows
 from coalloc.core.jobs.eligibility import owner_of
-from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting
+from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting, taken_back
 from coalloc.core.learning.estimates import UserProgram, best_known, completed
 from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
@@ -328,6 +328,7 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
         what = f"priority: {command.priority:g} is outside -{MOST_PRIORITY:g}..{MOST_PRIORITY:g}"
         answered(state, event, Refused(code="bad_request", message=what))
         return
+    chosen = [taken_back(state, record) for record in chosen]
     waiting = [record for record in chosen if record.is_waiting or record.id in state.composites]
     if not waiting:
         message = f"job {command.job} is {chosen[0].state}, and waits no more"
@@ -354,6 +355,8 @@ def _switch(state: State, event: Requested, job: str, now: float, new: JobState)
         message = f"a {part} is neither held nor released by itself; its {whole} is"
         answered(state, event, Refused(code="wrong_state", message=message))
         return
+    if new is JobState.HELD:
+        chosen = [taken_back(state, record) for record in chosen]
     fitting = [record for record in chosen if _is_in(record, old)]
     if not fitting and not any(record.state is new for record in chosen):
         message = f"job {job} is {chosen[0].state}, not {old}"

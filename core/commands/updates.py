@@ -13,6 +13,7 @@ from coalloc.core.commands import admission
 from coalloc.core.commands.queue import answered, chosen_jobs, planned_job
 from coalloc.core.jobs import deadlines, dependencies
 from coalloc.core.jobs.eligibility import owner_of
+from coalloc.core.jobs.ends import taken_back
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.learning import promises
 from coalloc.core.learning.estimates import UserProgram
@@ -36,7 +37,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
     if isinstance(chosen, Refused):
         answered(state, event, chosen)
         return
-    waiting = [record for record in chosen if record.is_waiting]
+    waiting = [record for record in chosen if record.is_waiting or record.is_in_queues]
     if not waiting:
         message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
         answered(state, event, Refused(code="wrong_state", message=message))
@@ -47,6 +48,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
     changed = []
     offers: dict[float, Offers] = {}
     for record in waiting:
+        record = record.unplaced() if record.is_in_queues else record
         outcome = _changed(state, record, command, now, offers)
         if isinstance(outcome, Refused):
             answered(state, event, outcome)
@@ -61,6 +63,7 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
             if record.is_placed:
                 state.put(replace(record, throttle=command.throttle))
     for record in changed:
+        taken_back(state, state.jobs[record.id])
         state.put(record)
         state.findings.limited.pop(record.id, None)
         state.findings.outlook.pop(record.id, None)

@@ -59,12 +59,6 @@ class StartPart(Struct, frozen=True, kw_only=True):
     key: PartKey
 
 
-class WithdrawPart(Struct, frozen=True, kw_only=True):
-    """Have a part leave the queue in which it waits, unless it has its nodes."""
-
-    key: PartKey
-
-
 class EndPart(Struct, frozen=True, kw_only=True):
     """Release the claim or end the processes."""
 
@@ -124,7 +118,6 @@ ExecutorEffect = (
     ClaimPart
     | ArrangePart
     | HastenPart
-    | WithdrawPart
     | StartPart
     | EndPart
     | RemovePart
@@ -137,7 +130,7 @@ ExecutorEffect = (
 )
 
 
-PartEffect = ClaimPart | ArrangePart | HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
+PartEffect = ClaimPart | ArrangePart | HastenPart | StartPart | EndPart | RemovePart
 
 
 class EffectFailed(Struct, frozen=True, kw_only=True):

@@ -37,7 +37,6 @@ from coalloc.core.base.messages import (
     Start,
     TurnedAway,
     Welcome,
-    Withdraw,
 )
 from coalloc.core.executor.effects import (
     ArrangePart,
@@ -60,7 +59,6 @@ from coalloc.core.executor.effects import (
     SendStatement,
     StartPart,
     TellStarted,
-    WithdrawPart,
 )
 from coalloc.core.executor.state import ExecutorState
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
@@ -193,10 +191,6 @@ class ExecutorCore:
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in UNGRANTED:
                         self._out.append(HastenPart(key=key))
-            case Withdraw(job=job, attempt=attempt):
-                for key in self._keys(job, attempt):
-                    if self.state.parts[key].state in UNGRANTED:
-                        self._out.append(WithdrawPart(key=key))
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in HELD:
@@ -287,7 +281,7 @@ class ExecutorCore:
                 self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
             case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:
                 self._out.append(EndPart(key=key, reason=f"its start failed: {why}"))
-            case HastenPart() | WithdrawPart() | StartPart() | EndPart() | RemovePart():
+            case HastenPart() | StartPart() | EndPart() | RemovePart():
                 self.state.undone[effect] = None
                 self._save()
 
@@ -303,7 +297,7 @@ class ExecutorCore:
                             continue  # another daemon may have been put in its place
                         state.let_go.setdefault(key, now)
                         self._out.append(effect)
-                case HastenPart(key=key) | WithdrawPart(key=key):
+                case HastenPart(key=key):
                     part = state.parts.get(key)
                     if part is not None and part.state in UNGRANTED:
                         self._out.append(effect)

@@ -10,11 +10,10 @@ from coalloc.core.executor.effects import (
     RemovePart,
     SaveProgress,
     StartPart,
-    WithdrawPart,
 )
 from coalloc.model.sites.parts import PartKey, PartReport
 
-Retried = HastenPart | WithdrawPart | StartPart | EndPart | RemovePart
+Retried = HastenPart | StartPart | EndPart | RemovePart
 
 
 @dataclass(slots=True)

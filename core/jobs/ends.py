@@ -18,6 +18,16 @@ def abort_parts(state: State, record: JobRecord, reason: str) -> None:
             state.send(part.cluster, Abort(job=record.id, attempt=record.attempt, reason=reason))
 
 
+def taken_back(state: State, record: JobRecord) -> JobRecord:
+    """Have a job that only waits in the clusters' queues wait here instead; returns it."""
+    if not record.is_in_queues:
+        return record
+    abort_parts(state, record, "taken back to be changed")
+    record = record.unplaced()
+    state.put(record)
+    return record
+
+
 def begin_cancelling(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
     """Note who ends a job that runs, and why."""
     state.put(replace(record, cancelled_by=by.user, cancel_reason=by.reason))
@@ -38,7 +48,15 @@ def _end_unrun(
     state: State, record: JobRecord, now: float, end: JobState, detail: str, reason: str
 ) -> None:
     state.put(
-        replace(record, state=end, ended=now, reason=reason or str(end), detail=detail, parts=())
+        replace(
+            record,
+            state=end,
+            ended=now,
+            reason=reason or str(end),
+            detail=detail,
+            parts=(),
+            siblings=0,
+        )
     )
     state.emit(now, EventKind.JOB_ENDED, record.id, state=str(end), detail=detail)
     state.log("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)

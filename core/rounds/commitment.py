@@ -13,7 +13,9 @@ from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.occupation import SlotsInUse, misfit, occupation
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.starts import further_queues
 from coalloc.core.starts import queued_claims as queueing
+from coalloc.core.starts.free_places import FreePlaces, cheaper
 from coalloc.core.starts.placements import NOW_S, Commitment, divisible, place_pieces, startable
 from coalloc.core.starts.waits import waiting_claims
 from coalloc.model.plan import Placement, Plan, Reason
@@ -31,6 +33,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
     claims = waiting_claims(state)
     book = LimitBook(state, now) if limits.are_on(state) else None
     started: list[str] = []
+    places: FreePlaces | None = None
     for placement in plan.placements:
         if placement.start > time + NOW_S or placement.chunks is not None:
             continue
@@ -44,12 +47,15 @@ def start_now(state: State, plan: Plan, now: float) -> None:
             _superseded(state, current, record.id, why)
             continue
         placement = queueing.gathered(state, record, placement, view, now)
+        if _bills_differ(state):
+            places = places or FreePlaces(state, current.snapshot, plan, now)
+            placement = cheaper(state, places, record, placement)
         if deadlines.misses(record, now, placement.end - placement.start):
             deadlines.withhold(state, record.id, current.number)
             continue
         if book is not None and limits.holds(state, book, record, placement):
             continue
-        queued = queueing.may_wait(state, record, placement, view, claims)
+        queued = queueing.may_wait(state, record, placement, view, claims, now)
         if not queued and not record.foreign and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
         queueing.commit(by, current, claims, record, placement, queued=queued)
@@ -58,6 +64,12 @@ def start_now(state: State, plan: Plan, now: float) -> None:
         started.append(record.id)
     if started:
         _count_passed_over(state, started, now)
+
+
+def _bills_differ(state: State) -> bool:
+    """Whether a slot is charged as more processors on some nodes than on others."""
+    readings = (c.reading for c in state.clusters.values() if c.reading is not None)
+    return len({node.slot_cpus for reading in readings for node in reading.nodes}) > 1
 
 
 def _obstacle(
@@ -79,6 +91,7 @@ def queue_up(state: State, plan: Plan, now: float) -> None:
     if current is None:
         return
     queueing.queue_up(state, current, plan, occupation(state, now), now)
+    further_queues.send(state, current.snapshot, plan, now)
 
 
 def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
@@ -115,7 +128,7 @@ def fill(state: State, plan: Plan, now: float) -> None:
             _superseded(state, current, pool.id, why)
             continue
         whole = state.jobs[pool.id]
-        queued = queueing.may_wait(state, whole, placement, view, claims)
+        queued = queueing.may_wait(state, whole, placement, view, claims, now)
         if not queued and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
         later = [start for node in placement.nodes for start in starts.get(node, ())]

@@ -122,7 +122,7 @@ def _start_all(
             continue
         if book is not None and holds(state, book, record, placement):
             continue
-        queued = may_wait(state, record, placement, view, waiting_claims(state))
+        queued = may_wait(state, record, placement, view, waiting_claims(state), now)
         if not queued and must_wait(state, placement, view):
             continue
         behind = list(plan_order.behind(entry))

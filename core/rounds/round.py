@@ -25,7 +25,6 @@ from coalloc.core.rounds import commitment as committing
 from coalloc.core.rounds import dispatch, rules, snapshots
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.sharing import limits
-from coalloc.core.starts import late_moves as moving
 from coalloc.core.starts.placements import NOW_S
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.history import NO_HISTORY
@@ -121,7 +120,6 @@ def solved(state: State, event: Solved, now: float) -> None:
     committing.start_now(state, plan, now)
     committing.queue_up(state, plan, now)
     committing.fill(state, plan, now)
-    moving.order_moves(state, current.snapshot, plan, now)
     _look_ahead(state, plan)
     dispatch.adopt(state, plan, current.number)
     body = write_plan(event.plan)

@@ -290,7 +290,10 @@ def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservatio
     Others may be granted in the end; these stand for as many.
     """
     found = []
-    for part in record.parts:
+    parts = list(record.parts)
+    if record.siblings:  # Only one of them will run: the one that is expected first.
+        parts.sort(key=lambda part: part.expected or now)
+    for part in parts[: 1 if record.siblings else None]:
         nodes = tuple(node for node in part.nodes if node in known)
         start = min(max(part.expected or now, now), EVENT.high)
         end = min(start + within_limit(record.job, record.planned), EVENT.high)

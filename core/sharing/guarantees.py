@@ -78,7 +78,7 @@ def _used(state: State, project: str, cluster: str) -> int:
         for record in state.placed_records()
         if project in state.sharing.tree.path(project_of(state, record))
         for part in record.parts
-        if part.cluster == cluster
+        if part.cluster == cluster and not (record.siblings and part.is_waiting)
     )
 
 

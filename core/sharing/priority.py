@@ -125,6 +125,8 @@ def charged_proc_s(state: State, now: float) -> dict[ProjectUser, float]:
         owner = state.sharing.tree.owner(*charged)
         out[owner] = out.get(owner, 0.0) + usage.now(now, rule.half_life_s)
     for record in state.placed_records():
+        if record.is_in_queues:
+            continue
         owner = owner_of(state, record)
         total = out.get(owner, 0.0)
         for _, procs, start, end in spans(record, now):
@@ -202,7 +204,11 @@ def factors(
     state: State, records: Iterable[JobRecord], now: float
 ) -> Iterator[tuple[JobRecord, Factors]]:
     """The factors of waiting jobs, which are given in arrival order."""
-    chosen = list(records)
+    asked = list(records)
+    names = {record.id for record in asked}
+    # What waits in the clusters' queues has not had its share yet, and goes before.
+    queued = (record for record in state.placed_records() if record.is_in_queues)
+    chosen = [*(record for record in queued if record.id not in names), *asked]
     rule, tree = state.settings.priority, state.sharing.tree
     owners = [owner_of(state, record) for record in chosen]
     current = standing(state, set(owners), now)
@@ -219,6 +225,8 @@ def factors(
         allowed = min(record.job.weight, most[owner])
         age = _age(record, rule, now)
         size = _size(record, rule, current.capacity)
+        if record.id not in names:
+            continue
         yield (
             record,
             Factors(

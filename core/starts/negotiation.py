@@ -21,8 +21,10 @@ from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
 from coalloc.core.jobs.occupation import meeting_place
+from coalloc.core.starts.queue_order import nice
 from coalloc.core.starts.waits import (
     behind_ours,
+    due,
     expected_wait,
     is_crowded,
     jobs_ahead,
@@ -128,6 +130,7 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
             for node in (cluster.reading.nodes if cluster.reading is not None else ())
             if node.name in cluster.drained_nodes or not suits(record, node)
         ),
+        nice=nice(state, record, part.cluster, now),
     )
 
 
@@ -142,13 +145,12 @@ def suits(record: JobRecord, node: NodeReading) -> bool:
 
 def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> JobRecord:
     """Follow a part that has begun to wait, or has its nodes; returns the job as it is now."""
-    part = record.parts[before.index]
+    part = next(p for p in record.parts if (p.cluster, p.index) == (before.cluster, before.index))
     is_granted = before.granted is None and part.granted is not None
     has_joined = part.state is PartState.WAITING and before.state is not PartState.WAITING
     if not record.queued or not (is_granted or has_joined):
         return record
     if is_granted:
-        record = _stays(state, record, part, now)
         waited = max(0.0, now - part.asked)
         remember(state, before, waited)
         if before.is_waiting:
@@ -164,26 +166,23 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
             )
     else:
         state.emit(now, EventKind.CLAIM_QUEUED, record.id, cluster=part.cluster)
+        if before.expected is None:  # It was to start at once: others may have it sooner.
+            state.rounds.want("claim_queued")
     if record.state is not JobState.PREPARING or any(p.state in PART_ENDED for p in record.parts):
         return record
-    if all(p.granted is not None for p in record.parts):
+    if record.siblings:
+        if is_granted:
+            place = _arranged(state, record.alone(part), before, now).rendezvous
+            told = (replace(p, rendezvous=place) if p is part else p for p in record.parts)
+            record = replace(record, parts=tuple(told))
+        record = replace(record, deadline=due(state, record))
+    elif all(p.granted is not None for p in record.parts):
         record = _arranged(state, record, before, now)
     else:
         record = replace(record, deadline=_deadline(state, record, now))
     state.put(record)
     state.out.append(Wake(at=record.deadline or now))
     return _hasten(state, record, now) if is_granted and not part.was_put_off else record
-
-
-def _stays(state: State, record: JobRecord, part: PartRecord, now: float) -> JobRecord:
-    """Note that a part which was to leave its queue has its nodes, and keeps them."""
-    if record.leaving != part.cluster:
-        return record
-    record = replace(record, leaving="")
-    state.put(record)
-    state.emit(now, EventKind.MOVE_OVERTAKEN, record.id, cluster=part.cluster)
-    state.log("move_overtaken", job=record.id, cluster=part.cluster)
-    return record
 
 
 def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
@@ -222,7 +221,7 @@ def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | 
 
     Neither would ever go on: before either has held its nodes for long, one gives them back.
     """
-    if not record.queued or record.state is not JobState.PREPARING or len(record.parts) < 2:
+    if not record.queued or record.state is not JobState.PREPARING or not _meets(record):
         return None
     for other in state.placed_records():
         if other.id == record.id or not other.queued or other.state is not JobState.PREPARING:
@@ -233,10 +232,15 @@ def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | 
     return None
 
 
+def _meets(record: JobRecord) -> bool:
+    """Whether its parts hold their nodes for each other."""
+    return len(record.parts) > 1 and not record.siblings
+
+
 def _awaits(one: JobRecord, other: JobRecord) -> bool:
     """Whether one job waits on a cluster where the other holds nodes."""
     holding = {part.cluster for part in other.parts if part.granted is not None}
-    return len(other.parts) > 1 and not holding.isdisjoint(ungranted(one))
+    return _meets(one) and _meets(other) and not holding.isdisjoint(ungranted(one))
 
 
 def still_waits(
@@ -325,13 +329,13 @@ def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | N
         for part in last
     ]
     holding = [part.cluster for part in record.parts if part.granted is not None]
-    if holding:
+    if holding and not record.siblings:
         texts.append(f"{', '.join(holding)} holds its nodes for them")
     if len(last) < len(waiting):
         names = ", ".join(part.cluster for part in waiting if part not in last)
         texts.append(f"{names} is asked for when it is the turn there")
-    if record.leaving:
-        texts.append(f"{record.leaving} is asked to let it go, for an earlier start elsewhere")
+    if record.siblings:
+        return max(now, min(starts)) if starts else None, OTHERS_FIRST, "; ".join(texts)
     start = max(now, *starts) if len(starts) == len(last) else None
     return start, OTHERS_FIRST, "; ".join(texts)
 

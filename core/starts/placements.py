@@ -20,7 +20,9 @@ from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.occupation import SlotsInUse, loads_of, meeting_place, parts_of
 from coalloc.core.jobs.workflows import begin, part_record, task_record
 from coalloc.core.starts.negotiation import parts_to_queue
+from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.two_phase import prepare
+from coalloc.core.starts.waits import jobs_ahead
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.ranges import SPAN
@@ -92,9 +94,20 @@ def place(
         arranged=False,
         late=(),
         behind="",
-        leaving="",
+        siblings=0,
+        dropped={},
     )
-    if queued:
+    if queued and len(parts) == 1 and may_be_one(record):
+        first = replace(
+            parts[0],
+            asked=now,
+            ahead=jobs_ahead(state, parts[0].cluster),
+            expected=later,
+            planned=chosen.planned,
+            rendezvous=chosen.rendezvous,
+        )
+        chosen = replace(chosen, parts=(first,), siblings=1, rendezvous="")
+    elif queued:
         chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=later))
     if chosen.flow:
         begin(state, state.jobs[chosen.flow], chosen, now)

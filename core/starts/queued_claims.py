@@ -33,10 +33,13 @@ from coalloc.core.starts.placements import (
     place_pieces,
     startable,
 )
+from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.waits import (
     Claims,
     expected_wait,
+    has_room,
     is_crowded,
+    is_shared,
     jobs_ahead,
     waiting_claims,
 )
@@ -51,6 +54,8 @@ from coalloc.model.split import filled, low_side, split
 LEFT_OUT = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME})
 """Reasons of jobs that the plan leaves for later without saying when."""
 LEAST_POWER = 1e-6
+MOST_PIECES = 5
+"""Of one user's divisible jobs, in one cluster's queue."""
 SOON_S = 1.0
 """A turn of which the plan says nothing is expected after this, seconds, until more is heard."""
 
@@ -64,14 +69,19 @@ def clusters_of(placement: Placement, view: SlotsInUse) -> tuple[str, ...]:
 
 
 def may_wait(
-    state: State, record: JobRecord, placement: Placement, view: SlotsInUse, claims: Claims
+    state: State,
+    record: JobRecord,
+    placement: Placement,
+    view: SlotsInUse,
+    claims: Claims,
+    now: float,
 ) -> bool:
     """Whether the claims of a job may wait in the queues of all its clusters."""
     names = clusters_of(placement, view)
     if record.foreign or not names:
         return False
-    has_room = all(claims[name, record.user] < state.settings.start.max_waiting for name in names)
-    return has_room and may_queue(state, names)
+    are_open = all(has_room(state, claims, name, record.user, now) for name in names)
+    return are_open and may_queue(state, names)
 
 
 def gathered(
@@ -95,6 +105,31 @@ def must_wait(state: State, placement: Placement, view: SlotsInUse) -> bool:
     return may_queue(state, names) and any(is_crowded(state, name) for name in names)
 
 
+def _instead(
+    state: State,
+    record: JobRecord,
+    placement: Placement,
+    view: SlotsInUse,
+    claims: Claims,
+    now: float,
+) -> Placement:
+    """A placement of a job on another cluster, where its claims may wait; else the same."""
+    open_ = [name for name in state.clusters if has_room(state, claims, name, record.user, now)]
+    if not open_ or not may_be_one(record):
+        return placement
+    turn = turn_of(state, record, view, now, placement.start, among=open_)
+    return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
+
+
+def _goes_ahead(
+    state: State, record: JobRecord, placement: Placement, view: SlotsInUse, now: float
+) -> bool:
+    """Whether a job of which the plan has a later start is to wait in queues until then."""
+    names = clusters_of(placement, view)
+    is_alone = may_be_one(record) and len(names) == 1
+    return must_wait(state, placement, view) or (is_alone and is_shared(state, names[0], now))
+
+
 def commit(
     by: Commitment,
     current: RoundState,
@@ -114,7 +149,7 @@ def commit(
 
 def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, now: float) -> None:
     """Send what the plan has later on crowded clusters into their queues."""
-    if not any(is_crowded(state, name) for name in state.clusters):
+    if not any(is_shared(state, name, now) for name in state.clusters):
         return
     by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
@@ -124,13 +159,15 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, no
         if record is None or record.opens(now) > now:
             continue
         placement = gathered(state, record, placement, view, now)
+        if not may_wait(state, record, placement, view, claims, now):
+            placement = _instead(state, record, placement, view, claims, now)
         if misses(record, placement.start, placement.end - placement.start):
             continue
-        if not may_wait(state, record, placement, view, claims) or not _is_due(
+        if not may_wait(state, record, placement, view, claims, now) or not _is_due(
             state, clusters_of(placement, view), now
         ):
             continue
-        if not must_wait(state, placement, view):
+        if not _goes_ahead(state, record, placement, view, now):
             continue
         if misfit_of_links(loads_of(placement, record, view), view):
             continue
@@ -150,7 +187,7 @@ def _send_pieces(by: Commitment, current: RoundState, claims: Claims, pool: Chun
     """
     state, now = by.state, by.now
     record = state.jobs[pool.id]
-    most = max(1, state.settings.start.max_waiting // 2)
+    most = max(1, min(MOST_PIECES, state.settings.start.max_waiting // 2))
     rooms = _rooms(state, record, now)
     for name in [name for name in rooms if is_crowded(state, name)]:
         for node in rooms[name]:
@@ -219,13 +256,20 @@ def left_out(plan: Plan) -> list[str]:
 
 
 def turn_of(
-    state: State, record: JobRecord, view: SlotsInUse, now: float, start: float
+    state: State,
+    record: JobRecord,
+    view: SlotsInUse,
+    now: float,
+    start: float,
+    among: Collection[str] | None = None,
 ) -> Placement | None:
     """A placement of a rigid job as if its clusters were idle; None where there is none."""
     job = record.job
     if not isinstance(job, RigidJob):
         return None
     rooms = _rooms(state, record, now)
+    if among is not None:
+        rooms = {name: nodes for name, nodes in rooms.items() if name in among}
     slots = [sum(node.slots for node in nodes) for nodes in rooms.values()]
     low = [
         low_side(job.procs, job.proc_gbps, view.link_free[name], LINK_TOLERANCE) for name in rooms

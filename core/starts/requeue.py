@@ -16,8 +16,8 @@ from coalloc.core.jobs.avoided_nodes import note_refused
 from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.workflows import settle, task_ended
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts import rivals
-from coalloc.core.starts.waits import remember_late
+from coalloc.core.starts import rivals, siblings
+from coalloc.core.starts.waits import due, overdue, remember_late
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import StartConfig
 from coalloc.model.sites.parts import PERMANENT, PartState
@@ -29,8 +29,6 @@ GAVE_WAY = "gave_way"
 """Reason of an attempt that was given up because it stood in the way of an older job's."""
 NOT_GRANTED = "not_granted"
 """Reason of an attempt that was given up while some of its claims still waited."""
-WITHDRAWN = "withdrawn"
-"""Reason of a part that has left its queue for another placement (`core.starts.late_moves`)."""
 
 
 def give_back(
@@ -46,9 +44,6 @@ def give_back(
         end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
-        return
-    if reason == WITHDRAWN and not record.flow:
-        _move(state, record, now)
         return
     note_refused(state, record, now)
     if bar(state, record, now, cluster, reason, detail):
@@ -84,34 +79,6 @@ def give_back(
         settle(state, state.composites[record.flow], now)
 
 
-def _move(state: State, record: JobRecord, now: float) -> None:
-    """Let a job whose claim has left its queue be placed elsewhere, by the next round.
-
-    It keeps its place among the waiting jobs, and was not refused: there is no back-off.
-    """
-    left = record.clusters
-    text = f"left the queue of {', '.join(left)} for an earlier start elsewhere"
-    idle = negotiating.idle_node_s(state, record, now)
-    state.put(
-        replace(
-            record.unplaced(),
-            not_before=now,
-            reason="moved",
-            detail=text,
-            idle_node_s=record.idle_node_s + idle,
-            late=left,
-        )
-    )
-    fields: dict[str, Any] = {
-        "clusters": ",".join(left),
-        "moves": record.moves,
-        "idle_node_s": round(idle, 3),
-    }
-    state.emit(now, EventKind.JOB_MOVED, record.id, detail=text, **fields)
-    state.log("job_moved", job=record.id, **fields)
-    state.rounds.want("job_moved")
-
-
 def _pause(start: StartConfig, refusals: int, reason: str) -> float:
     """Until a job that was given back may be tried again, seconds.
 
@@ -131,6 +98,9 @@ def give_up_late(state: State, now: float) -> None:
         record = state.jobs[job]
         if record.deadline is None or record.deadline > now:
             continue
+        if record.siblings:
+            _drop_late(state, record, now)
+            continue
         late = negotiating.late_clusters(record, now)
         if late:
             why = negotiating.why_given_up(state, record, now)
@@ -144,6 +114,17 @@ def give_up_late(state: State, now: float) -> None:
         late = tuple(p.cluster for p in record.parts if p.state is PartState.PREPARING)
         limit = state.settings.start.prepare_timeout_s
         give_back(state, record, now, ", ".join(late), "not_ready", f"not ready within {limit:g} s")
+
+
+def _drop_late(state: State, record: JobRecord, now: float) -> None:
+    """Drop the siblings that are not ready in time, and give the attempt up with the last one."""
+    why = f"not ready within {state.settings.start.prepare_timeout_s:g} s"
+    for part in overdue(state, record, now):
+        if len(record.parts) == 1:
+            give_back(state, record.alone(part), now, part.cluster, "not_ready", why)
+            return
+        record = siblings.drop(state, record, part, now, "not_ready", why)
+    state.put(replace(record, deadline=due(state, record)))
 
 
 def give_way_to_rivals(state: State, now: float) -> None:

@@ -30,7 +30,12 @@ def yielding(state: State, now: float) -> Iterator[tuple[JobRecord, str]]:
         return
     for record in tuple(state.placed_records()):
         mine = ours.get((record.id, record.attempt), {})
-        if not mine or record.state is not JobState.PREPARING or len(record.parts) < 2:
+        if (
+            not mine
+            or record.state is not JobState.PREPARING
+            or len(record.parts) < 2
+            or record.siblings
+        ):
             continue
         for other in theirs.values():
             where = _held_by(state, record, other)

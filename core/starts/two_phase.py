@@ -18,6 +18,7 @@ from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.after_restore import (
+    CLAIMED,
     is_cancelled,
     repeat_starts,
     reserve_attempt,
@@ -30,7 +31,9 @@ from coalloc.core.jobs.outcome import remember, verdict
 from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
+from coalloc.core.starts import siblings
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
+from coalloc.core.starts.waits import due
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob
@@ -44,12 +47,13 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
     `record` has its parts, attempt, round and policy already; where it is queued, their claims
     may wait.
     """
-    deadline = now + state.settings.start.prepare_timeout_s
+    deadline: float | None = now + state.settings.start.prepare_timeout_s
+    if record.siblings:
+        deadline = due(state, record)
     record = replace(record, state=JobState.PREPARING, deadline=deadline, reason="", detail="")
     state.put(record)
     for part in record.parts:
-        state.send(part.cluster, _order(state, record, part, now))
-        state.out.append(_decision(record, part, now))
+        send_part(state, record, part, now)
     state.emit(
         now,
         EventKind.JOB_PLACED,
@@ -60,12 +64,20 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
         nodes=record.nodes,
         parts=list(record.clusters),
     )
-    state.out.append(Wake(at=deadline))
+    state.out.append(Wake(at=deadline or now))
+
+
+def send_part(state: State, record: JobRecord, part: PartRecord, now: float) -> None:
+    """Send one part of a job that is being prepared to its executor."""
+    state.send(part.cluster, _order(state, record, part, now))
+    state.out.append(_decision(record, part, now))
 
 
 def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Prepare:
     """The order to prepare a part, with all that its executor has to know of the job."""
+    record = record.alone(part) if record.siblings else record
     job, nodes = record.job, record.nodes
+    may_wait = record.queued and negotiating.may_queue(state, (part.cluster,))
     whole = state.jobs[record.flow].job if record.chunks else None
     return Prepare(
         job=record.id,
@@ -89,7 +101,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         chunk_first=record.chunk_first,
         chunks=record.chunks,
         chunks_total=whole.chunks if isinstance(whole, DivisibleJob) else 0,
-        queue=negotiating.terms(state, record, part, now) if record.queued else None,
+        queue=negotiating.terms(state, record, part, now) if may_wait else None,
         batch=told(state.clusters[part.cluster].settings, record),
         once=record.once,
     )
@@ -126,6 +138,8 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     if step <= _step(part.state, has_nodes=part.granted is not None):
         if report.state is part.state is PartState.WAITING:
             negotiating.still_waits(state, part, report, record, now)
+        elif report.state is part.state is PartState.READY and record.siblings:
+            _advance(state, record, now)  # It could not be chosen before all were heard of.
         return
     changed = replace(
         part,
@@ -192,13 +206,17 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
     record = state.jobs.get(report.job)
     if report.state in PART_ENDED:
         state.send(cluster, Forget(job=report.job, attempt=report.attempt))
+        siblings.gone(state, cluster, report.job, report.attempt, now)
     elif left_alone:
         return
     elif is_cancelled(state, report) or (
         record is not None
         and (
             report.attempt < record.attempt
-            or (report.attempt == record.attempt and not record.is_placed)
+            or (
+                report.attempt == record.attempt
+                and (not record.is_placed or report.state in CLAIMED)  # a sibling's
+            )
         )
     ):
         state.send(
@@ -216,6 +234,10 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
 
 
 def _advance(state: State, record: JobRecord, now: float) -> None:
+    if record.state is JobState.PREPARING and record.siblings:
+        record = siblings.settled(state, record, now)
+        if record.siblings:
+            return
     states = [part.state for part in record.parts]
     if record.state is JobState.STARTING and all(p.started is not None for p in record.parts):
         record = _all_run(state, record, now)

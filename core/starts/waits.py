@@ -15,6 +15,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.records import ClaimWait, JobRecord, PartRecord
 from coalloc.core.base.state import State
+from coalloc.model.sites.parts import PART_ENDED
 
 Claims = Counter[tuple[str, str]]
 """How many wait, by cluster and user."""
@@ -22,6 +23,8 @@ REMEMBERED_WAITS = 24
 """Of each cluster: the newest."""
 ENOUGH_WAITS = 2
 """Waits of claims of about the same width count alone where there are so many."""
+SHARED_S = 3600.0
+"""A cluster is not ours alone for so long after jobs of others were seen there, seconds."""
 WAITS_KEY = "waits."
 """Begins the store's keys of them, before the cluster's name."""
 
@@ -32,6 +35,11 @@ def is_crowded(state: State, cluster: str) -> bool:
     return reading is not None and reading.waiting > 0
 
 
+def is_shared(state: State, cluster: str, now: float) -> bool:
+    """Whether jobs that are not ours wait or run in a cluster, or did lately."""
+    return now - state.clusters[cluster].others_at <= SHARED_S
+
+
 def waiting_claims(state: State) -> Claims:
     """Claims that wait, by cluster and user."""
     return Counter(
@@ -40,6 +48,12 @@ def waiting_claims(state: State) -> Claims:
         for part in record.parts
         if part.is_waiting
     )
+
+
+def has_room(state: State, claims: Claims, cluster: str, user: str, now: float) -> bool:
+    """Whether another claim of a user may wait in a cluster's queue."""
+    is_full = state.clusters[cluster].full.get(user, now) > now
+    return claims[cluster, user] < state.settings.start.max_waiting and not is_full
 
 
 def jobs_ahead(state: State, cluster: str) -> int:
@@ -140,3 +154,23 @@ def nodes_held(cluster: ClusterState, nodes: Mapping[str, int]) -> float:
     reading = cluster.reading
     slots = {} if reading is None else {node.name: node.slots for node in reading.nodes}
     return sum(min(1.0, count / max(1, slots.get(name, 1))) for name, count in nodes.items())
+
+
+def due(state: State, record: JobRecord) -> float | None:
+    """When the first of the siblings that hold nodes, or may, has to be ready, seconds."""
+    limit = state.settings.start.prepare_timeout_s
+    return min((_since(part) + limit for part in record.parts if _may_hold(part)), default=None)
+
+
+def overdue(state: State, record: JobRecord, now: float) -> list[PartRecord]:
+    """The siblings that should have been ready by now."""
+    limit = state.settings.start.prepare_timeout_s
+    return [part for part in record.parts if _may_hold(part) and _since(part) + limit <= now]
+
+
+def _may_hold(part: PartRecord) -> bool:
+    return not part.is_waiting and part.state not in PART_ENDED
+
+
+def _since(part: PartRecord) -> float:
+    return part.asked if part.granted is None else part.granted

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coalloc.core.base.records import ENDED
-from coalloc.model.event_kinds import EventKind
 
 
 class Family(NamedTuple):
@@ -19,12 +18,6 @@ class Family(NamedTuple):
     """Upper bounds of a histogram's buckets, in the metric's unit."""
 
 
-MOVES = {
-    EventKind.MOVE_ORDERED: "ordered",
-    EventKind.JOB_MOVED: "moved",
-    EventKind.MOVE_OVERTAKEN: "overtaken",
-}
-"""Kind of event, and the step of a late move that it is."""
 STATUSES = ("done", "killed", "crashed", "error")
 """Ends of a request to the solver's processes, see `daemon.solver.pool`."""
 
@@ -101,11 +94,6 @@ COUNTERS = {
     "coalloc_jobs_coallocated": Family("Jobs started on several clusters."),
     "coalloc_jobs_ended": Family("Jobs ended, without tasks.", ("state",), tuple(map(str, ENDED))),
     "coalloc_idle_node_seconds": Family("Held by parts of jobs before their start, or in vain."),
-    "coalloc_moves": Family(
-        "Jobs ordered out of a batch system's queue, gone, or granted nodes before.",
-        ("step",),
-        tuple(MOVES.values()),
-    ),
     "coalloc_messages_dropped": Family("Messages refused or not delivered.", ("reason",)),
 }
 

@@ -27,7 +27,6 @@ from coalloc.daemon.monitoring.metric_families import (
     COUNTERS,
     GAUGES,
     HISTOGRAMS,
-    MOVES,
     OF_CLUSTER,
 )
 from coalloc.model.event_kinds import EventKind
@@ -70,8 +69,6 @@ class DaemonMetrics:
     def recorded(self, event: AppendEvent, record: JobRecord | None = None) -> None:
         """Count an event of the stream, and of which job it is."""
         self.counter["coalloc_idle_node_seconds"].inc(event.fields.get("idle_node_s", 0.0))
-        if event.kind in MOVES:
-            self.counter["coalloc_moves"].labels(MOVES[event.kind]).inc()
         is_whole = record is not None and not record.flow
         if event.kind is EventKind.JOB_STARTED:
             self.counter["coalloc_jobs_started"].inc()

@@ -80,7 +80,7 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
     job = record.job
     return QueueRow(
         **{**fields_of(record, JobSummary), "reason": reason, "detail": detail},
-        procs=sum(nodes.values()) or procs_of(record),
+        procs=(record.placed_procs if record.siblings else sum(nodes.values())) or procs_of(record),
         max_procs=job.max_procs if isinstance(job, MoldableJob) else None,
         time_limit=job.time_limit,
         start_estimate=start,

@@ -370,5 +370,6 @@ def unprepared(record: JobRecord) -> JobRecord:
         link_gbps={},
         deadline=None,
         rendezvous="",
-        leaving="",
+        siblings=0,
+        dropped={},
     )

@@ -70,6 +70,8 @@ class QueueTerms(Struct, frozen=True, kw_only=True):
     """Once granted, it may hold its nodes for so long before it starts, seconds."""
     avoid: tuple[str, ...] = ()
     """Nodes that are not to be given to it."""
+    nice: int = 0
+    """Points of priority by which it is behind our best one in that queue."""
 
 
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):

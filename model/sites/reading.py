@@ -18,6 +18,8 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     power: float = 1.0
     """Raw effective power, before smoothing and steps, in (0, 1]."""
     slots: int = 1
+    slot_cpus: int = 1
+    """Processors that accounts are charged for a slot: all, of a node that is taken whole."""
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
     """Null is unlimited."""

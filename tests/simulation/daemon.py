@@ -42,7 +42,6 @@ from coalloc.daemon.store.writer import without_submits
 from coalloc.model.settings import Config
 from tests.simulation.bounded import BoundsKept
 from tests.simulation.disk import Disk, FullError
-from tests.simulation.moves import MovesKept
 from tests.simulation.network import Network
 from tests.simulation.planning import Planner
 from tests.simulation.wider import KeptNodes
@@ -75,14 +74,12 @@ class DaemonHost:
         network: Network,
         dice: random.Random,
         on_commit: Callable[[], None],
-        moves: MovesKept,
     ) -> None:
         self.settings, self.network, self._dice = settings, network, dice
         self.disk = Disk()
         self.planner = Planner(dice)
         self.kept = KeptNodes()
         self.bounds = BoundsKept()
-        self.moves = moves
         self.core: Coordinator | None = None
         self.offset = 0.0
         self.frozen_until = 0.0
@@ -150,7 +147,6 @@ class DaemonHost:
             made = self.core.handle(event, now + self.offset)
             self.kept.look(made, now + self.offset)
             self.bounds.look(made, now + self.offset)
-            self.moves.look(made)
             effects += made
         self._carry_out(effects, now)
 

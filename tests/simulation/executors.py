@@ -19,7 +19,6 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     StartPart,
     TellStarted,
-    WithdrawPart,
 )
 from coalloc.core.executor.machine import ExecutorCore
 from coalloc.core.executor.state import ExecutorState
@@ -37,7 +36,7 @@ SLACK_S = 3.0
 """Between two looks at the lease, and what a beat takes, seconds."""
 
 
-OF_NODES = (ClaimPart, WithdrawPart, StartPart, EndPart)
+OF_NODES = (ClaimPart, StartPart, EndPart)
 """Effects that only the newest daemon may cause."""
 
 
@@ -199,8 +198,6 @@ class ExecutorHost:
                 self.batch.arrange(order, key)
             case HastenPart(key=key):
                 self.batch.hasten(key, now)
-            case WithdrawPart(key=key):
-                self.batch.withdraw(key, now)
             case StartPart(key=key):
                 self.batch.start(key, now)
             case EndPart(key=key):

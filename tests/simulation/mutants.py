@@ -24,11 +24,9 @@ from coalloc.core.executor import turn as executor_turn
 from coalloc.core.jobs import after_restore, deadlines, dependencies, occupation, workflows
 from coalloc.core.rounds import commitment as committing
 from coalloc.core.sharing import accounting, limit_book, limits
-from coalloc.core.starts import late_moves as moving
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import placements as placing
 from coalloc.core.starts import queued_claims as queueing
-from coalloc.core.starts import requeue as requeueing
 from coalloc.core.starts import two_phase as starting
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore
@@ -114,17 +112,6 @@ MUTANTS: dict[str, Mutant] = {
         queueing._later, "placement.chunks is None", "placement.task is None"
     ),
     "pieces-take-no-turn": Mutant(queueing._send_pieces, "if is_crowded(state, name)", "if False"),
-    # Moves from one queue to another place
-    "moves-not-saved": Mutant(
-        moving._look_at, "        state.put(record)\n", "        state.index(record)\n"
-    ),
-    "moved-again-and-again": Mutant(
-        moving._look_at, "moves=record.moves + 1", "moves=record.moves or 1"
-    ),
-    "moved-for-any-gain": Mutant(
-        moving._look_at, "state.settings.start.move_margin_s * 2.0", "0.0 * 2.0"
-    ),
-    "moved-and-forgotten": Mutant(requeueing._move, "    state.put(\n", "    state.index(\n"),
     # Expected starts
     "expected-starts-forgotten-by-a-restart": Mutant(
         coordinator.Coordinator.__init__,

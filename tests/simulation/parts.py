@@ -17,6 +17,11 @@ LATE_S = 120.0
 """Orders to end it may be lost, and a launcher fail at them, for so long, seconds."""
 
 
+def is_whole(order: Prepare) -> bool:
+    """Whether a part is all of its job: others of the same attempt are its siblings."""
+    return order.size == sum(order.nodes.values())
+
+
 @dataclass
 class Part:
     """One part of a job: its folder and its processes.
@@ -45,8 +50,6 @@ class Part:
     """Only nodes are missing to a claim that waits."""
     granted: float | None = None
     arranged: Arrange | None = None
-    is_leaving: bool = False
-    """It is to leave the queue; it may be granted before, and stays then."""
     is_unwanted: bool = False
     """Its end was asked for while it waited; it may be granted nevertheless."""
 
@@ -128,8 +131,6 @@ class Batch:
     preempted: dict[str, int] = field(default_factory=dict)
     """How often, by job."""
     on_claim: Callable[[Prepare], None] = lambda _: None
-    leaves: random.Random = field(default_factory=random.Random)
-    """Of how claims leave the queue."""
 
     def claim(self, order: Prepare, now: float) -> None:
         """Hold nodes for a part, unless somebody else has taken them.
@@ -176,24 +177,6 @@ class Batch:
         if part is not None and part.state is PartState.WAITING and part.begin > now:
             part.due -= part.begin - now
             part.begin = now
-
-    def withdraw(self, key: PartKey, now: float) -> None:
-        """Have a claim leave the queue: at once, later, or never where its supervisor dies.
-
-        One that the queue grants in that instant is ended at its barrier.
-        """
-        part = self.parts.get(key)
-        if part is None or part.state is not PartState.WAITING:
-            return
-        match self.leaves.randrange(5):
-            case 0:
-                pass
-            case 1 | 2:
-                part.is_leaving = True
-            case 3 if part.due <= now:
-                part.refuse("cancelled_there")
-            case _:
-                part.refuse("withdrawn")
 
     def _grant(self, part: Part, now: float) -> None:
         """Give a claim that waits the first nodes that are free, or, seldom, refuse it."""
@@ -267,7 +250,8 @@ class Batch:
             return
         self._look_at_hold(part, now)
         job, attempt, number = key.job, key.attempt, key.part
-        ready = sum(self.readied.get((job, attempt), {}).values())
+        seen = self.readied.get((job, attempt), {})
+        ready = seen.get(number, 0) if is_whole(part.order) else sum(seen.values())
         assert ready == part.order.size, (
             f"job {job} starts with {ready} of {part.order.size} processes ready"
         )
@@ -275,7 +259,8 @@ class Batch:
             told = sum(part.arranged.all_nodes.values())
             assert told == part.order.size, f"job {job} starts on {told} of {part.order.size} slots"
         ran = self.starts.setdefault(job, {}).setdefault(attempt, set())
-        assert number not in ran, f"part {number} of job {job} starts twice"
+        twice = bool(ran) if is_whole(part.order) else number in ran
+        assert not twice, f"part {number} of job {job} starts, and {sorted(ran)} did before"
         ran.add(number)
         self.on_start(part.order)
         if part.order.foreign:
@@ -331,8 +316,6 @@ class Batch:
                     part.finish(143, "preempted", now)
                 elif part.ends <= now:
                     part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
-            if part.is_leaving and part.state is PartState.WAITING and self.leaves.random() < 0.3:
-                part.refuse("withdrawn")
             if part.state is PartState.WAITING:
                 part.is_next = part.begin <= now and part.due - now < NEXT_S
                 self._grant(part, now)

@@ -10,7 +10,7 @@ from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
 from coalloc.model.sites.parts import PartState
 from tests.simulation import shares
 from tests.simulation.daemon import DaemonHost
-from tests.simulation.parts import HELD, Batch
+from tests.simulation.parts import HELD, Batch, is_whole
 from tests.simulation.users import Users
 
 TOLERANCE = 1e-9
@@ -89,7 +89,7 @@ def _chunks_apart(jobs: dict[str, JobRecord], flow: str) -> dict[int, JobRecord]
 
 def loads(record: JobRecord) -> dict[str, float]:
     """Load of a placed job on each link, by its parts."""
-    if not isinstance(record.job, RigidJob):
+    if not isinstance(record.job, RigidJob) or record.siblings:
         return {}
     inside = {part.cluster: sum(part.nodes.values()) for part in record.parts}
     return link_loads(record.job.proc_gbps, inside)
@@ -133,6 +133,8 @@ def at_start(
     assert record is not None, f"job {job} starts, and is not on disk"
     assert record.attempt == attempt, f"job {job} starts as attempt {attempt} of {record.attempt}"
     assert record.state in DECIDED or record.is_ended, f"job {job} starts as {record.state}"
+    is_chosen = any((p.cluster, p.index) == (cluster, order.part) for p in record.parts)
+    assert is_chosen, f"job {job} starts in {cluster}, and {record.clusters} were chosen"
     batch = batches[cluster]
     ran = batch.starts[job]
     back = batch.guests.jobs[order.foreign].requeued if order.foreign else 0
@@ -163,7 +165,8 @@ def hastened(batches: dict[str, Batch], now: float) -> None:
     """
     parts = [part for batch in batches.values() for part in batch.parts.values()]
     for part in parts:
-        if part.state is not PartState.WAITING or part.begin <= now or part.is_unwanted:
+        is_put_off = part.state is PartState.WAITING and part.begin > now
+        if not is_put_off or part.is_unwanted or is_whole(part.order):
             continue
         for other in parts:
             is_of_it = other.key.start == part.key.start and other.state in HELD
@@ -185,7 +188,7 @@ def nodes_known(batches: dict[str, Batch], order: Prepare) -> None:
         name: part
         for name, batch in batches.items()
         for key, part in batch.parts.items()
-        if key.start == order.key.start
+        if (key == order.key if is_whole(order) else key.start == order.key.start)
     }
     held = {node: count for part in parts.values() for node, count in part.nodes.items()}
     # A part that was told to start long before the others may be over and forgotten.
@@ -205,7 +208,8 @@ def claimed_together(batches: dict[str, Batch], cluster: str, order: Prepare) ->
     """
     for name, batch in batches.items():
         for key, part in batch.parts.items():
-            if key.start == order.key.start and part.state in HELD:
+            is_of_it = key.start == order.key.start and not is_whole(order)
+            if is_of_it and part.state in HELD:
                 assert part.order.all_nodes == order.all_nodes, (
                     f"{cluster} claims for {key.start}, and {name} holds {part.state} nodes of it"
                 )

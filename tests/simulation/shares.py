@@ -62,7 +62,7 @@ def _limits_kept(daemon: DaemonHost) -> None:
 
 
 def _keep(limits: LimitsConfig, placed: list[JobRecord], whose: str) -> None:
-    procs = sum(sum(part.nodes.values()) for record in placed for part in record.parts)
+    procs = sum(record.placed_procs for record in placed)
     jobs = {record.flow or record.id for record in placed}
     most = limits.max_procs
     assert most is None or procs <= most, f"{whose} runs {procs} of {most} processes"

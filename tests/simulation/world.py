@@ -15,7 +15,6 @@ from tests.simulation.bounded import Bounded
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.executors import ExecutorHost
 from tests.simulation.guests import OVER
-from tests.simulation.moves import MovesKept
 from tests.simulation.network import Network
 from tests.simulation.parts import Batch
 from tests.simulation.restoring import Restorations
@@ -57,7 +56,6 @@ def drawn_settings(seed: int, *, queues: bool, is_wider: bool) -> Config:
         lease_s=LEASE_S,
         max_waiting=4,
         max_wait_s=300.0,
-        move_margin_s=0.0,
         max_idle_node_s=10.0,
         backoff_first_s=0.5,
         backoff_max_s=4.0,
@@ -65,9 +63,6 @@ def drawn_settings(seed: int, *, queues: bool, is_wider: bool) -> Config:
     )
     if is_wider:
         settings = core_settings(settings, projects=PROJECTS, priority=PRIORITY)
-    moves = random.Random(f"moves {seed}")
-    if queues and moves.random() < 0.6:
-        settings = core_settings(settings, move_margin_s=moves.choice([1.0, 5.0, 40.0]))
     return settings
 
 
@@ -100,9 +95,8 @@ class World:
         wider = Wider(seed, names) if random.Random(f"wider {seed}").random() < 0.5 else None
         queues = random.Random(f"queues {seed}").random() < 0.5
         settings = drawn_settings(seed, queues=queues, is_wider=wider is not None)
-        self.moves = MovesKept(settings.start.move_margin_s)
         self.capacity = {name: SITE[name][2] for name in names}
-        self.daemon = DaemonHost(settings, self.network, self.dice, self._committed, self.moves)
+        self.daemon = DaemonHost(settings, self.network, self.dice, self._committed)
         bounds = random.Random(f"bounds {seed}").random() < 1.0 / 3.0
         bounded = Bounded(seed, self.now) if bounds else None
         self.users = Users(self.dice, JOBS, names, wider, bounded)
@@ -142,7 +136,6 @@ class World:
                 is_strict=queues,  # it grants what the daemon does not know of yet
                 preempts=random.Random(f"preempts {seed} {name}") if preempts else None,
                 on_claim=partial(self._claimed, name),
-                leaves=random.Random(f"leaves {seed} {name}"),
             )
             self.batches[name] = batch
             self.executors[name] = ExecutorHost(
@@ -161,7 +154,6 @@ class World:
     def _committed(self) -> None:
         touched = self.restorations.touched
         promises.at_commit(self.daemon, self.capacity, touched, self.batches)
-        self.moves.at_commit(self.daemon.disk)
 
     def _claimed(self, cluster: str, order: Prepare) -> None:
         promises.claimed_together(self.batches, cluster, order)

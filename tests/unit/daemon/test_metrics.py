@@ -7,7 +7,6 @@ import coalloc
 from coalloc.core.base.effects import AppendEvent, RoundFinished
 from coalloc.core.base.events import Disconnected, Solved, SolveFailed, Ticked
 from coalloc.daemon.monitoring.figures import Survey, cluster_figures, waiting_by_reason
-from coalloc.daemon.monitoring.metric_families import MOVES
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.reading import ShareUse
@@ -69,12 +68,6 @@ def test_what_claims_cost_on_clusters_in_use_is_counted() -> None:
     metrics.recorded(replace(started(idle_node_s=0.5), kind=EventKind.JOB_REQUEUED))
     figure = metrics.registry.get_sample_value
     assert figure("coalloc_idle_node_seconds_total") == 3.0
-    assert figure("coalloc_moves_total", {"step": "moved"}) == 0
-    ordered, moved = EventKind.MOVE_ORDERED, EventKind.JOB_MOVED
-    for kind in (ordered, ordered, moved, EventKind.MOVE_OVERTAKEN):
-        metrics.recorded(replace(started(), kind=kind))
-    steps = {s: figure("coalloc_moves_total", {"step": s}) for s in MOVES.values()}
-    assert steps == {"ordered": 2, "moved": 1, "overtaken": 1}
     assert figure("coalloc_share_nodes_kept", {"cluster": "a"}) == 2
     assert figure("coalloc_local_delay_seconds", {"cluster": "a"}) == 4.0
     assert figure("coalloc_share_nodes_kept", {"cluster": "b"}) is None

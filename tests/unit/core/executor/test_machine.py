@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.messages import (
-    WITHDRAW,
     Abort,
     Arrange,
     Forget,
@@ -19,7 +18,6 @@ from coalloc.core.base.messages import (
     Report,
     Start,
     Welcome,
-    Withdraw,
 )
 from coalloc.core.executor.effects import (
     ArrangePart,
@@ -36,7 +34,6 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     SendStatement,
     StartPart,
-    WithdrawPart,
 )
 from coalloc.core.executor.machine import ExecutorCore
 from coalloc.core.executor.state import ExecutorState
@@ -278,28 +275,6 @@ def test_a_claim_that_waits_keeps_its_turn_while_the_daemon_is_silent() -> None:
     assert EndPart not in map(type, bench.core.handle(ExecutorTicked(), bench.now))
     bench.news(PartState.PREPARING, nodes={"a3": 1})
     assert EndPart in map(type, bench.core.handle(ExecutorTicked(), bench.now))
-
-
-def test_a_part_leaves_its_queue_until_that_succeeds_and_never_once_it_is_ready() -> None:
-    bench = Bench()
-    bench.order(prepare())
-    bench.news(PartState.WAITING)
-    effects = bench.order(Withdraw(job="1", attempt=1))
-    leave = WithdrawPart(key=PartKey(job="1", attempt=1, part=0))
-    assert effects[0] == leave
-    assert EndPart not in map(type, effects), "what was granted meanwhile is not ended"
-    bench.core.handle(EffectFailed(effect=leave, why="broken"), bench.now)
-    assert leave in bench.core.handle(ExecutorTicked(), bench.now)
-    assert leave not in bench.core.handle(ExecutorTicked(), bench.now)
-    bench.core.handle(EffectFailed(effect=leave, why="broken"), bench.now)
-    bench.news(PartState.READY)
-    assert leave not in bench.core.handle(ExecutorTicked(), bench.now)
-    assert leave not in bench.order(Withdraw(job="1", attempt=1))
-
-
-def test_an_executor_says_that_it_knows_how_to_withdraw() -> None:
-    (hello,) = said(Bench().core.hello(100.0), Hello)
-    assert WITHDRAW in hello.abilities
 
 
 def test_a_part_is_arranged_once_it_has_its_nodes() -> None:

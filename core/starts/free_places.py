@@ -1,0 +1,113 @@
+"""Places where a whole job may start at once: slots that are free for all of its run.
+
+They are free beside what runs, what the plan has later, and all reservations, on clusters in whose
+queue nobody else waits. A start of now moves to such a place where its accounts are charged less
+for it and it ends no later: a process that takes a whole node of eight processors is billed eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.state import State
+from coalloc.core.jobs.avoided_nodes import avoided, shape_of
+from coalloc.core.jobs.eligibility import widest
+from coalloc.core.jobs.free_times import FreeTimes
+from coalloc.core.jobs.offers import room_on
+from coalloc.core.starts.queued_claims import LEAST_POWER, nodes_for
+from coalloc.core.starts.siblings import may_be_one
+from coalloc.core.starts.waits import is_crowded
+from coalloc.model.cost import run_time, within_limit
+from coalloc.model.jobs import RigidJob
+from coalloc.model.plan import Placement, Plan
+from coalloc.model.sites.reading import NodeReading
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.split import filled
+from coalloc.model.values import replace
+
+
+class FreePlaces:
+    """Free slots of one round, and the nodes that suit each kind of job."""
+
+    def __init__(self, state: State, snapshot: Snapshot, plan: Plan, now: float) -> None:
+        self._state, self._now = state, now
+        self._times = FreeTimes(state, snapshot, plan, now)
+        self._rooms: dict[Hashable, Sequence[NodeReading]] = {}
+
+    def room(self, record: JobRecord, cluster: str) -> Sequence[NodeReading]:
+        """The nodes of a cluster that suit a job; none where it takes no such job now."""
+        who = (record.user, record.uid, record.gid)
+        key = (cluster, who, shape_of(record), record.job.time_limit, widest(record.job))
+        if key not in self._rooms:
+            avoid = avoided(self._state.clusters[cluster], record, self._now)
+            found = nodes_for(self._state, record, cluster, self._now) or ()
+            self._rooms[key] = [node for node in found if node.name not in avoid]
+        return self._rooms[key]
+
+    def at_once(self, record: JobRecord, cluster: str, procs: int) -> Mapping[str, int]:
+        """Nodes for so many processes that are free from now on for a job's run; {}: too few."""
+        room = self.room(record, cluster)
+        if not room or is_crowded(self._state, cluster):
+            return {}
+        end = self._now + seconds_on(self._state, record, cluster, room)
+        counts = {
+            node.name: min(self._times.slots(node, self._now, end), room_on(record.job, node))
+            for node in room
+        }
+        nodes = filled({name: count for name, count in counts.items() if count}, procs)
+        return nodes if sum(nodes.values()) == procs else {}
+
+    def take(self, nodes: Mapping[str, int], seconds: float) -> None:
+        """Book the slots of a job that starts now."""
+        self._times.take(nodes, self._now, self._now + seconds)
+
+
+def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Placement) -> Placement:
+    """A start of now on the cluster that bills least of those where it could start as well."""
+    home, bills = _bills(state)
+    names = {home.get(node, "") for node in placement.nodes}
+    if len(names) > 1 or not may_be_one(record):
+        return placement
+    procs, planned = sum(placement.nodes.values()), placement.end - placement.start
+    least, best = _billed(bills, placement.nodes), placement
+    for name in record.job.clusters or state.clusters:
+        if name in names or name in record.barred or name not in state.clusters:
+            continue
+        nodes = places.at_once(record, name, procs)
+        room = [node for node in places.room(record, name) if node.name in nodes]
+        if not room or _billed(bills, nodes) >= least:
+            continue
+        seconds = seconds_on(state, record, name, room, planned=planned)
+        if seconds <= planned:
+            least = _billed(bills, nodes)
+            best = replace(placement, nodes=nodes, end=placement.start + seconds)
+    if best is not placement:
+        places.take(best.nodes, best.end - best.start)
+    return best
+
+
+def _bills(state: State) -> tuple[Mapping[str, str], Mapping[str, int]]:
+    """The cluster of each node, and the processors that a slot of it is charged as."""
+    read = [(name, c.reading.nodes) for name, c in state.clusters.items() if c.reading is not None]
+    home = {node.name: name for name, nodes in read for node in nodes}
+    return home, {node.name: node.slot_cpus for _, nodes in read for node in nodes}
+
+
+def _billed(bills: Mapping[str, int], nodes: Mapping[str, int]) -> int:
+    return sum(count * bills.get(name, 1) for name, count in nodes.items())
+
+
+def seconds_on(
+    state: State,
+    record: JobRecord,
+    cluster: str,
+    used: Sequence[NodeReading],
+    planned: float | None = None,
+) -> float:
+    """Run time of a job on these nodes; one whose size may change keeps its planned one."""
+    job, step = record.job, state.settings.power.step
+    if not isinstance(job, RigidJob):
+        return record.planned if planned is None else planned
+    power = min(state.clusters[cluster].power_of(node, step) for node in used)
+    return within_limit(job, run_time(job.base_time, job.sigma, max(power, LEAST_POWER)))
