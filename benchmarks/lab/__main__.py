@@ -77,7 +77,7 @@ def figures(found: Found, end: float) -> dict[str, float]:
 def table(args: argparse.Namespace, load: float) -> None:
     """Run all seeds of all arms at a load, and print a line for each."""
     more = tuple((key, float(value)) for key, _, value in (s.partition("=") for s in args.set))
-    more = tuple((key, int(v) if v.is_integer() and "_s" not in key else v) for key, v in more)
+    more = tuple((k, int(v) if v.is_integer() and not k.endswith("_s") else v) for k, v in more)
     tasks = [
         (arm, args.site, load, seed, args.priority, args.backfill, more if ARMS[arm] else ())
         for arm in args.arms

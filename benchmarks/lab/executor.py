@@ -36,11 +36,9 @@ from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Running
 
-SUBMIT_S, CALL_S, READY_S, GO_S, LEAVE_S, ORDER_S = 0.2, 0.35, 0.15, 0.05, 0.5, 0.15
-BEFORE_S = 0.3
+SUBMIT_S, CALL_S, READY_S, GO_S, LEAVE_S, ORDER_S = 0.2, 0.3, 0.1, 0.03, 0.5, 0.15
+BEFORE_S = 0.25
 """From the grant of a plain job to its first line, s."""
-EXTRA_S = 30.0
-"""Our claims' limit in Slurm is longer, before it is rounded: the barrier and the grace, s."""
 KEPT_WAITS = 12
 
 
@@ -108,7 +106,9 @@ class LabExecutor:
         say: Callable[[Statement], None],
         run_s: Callable[[str], float],
         interval_s: float,
+        extra_s: float,
     ) -> None:
+        self.extra_s = extra_s
         self.queue, self.clock, self.say_up, self.run_s = queue, clock, say, run_s
         self.interval_s = interval_s
         self.core = ExecutorCore(ExecutorState(cluster=queue.name, identity=queue.name))
@@ -197,7 +197,7 @@ class LabExecutor:
             return
         terms = order.queue
         hold_s = 0.0 if terms is None else terms.hold_s
-        limit_s = minutes((order.time_limit or 60.0) + hold_s + EXTRA_S)
+        limit_s = minutes((order.time_limit or 60.0) + self.extra_s + (hold_s if self.extra_s else 0.0))
         job = QueuedJob(
             number=0,
             width=order.procs,

@@ -196,6 +196,7 @@ class CoallocRun(Run):
         seed: int,
         *,
         policy: str,
+        extra_s: float = 0.0,
         **given: object,
     ) -> None:
         super().__init__(site, stream, priority, backfill, seed)
@@ -208,7 +209,7 @@ class CoallocRun(Run):
         self._solve, self._options = lookup(policy).solve, {}
         self._options = read_options({}, lookup(policy).options)
         self.executors = {
-            name: LabExecutor(queue, self.clock, self._heard, self._run_s, site.interval_s)
+            name: LabExecutor(queue, self.clock, self._heard, self._run_s, site.interval_s, extra_s)
             for name, queue in self.queues.items()
         }
         for each in self.executors.values():

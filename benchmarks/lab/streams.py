@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from pathlib import Path
 
@@ -87,8 +87,10 @@ BED = Site(
 """Two clusters of six slots: one by core, one of whole nodes."""
 SITES = {
     "bed": BED,
-    "bed-2-5": Site(**{**BED.__dict__, "mean_s": 90.0, "local_mean_s": 100.0, "factor": (2.0, 5.0),
-                       "span_s": 7600.0}),
+    "narrow": replace(BED, wide=0),
+    "bed-2-5": replace(
+        BED, mean_s=90.0, local_mean_s=100.0, factor=(2.0, 5.0), span_s=7600.0, interval_s=5.0
+    ),
     "three": Site(
         shapes={"alpha": Shape(nodes=3, cpus=2), "beta": Shape(nodes=6), "gamma": Shape(nodes=8)},
         ours=150,
@@ -100,19 +102,19 @@ SITES = {
     ),
     "hours": Site(
         shapes={"alpha": Shape(nodes=8, cpus=8), "beta": Shape(nodes=24)},
-        ours=240,
-        wide=30,
+        ours=160,
+        wide=24,
         share=0.35,
-        span_s=48 * 3600.0,
+        span_s=24 * 3600.0,
         mean_s=3600.0,
         local_mean_s=4000.0,
         sigma=1.0,
         factor=(2.0, 5.0),
-        interval_s=30.0,
+        interval_s=60.0,
     ),
 }
-"""The beds of the measurements, the same with limits as on real sites, three clusters, and run
-times of hours."""
+"""The bed of the measurements, without wide jobs, with limits as on real sites, with three clusters,
+and clusters with run times of hours."""
 
 
 def lognormal(dice: random.Random, mean: float, sigma: float) -> float:
