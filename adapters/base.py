@@ -117,9 +117,6 @@ class Launcher(Starter, Protocol):
     def hasten(self, key: PartKey) -> None:
         """Let a part that waits for a later begin take its turn from now on."""
 
-    def withdraw(self, key: PartKey) -> None:
-        """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
-
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""
 
@@ -153,6 +150,11 @@ def none_due() -> tuple[Act, ...]:
     return ()
 
 
+def usual_pause(is_idle: bool) -> float:
+    """The same pause always."""
+    return 1.0
+
+
 class Adapter(Struct, frozen=True, kw_only=True):
     """The faces of one cluster; one that only reads has no launcher, most hand nothing over."""
 
@@ -163,6 +165,9 @@ class Adapter(Struct, frozen=True, kw_only=True):
     """Told again and again how many slots of the cluster waiting jobs could fill."""
     due: Callable[[], tuple[Act, ...]] = none_due
     """The acts that the last reading has shown to be due."""
+    pause: Callable[[bool], float] = usual_pause
+    """How many times the usual pause is to be made before the next reading; asked whether nothing
+    of ours waits or runs on the cluster, and nothing asks for its slots."""
 
 
 class Proposal(Struct, frozen=True, kw_only=True):

@@ -116,10 +116,6 @@ class PartLauncher:
         """Let a part that waits for a later begin take its turn from now on."""
         self._order(key, "hasten")
 
-    def withdraw(self, key: PartKey) -> None:
-        """Have a part leave the queue in which it waits; one that has its nodes keeps them."""
-        self._order(key, "withdraw")
-
     def go(self, key: PartKey) -> None:
         """Open the barrier; harmless when it is open, or the part has ended."""
         self._order(key, "go")
@@ -152,7 +148,7 @@ class PartLauncher:
         now = time.monotonic()
         if not named or now - self._looked >= LOOK_S:
             self._looked = now
-            named = set(self._parts)
+            named = self._watched()
         for key, folder in self._parts.items():
             if key not in self._ended and (key in named or key not in self._live):
                 self._look_at(key, folder)
@@ -228,6 +224,10 @@ class PartLauncher:
             folder = self.folder_type.load(path)
             if folder is not None:
                 self._parts.setdefault(folder.key, folder)
+
+    def _watched(self) -> set[PartKey]:
+        """Parts that may have news of which nothing is said."""
+        return set(self._parts)
 
     def _look_at(self, key: PartKey, folder: PartFolder) -> None:
         try:

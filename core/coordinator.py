@@ -55,6 +55,7 @@ from coalloc.core.rounds import dispatch
 from coalloc.core.rounds import round as rounds
 from coalloc.core.sharing import accounting
 from coalloc.core.starts import requeue as requeueing
+from coalloc.core.starts import siblings
 from coalloc.model.settings import ClusterConfig, Config
 
 
@@ -170,7 +171,7 @@ class Coordinator:
             case TokenRecalled(user=user, token=token, job=job):
                 state.tokens[user, token] = job
             case Reconfigured(settings=settings):
-                self._reconfigure(settings)
+                self._reconfigure(settings, now)
 
     def _take_back(self, jobs: tuple[str, ...]) -> None:
         """Submits that could not be written were none; a resend is a new one."""
@@ -196,7 +197,7 @@ class Coordinator:
         out, self.state.out = self.state.out, []
         return out
 
-    def _reconfigure(self, settings: Config) -> None:
+    def _reconfigure(self, settings: Config, now: float) -> None:
         self.state.settings = settings
         self.state.sharing.tree = tree_of(settings)
         self.state.rounds.triggers = settings.rounds.trigger
@@ -204,6 +205,9 @@ class Coordinator:
         self.state.rounds.rearm()
         self.state.findings.aside.clear()
         self._take_clusters(settings)
+        for name, cluster in self.state.clusters.items():
+            if not cluster.configured:
+                siblings.leave(self.state, name, now)
 
     def _take_clusters(self, settings: Config) -> None:
         """Configured clusters in their order, then those that still run something."""

@@ -104,6 +104,7 @@ async def _serve(config: Config, cluster: ClusterConfig, state_dir: Path) -> Non
         log,
         interval_s=config.readings.interval_s,
         timeout_s=config.readings.timeout_s,
+        max_age_s=config.readings.max_age_s,
         access=access_of(config, state_dir / "key.json"),
     )
     executor.open()

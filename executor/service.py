@@ -44,6 +44,10 @@ from coalloc.wire.sockets import DEALER, AsyncSocket
 TICK_S = 1.0
 POLL_S = 0.25
 """Between looks at the launcher where it cannot call for attention, seconds."""
+LONGEST_PAUSE = 0.5
+"""From one reading to the next, at most this share of the age at which one is stale."""
+SLOW_PAUSE = 3.0
+"""One that took so long is followed by the next no sooner than this multiple later."""
 MAX_BYTES = 64 << 20
 HANDSHAKES_TOLD_S = TROUBLES_TOLD_S = 60.0
 
@@ -76,6 +80,7 @@ class ExecutorService:
         *,
         interval_s: float,
         timeout_s: float,
+        max_age_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
         access: ExecutorAccess = OPEN_ACCESS,
     ) -> None:
@@ -87,6 +92,8 @@ class ExecutorService:
         self.reader, self.launcher = adapter.reader, adapter.launcher
         self._on_demand, self._due = adapter.on_demand, adapter.due
         self.interval_s, self.timeout_s = interval_s, timeout_s
+        self._pause, self._longest_s = adapter.pause, max(interval_s, max_age_s * LONGEST_PAUSE)
+        self._wanted = 0
         durable.make_folder(state_dir)
         state = ExecutorState(
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
@@ -171,8 +178,10 @@ class ExecutorService:
         """Carry out all that has arrived; one write to disk stands for all of it."""
         heard, self._heard = self._heard, []
         pings = [each for each in heard if isinstance(each, Ping)]
-        if pings and self._on_demand is not None:
-            self._on_demand(pings[-1].wanted)
+        if pings:
+            self._wanted = pings[-1].wanted
+            if self._on_demand is not None:
+                self._on_demand(self._wanted)
         self._turn(MessageReceived(message=message) for message in heard)
 
     def _turn(self, events: Iterable[ExecutorEvent]) -> None:
@@ -286,4 +295,13 @@ class ExecutorService:
                 why = in_words(failure)
                 self._complain("reading_failed", why)
                 self._say(Read(cluster=self.cluster, error=why, sent=time.time()))
-            await asyncio.sleep(max(0.0, self.interval_s - (loop.time() - began)))
+            took_s = loop.time() - began
+            await asyncio.sleep(max(0.0, self.interval_s - took_s))
+            while loop.time() - began < self._interval_s(took_s):
+                await asyncio.sleep(min(TICK_S, self.interval_s))
+
+    def _interval_s(self, took_s: float) -> float:
+        """From one reading to the next, seconds: as usual, or longer; work that comes ends that."""
+        is_idle = not self._wanted and all(p.is_ended for p in self.core.state.parts.values())
+        wanted_s = max(self.interval_s * self._pause(is_idle), SLOW_PAUSE * took_s)
+        return min(wanted_s, self._longest_s)

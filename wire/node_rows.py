@@ -67,6 +67,9 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     clock_ahead_s: float | None = None
     """How far its executor's wall clock is before the daemon's, by the quickest of its latest
     messages."""
+    rpcs_per_min: float | None = None
+    """Requests a minute that its executor makes to the batch system's controller; null: not
+    counted."""
 
 
 class ReservationRow(Struct, frozen=True, kw_only=True):

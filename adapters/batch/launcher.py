@@ -15,19 +15,23 @@ from collections.abc import Collection
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
+from coalloc.adapters.batch.gate import Gate
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder, ended_report
-from coalloc.adapters.runner.grant import GRANT, kept
+from coalloc.adapters.runner.grant import CLAIM, GRANT, MARKS, kept, ordered
 from coalloc.adapters.runner.spec import BatchSite, BatchTerms
-from coalloc.adapters.runner.status import END, PAGE, decoded
+from coalloc.adapters.runner.status import END, PAGE, READY, RUN, decoded
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 
-ORPHANED = "orphaned"
+ORPHANED, PARKED = "orphaned", "parked"
+"""Reasons of parts without a runner: one that should have one, and a claim that waits without."""
 WAITS = "others_first"
 """Reason of a part whose claim is in the queue."""
+MOST_WOKEN, ORDERS_EVERY_S = 4, 0.2
+"""So many claims that wait get a runner in so many seconds because of orders."""
 SPAWN_EVERY_S = 1.0
 """A runner that dies at once is not replaced more often than this, seconds."""
 
@@ -43,7 +47,7 @@ class BatchFolder(PartFolder):
         grant = kept(str(self.path), GRANT)
         if "nodes" in grant:
             return replace(report, nodes=dict(grant["nodes"]))
-        if not grant:
+        if not grant and report.reason != PARKED:
             return report
         return replace(
             report,
@@ -57,17 +61,55 @@ class BatchFolder(PartFolder):
     def _sealed(self) -> PartReport:
         status = self.status()
         end = decoded(status[END * PAGE :])
-        return self.reached(status, ORPHANED) if end is None else ended_report(self.key, end)
+        if end is not None:
+            return ended_report(self.key, end)
+        has_begun = status[READY * PAGE : RUN * PAGE].strip(b"\0")
+        waits = not has_begun and kept(str(self.path), CLAIM).get("waits")
+        return self.reached(status, PARKED if waits else ORPHANED)
 
 
 class BatchLauncher(PartLauncher):
-    """Claims nodes of a batch system through runners; a subclass says of which."""
+    """Claims nodes of a batch system through runners; a subclass says of which.
+
+    Attributes
+    ----------
+    gate : Gate or None
+        Where wrappers of claims call that wait in the queue without a runner.
+    """
 
     folder_type = BatchFolder
 
     def __init__(self, state_dir: Path) -> None:
         self._spawned: dict[PartKey, float] = {}
+        self._parked: dict[PartKey, float] = {}
+        """Claims that wait without a runner, and since when that is known, monotonic seconds."""
+        self._marked: set[PartKey] = set()
+        """Parts of which something was ordered that a runner has to see to."""
+        self._seen_to = float("-inf")
+        self.gate: Gate | None = None
         super().__init__(state_dir)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `poll` has news."""
+        return super().fileno() if self.gate is None else self.gate.fileno()
+
+    def forget(self, key: PartKey) -> None:
+        """Remove the folder of an ended part; one that has not ended is left alone."""
+        super().forget(key)
+        if key not in self._parts:
+            self._spawned.pop(key, None)
+            self._marked.discard(key)
+
+    def _open_gate(self, ports: tuple[int, ...]) -> None:
+        first, last = ports or (0, 0)
+        try:
+            self.gate = Gate(self._root / "gate", (first, last), super().fileno())
+        except OSError as error:
+            self.close()
+            raise AdapterError(
+                f"no port in {first}-{last} for the gate: {error.strerror}"
+            ) from error
+        self._open_files.callback(self.gate.close)
 
     def claims(self) -> frozenset[str]:
         """The claims of all parts that were not forgotten, as tokens name them."""
@@ -75,31 +117,97 @@ class BatchLauncher(PartLauncher):
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is that was not forgotten."""
+        if self.gate is not None:
+            self.gate.listen()
         reports = super().poll()
         for report in reports:
             if report.reason == ORPHANED:
                 self._replace_runner(report.key)
+        self._answer_calls()
+        self._see_to_orders()
         return reports
+
+    def _see_to_orders(self) -> None:
+        """Wake some claims of which something was ordered: they take the others along."""
+        marked, now = self._marked & self._parked.keys(), time.monotonic()
+        if marked and now - self._seen_to >= ORDERS_EVERY_S:
+            self._seen_to = now
+            for key in list(marked)[:MOST_WOKEN]:
+                self._wake(key)
+
+    def _watched(self) -> set[PartKey]:
+        return super()._watched() - (self._parked.keys() - self._marked)
+
+    def _look_at(self, key: PartKey, folder: PartFolder) -> None:
+        before = self._live.get(key)
+        super()._look_at(key, folder)
+        live = self._live.get(key)
+        if live is None or key in self._ended or live.reason != PARKED:
+            self._parked.pop(key, None)
+        elif key not in self._parked:
+            self._parked[key] = time.monotonic()
+            if any(ordered(str(folder.path), word) is not None for word in MARKS):
+                self._marked.add(key)
+            else:
+                self._marked.discard(key)
+        if live is not None and live.reason in {PARKED, WAITS} and not live.detail:
+            # What is known of its turn stays known while a runner looks at it.
+            is_known = before is not None and before.state is PartState.WAITING
+            known = before if before is not None and is_known else live
+            self._live[key] = replace(known, reason=WAITS)
 
     def _order(self, key: PartKey, line: str) -> None:
         folder = self._parts.get(key)
         if folder is None or key in self._ended:
             return
+        word, _, more = line.partition(" ")
         try:
-            if not folder.order(line) and not folder.report().is_ended:
+            if self.gate is not None and word in MARKS and self._may_be_parked(key):
+                (folder.path / word).write_text(more.removeprefix("- "), encoding="utf-8")
+                self._marked.add(key)
+            if key in self._parked or folder.order(line):
+                return
+            if folder.report().reason == ORPHANED:
                 self._replace_runner(key)
                 folder.order(line)
         except OSError as error:
             raise AdapterError(f"{key.folder}: {error.strerror}") from error
 
-    def _replace_runner(self, key: PartKey) -> None:
+    def _may_be_parked(self, key: PartKey) -> bool:
+        live = self._live.get(key)
+        may_wait = {PartState.WAITING, PartState.PREPARING}
+        return live is None or (live.state in may_wait and not live.nodes)
+
+    def _answer_calls(self) -> None:
+        """Tell wrappers that were granted where their part's runner is, once there is one."""
+        if self.gate is None or not self.gate.calls:
+            return
+        keys = {folder.claim: key for key, folder in self._parts.items()}
+        for claim in list(self.gate.calls):
+            key = keys.get(claim)
+            if key is None or key in self._ended:
+                self.gate.answer(claim, "gone")
+            elif key in self._parked:
+                self._wake(key)
+            elif port := kept(str(self._parts[key].path), CLAIM).get("port"):
+                self.gate.answer(claim, "at", str(port))
+
+    def _wake(self, key: PartKey) -> None:
+        """Have a runner look after a claim that waits without one."""
+        if self._replace_runner(key):
+            self._parked.pop(key, None)
+
+    def _replace_runner(self, key: PartKey) -> bool:
+        """Fork a runner for a part that has none; whether one is there now."""
         now = time.monotonic()
         if now - self._spawned.get(key, float("-inf")) < SPAWN_EVERY_S:
-            return
+            return False
         self._spawned[key] = now
         # One is there, or it cannot be made now: the other parts are looked at nevertheless.
         with contextlib.suppress(OSError, AdapterError):
             self._spawn(self._parts[key])
+            return True
+        return False
 
     def _create(self, part: PartSpec) -> PartFolder:
         token = Token(
@@ -153,6 +261,7 @@ def site_of_part(settings: BatchSettings, part: PartSpec, options: list[str]) ->
         "options": options,
         "address": settings.address,
         "ports": settings.ports or (0, 0),
+        "gate": 0,
         "python": settings.python,
     }
 

@@ -119,18 +119,6 @@ class GridEngineJob(PartJob):
     def _begin_now(self) -> None:
         self._run("qalter", "-a", instant(time.time()), *self._numbers)
 
-    def leave_queue(self) -> bool:
-        """Delete the job if it still waits; whether qmaster has answered.
-
-        One that starts between the two commands is deleted too, at its barrier.
-        """
-        try:
-            if self._read("-xml")[1] == WAITS:
-                self._delete()
-        except (QstatError, BatchError):
-            return False
-        return True
-
     def turn(self) -> Turn | None:
         """The jobs' place in the queue, or what they were given; None: out of reach."""
         if not self._is_queued:

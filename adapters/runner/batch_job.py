@@ -62,7 +62,7 @@ class Turn:
 class PartJob:
     """The job, or the jobs, by which a part's nodes are claimed in the batch system.
 
-    A batch system in whose queue no claim waits has no need of `turn`, `hasten` and `leave_queue`.
+    A batch system in whose queue no claim waits has no need of `turn` and `hasten`.
 
     Parameters
     ----------
@@ -90,9 +90,11 @@ class PartJob:
         self._spec, self._folder = spec, folder
         self._account: Account | None = account_of(spec)
         self.number = number
-        """The batch system's number of it; empty: there is none that is known of."""
+        """The batch system's number of it, or several with commas; empty: none that is known of."""
         self.is_unsure = False
         """There may be a job, though its number is not known."""
+        self.is_parked = False
+        """It waits in the queue, and its wrappers call the gate: no runner has to stay."""
         self._undo_until = 0.0
 
     @property
@@ -124,10 +126,6 @@ class PartJob:
 
     def _begin_now(self) -> None:
         """Take back that the job was asked for a later begin; raises BatchError."""
-
-    def leave_queue(self) -> bool:
-        """Cancel the job if it still waits in the queue; whether the batch system has answered."""
-        return True
 
     def state(self) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
@@ -169,6 +167,13 @@ class PartJob:
     def last_words(self) -> str:
         """The last that the wrappers' own output said."""
         return ""
+
+    def _at_gate(self) -> dict[str, str]:
+        """The environment of a wrapper that asks the gate first."""
+        spec = self._spec
+        return self._place(spec["site"]["gate"]) | {
+            "COALLOC_GATE": f"{spec['claim']} {spec['lease_s']:g}"
+        }
 
     def _place(self, port: int, node: str = "") -> dict[str, str]:
         """A wrapper's environment: where to come, and as which node, if the system does not say."""

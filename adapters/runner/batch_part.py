@@ -7,7 +7,10 @@ the barrier (`runner.barrier`), which `runner.supervisor` keeps.
 
 Should this process be killed, a new one takes its folder over: before the start it gives the
 claim up, having found the job by its token; after it, it listens at the same port until the
-wrappers, which have run on, report to it.
+wrappers, which have run on, report to it. A claim that waits in the queue, and whose wrappers call
+the gate (`runner.talk`), has none: a new one is forked for it when it is granted, when it is over,
+and when something is ordered of it. One that gives such a claim up takes along all others of this
+launcher that are to be given up.
 
 Imports the standard library only.
 """
@@ -15,6 +18,7 @@ Imports the standard library only.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import time
@@ -23,6 +27,7 @@ from typing import Any
 
 from coalloc.adapters.runner.batch_job import PartJob
 from coalloc.adapters.runner.ends import bare_end, has_started
+from coalloc.adapters.runner.grant import ABORT, CLAIM, kept, ordered
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError
@@ -32,6 +37,8 @@ from coalloc.adapters.runner.supervisor import PartSupervisor
 from coalloc.adapters.runner.sweep import RETRY_S
 
 RELEASE_RETRY_S = 1.0
+MOST_TAKEN_ALONG = 200
+"""Two files are open for each."""
 payload()  # here, in the fork server, for all parts
 
 
@@ -46,6 +53,7 @@ class BatchPart:
         self.status = StatusFile(folder)
         self.supervisor: PartSupervisor | None = None
         self.job: PartJob | None = None
+        self.uid: int | None = None
 
     def run(self) -> None:
         """Carry the part to its end and record it."""
@@ -54,13 +62,17 @@ class BatchPart:
             spec, is_resumed = self._open()
             if self.status.read(END) is not None:
                 return
-            kept = self._kept()
-            self.job = self.job_type(spec, self.folder, kept.get("job", ""))
+            claim = kept(self.folder, CLAIM)
+            self.uid = spec["uid"]
+            self.job = self.job_type(spec, self.folder, claim.get("job", ""))
+            self.job.is_parked = claim.get("waits", False)
             fds = (self.orders_fd, wake_fd)
-            self.supervisor = PartSupervisor(
-                spec, self.folder, self.status, self.job, fds, kept.get("port", 0)
-            )
+            port = 0 if self.job.is_parked else claim.get("port", 0)
+            self.supervisor = PartSupervisor(spec, self.folder, self.status, self.job, fds, port)
             self.supervisor.carry(is_resumed=is_resumed)
+            if self.supervisor.has_left:
+                self.supervisor.close()
+                return
             end = self.supervisor.end_record()
         except BaseException as error:
             end = self._failed_end(error)
@@ -83,14 +95,6 @@ class BatchPart:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
         return spec, is_resumed
 
-    def _kept(self) -> dict[str, Any]:
-        try:
-            with open(f"{self.folder}/claim.json", encoding="utf-8") as file:
-                kept: dict[str, Any] = json.load(file)
-        except (OSError, ValueError):
-            return {}
-        return kept
-
     def _failed_end(self, error: BaseException) -> dict[str, Any]:
         """The end of a part that its runner cannot carry on."""
         if isinstance(error, FaultError):
@@ -112,12 +116,48 @@ class BatchPart:
         has_run = end["state"] == "finished"
         if self.supervisor is not None:
             self.supervisor.close()
+        others: list[tuple[StatusFile, str, int]] = []
+        if self.job is not None and self.job.is_parked and ordered(self.folder, ABORT) is not None:
+            others = self._taken_along(self.job)
         is_released = self.job is None or self.job.release(has_run=has_run)
         # The launcher hears of an end that cannot be written, and may forget the part.
         while not self.status.record(END, end, durable=True) and os.path.isdir(self.folder):
             time.sleep(RETRY_S)
+        for status, reason, lock in others:
+            status.record(END, bare_end("aborted", reason, is_started=False), durable=True)
+            os.close(lock)
         while (
             self.job is not None and not is_released and os.path.isdir(os.path.dirname(self.folder))
         ):
             time.sleep(RELEASE_RETRY_S)
             is_released = self.job.release(has_run=has_run)
+
+    def _taken_along(self, job: PartJob) -> list[tuple[StatusFile, str, int]]:
+        """Have this user's other claims that wait to be given up end with this one.
+
+        Returns for each its status, the reason, and its lock, which is held.
+        """
+        found: dict[str, tuple[StatusFile, str, int]] = {}
+        root, own = os.path.split(self.folder)
+        for name in os.listdir(root):
+            folder = f"{root}/{name}"
+            claim, reason = kept(folder, CLAIM), ordered(folder, ABORT)
+            if reason is None or name == own or len(found) >= MOST_TAKEN_ALONG:
+                continue
+            if not claim.get("waits") or kept(folder, "spec.json").get("uid") != self.uid:
+                continue
+            with contextlib.suppress(OSError):
+                lock, status = (
+                    os.open(f"{folder}/lock", os.O_RDWR | os.O_CLOEXEC),
+                    StatusFile(folder),
+                )
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    status.open()
+                    if status.read(END) is None:
+                        found[claim["job"]] = status, reason, lock
+                finally:
+                    if claim["job"] not in found:
+                        os.close(lock)
+        job.number = ",".join([job.number, *found])
+        return list(found.values())

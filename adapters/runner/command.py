@@ -237,6 +237,7 @@ class Commands:
         stdout: int | IO[bytes] = subprocess.DEVNULL,
         stderr: int | IO[bytes] = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
+        self.about_to_run(name, arguments)
         variables = self.environment(account) | dict(env or {})
         path = os.path.join(self.bin_dir, name) if self.bin_dir else name
         try:
@@ -261,6 +262,9 @@ class Commands:
         if account is not None:
             kept |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
         return kept | self.steering() | {"LC_ALL": "C"} | dict(self.extra_env)
+
+    def about_to_run(self, name: str, arguments: tuple[str, ...]) -> None:
+        """Take note of a command."""
 
     def steering(self) -> dict[str, str]:
         """The variables by which the commands find their cluster."""

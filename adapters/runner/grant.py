@@ -3,7 +3,9 @@
 ``grant.json`` is the runner's: the part waits, or has these nodes. ``layout.json`` is the
 launcher's (`adapters.part_folder`): all nodes of the job, when every part has its own. Neither has
 to survive a loss of power: before the start, a part whose runner is gone is given up, and asked for
-anew. Imports the standard library only, as the part's runner does.
+anew. ``claim.json`` has to: where the runner listens, the job's number, and whether it ``waits``
+in the queue without a runner. What is ordered of such a claim stands in a file named after the
+order, until a runner has seen to it. Imports the standard library only, as the part's runner does.
 """
 
 from __future__ import annotations
@@ -14,19 +16,30 @@ from typing import Any
 
 from coalloc.adapters.runner.spec import BatchSpec, RankPlace
 
-GRANT, LAYOUT = "grant.json", "layout.json"
+GRANT, LAYOUT, CLAIM = "grant.json", "layout.json", "claim.json"
+ABORT, HASTEN = MARKS = ("abort", "hasten")
+"""Orders that a claim without a runner takes, and the files that keep them."""
 Nodes = list[tuple[str, int]]
 """Names as the service knows them, and processes, in rank order."""
 
 
 def kept(folder: str, name: str) -> dict[str, Any]:
-    """Content of one of the two files; empty where it is not there."""
+    """Content of one of the files; empty where it is not there."""
     try:
         with open(f"{folder}/{name}", encoding="utf-8") as file:
             found = json.load(file)
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def ordered(folder: str, word: str) -> str | None:
+    """The words of an order that a claim without a runner was given; None: it was not."""
+    try:
+        with open(f"{folder}/{word}", encoding="utf-8") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def keep_grant(folder: str, record: dict[str, Any]) -> None:

@@ -22,13 +22,20 @@ from typing import TYPE_CHECKING, Any
 from coalloc.adapters.runner.once import script_environment
 from coalloc.adapters.runner.runner import Runner
 from coalloc.adapters.runner.status import END, RUN, boot_id
-from coalloc.adapters.runner.talk import LineConnection, TalkError, connect
+from coalloc.adapters.runner.talk import (
+    GivenUpError,
+    LineConnection,
+    TalkError,
+    connect,
+    port_of_runner,
+)
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import NodeSpec
 
 CONNECT_LIMIT_S = 5.0
 RETRY_S = 2.0
+GATE_RETRY_S = 0.1
 OVER_LIMIT_S = 10.0
 JOB_IDS = (("COALLOC_SLURM_JOB_ID", "SLURM_JOB_ID"), ("COALLOC_GRIDENGINE_JOB_ID", "JOB_ID"))
 """What a process sees of the batch system's own variables, and their names there."""
@@ -158,17 +165,36 @@ class NodeRunner(Runner):
 
 
 class RunnerAddress:
-    """Host, port and key of the part's runner, from the environment."""
+    """Host, port and key of the part's runner, from the environment.
+
+    Of a claim that has waited in the queue the port is the gate's, until that has told another.
+    """
 
     def __init__(self, environ: Any) -> None:
         host, _, port = environ.pop("COALLOC_BARRIER").rpartition(":")
         self.host, self.port = host, int(port)
+        self.claim, _, lease_s = environ.pop("COALLOC_GATE", "").partition(" ")
+        self.lease_s = float(lease_s or 0.0)
         self.key = environ.pop("COALLOC_BARRIER_KEY")
         self.node = environ.pop("COALLOC_BARRIER_NODE", "") or environ.get("SLURMD_NODENAME", "")
 
     def connect(self, limit_s: float) -> tuple[LineConnection, Any]:
         """Connect; raises TalkError."""
         return connect(self.host, self.port, self.key, self.node, limit_s)
+
+    def first_connection(self) -> tuple[LineConnection, Any]:
+        """Connect, by way of the gate for as long as a lease; raises TalkError."""
+        gate, end, pause_s = self.port, time.monotonic() + self.lease_s, GATE_RETRY_S
+        while True:
+            try:
+                if self.claim:
+                    self.port = port_of_runner(self.host, gate, self.claim, CONNECT_LIMIT_S)
+                return self.connect(CONNECT_LIMIT_S)
+            except TalkError as error:
+                if isinstance(error, GivenUpError) or time.monotonic() >= end:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(2.0 * pause_s, RETRY_S)
 
 
 def written(spec: NodeSpec, parent: str) -> str:
@@ -194,7 +220,7 @@ def main() -> None:
     """Be a node's wrapper."""
     address = RunnerAddress(os.environ)
     try:
-        connection, spec = address.connect(CONNECT_LIMIT_S)
+        connection, spec = address.first_connection()
         if spec.pop("is_open"):
             raise TalkError("the part has been started before, and is not started again")
     except TalkError as error:

@@ -1,7 +1,7 @@
 """Orders to what holds a part: one in each line, and the lease that they renew.
 
 ``go``, ``renew`` and ``abort - TEXT`` come to both kinds of holders, `runner.supervisor` and
-`runner.runner`; the first also takes ``arrange``, ``hasten`` and ``withdraw``, the second
+`runner.runner`; the first also takes ``arrange`` and ``hasten``, the second
 ``cancel SIGNAL GRACE`` and ``finish``. Imports the standard library only.
 """
 

@@ -35,6 +35,7 @@ class Queue(TypedDict):
     begin_s: float
     hold_s: float
     avoid: Sequence[str]
+    nice: int
 
 
 class RunnerHome(TypedDict, total=False):
@@ -106,6 +107,9 @@ class BatchSite(TypedDict):
     """By which nodes reach the runner; empty: this machine's name."""
     ports: Sequence[int]
     """The first and the last on which it may listen; 0: any."""
+    gate: int
+    """Port of the executor's gate, where claims that wait in the queue do so without a runner; 0:
+    they do not."""
     python: str
 
 

@@ -5,6 +5,7 @@ Imports the standard library only, as the part's runner does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -23,10 +24,14 @@ from coalloc.adapters.runner.ends import (
     verdict,
 )
 from coalloc.adapters.runner.grant import (
+    ABORT,
+    CLAIM,
+    HASTEN,
     Nodes,
     dealt,
     is_whole,
     keep_grant,
+    ordered,
     planned_nodes,
     settled,
 )
@@ -38,22 +43,25 @@ from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, b
 LOOK_S = 1.0
 """Between two questions to the batch system about a job of which something is missing, seconds."""
 TURN_S = 3.0
-"""Between two looks at a job that waits in the queue; its start is known by its wrappers, s.
+"""Between two looks at a job that waits in the queue beside its runner, seconds.
 One whose other parts are told when it comes to the head of the queue is looked at every `LOOK_S`.
 """
 SOON_S = 0.2
 """What is on its way when a step ends has come after this long, seconds."""
 RECONNECT_S = 20.0
 """A wrapper that runs on calls again within this time, if it can, seconds."""
-WITHDRAWN = "withdrawn"
-"""Reason of a part that has left its queue because it was ordered to."""
 KILL_MARGIN_S = 5.0
 REBIND_S = 30.0
 REBIND_POLL_S = 0.2
 
 
 class PartSupervisor(OrderLoop):
-    """Takes one part from its claim to its end.
+    """Takes one part from its claim to its end, or leaves the claim to the queue.
+
+    Attributes
+    ----------
+    has_left : bool
+        The claim waits in the queue, and needs no process until it is granted or ordered.
 
     Parameters
     ----------
@@ -89,7 +97,7 @@ class PartSupervisor(OrderLoop):
         self.is_started = self.go_asked = has_started(status)
         self._may_wait = spec.get("queue") is not None
         self._is_waiting = self._is_hastened = False
-        self._is_leaving = self._has_left = False
+        self.has_left = False
         if self._may_wait and self.is_started:
             self.spec = settled(spec, folder)
         self._is_over = False
@@ -109,6 +117,8 @@ class PartSupervisor(OrderLoop):
         try:
             if not is_resumed:
                 self._claim()
+            elif self._job.is_parked and not self.is_started:
+                self._resume_waiting()
             elif not self.is_started:
                 self._job.is_unsure = True
                 raise FaultError("runner_died", "its runner died before anything was started")
@@ -184,10 +194,33 @@ class PartSupervisor(OrderLoop):
         if waits and self._may_wait:
             self._is_waiting, self.lease_end = True, float("inf")
             self._show({"waits": True})
+            if self._job.is_parked:
+                self._see_orders()
+                self._leave()
         elif self._may_wait:
             self._grant(planned_nodes(self.spec))
 
     # -- a claim that waits
+
+    def _resume_waiting(self) -> None:
+        """Look after a claim that has waited without a process: it is granted, over, or ordered."""
+        self._is_waiting, self.lease_end = True, float("inf")
+        self._look_at = time.monotonic()
+        self._keep()
+        self._status.tell()
+        self._see_orders()
+
+    def _see_orders(self) -> None:
+        """Take in what was ordered while no process was there."""
+        self._is_hastened |= ordered(self._folder, HASTEN) is not None
+        if (reason := ordered(self._folder, ABORT)) is not None:
+            self.stop("aborted", reason)
+
+    def _leave(self) -> None:
+        """Leave the claim to the queue, if nothing is left to be done for it now."""
+        if not (self._is_over or self._is_hastened or self._barrier.early):
+            self.has_left = self._is_over = True
+            self._status.tell()
 
     def _show(self, grant: dict[str, Any]) -> None:
         """Say how the claim is."""
@@ -200,6 +233,9 @@ class PartSupervisor(OrderLoop):
     def _grant(self, nodes: Nodes) -> None:
         """The part has its nodes: it goes on if it needs to hear of no others."""
         self._is_waiting = False
+        if self._job.is_parked:
+            self._job.is_parked = False
+            self._keep()
         self._renew()
         self._show({"nodes": nodes})
         if is_whole(self.spec) and dict(nodes) == dict(planned_nodes(self.spec)):
@@ -215,10 +251,10 @@ class PartSupervisor(OrderLoop):
 
     def _look_at_turn(self) -> None:
         """Ask how far the job has come in the queue."""
-        if self._is_hastened:
-            self._is_hastened = not self._job.hasten()
-        if self._is_leaving and not self._has_left:
-            self._has_left = self._job.leave_queue()
+        if self._is_hastened and self._job.hasten():
+            self._is_hastened = False
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self._folder}/{HASTEN}")
         turn = self._job.turn()
         if turn is None:
             # Nothing can be said of it any more, and nobody is left to hear it.
@@ -230,19 +266,20 @@ class PartSupervisor(OrderLoop):
                 self._grant(dealt(self.spec, turn.slots))
             except ValueError as error:
                 self._conclude("nodes_taken", str(error))
-        elif self._has_left and not self._job.is_alive(turn.state):
-            self._conclude(WITHDRAWN, "left the queue before it was granted its nodes")
         elif turn.is_stuck or not self._job.is_alive(turn.state):
             self._conclude(*self._job.explained(turn.state, turn.reason))
+        elif self._job.is_parked:
+            self._leave()
         else:
             told = {"expected": turn.expected, "detail": turn.reason, "is_next": turn.is_next}
             self._show({"waits": True, **told})
 
     def _keep(self) -> None:
         """Write down what whoever takes over has to know."""
-        path = f"{self._folder}/claim.json"
+        path = f"{self._folder}/{CLAIM}"
+        port = self._barrier.port if self._is_waiting or not self._job.is_parked else 0
         try:
-            claim = {"port": self._barrier.port, "job": self._job.number}
+            claim = {"port": port, "job": self._job.number, "waits": self._job.is_parked}
             durable.write(path, json.dumps(claim).encode())
         except OSError as error:
             raise FaultError("state_unwritable", f"{path}: {error.strerror}") from error
@@ -263,9 +300,6 @@ class PartSupervisor(OrderLoop):
         elif words[0] == "hasten":
             if self._is_waiting:
                 self._is_hastened, self._look_at = True, time.monotonic()
-        elif words[0] == "withdraw":
-            if self._is_waiting:
-                self._is_leaving, self._look_at = True, time.monotonic()
         elif words[0] != "renew" or not self._is_waiting:
             super()._obey_one(words)
 

@@ -11,8 +11,15 @@
     runner  go | renew | abort - TEXT | cancel SIGNAL GRACE | over CODE
 
 Each side proves that it holds the part's key, which travels with the batch job and nowhere else:
-any other at the port learns nothing and starts nothing. Imports the standard library only: it
-runs on the nodes.
+any other at the port learns nothing and starts nothing.
+
+A claim that waits in the queue has no runner. Its wrappers ask the executor's gate
+(`adapters.batch.gate`) where to go, which has one made::
+
+    node    granted CLAIM
+    gate    at PORT | gone
+
+Imports the standard library only: it runs on the nodes.
 """
 
 from __future__ import annotations
@@ -45,6 +52,10 @@ KEEPALIVE = (
 
 class TalkError(Exception):
     """The other side is not who it should be, or is gone."""
+
+
+class GivenUpError(TalkError):
+    """The part is over: its nodes are not wanted any more."""
 
 
 def nonce() -> str:
@@ -129,6 +140,26 @@ class LineConnection:
     def _cut(self) -> list[str]:
         *lines, self.unread = self.unread.split(b"\n")
         return [line.decode(errors="surrogateescape") for line in lines]
+
+
+def port_of_runner(host: str, gate: int, claim: str, limit_s: float) -> int:
+    """Ask the gate where the runner of a granted claim listens. Raises `TalkError`."""
+    try:
+        connection = LineConnection(socket.create_connection((host, gate), limit_s))
+    except OSError as error:
+        raise TalkError(f"{host}:{gate}: {error}") from error
+    try:
+        connection.say("granted", claim)
+        word, _, port = connection.wait_line(limit_s).partition(" ")
+    except OSError as error:
+        raise TalkError(f"{host}:{gate}: {error}") from error
+    finally:
+        connection.close()
+    if word == "gone":
+        raise GivenUpError(f"{host}:{gate}: the claim was given up")
+    if word != "at" or not port.isdecimal():
+        raise TalkError(f"{host}:{gate}: {word!r} came in place of the runner's port")
+    return int(port)
 
 
 def connect(

@@ -22,7 +22,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
 
     `state_dir` is where the launcher keeps its parts, and the reader its calibration.
     """
-    commands = commands_of(settings)
+    commands = commands_of(settings, state_dir / "rpcs")
     share = Share(settings=settings, slurm=commands)
     own = SlurmLauncher(settings, state_dir, share)
     handed = NativeLauncher(settings, commands, state_dir) if settings.hands_over else None
@@ -35,6 +35,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         claimed=frozenset if handed is None else handed.claimed,
         share=share,
         learn=own.learn,
+        refusals=lambda: own.refusals,
     )
     return Adapter(
         reader=reader,
@@ -42,6 +43,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         handover=handed,
         on_demand=share.want,
         due=reader.due,
+        pause=reader.pause,
     )
 
 
@@ -53,7 +55,7 @@ class CombinedLauncher:
 
     def __init__(self, own: Launcher, handed: NativeLauncher) -> None:
         self._own, self._handed = own, handed
-        self.arrange, self.hasten, self.withdraw = own.arrange, own.hasten, own.withdraw
+        self.arrange, self.hasten = own.arrange, own.hasten
         self.renew, self.fileno = own.renew, own.fileno
 
     def _of(self, key: PartKey) -> Starter:

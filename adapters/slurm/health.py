@@ -16,11 +16,19 @@ from coalloc.adapters.slurm.parsers.records import (
     QueueEntry,
     ReservationEntry,
 )
-from coalloc.adapters.slurm.reading import Answers
+from coalloc.adapters.slurm.reading import Answers, slots_of
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.snapshot import Running
 from coalloc.model.values import replace
 
 Record = NodeRecord | PartitionEntry | QueueEntry | ReservationEntry
+POWERED_DOWN = frozenset(
+    {
+        *("POWER", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"),
+        *("POWER_DOWN", "POWER_SAVING", "POWER_UP"),
+    }
+)
+"""Flags of nodes that Slurm boots for the job that gets them (``POWER`` until 20.11)."""
 ODD_NAMED = 3
 """Of each kind, so many are named that are not understood."""
 CLOCK_SLACK_S = 2.0
@@ -64,6 +72,31 @@ def shut(node: NodeRecord, why: str) -> NodeRecord:
         return node
     reason = f"{why}; {node.reason}" if node.reason else why
     return replace(node, states=(*node.states, "DRAIN"), reason=reason)
+
+
+def awake(node: NodeRecord) -> NodeRecord:
+    """A node as it is once Slurm has booted it."""
+    if not POWERED_DOWN & {*node.states}:
+        return node
+    return replace(node, states=tuple(word for word in node.states if word not in POWERED_DOWN))
+
+
+def powered_down(
+    settings: SlurmSettings, answers: Answers, nodes: Iterable[NodeRecord], boot_s: float
+) -> tuple[Running, ...]:
+    """The nodes that Slurm would have to boot, as work of others that ends when they could be up.
+
+    So nothing starts there now, and what needs them waits in Slurm's queue, which boots them.
+    """
+    used = {name for entry in answers.queue if entry.state != "PENDING" for name in entry.nodes}
+    slots = {
+        settings.published(node.name): slots_of(settings, node)
+        for node in nodes
+        if POWERED_DOWN & {*node.states} and node.name not in used
+    }
+    name, now = f"{settings.cluster}:powered down", answers.now
+    work = Running(id=name, nodes=slots, start=now, end=now + boot_s, ours=False)
+    return (work,) if slots else ()
 
 
 def odd_records(answers: Answers) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 One runner process for each part, on the executor's machine (see `slurm.part_job`), does all the
 talking to Slurm: no call here waits for slurmctld, but for the first sight of a node's name.
-Runners outlive the executor. One that has died is replaced as soon as it is missed.
+Runners outlive the executor. One that has died is replaced as soon as it is missed. A claim that
+waits in Slurm's queue has none; the readings say how it is (`slurm.turns`).
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ from coalloc.adapters.batch.launcher import (
     site_of_part,
     user_of,
 )
+from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import SlurmSite
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
+from coalloc.adapters.slurm.turns import Turns
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.sites.batch_options import NAMES
-from coalloc.model.sites.parts import PartKey, PartSpec
+from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 from coalloc.model.sites.site_rules import Asking, judged
 
+CHANGED = frozenset({"partition_closed", "not_permitted", "node_unavailable", "unknown_node"})
+"""Refusals after which partitions and reservations are to be asked for anew."""
 KEPT_CLAIMS = 5000
 """Claims of ended parts in memory and, at least, on disk: the newest."""
 
@@ -42,6 +47,11 @@ class SlurmLauncher(BatchLauncher):
     ----------
     share : Share, optional
         The share of the cluster on which we go first.
+
+    Attributes
+    ----------
+    refusals : int
+        Claims that were refused as `CHANGED` says.
     """
 
     runner = "slurm.part_job:SlurmPart"
@@ -54,16 +64,34 @@ class SlurmLauncher(BatchLauncher):
         share: Share | None = None,
     ) -> None:
         self._settings = settings
-        self._slurm = commands_of(settings)
+        self._slurm = commands_of(settings, state_dir / "rpcs")
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._names: frozenset[str] = frozenset()
         self._facts = SlurmFacts()
+        self.refusals = 0
         super().__init__(state_dir)
+        self._turns = Turns()
+        if settings.start != "salloc":
+            self._open_gate(settings.ports)
         self._ledger = Ledger(state_dir / "given_back")
 
     def learn(self, facts: SlurmFacts) -> None:
         """Be told what a reading says of the cluster; may be called from another thread."""
         self._facts = facts
+
+    def poll(self) -> tuple[PartReport, ...]:
+        """Return how every part is; of those that wait, what the last reading says."""
+        for key, report in self._turns.told(self._facts, self._parked, self._parts, self._live):
+            if report is None:
+                self._wake(key)
+            else:
+                self._live[key] = report
+        return super().poll()
+
+    def _look_at(self, key: PartKey, folder: PartFolder) -> None:
+        super()._look_at(key, folder)
+        end = self._ended.get(key)
+        self.refusals += end is not None and end.reason in CHANGED
 
     def given_back(self) -> frozenset[str]:
         """The claims of parts that are over, as tokens name them."""
@@ -114,6 +142,7 @@ class SlurmLauncher(BatchLauncher):
         options = [f"--{name}={value}" for name, value in asked.items() if value]
         return {
             **site_of_part(site, part, options),
+            "gate": 0 if self.gate is None else self.gate.port,
             "conf": self._slurm.conf,
             "avoid": self._avoided(part),
             "exclusive": site.slots == "node",
@@ -182,9 +211,10 @@ class Ledger:
         self._lines = len(self._order)
 
 
-def commands_of(settings: SlurmSettings) -> Slurm:
+def commands_of(settings: SlurmSettings, tally: Path | None = None) -> Slurm:
     """The cluster's commands; without a `conf` of its own, those of the environment's cluster."""
     return Slurm(
+        tally="" if tally is None else str(tally),
         conf=settings.conf or os.environ.get("SLURM_CONF", ""),
         bin_dir=settings.bin,
         timeout_s=settings.command_limit_s,

@@ -204,6 +204,8 @@ def srun_words(spec: BatchSpec) -> list[str]:
 def sbatch_words(spec: BatchSpec) -> list[str]:
     """Take a turn in the queue, for any nodes of the part's shape."""
     own = ["--parsable", "--no-requeue", "--output=/dev/null"]
+    if spec["queue"] is not None and (nice := spec["queue"]["nice"]):
+        own.append(f"--nice={nice}")
     return [*own, *allocation(spec, is_shape=True)]
 
 

@@ -6,6 +6,7 @@ Imports the standard library only, as the part's runner does.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 
@@ -50,7 +51,7 @@ LEAVE_S = 30.0
 POLL_S = 0.01
 GRANT_POLL_S = 0.005
 LONGEST_LOG = 1 << 20
-LIST = ("-h", "-a", "-o", "%i %k")
+LIST = ("--local", "-h", "-a", "-o", "%i %k")
 
 
 class SlurmJob(PartJob):
@@ -62,7 +63,12 @@ class SlurmJob(PartJob):
         super().__init__(spec, folder, number)
         self._log = f"{folder}/step.log"
         site = site_of(spec)
-        self._slurm = Slurm(conf=site["conf"], bin_dir=site["bin"], timeout_s=site["limit_s"])
+        self._slurm = Slurm(
+            conf=site["conf"],
+            bin_dir=site["bin"],
+            timeout_s=site["limit_s"],
+            tally=f"{os.path.dirname(folder)}/rpcs",
+        )
         self._shown = ShownJob(self._slurm, is_exclusive=site["exclusive"])
         self._step: StartedCommand | None = None
         self._leave_until = 0.0
@@ -155,18 +161,19 @@ class SlurmJob(PartJob):
         return reason if state == "PENDING" else ""
 
     def submit(self, port: int) -> None:
-        """Claim the nodes through the queue; the wrappers come to this port."""
+        """Claim the nodes through the queue; the wrappers come to this port, or to the gate."""
+        is_parked = bool(self._spec["site"]["gate"])
         folder = self._spec["site"]["bin"]
         script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
         try:
             said = self._slurm.run(
                 "sbatch",
                 *sbatch_words(self._spec),
-                env=self._place(port),
+                env=self._at_gate() if is_parked else self._place(port),
                 text=script,
                 account=self._account,
             )
-            self.number = granted(said)
+            self.number, self.is_parked = granted(said), is_parked
         except BatchError as error:
             raise self._refused(error, refusal(error)) from error
 
@@ -186,17 +193,6 @@ class SlurmJob(PartJob):
     def _begin_now(self) -> None:
         words = ("scontrol", "update", f"JobId={self.number}", "StartTime=now")
         self._slurm.run(*words, account=self._account)
-
-    def leave_queue(self) -> bool:
-        """Cancel the job if it still waits; whether slurmctld has answered.
-
-        scancel looks first: a job that starts in that instant is cancelled too, at its barrier.
-        """
-        try:
-            self.cancel("--state=PENDING")
-        except UnreachableError:
-            return False
-        return True
 
     def settled_state(self) -> tuple[str | None, str]:
         """The state of a job that is ending: Slurm hides it while nodes are still cleaned up."""
@@ -220,7 +216,7 @@ class SlurmJob(PartJob):
         """Signal the job, or end it; harmless when it has ended. Raises `UnreachableError`."""
         if self.number:
             with contextlib.suppress(CommandRefusedError):
-                self._slurm.run("scancel", *options, self.number, account=self._account)
+                self._slurm.run("scancel", *options, *self.number.split(","), account=self._account)
 
     def withdraw(self) -> None:
         """Cancel the job; harmless when it has ended, or slurmctld is out of reach."""

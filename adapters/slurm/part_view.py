@@ -28,7 +28,7 @@ class ShownJob:
     def state(self, number: str) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
         try:
-            text = self._slurm.run("scontrol", "-o", "show", "job", number)
+            text = self._slurm.run("scontrol", "--local", "-o", "show", "job", number)
         except UnreachableError:
             return None, ""
         except CommandRefusedError:
@@ -38,7 +38,7 @@ class ShownJob:
     def turn(self, number: str) -> Turn | None:
         """The job's place in the queue; None: out of reach."""
         try:
-            show = ("scontrol", "-d", "-o", "show", "job", number)
+            show = ("scontrol", "--local", "-d", "-o", "show", "job", number)
             text = self._slurm.run(*show, env={"TZ": "UTC"})
             state, reason = shown_field(text, "JobState"), shown_field(text, "Reason")
             if state == "PENDING":
@@ -75,7 +75,7 @@ class ShownJob:
     def _listed(self, number: str) -> str:
         """The job's state in the queue; empty: it is not there."""
         try:
-            return self._slurm.run("squeue", "-h", "-j", number, "-o", "%T").strip()
+            return self._slurm.run("squeue", "--local", "-h", "-j", number, "-o", "%T").strip()
         except CommandRefusedError:
             return ""  # "Invalid job id specified"
 

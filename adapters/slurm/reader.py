@@ -1,13 +1,15 @@
 """Reads a Slurm cluster: nodes, queue, reservations and load, with one command for each.
 
-Four commands make a cycle, however long the queue is: ``squeue``, and ``scontrol show`` of nodes,
-partitions and reservations; ``scontrol show config`` asks for slurmctld's clock once in a while.
-All run with a clean environment, in UTC, and under one time limit. Whatever fails, the cluster is
+Two commands make a cycle, however long the queue is: ``squeue`` and ``scontrol show node``.
+Partitions and reservations are asked for when queue or nodes point to a change of them, and once
+in a while, as are slurmctld's clock (``scontrol show config``) and how busy it is (``sdiag``). All
+run with a clean environment, in UTC, and under one time limit. Whatever fails, the cluster is
 unknown, not empty. What a reading shows to be due in Slurm (`slurm.upkeep`) is left to the caller.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Collection
@@ -19,14 +21,17 @@ from coalloc.adapters.runner.command import BatchError, CommandRefusedError, Unr
 from coalloc.adapters.slurm.calibration import read_calibration
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.health import (
+    awake,
     clock_notice,
     clock_offset,
     closed_nodes,
     odd_records,
     on_our_clock,
+    powered_down,
     revived_jobs,
     shut,
 )
+from coalloc.adapters.slurm.load import Seldom, Tally, hint_of, is_busy
 from coalloc.adapters.slurm.native.handover import handed_jobs, to_hold
 from coalloc.adapters.slurm.parsers.queue import parse_queue, queue_format
 from coalloc.adapters.slurm.parsers.records import (
@@ -36,6 +41,7 @@ from coalloc.adapters.slurm.parsers.records import (
 from coalloc.adapters.slurm.parsers.rules import Manager, enforced, parse_manager, parse_partitions
 from coalloc.adapters.slurm.parsers.text import (
     gives_whole_memory,
+    parse_boot,
     parse_clock,
     parse_node_list,
     parse_reservations,
@@ -71,6 +77,12 @@ CLOCK_EVERY_S = 600.0
 """Between two looks at slurmctld's clock, seconds."""
 ACCOUNTS_EVERY_S = 30.0
 """Between two looks at associations and QOS, seconds: they may be many."""
+SELDOM_EVERY_S = 60.0
+"""Between two looks at partitions and reservations of which nothing points to a change, seconds."""
+LOAD_EVERY_S = 300.0
+"""Between two looks at how busy slurmctld is, seconds."""
+EASED = 3.0
+"""Readings are so many times as far apart while nothing is to be seen, or slurmctld is busy."""
 
 
 class SlurmReader:
@@ -92,6 +104,8 @@ class SlurmReader:
         The share of the cluster on which we go first, planned with every reading.
     learn : callable
         Told the facts of each reading.
+    refusals : callable
+        How often a claim was refused so that a partition or a reservation may have changed.
     clock : callable
         Wall-clock seconds.
     """
@@ -107,19 +121,25 @@ class SlurmReader:
         given_back: Callable[[], Collection[str]] = frozenset,
         share: Share | None = None,
         learn: Callable[[SlurmFacts], None] = lambda facts: None,
+        refusals: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
-        self._given_back, self._learn = given_back, learn
+        self._given_back, self._learn, self._refusals = given_back, learn, refusals
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
         self._whole_memory, self._enforced = False, frozenset[str]()
+        self._boot_s = 0.0
         self._manager: Manager | None = None
         self._manager_asked = float("-inf")
         self._clock_off_s, self._clock_asked = 0.0, float("-inf")
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
         self._due = Due()
+        self._asked = 0.0
+        self._seldom = Seldom()
+        self._tally = Tally(None if state_dir is None else state_dir / "rpcs")
+        self._is_busy, self._load_asked = False, float("-inf")
 
     def read(self) -> ClusterReading:
         """Return the cluster as Slurm describes it now.
@@ -134,6 +154,7 @@ class SlurmReader:
             answers = self._ask()
             self._compare_clocks()
             self._ask_manager()
+            self._ask_load()
             answers = on_our_clock(answers, self._clock_off_s)
         except UnreachableError as error:
             raise AdapterError(f"{error}{self._controller()}") from error
@@ -148,6 +169,11 @@ class SlurmReader:
         answers = replace(answers, nodes=tuple(node for node in answers.nodes if node.name))
         self._share.plan(answers, chosen_nodes(self._settings, answers.nodes))
         return self._reading(answers, notices)
+
+    def pause(self, is_idle: bool) -> float:
+        """The pause before the next reading, as a multiple of the usual one."""
+        rests = is_idle and not self._settings.hands_over
+        return EASED if rests or self._is_busy else 1.0
 
     def due(self) -> tuple[Act, ...]:
         """The acts that the last reading has shown to be due in Slurm."""
@@ -170,17 +196,28 @@ class SlurmReader:
         # Before the queue is read: a job that is handed to a part in between is then listed as
         # waiting, which the daemon, who asked for that, does not take for news.
         claimed = self._claimed()
+        self._asked = time.monotonic()
         mark = f"\x1f{secrets.token_hex(4)}\x1f"
-        queue = parse_queue(self._run("squeue", "-h", "-r", "-a", "-o", queue_format(mark)), mark)
+        listed = self._run("squeue", "--local", "-h", "-r", "-a", "-o", queue_format(mark))
+        queue = parse_queue(listed, mark)
         nodes = parse_node_list(self._run(*SHOW, "node"))
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
+        seldom, hint = self._seldom, (self._refusals(), hint_of(nodes, queue))
+        age_s = self._clock() - seldom.asked
+        if hint != seldom.hint or not 0.0 <= age_s < SELDOM_EVERY_S or self._settings.max_share:
+            self._seldom = seldom = Seldom(
+                asked=self._clock(),
+                hint=hint,
+                reservations=parse_reservations(self._run(*SHOW, "reservation")),
+                partitions=parse_partitions(self._run(*SHOW, "partition")),
+            )
         return Answers(
             now=self._clock(),
             nodes=nodes,
             queue=queue,
-            reservations=parse_reservations(self._run(*SHOW, "reservation")),
-            partitions=parse_partitions(self._run(*SHOW, "partition")),
+            reservations=seldom.reservations,
+            partitions=seldom.partitions,
             claimed=claimed,
             claims=claims,
         )
@@ -203,6 +240,7 @@ class SlurmReader:
         config = self._run("scontrol", "show", "config")
         there = parse_clock(config)
         self._whole_memory, self._enforced = gives_whole_memory(config), enforced(config)
+        self._boot_s = parse_boot(config)
         self._clock_off_s = clock_offset(there, asked, self._clock())
         self._clock_asked = asked
 
@@ -218,6 +256,14 @@ class SlurmReader:
         except (CommandRefusedError, ParseError):
             self._manager = None
 
+    def _ask_load(self) -> None:
+        """See once in a while how busy slurmctld is, where it may be asked."""
+        asked = self._clock()
+        if not 0.0 <= asked - self._load_asked < LOAD_EVERY_S:
+            self._load_asked = asked
+            with contextlib.suppress(CommandRefusedError):
+                self._is_busy = is_busy(self._run("sdiag"))
+
     def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
         settings = self._settings
         chosen = chosen_nodes(settings, answers.nodes)
@@ -232,10 +278,15 @@ class SlurmReader:
             tuple(each.id for each in kept),
         )
         memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
-        self._learn(SlurmFacts(rules=rules, memory_by_cpu=memory))
+        self._learn(
+            SlurmFacts(rules=rules, memory_by_cpu=memory, asked=self._asked, queue=answers.queue)
+        )
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         closed = {**self._share.closed(answers, chosen), **closed}
-        entries = [shut(entry, closed.get(entry.name, "")) for entry in chosen]
+        queues = settings.start != "salloc" and not self._share.is_granted
+        entries = [
+            shut(awake(entry) if queues else entry, closed.get(entry.name, "")) for entry in chosen
+        ]
         states, unknown = states_of(entries)
         loads = self._loads.loads(entries, answers.now)
         measured = {} if self._calibration is None else read_calibration(self._calibration)
@@ -245,11 +296,14 @@ class SlurmReader:
                 self._node(entry, states[entry.name], loads.get(entry.name, Load()), measured)
                 for entry in entries
             ),
-            running=running_jobs(settings, answers, entries),
+            running=(
+                *running_jobs(settings, answers, entries),
+                *powered_down(settings, answers, chosen if queues else (), self._boot_s),
+            ),
             waiting=len(local_waiting(settings, answers)),
             waited=local_waits(answers),
             claims=marked_claims(answers),
-            queues=settings.start != "salloc" and not self._share.is_granted,
+            queues=queues,
             reservations=(*kept, *expected_nodes(settings, answers, entries)),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
@@ -263,6 +317,7 @@ class SlurmReader:
             way=self._share.way,
             share=self._share.use,
             rules=rules,
+            rpcs_per_min=self._tally.per_minute(time.monotonic()),
         )
 
     def _node(

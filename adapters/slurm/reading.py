@@ -49,6 +49,11 @@ class SlurmFacts(Struct, frozen=True, kw_only=True):
     """A fair share of each node's memory, MiB, where a job that names none gets all of it; empty
     where it does not."""
 
+    asked: float = 0.0
+    """When the queue was asked for, monotonic seconds."""
+    queue: tuple[QueueEntry, ...] | None = None
+    """What it answered; None: nothing yet."""
+
     def memory_of(self, nodes: Iterable[str]) -> int:
         """Memory of each process on these nodes where its user names none, MiB; 0: no say."""
         return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)

@@ -130,6 +130,6 @@ def cluster_finding(row: ClusterRow, status: ServiceStatus) -> Finding:
         return warning(about, f"none of its {len(row.nodes)} nodes is up", "coalloc nodes says why")
     if row.drained:
         return warning(about, f"drained: {row.drain_reason}", f"coalloc resume {name}")
-    return ok(
-        about, f"nodes: {len(row.nodes)}, slots: {slots}, read {length(row.age_s or 0.0)} ago"
-    )
+    asked = "" if row.rpcs_per_min is None else f", {row.rpcs_per_min:.0f} requests a minute"
+    read = f"read {length(row.age_s or 0.0)} ago{asked}"
+    return ok(about, f"nodes: {len(row.nodes)}, slots: {slots}, {read}")

@@ -188,6 +188,9 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Of a member of an array."""
     attempt: int = 0
     """Starts tried; fences messages of earlier ones."""
+    reserved: int = 0
+    """Highest attempt that an executor knows and this store, an older copy, did not; the next is
+    higher."""
     refusals: int = 0
     """Refused attempts in a row; sets the back-off."""
     not_before: float = 0.0
@@ -301,8 +304,13 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return max(each, default=0) if self.siblings else sum(each)
 
     @property
+    def claims(self) -> tuple[tuple[str, str], ...]:
+        """Those of its parts that wait in queues: cluster and user of each."""
+        return tuple((part.cluster, self.user) for part in self.parts if part.is_waiting)
+
+    @property
     def meeting_places(self) -> frozenset[str]:
-        """Where its ranks meet, or those of its siblings would."""
+        """Meeting places of its ranks, or of those of its siblings."""
         places = (self.rendezvous, *(part.rendezvous for part in self.parts))
         return frozenset(place for place in places if place)
 

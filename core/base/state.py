@@ -6,6 +6,7 @@ is frozen and replaced whole.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,6 +92,8 @@ class State:
     """The workflows and divisible jobs that have not ended."""
     meeting: set[str] = field(default_factory=set)
     """Where the ranks of the placed jobs meet."""
+    queued: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Claims that wait in the clusters' queues, by cluster and user."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
     pending: PendingCount = field(default_factory=PendingCount)
@@ -174,6 +177,7 @@ class State:
                 self.dependents.setdefault(needed, {})[record.id] = None
         if record.is_placed:
             self.meeting |= record.meeting_places
+            self.queued.update(record.claims)
         self.pending.count(record, 1)
 
     def _uncount(self, record: JobRecord) -> None:
@@ -184,6 +188,7 @@ class State:
                 self.dependents.pop(needed, None)
         if record.is_placed:
             self.meeting -= record.meeting_places
+            self.queued.subtract(record.claims)
         self.pending.count(record, -1)
 
     def remove(self, job: str) -> None:

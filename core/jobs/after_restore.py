@@ -8,8 +8,8 @@ may have ended, and of jobs that came later it knows nothing. Executors know wha
   it, which ends the older attempt;
 - a start that an executor remembers, and has forgotten otherwise (`recalled`), counts as its part
   would: the job is held, though it has ended;
-- a claim of a job that came later, or of a later attempt of one that has ended, is released, since
-  nobody will ever start it;
+- a claim of a job that came later, or of a later attempt of one that has ended, or waits here and
+  there, is released, since nobody will ever start it;
 - a part of a job that somebody has cancelled in the meantime is ended, of whatever attempt it is;
 - a part that its executor does not have any more has ended, nobody can say how: it is lost. A job
   that a batch system has handed over waits again instead: it may have been put back there into the
@@ -48,6 +48,8 @@ there has said what it had started."""
 CANCELLED = "cancelled"
 """Reason of a job that somebody has cancelled; other ends without a run have others."""
 CLAIMED = frozenset({PartState.WAITING, PartState.PREPARING, PartState.READY})
+UNSTARTED = frozenset({PartState.WAITING, PartState.PREPARING, PartState.REFUSED})
+"""No daemon before us can have it started any more, once its executor follows us."""
 
 
 def started_after_backup(state: State, cluster: str, report: PartReport, now: float) -> bool:
@@ -70,10 +72,11 @@ def started_after_backup(state: State, cluster: str, report: PartReport, now: fl
         return True
     if record.state not in WAITING or report.attempt <= record.attempt:
         return False
-    if report.state is PartState.REFUSED:
-        # It never started; a later attempt must only have another number.
-        state.put(replace(record, attempt=report.attempt))
-        return False
+    if report.state in UNSTARTED:
+        # It never started, though a sibling may have; a later attempt must have another number.
+        if report.attempt > record.reserved:
+            state.put(replace(record, reserved=report.attempt))
+        return report.state is not PartState.REFUSED
     _hold(state, record, cluster, report, report.attempt, now)
     return True
 
@@ -206,11 +209,12 @@ def release_claims(state: State, report: Report) -> None:
 
 
 def _is_unknown(state: State, part: PartReport) -> bool:
-    """A part of a job that the store does not have, or of a later attempt of one that has ended."""
+    """A part of a job that the store does not have, or a claim of a later attempt than it has."""
     record = state.jobs.get(part.job)
     if record is None:
         return flow_of(part.job)[0] not in state.composites
-    return record.is_ended and part.attempt > record.attempt
+    is_over = record.is_ended or (record.is_waiting and part.state in UNSTARTED)
+    return is_over and part.attempt > record.attempt
 
 
 def missing_parts(state: State, hello: Hello, detail: str) -> tuple[PartReport, ...]:

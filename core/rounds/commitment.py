@@ -15,7 +15,7 @@ from coalloc.core.sharing import limits
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.starts import further_queues
 from coalloc.core.starts import queued_claims as queueing
-from coalloc.core.starts.free_places import FreePlaces, cheaper
+from coalloc.core.starts.free_places import FreePlaces, bills_differ, cheaper
 from coalloc.core.starts.placements import NOW_S, Commitment, divisible, place_pieces, startable
 from coalloc.core.starts.waits import waiting_claims
 from coalloc.model.plan import Placement, Plan, Reason
@@ -34,6 +34,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
     book = LimitBook(state, now) if limits.are_on(state) else None
     started: list[str] = []
     places: FreePlaces | None = None
+    differ = bills_differ(state)
     for placement in plan.placements:
         if placement.start > time + NOW_S or placement.chunks is not None:
             continue
@@ -47,7 +48,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
             _superseded(state, current, record.id, why)
             continue
         placement = queueing.gathered(state, record, placement, view, now)
-        if _bills_differ(state):
+        if differ:
             places = places or FreePlaces(state, current.snapshot, plan, now)
             placement = cheaper(state, places, record, placement)
         if deadlines.misses(record, now, placement.end - placement.start):
@@ -64,12 +65,6 @@ def start_now(state: State, plan: Plan, now: float) -> None:
         started.append(record.id)
     if started:
         _count_passed_over(state, started, now)
-
-
-def _bills_differ(state: State) -> bool:
-    """Whether a slot is charged as more processors on some nodes than on others."""
-    readings = (c.reading for c in state.clusters.values() if c.reading is not None)
-    return len({node.slot_cpus for reading in readings for node in reading.nodes}) > 1
 
 
 def _obstacle(

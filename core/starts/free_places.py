@@ -33,6 +33,7 @@ class FreePlaces:
     def __init__(self, state: State, snapshot: Snapshot, plan: Plan, now: float) -> None:
         self._state, self._now = state, now
         self._times = FreeTimes(state, snapshot, plan, now)
+        self.bills = _bills(state)
         self._rooms: dict[Hashable, Sequence[NodeReading]] = {}
 
     def room(self, record: JobRecord, cluster: str) -> Sequence[NodeReading]:
@@ -65,8 +66,8 @@ class FreePlaces:
 
 def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Placement) -> Placement:
     """A start of now on the cluster that bills least of those where it could start as well."""
-    home, bills = _bills(state)
-    names = {home.get(node, "") for node in placement.nodes}
+    bills = places.bills
+    names = {name for name, nodes in bills.items() if nodes.keys() & placement.nodes.keys()}
     if len(names) > 1 or not may_be_one(record):
         return placement
     procs, planned = sum(placement.nodes.values()), placement.end - placement.start
@@ -87,15 +88,20 @@ def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Plac
     return best
 
 
-def _bills(state: State) -> tuple[Mapping[str, str], Mapping[str, int]]:
-    """The cluster of each node, and the processors that a slot of it is charged as."""
-    read = [(name, c.reading.nodes) for name, c in state.clusters.items() if c.reading is not None]
-    home = {node.name: name for name, nodes in read for node in nodes}
-    return home, {node.name: node.slot_cpus for _, nodes in read for node in nodes}
+def bills_differ(state: State) -> bool:
+    """Whether a slot is charged as more processors on some nodes than on others."""
+    return len({cpus for nodes in _bills(state).values() for cpus in nodes.values()}) > 1
 
 
-def _billed(bills: Mapping[str, int], nodes: Mapping[str, int]) -> int:
-    return sum(count * bills.get(name, 1) for name, count in nodes.items())
+def _bills(state: State) -> dict[str, dict[str, int]]:
+    """By cluster and node: the processors that a slot is charged as."""
+    read = ((name, cluster.reading) for name, cluster in state.clusters.items())
+    return {name: {n.name: n.slot_cpus for n in each.nodes} for name, each in read if each}
+
+
+def _billed(bills: Mapping[str, Mapping[str, int]], nodes: Mapping[str, int]) -> int:
+    each = {node: cpus for of in bills.values() for node, cpus in of.items()}
+    return sum(count * each.get(name, 1) for name, count in nodes.items())
 
 
 def seconds_on(

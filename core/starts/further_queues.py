@@ -28,6 +28,7 @@ from coalloc.core.starts.waits import (
     expected_wait,
     has_room,
     is_shared,
+    jobs_ahead,
     nodes_held,
     waiting_claims,
 )
@@ -101,14 +102,9 @@ class _Sender:
     def _expected(self, record: JobRecord, name: str, nodes: Mapping[str, int]) -> float:
         """Time at which a sibling is expected to be granted, until its batch system says more."""
         width = nodes_held(self.state.clusters[name], nodes)
-        wait = expected_wait(self.state, name, self._ahead(name), width=width)
+        wait = expected_wait(self.state, name, jobs_ahead(self.state, name), width=width)
         others = [part.expected for part in record.parts if part.expected is not None]
         return max(self.now + max(wait, SOON_S), min(others, default=self.now))
-
-    def _ahead(self, name: str) -> int:
-        reading = self.state.clusters[name].reading
-        ours = sum(count for (cluster, _), count in self.claims.items() if cluster == name)
-        return ours + (0 if reading is None else reading.waiting)
 
     def _send(
         self,
@@ -126,7 +122,7 @@ class _Sender:
             nodes=nodes,
             first_rank=0,
             asked=now,
-            ahead=self._ahead(name),
+            ahead=jobs_ahead(state, name),
             expected=expected,
             planned=planned,
         )

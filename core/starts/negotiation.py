@@ -62,6 +62,9 @@ def parts_to_queue(
     `expected` is when the plan has them start; None: at once.
     """
     ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
+    if len(record.parts) == 1:
+        (only,) = record.parts
+        return (replace(only, asked=now, ahead=ahead[only.cluster], expected=expected),)
     widths = {part.cluster: width_of(state, part) for part in record.parts}
     expect = {
         name: max(

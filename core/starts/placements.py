@@ -22,7 +22,6 @@ from coalloc.core.jobs.workflows import begin, part_record, task_record
 from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.two_phase import prepare
-from coalloc.core.starts.waits import jobs_ahead
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.ranges import SPAN
@@ -52,6 +51,8 @@ def startable(state: State, placement: Placement, now: float) -> JobRecord | Non
         return None
     if _is_outdated(state, record):
         return None
+    if record.reserved > record.attempt and state.presence.unreconciled:
+        return None  # A sibling of that attempt may run there.
     if placement.task is None:
         waits = record.state is JobState.PENDING and record.not_before <= now
         return record if waits and record.id not in state.composites else None
@@ -83,7 +84,7 @@ def place(
         record = replace(record, job=replace(record.job, procs=procs, base_time=planned))
     chosen = replace(
         record,
-        attempt=record.attempt + 1,
+        attempt=max(record.attempt, record.reserved) + 1,
         parts=parts,
         rendezvous=meeting_place(state, record, parts),
         planned=placement.end - placement.start,
@@ -97,18 +98,12 @@ def place(
         siblings=0,
         dropped={},
     )
-    if queued and len(parts) == 1 and may_be_one(record):
-        first = replace(
-            parts[0],
-            asked=now,
-            ahead=jobs_ahead(state, parts[0].cluster),
-            expected=later,
-            planned=chosen.planned,
-            rendezvous=chosen.rendezvous,
-        )
-        chosen = replace(chosen, parts=(first,), siblings=1, rendezvous="")
-    elif queued:
+    if queued:
         chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=later))
+    if queued and len(parts) == 1 and may_be_one(record):
+        (only,) = chosen.parts
+        only = replace(only, planned=chosen.planned, rendezvous=chosen.rendezvous)
+        chosen = replace(chosen, parts=(only,), siblings=1, rendezvous="")
     if chosen.flow:
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)

@@ -361,7 +361,12 @@ def wanted_slots(state: State, name: str) -> int:
         for part in record.parts
         if part.cluster == name and part.state is PartState.PREPARING
     )
-    for job in state.waiting:
+    elsewhere = (
+        record.id
+        for record in state.placed_records()
+        if record.is_in_queues and name not in record.clusters
+    )
+    for job in (*state.waiting, *elsewhere):
         if wanted >= most:
             return most
         record = state.jobs[job]

@@ -118,8 +118,11 @@ def give_up_late(state: State, now: float) -> None:
 
 def _drop_late(state: State, record: JobRecord, now: float) -> None:
     """Drop the siblings that are not ready in time, and give the attempt up with the last one."""
+    unheard = ", ".join(sorted(state.presence.unreconciled))
     why = f"not ready within {state.settings.start.prepare_timeout_s:g} s"
     for part in overdue(state, record, now):
+        if part.state is PartState.READY:
+            why = f"not started before {unheard} is heard of, since the store was restored"
         if len(record.parts) == 1:
             give_back(state, record.alone(part), now, part.cluster, "not_ready", why)
             return

@@ -21,6 +21,7 @@ from coalloc.core.base.messages import Abort
 from coalloc.core.base.records import CANCELLED_THERE, JobRecord, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.avoided_nodes import note_refused
+from coalloc.core.jobs.ends import taken_back
 from coalloc.core.starts.negotiation import MOST_DOUBLINGS, idle_node_s
 from coalloc.core.starts.waits import due
 from coalloc.model.event_kinds import EventKind
@@ -123,6 +124,19 @@ def all_gone(state: State, cluster: str, now: float) -> None:
     """The same of all siblings in a cluster whose executor does not know any."""
     for record in list(state.placed_records()):
         gone(state, cluster, record.id, record.attempt, now)
+
+
+def leave(state: State, cluster: str, now: float) -> None:
+    """Take the jobs that only wait out of the queue of a cluster that gets no new work."""
+    for record in list(state.placed_records()):
+        part = next((part for part in record.parts if part.cluster == cluster), None)
+        if part is None or not record.is_in_queues:
+            continue
+        if record.siblings and len(record.parts) > 1:
+            drop(state, record, part, now, "drained", f"{cluster} is drained")
+        else:
+            taken_back(state, record)
+            state.rounds.want("drained")
 
 
 def may_follow(state: State, record: JobRecord, cluster: str, now: float) -> bool:

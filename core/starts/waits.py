@@ -41,13 +41,8 @@ def is_shared(state: State, cluster: str, now: float) -> bool:
 
 
 def waiting_claims(state: State) -> Claims:
-    """Claims that wait, by cluster and user."""
-    return Counter(
-        (part.cluster, record.user)
-        for record in state.placed_records()
-        for part in record.parts
-        if part.is_waiting
-    )
+    """Claims that wait, by cluster and user, to be counted on."""
+    return Counter(state.queued)
 
 
 def has_room(state: State, claims: Claims, cluster: str, user: str, now: float) -> bool:
@@ -59,7 +54,7 @@ def has_room(state: State, claims: Claims, cluster: str, user: str, now: float) 
 def jobs_ahead(state: State, cluster: str) -> int:
     """Jobs in a cluster's queue, of others and ours."""
     reading = state.clusters[cluster].reading
-    ours = sum(count for (name, _), count in waiting_claims(state).items() if name == cluster)
+    ours = sum(count for (name, _), count in state.queued.items() if name == cluster)
     return ours + (0 if reading is None else reading.waiting)
 
 
@@ -157,7 +152,7 @@ def nodes_held(cluster: ClusterState, nodes: Mapping[str, int]) -> float:
 
 
 def due(state: State, record: JobRecord) -> float | None:
-    """When the first of the siblings that hold nodes, or may, has to be ready, seconds."""
+    """Time by which the first of the siblings that may hold nodes has to be ready, seconds."""
     limit = state.settings.start.prepare_timeout_s
     return min((_since(part) + limit for part in record.parts if _may_hold(part)), default=None)
 

@@ -42,6 +42,7 @@ class ClusterFigures(Struct, frozen=True, kw_only=True):
     waiting_there: int = 0
     clock_ahead_s: float | None = None
     """Of its executor before ours; None: not said."""
+    rpcs_per_min: float | None = None
 
     def values(self) -> dict[str, float | None]:
         """The figures by name."""
@@ -97,6 +98,7 @@ def cluster_figures(state: State, now: float) -> dict[str, ClusterFigures]:
             link_used_gbps=used[name],
             waiting_there=0 if reading is None else reading.waiting,
             clock_ahead_s=cluster.clock_ahead_s,
+            rpcs_per_min=None if reading is None else reading.rpcs_per_min,
         )
     return out
 

@@ -40,6 +40,10 @@ OF_CLUSTER = {
         "coalloc_cluster_clock_ahead_seconds",
         "Its executor's clock before the daemon's; NaN: not said.",
     ),
+    "rpcs_per_min": (
+        "coalloc_cluster_requests_per_minute",
+        "Of its executor to the batch system's controller; NaN: not counted.",
+    ),
 }
 """Field of `ClusterFigures`, name and help text of the gauge that shows it."""
 

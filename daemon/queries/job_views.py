@@ -214,6 +214,7 @@ def _cluster_row(
         share=None if reading is None else reading.share,
         version=cluster.version,
         clock_ahead_s=cluster.clock_ahead_s,
+        rpcs_per_min=None if reading is None else reading.rpcs_per_min,
         nodes=tuple(
             _node_row(node, raw[node.name], cluster, free.get(node.name, 0), state, now)
             for node in shown.nodes

@@ -137,3 +137,5 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     """None: we go before no waiting job."""
     rules: SiteRules | None = None
     """What the batch system lets jobs do, below; null: not known, and learnt from refusals."""
+    rpcs_per_min: float | None = None
+    """Requests a minute that we make to its controller; null: not counted."""

@@ -83,15 +83,6 @@ def queued(cells: GridEngineTestbed, launch: GridEngineLaunches) -> PartSpec:
     return spec
 
 
-def test_a_claim_leaves_the_queue_when_it_is_ordered_to(
-    launch: GridEngineLaunches, queued: PartSpec
-) -> None:
-    launch.launcher.withdraw(queued.key)
-    end = launch.ended(queued.key)
-    assert (end.state, end.reason) == (PartState.REFUSED, "withdrawn")
-    assert not launch.cell.status().waiting
-
-
 def test_a_claim_that_waits_is_withdrawn(launch: GridEngineLaunches, queued: PartSpec) -> None:
     launch.launcher.abort(queued.key, reason="another combination")
     assert launch.ended(queued.key).state is PartState.REFUSED

@@ -74,29 +74,6 @@ def test_a_claim_waits_and_gets_other_nodes(own: SlurmTestbed, launch: SlurmLaun
     ]
 
 
-def test_a_claim_that_waits_is_withdrawn_and_one_that_was_granted_is_kept(
-    own: SlurmTestbed, launch: SlurmLaunches
-) -> None:
-    local = occupy(own["a"], "a1", "a2", "a3")
-    own.wait(lambda: runs(own["a"], local), "the local job runs")
-    waiting = launch.shell("true", nodes=(("a1", 1),), queue=SHAPE)
-    launch.launcher.claim(waiting)
-    launch.wait_one(waiting.key, lambda r: r.state is PartState.WAITING and bool(r.detail))
-    launch.launcher.withdraw(waiting.key)
-    end = launch.ended(waiting.key)
-    assert (end.state, end.reason) == (PartState.REFUSED, "withdrawn")
-    assert launch.jobs() == ["(null)"], "only the local job is left, which has no token"
-    own["a"].run("scancel", local)
-    held = launch.shell("true", job="2", nodes=(("a1", 1),), size=2, queue=SHAPE)
-    launch.launcher.claim(held)
-    granted = launch.wait_one(held.key, lambda r: bool(r.nodes) or r.is_ended)
-    launch.launcher.withdraw(held.key)
-    launch.launcher.arrange(held.key, {**granted.nodes, "b1": 1}, "10.0.0.1:4711")
-    launch.wait_one(held.key, lambda r: r.state is PartState.READY or r.is_ended)
-    launch.launcher.go(held.key)
-    assert launch.ended(held.key).exit_code == 0
-
-
 def test_a_part_holds_until_it_hears_of_the_others(launch: SlurmLaunches) -> None:
     spec = launch.shell("echo $COALLOC_NODELIST", nodes=(("a1", 1),), size=2, queue=SHAPE)
     launch.launcher.claim(spec)

@@ -8,11 +8,15 @@ import functools
 import shutil
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.slurm.launcher import SlurmLauncher
+from coalloc.adapters.base import AdapterError
+from coalloc.adapters.slurm.launcher import SlurmLauncher, commands_of
+from coalloc.adapters.slurm.reader import SlurmReader
+from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
 from coalloc.model.sites.parts import PartReport, PartSpec, QueueTerms
 from coalloc.model.values import replace
@@ -21,6 +25,7 @@ from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
 """One that every user may run."""
+READ_EVERY_S = 0.5
 
 
 @functools.cache
@@ -58,6 +63,8 @@ def settle(running: SlurmTestbed, cluster: Cluster) -> None:
 class SlurmLaunches(LaunchBed):
     """What the tests of the local launcher have, on a Slurm cluster."""
 
+    launcher: SlurmLauncher
+
     def __init__(self, root: Path, cluster: Cluster, **given: Any) -> None:
         self.state, self.cwd = root / "state", root / "work"
         self.cwd.mkdir(exist_ok=True)
@@ -65,6 +72,28 @@ class SlurmLaunches(LaunchBed):
         self.cluster = cluster
         self.site: SlurmSettings = read_settings(settings_of(cluster, **given), cluster.name)
         self.launcher = SlurmLauncher(self.site, self.state)
+        self._is_over = threading.Event()
+        self._reading = threading.Thread(target=self._read)
+        if self.site.start == "sbatch":
+            self._reading.start()
+
+    def _read(self) -> None:
+        """Read again and again, as an executor does: the launcher learns how its claims wait."""
+
+        def learn(facts: SlurmFacts) -> None:
+            self.launcher.learn(facts)
+
+        reader = SlurmReader(self.site, commands_of(self.site), learn=learn)
+        while not self._is_over.wait(READ_EVERY_S):
+            with contextlib.suppress(AdapterError):
+                reader.read()
+
+    def close(self) -> None:
+        """Give everything up, and end."""
+        super().close()
+        self._is_over.set()
+        if self._reading.ident is not None:
+            self._reading.join()
 
     def spec(self, *argv: str, job: str = "1", **fields: Any) -> PartSpec:
         name = self.cluster.node_names[0]

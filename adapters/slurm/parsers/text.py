@@ -27,6 +27,8 @@ NONE = frozenset(
 )
 UNLIMITED = frozenset({"UNLIMITED", "INFINITE", "NOT_SET", "PARTITION_LIMIT"})
 DAY_S = 86400.0
+BOOT_S = 60.0
+"""ResumeTimeout where nothing is said."""
 _KEY = re.compile(r"(?:^|(?<=\s))([A-Za-z][A-Za-z0-9_/:*]*)=")
 _NODE_KEYS = frozenset(
     {
@@ -193,6 +195,12 @@ def gives_whole_memory(text: str) -> bool:
     counts = "MEMORY" in values.get("SelectTypeParameters", "").upper()
     given = {values.get(key, "UNLIMITED").upper() for key in ("DefMemPerNode", "DefMemPerCPU")}
     return counts and given <= {"UNLIMITED", "0"}
+
+
+def parse_boot(text: str) -> float:
+    """The time that a node has to boot, by ``scontrol show config``, seconds."""
+    found = re.search(r"^ResumeTimeout[ \t]*=[ \t]*([0-9]{1,6})", text, re.M)
+    return float(found[1]) if found else BOOT_S
 
 
 def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:

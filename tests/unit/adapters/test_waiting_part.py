@@ -31,10 +31,10 @@ class WaitingJob:
     """A job that waits; slurmctld answers as often as there is something to say."""
 
     system, number, is_unsure, has_lost_step = "Slurm", "7", False, False
+    is_parked = False
 
     def __init__(self, turns: Iterator[Turn | None], hastened: Iterator[bool]) -> None:
         self.turns, self.hastened = turns, hastened
-        self.left: Iterator[bool] = iter(())
         self.asked: list[str] = []
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
@@ -43,10 +43,6 @@ class WaitingJob:
     def hasten(self) -> bool:
         self.asked.append("hasten")
         return next(self.hastened)
-
-    def leave_queue(self) -> bool:
-        self.asked.append("leave")
-        return next(self.left)
 
     def turn(self) -> Turn | None:
         self.asked.append("turn")
@@ -106,30 +102,6 @@ def test_it_is_hastened_until_that_is_known(folder: Path) -> None:
     job = WaitingJob(iter([waits, waits, Turn("CANCELLED")]), iter([False, True]))
     carried(folder, job, b"hasten\n")
     assert job.asked == ["hasten", "turn", "hasten", "turn", "turn"]
-
-
-def test_one_that_waits_leaves_its_queue_as_soon_as_slurmctld_answers(folder: Path) -> None:
-    job = WaitingJob(iter([None, Turn("CANCELLED")]), iter(()))
-    job.left = iter([False, True])
-    end = carried(folder, job, b"withdraw\n")
-    assert job.asked == ["leave", "turn", "leave", "turn"]
-    assert (end["state"], end["reason"]) == ("refused", "withdrawn")
-
-
-def test_an_end_that_was_not_ordered_is_no_withdrawal(folder: Path) -> None:
-    job = WaitingJob(iter([Turn("CANCELLED")]), iter(()))
-    job.left = iter([False])
-    assert carried(folder, job, b"withdraw\n")["reason"] == "ended"
-
-
-def test_one_that_was_granted_in_time_keeps_its_nodes(folder: Path) -> None:
-    job = WaitingJob(iter([Turn("RUNNING", slots={"a1": 1}), Turn("RUNNING")]), iter(()))
-    job.left = iter([True])
-    job.state = lambda: ("CANCELLED", "")  # type: ignore[attr-defined]
-    job.is_ending = lambda state: False  # type: ignore[attr-defined]
-    end = carried(folder, job, b"withdraw\narrange\n")
-    assert kept(str(folder), GRANT)["nodes"] == [["a1", 1]]
-    assert end["reason"] != "withdrawn"
 
 
 def test_it_says_that_it_is_next(folder: Path) -> None:

@@ -81,9 +81,6 @@ class Fragile:
     def hasten(self, key: PartKey) -> None:
         self._may_fail("hasten", key)
 
-    def withdraw(self, key: PartKey) -> None:
-        self._may_fail("withdraw", key)
-
     def go(self, key: PartKey) -> None:
         self._may_fail("go", key)
         if self.states.get(key) is PartState.READY:

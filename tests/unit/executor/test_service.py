@@ -113,3 +113,36 @@ def test_an_act_that_fails_costs_neither_the_reading_nor_another_act(tmp_path: P
     (reading,) = (each for each in asyncio.run(run()) if isinstance(each, Read))
     assert reading.reading is not None
     assert reading.error == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "took_s", "max_age_s", "expected_s"),
+    [
+        (0, 0.1, 60.0, 15.0),  # nothing is there, nothing is wanted
+        (4, 0.1, 60.0, 5.0),
+        (4, 4.0, 60.0, 12.0),  # the batch system is slow
+        (0, 9.0, 60.0, 27.0),
+        (0, 0.1, 20.0, 10.0),  # a reading is not to be stale
+        (0, 0.1, 8.0, 5.0),
+    ],
+)
+def test_the_pause_between_readings(
+    tmp_path: Path, wanted: int, took_s: float, max_age_s: float, expected_s: float
+) -> None:
+    def pause(is_idle: bool) -> float:
+        return 3.0 if is_idle else 1.0
+
+    executor = ExecutorService(
+        "a",
+        Adapter(reader=GatedReader(), launcher=NoLauncher(), pause=pause),  # type: ignore[arg-type]
+        f"ipc://{tmp_path}/x",
+        tmp_path,
+        get_logger(),
+        interval_s=5.0,
+        timeout_s=30.0,
+        max_age_s=max_age_s,
+    )
+    executor._wanted = wanted
+    assert executor._interval_s(took_s) == expected_s
+    executor._port.close()
+    executor._context.term()

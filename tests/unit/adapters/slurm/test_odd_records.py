@@ -75,14 +75,14 @@ class Said:
     def __init__(self) -> None:
         self.answers = {"node": NODES, "partition": PARTITIONS, "reservation": RESERVATIONS}
         self.jobs = JOBS
-        self.texts = {"config": "Configuration data as of 2026-11-20T18:40:00\n"}
+        self.texts = {"config": "Configuration data as of 2026-11-20T18:40:00\n", "sdiag": "-"}
 
     def run(self, name: str, *arguments: str, **kwargs: Any) -> str:
         if name == "squeue":
             mark = arguments[-1].removeprefix(RECORD).partition("%")[0]
             lines = (mark.join(job[field] for field, _ in QUEUE_FIELDS) for job in self.jobs)
             return self.texts.get("job", "".join(f"{RECORD}{mark}{line}\n" for line in lines))
-        what = arguments[-1]
+        what = arguments[-1] if arguments else name
         return self.texts.get(what) or "".join(f"{x}\n" for x in self.answers[what])
 
     def read(self, slots: Any) -> ClusterReading:

@@ -40,22 +40,3 @@ def test_a_job_that_was_requeued_after_its_run_is_cancelled(tmp_path: Path, job:
     spell(tmp_path, "scancel", 'echo "$@" > $here/cancelled')
     assert job.release(has_run=True)
     assert (tmp_path / "cancelled").read_text() == "7\n"
-
-
-def test_it_leaves_the_queue_only_while_it_waits(tmp_path: Path, job: SlurmJob) -> None:
-    spell(tmp_path, "scancel", 'echo "$@" > $here/asked')
-    assert job.leave_queue()
-    assert (tmp_path / "asked").read_text() == "--state=PENDING 7\n"
-
-
-def test_whether_it_has_left_is_unknown_while_slurmctld_is_silent(
-    tmp_path: Path, job: SlurmJob
-) -> None:
-    why = "Unable to contact slurm controller (connect failure)"
-    spell(tmp_path, "scancel", f'echo "scancel: error: {why}" >&2; exit 1')
-    assert not job.leave_queue()
-
-
-def test_one_that_has_ended_is_out_of_the_queue(tmp_path: Path, job: SlurmJob) -> None:
-    spell(tmp_path, "scancel", 'echo "scancel: error: Invalid job id 7" >&2; exit 1')
-    assert job.leave_queue()

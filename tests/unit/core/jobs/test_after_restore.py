@@ -101,7 +101,35 @@ def test_a_refused_later_attempt_only_moves_the_number() -> None:
     site = Site(remembered=copy_of(before, record))
     hello(site, "b", part(record.id, 4, PartState.REFUSED))
     assert site.job(record.id).state is JobState.PENDING
-    assert site.job(record.id).attempt == 4
+    site.state.presence.unreconciled.add("a")
+    site.ask(ResumeRounds(), operator=True)
+    assert not site.orders_for(record.id, Prepare), "a sibling may run in a"
+    hello(site, "a")
+    site.ask(ResumeRounds(), operator=True)
+    assert [order.attempt for _, order in site.orders_for(record.id, Prepare)] == [5]
+
+
+def test_a_sibling_that_runs_is_found_whatever_the_others_say_before() -> None:
+    before = Site()
+    record = waiting(before)
+    site = Site(remembered=copy_of(before, record))
+    hello(site, "b", part(record.id, 2, PartState.REFUSED))
+    hello(site, "a", part(record.id, 2, PartState.RUNNING, index=1))
+    assert site.job(record.id).reason == OVERTAKEN
+    assert not site.orders_for(record.id, Abort)
+
+
+def test_claims_that_only_wait_are_released_and_their_jobs_wait_again() -> None:
+    before = Site()
+    record = waiting(before)
+    site = Site(remembered=copy_of(before, record))
+    for index, name in enumerate("ab"):
+        hello(site, name, part(record.id, 1, PartState.WAITING, index))
+        assert not site.orders_for(record.id, Abort)[index:], "it may not follow us yet"
+        site.report(name, part(record.id, 1, PartState.WAITING, index))
+    assert [c for c, _ in site.orders_for(record.id, Abort)] == ["a", "b"]
+    site.ask(ResumeRounds(), operator=True)
+    assert [order.attempt for _, order in site.orders_for(record.id, Prepare)] == [2]
 
 
 def test_a_part_that_its_executor_does_not_know_is_lost() -> None:

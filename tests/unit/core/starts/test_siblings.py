@@ -364,3 +364,17 @@ def test_of_clusters_that_start_it_equally_soon_the_one_that_bills_less(later: b
         nodes = tuple(replace(node, slot_cpus=cpus) for node in cluster.reading.nodes)
         cluster.reading = replace(cluster.reading, nodes=nodes)
     assert site.job(site.submit(1)).clusters == (("a",) if later else ("b",))
+
+
+def test_a_cluster_that_is_drained_is_left_by_those_that_wait_there() -> None:
+    site, job = waiting(backoff_first_s=1.0)
+    site.ask(Drain(target="a"), operator=True)
+    assert (site.job(job).clusters, ended(site, job)) == (("b",), ["a"])
+    site.ask(Drain(target="b"), operator=True)
+    assert site.job(job).state is JobState.PENDING
+    site.report("a", of_part(job, 0, REFUSED, reason="aborted"))
+    for name in ("a", "b"):
+        site.ask(Resume(target=name), operator=True)
+    site.wait(2.0)
+    look(site)
+    assert [(c, a) for c, a, _ in sent(site, job)[2:]] == [("a", 2), ("b", 2)]

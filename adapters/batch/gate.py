@@ -1,0 +1,126 @@
+"""The gate: one port of the executor's, called by the wrappers of claims that have been granted.
+
+A claim that waits in the batch system's queue is a folder and a batch job, and no process. Its
+wrappers say here which claim was granted, and are told where its runner listens, which the launcher
+forks for that (`runner.talk` has the words). The gate knows no secret and starts nothing: a caller
+who holds no key gets no further than to the runner's port. The port is kept in the state folder,
+and taken again after a restart; wrappers try again meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from pathlib import Path
+
+from coalloc.adapters.runner.barrier import MOST_UNAUTHENTICATED, listening
+from coalloc.adapters.runner.talk import LineConnection, TalkError
+
+CALL_LIMIT_S = 10.0
+LONGEST_CALL = 200
+
+
+class Gate:
+    """Listens for wrappers.
+
+    Parameters
+    ----------
+    kept : Path
+        File with the port of an earlier gate.
+    ports : (int, int)
+        To listen on otherwise, inclusive; (0, 0): any.
+    news_fd : int
+        What else `fileno` is readable for.
+
+    Attributes
+    ----------
+    calls : dict of claim to connections
+        Those that wait for an answer.
+
+    Raises
+    ------
+    OSError
+        No port is free, or it cannot be kept.
+    """
+
+    def __init__(self, kept: Path, ports: tuple[int, int], news_fd: int) -> None:
+        self.calls: dict[str, list[LineConnection]] = {}
+        self._callers: dict[LineConnection, float] = {}
+        self._sock = None
+        with contextlib.suppress(OSError, ValueError, OverflowError):
+            port = int(kept.read_text(encoding="ascii"))
+            self._sock = listening((port, port))
+        if self._sock is None:
+            self._sock = listening(ports)
+        self._sock.setblocking(False)
+        self.port = int(self._sock.getsockname()[1])
+        new = kept.with_suffix(".new")
+        new.write_text(str(self.port), encoding="ascii")
+        new.replace(kept)
+        self._epoll = select.epoll()
+        for fd in (self._sock.fileno(), news_fd):
+            self._epoll.register(fd, select.EPOLLIN)
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when somebody calls, or there are news."""
+        return self._epoll.fileno()
+
+    def listen(self) -> None:
+        """Take in who calls."""
+        assert self._sock is not None
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._sock.accept()
+                if len(self._callers) >= MOST_UNAUTHENTICATED:
+                    sock.close()
+                    continue
+                caller = LineConnection(sock)
+                self._callers[caller] = time.monotonic() + CALL_LIMIT_S
+                self._epoll.register(caller, select.EPOLLIN)
+        waiting = {caller for callers in self.calls.values() for caller in callers}
+        for caller, until in list(self._callers.items()):
+            if caller not in waiting:
+                self._hear(caller)
+            if time.monotonic() > until:
+                self._drop(caller)
+
+    def answer(self, claim: str, *words: str) -> None:
+        """Answer all who called for this claim."""
+        for caller in self.calls.get(claim, [])[:]:
+            with contextlib.suppress(OSError):
+                caller.say(*words)
+            self._drop(caller)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for caller in list(self._callers):
+            self._drop(caller)
+        self._epoll.close()
+        assert self._sock is not None
+        self._sock.close()
+
+    def _hear(self, caller: LineConnection) -> None:
+        try:
+            lines = caller.heard()
+        except TalkError:
+            self._drop(caller)
+            return
+        words = lines[0].split(" ") if lines else []
+        if len(words) == 2 and words[0] == "granted":
+            self.calls.setdefault(words[1], []).append(caller)
+            self._epoll.unregister(caller)  # nothing more is said before the answer
+        elif words or len(caller.unread) > LONGEST_CALL:
+            self._drop(caller)
+
+    def _drop(self, caller: LineConnection) -> None:
+        if self._callers.pop(caller, None) is None:
+            return
+        for claim, callers in list(self.calls.items()):
+            if caller in callers:
+                callers.remove(caller)
+                if not callers:
+                    del self.calls[claim]
+        with contextlib.suppress(OSError):
+            self._epoll.unregister(caller)
+        caller.close()

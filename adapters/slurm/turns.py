@@ -1,0 +1,93 @@
+"""The claims that wait in Slurm's queue without a runner, as each reading shows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+from coalloc.adapters.batch.launcher import WAITS
+from coalloc.adapters.batch.token import parse_comment
+from coalloc.adapters.part_folder import PartFolder
+from coalloc.adapters.slurm.parsers.records import QueueEntry
+from coalloc.adapters.slurm.part_commands import ALIVE, FIRST, NEVER
+from coalloc.adapters.slurm.reading import SlurmFacts
+from coalloc.model.sites.parts import PartKey, PartReport, PartState
+from coalloc.model.values import replace
+
+MOST_WOKEN = 32
+"""Claims that get a runner because of one reading; the next reading shows the others again."""
+STEADY_S, STEADY_SHARE = 5.0, 0.1
+"""An expected start is news if it differs by so many seconds, and by this share of the wait."""
+
+
+class Turns:
+    """Turns of the claims that wait, by the last reading."""
+
+    def __init__(self) -> None:
+        self._told = SlurmFacts()
+        self._last: dict[PartKey, QueueEntry] = {}
+
+    def told(
+        self,
+        facts: SlurmFacts,
+        parked: Mapping[PartKey, float],
+        parts: Mapping[PartKey, PartFolder],
+        live: Mapping[PartKey, PartReport],
+    ) -> Iterator[tuple[PartKey, PartReport | None]]:
+        """New reports of claims that wait, once for each reading; None: it needs a runner.
+
+        Parameters
+        ----------
+        parked : mapping of key to monotonic seconds
+            Since when they wait; the reading need not have those that it is not older than.
+        """
+        if facts is self._told or facts.queue is None:
+            return
+        self._told = facts
+        by_claim: dict[str, QueueEntry] = {}
+        others: dict[tuple[str, float | None], QueueEntry] = {}
+        for each in facts.queue:
+            token = parse_comment(each.comment)
+            if token is not None:
+                by_claim[token.claim] = each
+            elif not each.odd:
+                others[each.id, each.submitted] = each
+        last, self._last, woken = self._last, {}, 0
+        for key, since in list(parked.items()):
+            entry = by_claim.get(parts[key].claim)
+            if entry is None and key in last:  # its comment was changed
+                entry = others.get((last[key].id, last[key].submitted))
+            if entry is not None:
+                self._last[key] = entry
+            if needs_runner(entry, is_younger=since >= facts.asked):
+                woken += 1
+                if woken <= MOST_WOKEN:
+                    yield key, None
+            elif entry is not None and (report := waiting(live[key], entry)) != live[key]:
+                yield key, report
+
+
+def needs_runner(entry: QueueEntry | None, *, is_younger: bool) -> bool:
+    """Whether a claim that waited is granted, will never be, or is over."""
+    if entry is None:
+        return not is_younger
+    if entry.odd or entry.state == "UNKNOWN":
+        return False
+    is_stuck = entry.state == "PENDING" and entry.reason in NEVER
+    return is_stuck or entry.state == "RUNNING" or entry.state not in ALIVE
+
+
+def waiting(known: PartReport, entry: QueueEntry) -> PartReport:
+    """The report of a claim that waits as this entry says."""
+    expected, before = entry.start, known.expected
+    if expected is not None and before is not None:
+        slack_s = max(STEADY_S, STEADY_SHARE * (expected - time.time()))
+        expected = before if abs(expected - before) < slack_s else expected
+    return replace(
+        known,
+        state=PartState.WAITING,
+        reason=WAITS,
+        expected=expected,
+        detail=entry.reason,
+        is_next=entry.reason == FIRST,
+    )
