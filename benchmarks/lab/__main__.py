@@ -35,7 +35,9 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
 
-def one(task: tuple[str, str, float, int, str, str, tuple[tuple[str, Any], ...]]) -> dict[str, float]:
+def one(
+    task: tuple[str, str, float, int, str, str, tuple[tuple[str, Any], ...]],
+) -> dict[str, float]:
     """One run, in figures."""
     arm, site_name, load, seed, priority, backfill, more = task
     site = SITES[site_name]
@@ -54,7 +56,7 @@ def one(task: tuple[str, str, float, int, str, str, tuple[tuple[str, Any], ...]]
 
 
 def figures(found: Found, end: float) -> dict[str, float]:
-    """What is printed of a run."""
+    """Figures of a run, as they are printed."""
     single = [each.started - each.at for each in found.ours if not each.is_wide]
     wide = [each.started - each.at for each in found.ours if each.is_wide]
     local = [wait for waits in found.local.values() for wait in waits]
@@ -92,7 +94,7 @@ def table(args: argparse.Namespace, load: float) -> None:
         of = {key: mean([row[key] for row in mine]) for key in mine[0]}
         base = base or of
 
-        def by(key: str, of: dict[str, float] = of) -> str:
+        def by(key: str, of: dict[str, float] = of, base: dict[str, float] = base) -> str:
             return f"{of[key]:7.1f} ({of[key] / base[key]:4.2f})"
 
         print(

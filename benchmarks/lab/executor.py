@@ -53,6 +53,7 @@ class LabPart:
     is_known: bool = False
     """That it was granted has been heard."""
     arranged: bool = False
+    hastened: bool = False
     is_over: bool = False
     """Its end was asked for."""
     expected: float | None = None
@@ -141,11 +142,12 @@ class LabExecutor:
             waiting=sum(not job.is_ours for job in self.queue.waiting),
             waited=tuple(self.waited[-KEPT_WAITS:]),
             queues=True,
+            keeps_places=self.queue.priority == "fcfs",
         )
         for part in self.parts.values():
             if part.state is PartState.WAITING and part.job is not None:
                 part.expected, part.detail = part.job.expected, part.job.reason
-                part.is_next = part.job.reason == "Resources"
+                part.is_next = self.queue.is_next(part.job, now)
                 self._news(part)
         self._carry_out(self.core.handle(ExecutorTicked(), now))
         self.say(Read(cluster=name, reading=reading, at=now, run="1", epoch=self.core.state.epoch))
@@ -185,7 +187,7 @@ class LabExecutor:
         return ()
 
     def other(self, effect: ExecutorEffect) -> None:
-        """What other versions of the core may want."""
+        """Carry out effects that only other versions of the core have."""
         if type(effect).__name__ == "WithdrawPart":
             part = self.parts.get(effect.key)  # type: ignore[union-attr]
             if part is not None and part.state is PartState.WAITING:
@@ -197,7 +199,9 @@ class LabExecutor:
             return
         terms = order.queue
         hold_s = 0.0 if terms is None else terms.hold_s
-        limit_s = minutes((order.time_limit or 60.0) + self.extra_s + (hold_s if self.extra_s else 0.0))
+        limit_s = minutes(
+            (order.time_limit or 60.0) + self.extra_s + (hold_s if self.extra_s else 0.0)
+        )
         job = QueuedJob(
             number=0,
             width=order.procs,
@@ -213,7 +217,7 @@ class LabExecutor:
         if terms is None:
             self._refuse(part, "others_first")
             return
-        job.begin = now + terms.begin_s if terms.begin_s >= 1.0 else 0.0
+        job.begin = now + terms.begin_s if terms.begin_s >= 1.0 and not part.hastened else 0.0
         part.state = PartState.WAITING
         self._news(part)
         self.queue.submit(job, now)
@@ -281,6 +285,7 @@ class LabExecutor:
 
     def _begin(self, part: LabPart) -> None:
         """A claim that was put off takes its turn."""
+        part.hastened = True
         if part.job is not None and part.job.granted is None and not part.is_over:
             self.queue.update(part.job, self.clock.now, begin=0.0)
 

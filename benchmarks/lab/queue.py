@@ -4,7 +4,7 @@ Notes
 -----
 - *Priority*: ``fcfs`` is priority/basic: the order of submission, which a later begin keeps.
   ``age`` is priority/multifactor with its age factor alone: a job gathers age from when it may
-  begin, and where it waits no longer the order is that of the numbers.
+  begin, and loses it when that is put off.
 - *Main scheduler*, after each submission and each end: jobs in order of priority, up to the first
   that does not fit (``Resources``); those behind it have the reason ``Priority``.
 - *Backfill*, every second in which something has changed: each job in order of priority gets the
@@ -46,6 +46,8 @@ class QueuedJob:
     on_start: Callable[[float, Mapping[str, int]], None]
     is_ours: bool = False
     begin: float = 0.0
+    since: float | None = None
+    """When it was first seen that it may begin, s: age counts from then, whatever comes later."""
     nice_s: float = 0.0
     """So much later it counts as submitted, s."""
     is_held: bool = False
@@ -124,13 +126,24 @@ class SlurmQueue:
     def _is_eligible(self, job: QueuedJob, now: float) -> bool:
         return not job.is_held and job.begin <= now
 
-    def _order(self, job: QueuedJob) -> tuple[float, int]:
-        since = job.submitted if self.priority == "fcfs" else max(job.submitted, job.begin)
+    def order_of(self, job: QueuedJob) -> tuple[float, int]:
+        """The less, the sooner it has its turn."""
+        since = job.submitted if self.priority == "fcfs" or job.since is None else job.since
         return since + job.nice_s, job.number
 
     def in_order(self, now: float) -> list[QueuedJob]:
         """The jobs that may start, the first to go before."""
-        return sorted((j for j in self.waiting if self._is_eligible(j, now)), key=self._order)
+        found = [job for job in self.waiting if self._is_eligible(job, now)]
+        for job in found:
+            job.since = now if job.since is None else job.since
+        return sorted(found, key=self.order_of)
+
+    def is_next(self, job: QueuedJob, now: float) -> bool:
+        """Whether no job that may start goes before it, or is older where it may not start yet."""
+        if job.begin > now:
+            return not any(other.submitted < job.submitted for other in self.in_order(now))
+        mine = self.order_of(job)
+        return not any(self.order_of(o) < mine for o in self.in_order(now) if o is not job)
 
     def schedule(self, now: float) -> None:
         """The main scheduler: in order, up to the first that does not fit."""

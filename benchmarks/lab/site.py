@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
+from tests.support.settings import core_settings
+
 from benchmarks.lab import executor as runners
 from benchmarks.lab.clock import Clock
 from benchmarks.lab.executor import Claim, LabExecutor
@@ -27,7 +29,14 @@ from coalloc.core.base.effects import (
     Solve,
     Wake,
 )
-from coalloc.core.base.events import CoreEvent, Requested, Solved, StatementReceived, Ticked, TimerFired
+from coalloc.core.base.events import (
+    CoreEvent,
+    Requested,
+    Solved,
+    StatementReceived,
+    Ticked,
+    TimerFired,
+)
 from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
 from coalloc.core.base.requests import Done, Submit
 from coalloc.core.coordinator import Coordinator
@@ -38,7 +47,6 @@ from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from tests.support.settings import core_settings
 
 NET_S, SOLVE_S, COMMAND_S, BEAT_S = 0.003, 0.03, 0.05, 2.0
 SETTLED_S = 40.0
@@ -57,7 +65,7 @@ class Begun:
 
 @dataclass(kw_only=True)
 class Found:
-    """What became of a run.
+    """Result of a run.
 
     Attributes
     ----------
@@ -166,9 +174,7 @@ class PlainRun(Run):
             starts.append(now)
             if len(starts) == len(parts):
                 wide = not able
-                self.found.ours.append(
-                    Begun(at=at, width=work.width, started=now, is_wide=wide)
-                )
+                self.found.ours.append(Begun(at=at, width=work.width, started=now, is_wide=wide))
 
         for turn, (name, width) in enumerate(parts.items()):
             self.plain(name, width, work, begun, is_last=turn == 0)
@@ -176,8 +182,12 @@ class PlainRun(Run):
     def _parts(self, width: int) -> dict[str, int]:
         """Over two clusters drawn among those that can hold it together, in proportion."""
         names = list(self.queues)
-        pairs = [(a, b) for a in names for b in names if a < b
-                 and self.queues[a].slots + self.queues[b].slots >= width]
+        pairs = [
+            (a, b)
+            for a in names
+            for b in names
+            if a < b and self.queues[a].slots + self.queues[b].slots >= width
+        ]
         a, b = self.dice.choice(pairs)
         total = self.queues[a].slots + self.queues[b].slots
         first = min(self.queues[a].slots, round(width * self.queues[a].slots / total))
@@ -218,8 +228,12 @@ class CoallocRun(Run):
         self._timer()
 
     def submit(self, number: int, work: Work) -> None:
-        job = {"kind": "rigid", "procs": work.width, "base_time": self._estimate(work),
-               "time_limit": work.limit_s}
+        job = {
+            "kind": "rigid",
+            "procs": work.width,
+            "base_time": self._estimate(work),
+            "time_limit": work.limit_s,
+        }
         command = Submit(token=str(number), job=job, launch=Launch(argv=("work",)))
         request = Requested(
             origin=number, user="ann", uid=1, gid=1, operator=False, command=command
@@ -228,7 +242,7 @@ class CoallocRun(Run):
         self.clock.after(COMMAND_S, lambda: self.handle(request))
 
     def _estimate(self, work: Work) -> float:
-        """What users say of the run time: nothing but the limit."""
+        """Run time as users give it: nothing but the limit."""
         return work.limit_s
 
     def _run_s(self, job: str) -> float:

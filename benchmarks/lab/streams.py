@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import exp, log, sqrt
-from pathlib import Path
+from math import exp, log
 
 from benchmarks.lab.queue import minutes
-
-LOGS = Path(__file__).parents[2] / "../shared/data/swf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +109,8 @@ SITES = {
         interval_s=60.0,
     ),
 }
-"""The bed of the measurements, without wide jobs, with limits as on real sites, with three clusters,
-and clusters with run times of hours."""
+"""The bed of the measurements, without wide jobs, with limits as on real sites, with three
+clusters, and clusters with run times of hours."""
 
 
 def lognormal(dice: random.Random, mean: float, sigma: float) -> float:
@@ -175,35 +171,3 @@ def _scaled(works: list[Work], area: float) -> list[Work]:
         )
         for work in works
     ]
-
-
-def of_log(name: str, slots: int, area: float, span_s: float, seed: int) -> list[Work]:
-    """A piece of a real log, its widths scaled to a cluster of so many slots."""
-    dice = random.Random(f"log {seed}")
-    rows = []
-    with gzip.open(LOGS / name, "rt", errors="replace") as file:
-        for line in file:
-            if not line.startswith(";"):
-                field = line.split()
-                at, run, procs, limit = (float(field[k]) for k in (1, 3, 4, 8))
-                if run > 0 and procs > 0:
-                    rows.append((at, run, procs, max(limit, run)))
-    widest = sorted(row[2] for row in rows)[-max(1, len(rows) // 100)]
-    begin = dice.randrange(len(rows) // 2)
-    found: list[Work] = []
-    filled, first = 0.0, rows[begin][0]
-    for at, run, procs, limit in rows[begin:]:
-        if filled >= area:
-            break
-        width = max(1, min(slots, round(procs / widest * slots)))
-        found.append(Work(at=at - first, width=width, run_s=run, limit_s=minutes(limit)))
-        filled += width * run
-    pace = span_s / max(1.0, found[-1].at)
-    return [Work(at=w.at * pace, width=w.width, run_s=w.run_s, limit_s=w.limit_s) for w in found]
-
-
-def spread(values: list[float]) -> tuple[float, float]:
-    """Mean, and its standard error."""
-    mean = sum(values) / max(1, len(values))
-    var = sum((v - mean) ** 2 for v in values) / max(1, len(values) - 1)
-    return mean, sqrt(var / max(1, len(values)))
