@@ -78,8 +78,9 @@ CLOCK_EVERY_S = 600.0
 """Between two looks at slurmctld's clock, seconds."""
 ACCOUNTS_EVERY_S = 30.0
 """Between two looks at associations and QOS, seconds: they may be many."""
-SELDOM_EVERY_S = 60.0
-"""Between two looks at partitions and reservations of which nothing points to a change, seconds."""
+SELDOM_CYCLES, SELDOM_EVERY_S = 8, 60.0
+"""Between two looks at partitions and reservations of which nothing points to a change: so many
+readings, or seconds."""
 LOAD_EVERY_S = 300.0
 """Between two looks at how busy slurmctld is, seconds."""
 EASED = 3.0
@@ -139,7 +140,7 @@ class SlurmReader:
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
         self._due = Due()
         self._asked = 0.0
-        self._seldom = Seldom()
+        self._seldom, self._cycles = Seldom(), 0
         self._tally = Tally(None if state_dir is None else state_dir / "rpcs")
         self._is_busy, self._load_asked = False, float("-inf")
 
@@ -206,8 +207,11 @@ class SlurmReader:
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
         seldom, hint = self._seldom, (self._refusals(), hint_of(nodes, queue))
-        age_s = self._clock() - seldom.asked
-        if hint != seldom.hint or not 0.0 <= age_s < SELDOM_EVERY_S or self._settings.max_share:
+        self._cycles += 1
+        is_old = self._cycles >= SELDOM_CYCLES
+        is_old |= not 0.0 <= self._clock() - seldom.asked < SELDOM_EVERY_S
+        if hint != seldom.hint or is_old or self._settings.max_share:
+            self._cycles = 0
             self._seldom = seldom = Seldom(
                 asked=self._clock(),
                 hint=hint,
@@ -263,7 +267,7 @@ class SlurmReader:
         asked = self._clock()
         if not 0.0 <= asked - self._load_asked < LOAD_EVERY_S:
             self._load_asked = asked
-            with contextlib.suppress(CommandRefusedError):
+            with contextlib.suppress(BatchError):  # not installed: nothing else depends on it
                 self._is_busy = is_busy(self._run("sdiag"))
 
     def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
