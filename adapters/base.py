@@ -117,6 +117,15 @@ class Launcher(Starter, Protocol):
     def hasten(self, key: PartKey) -> None:
         """Let a part that waits for a later begin take its turn from now on."""
 
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        """Let a part run so long from its start, and no longer.
+
+        Raises
+        ------
+        AdapterError
+            The batch system keeps another limit.
+        """
+
     def renew(self, key: PartKey | None = None) -> None:
         """Let the claim, or every claim, stand for another lease."""
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
+from coalloc.adapters.runner.grant import LIMIT, kept
 from coalloc.adapters.runner.status import decoded
 from coalloc.adapters.sweeper import OLD, Sweeper
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
@@ -61,6 +62,8 @@ class PartLauncher:
         self._parts: dict[PartKey, PartFolder] = {}
         self._ended: dict[PartKey, PartReport] = {}
         self._left: set[PartKey] = set()
+        self._limits: dict[PartKey, Mapping[str, float]] = {}
+        """Of parts whose limit was changed: as their folders have it."""
         self._unread = b""
         self._sweeper = Sweeper()
         self._looked = float("-inf")
@@ -115,6 +118,24 @@ class PartLauncher:
     def hasten(self, key: PartKey) -> None:
         """Let a part that waits for a later begin take its turn from now on."""
         self._order(key, "hasten")
+
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        """Let a part run so long from its start, and no longer."""
+        self._limit(key, {"limit_s": limit_s})
+
+    def _limit(self, key: PartKey, changed: Mapping[str, float]) -> None:
+        """Keep a part's new limit; ``told_s``, where the daemon does not know it, is reported."""
+        folder = self._parts.get(key)
+        if folder is None or key in self._ended:
+            return
+        try:
+            folder.keep(LIMIT, changed)
+        except OSError as error:
+            raise AdapterError(f"{key.folder}: {error.strerror}") from error
+        self._limits[key] = changed
+        if key in self._live:
+            self._live[key] = replace(self._live[key], time_limit=changed.get("told_s"))
+        self._order(key, f"limit {changed['limit_s']}")
 
     def go(self, key: PartKey) -> None:
         """Open the barrier; harmless when it is open, or the part has ended."""
@@ -177,8 +198,8 @@ class PartLauncher:
         except OSError as error:
             raise AdapterError(f"{folder.path}: {error.strerror}") from error
         self._left.discard(key)
-        for kept in (self._parts, self._ended, self._live):
-            kept.pop(key, None)
+        for known in (self._parts, self._ended, self._live, self._limits):
+            known.pop(key, None)
 
     def left(self) -> dict[PartKey, int]:
         """Parts that have ended without processes that could not be ended, and how many live on."""
@@ -224,6 +245,8 @@ class PartLauncher:
             folder = self.folder_type.load(path)
             if folder is not None:
                 self._parts.setdefault(folder.key, folder)
+                if changed := kept(str(path), LIMIT):
+                    self._limits[folder.key] = changed
 
     def _watched(self) -> set[PartKey]:
         """Parts that may have news of which nothing is said."""
@@ -232,6 +255,8 @@ class PartLauncher:
     def _look_at(self, key: PartKey, folder: PartFolder) -> None:
         try:
             report = folder.report()
+            if told_s := self._limits.get(key, {}).get("told_s"):
+                report = replace(report, time_limit=told_s)
         except Exception as error:  # whatever it is, the others are looked at nevertheless
             known = self._live.get(key)
             if known is None:

@@ -6,6 +6,7 @@
     STATE_DIR/part+JOB+ATTEMPT+PART/
         spec.json                       what to run (the runner's `spec`)
         grant.json, layout.json         of a claim that might wait: its nodes, all of its job
+        limit.json                      its time limit, where that was changed
         barrier                         FIFO with orders for the runner
         lock                            flocked from the claim to the runner's end
         status                          see `runner.status`
@@ -38,6 +39,7 @@ from msgspec import structs
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
 from coalloc.adapters.runner import cgroup
+from coalloc.adapters.runner.grant import LAYOUT
 from coalloc.adapters.runner.spec import Queue, RankPlace, RunnerSpec
 from coalloc.adapters.runner.status import (
     END,
@@ -147,10 +149,13 @@ class PartFolder:
             "nodelist": fold(nodes),
             "rendezvous": rendezvous,
         }
-        path = self.path / "layout.json"
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(layout), encoding="utf-8")
-        new.replace(path)
+        self.keep(LAYOUT, layout)
+
+    def keep(self, name: str, record: Mapping[str, object]) -> None:
+        """Write one of the launcher's files. Raises `OSError`."""
+        new = (self.path / name).with_suffix(".new")
+        new.write_text(json.dumps(record), encoding="utf-8")
+        new.replace(self.path / name)
 
     def order(self, line: str) -> bool:
         """Send the runner one line; False where none lives, `AdapterError` where it reads none."""

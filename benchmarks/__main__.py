@@ -25,6 +25,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "workflow_tasks": (("--slots", "8"), ("--slots", "8", "--full")),
     "rolling": (("1000",), ()),
     "slurm": (("--trials", "20"), ()),
+    "slurm_sites": (("--scale", "0.15"), ()),
     "slurm_stream": (
         ("--policy", "plain", "--jobs", "40"),
         ("--jobs", "1000", "--scale", "8", "--mean", "20", "--kills", "0"),

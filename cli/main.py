@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import gc
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -102,6 +103,8 @@ GROUPS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 done, 1 refused or failed, 2 bad usage."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        gc.disable()  # while a command is loaded nothing becomes garbage, and looking costs a sixth
     open_output()
     warnings.showwarning = lambda message, *where: note(str(message))
     try:
@@ -152,6 +155,9 @@ def _run(arguments: Sequence[str]) -> int:
             what += f"; options come after the command: coalloc {after} {' '.join(unknown[:2])}"
             name = f"coalloc {after}"
         raise CommandError(f"{command}{what} (see {name} --help)", BAD_USAGE)
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
     code: int = args.run(args)
     return code
 

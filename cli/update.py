@@ -1,4 +1,4 @@
-"""``coalloc update``: change jobs that wait."""
+"""``coalloc update``: change jobs that wait, and the time limit of those that run."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from coalloc.runtime import texts
 
 ABOUT = """\
 Change jobs that wait, with the checks of a submit; nothing is changed of a job that is refused.
+Of one that runs only --time can be: its user may shorten it, an operator extend it, in Slurm too
+where the executor may; `coalloc show` tells when Slurm has refused.
 
 Of an array, the members that still wait are changed, all of them or none. What an option does not
 name stays as it is; an empty text ('') takes a dependency, clusters or features away, none a
@@ -96,7 +98,7 @@ def _run(args: argparse.Namespace) -> int:
 
 COMMANDS: Mapping[str, Command] = {
     "update": Command(
-        doc="change jobs that wait",
+        doc="change jobs that wait, and the time limit of others",
         about=ABOUT,
         example="coalloc update 12 --time 2h --priority 5\n  coalloc update 12 -d ''\n"
         "  coalloc update 14 --throttle 5\n  coalloc update 14 --deadline tomorrow",

@@ -21,6 +21,7 @@ from coalloc.core.executor.effects import (
     ExecutorEffect,
     ExecutorLogLine,
     HastenPart,
+    LimitPart,
     PartEffect,
     PartNews,
     RemovePart,
@@ -135,6 +136,8 @@ class LauncherActions:
                 launcher.arrange(key, order.all_nodes, order.rendezvous)
             case HastenPart(key=key):
                 launcher.hasten(key)
+            case LimitPart(key=key, limit_s=limit_s):
+                launcher.limit(key, limit_s)
             case StartPart(key=key):
                 launcher.go(key)
             case EndPart(key=key, reason=reason):
@@ -210,6 +213,7 @@ _VERBS = {
     ClaimPart: "claim",
     ArrangePart: "arrange",
     HastenPart: "hasten",
+    LimitPart: "limit",
     StartPart: "start",
     EndPart: "end",
     RemovePart: "remove",

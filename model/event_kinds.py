@@ -18,6 +18,9 @@ class EventKind(StrEnum):
     """`user`"""
     JOB_UPDATED = "job_updated"
     """`user`, `changes`: what is new, such as `time_limit=60 procs=2`"""
+    JOB_LIMIT_CHANGED = "job_limit_changed"
+    """`cluster`, `time_limit`: so the limit is now in that batch system, where somebody has changed
+    it, or where another one was `refused`, with the reason"""
     JOB_PRIORITY_SET = "job_priority_set"
     """`user`, `priority`"""
     JOB_SET_ASIDE = "job_set_aside"

@@ -40,7 +40,8 @@ def marks_of(job: str, name: str, user: str) -> dict[str, str]:
 
 def rank_marks(rank: int, node: str) -> dict[str, str]:
     """The marks of one process on a node, and the one that stands for a per cent sign."""
-    return {"r": str(rank), "t": str(rank), "N": node.partition(".")[0], "%": "%"}
+    host = node.rpartition("/")[2].partition(".")[0]
+    return {"r": str(rank), "t": str(rank), "N": host, "%": "%"}
 
 
 def strange_marks(pattern: str, *, once: bool) -> list[str]:

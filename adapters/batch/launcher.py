@@ -153,8 +153,8 @@ class BatchLauncher(PartLauncher):
         if live is not None and live.reason in {PARKED, WAITS} and not live.detail:
             # What is known of its turn stays known while a runner looks at it.
             is_known = before is not None and before.state is PartState.WAITING
-            known = before if before is not None and is_known else live
-            self._live[key] = replace(known, reason=WAITS)
+            own = replace(live, reason=WAITS)
+            self._live[key] = before if before is not None and is_known else own
 
     def _order(self, key: PartKey, line: str) -> None:
         folder = self._parts.get(key)

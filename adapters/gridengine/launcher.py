@@ -24,7 +24,8 @@ from coalloc.adapters.gridengine.part_commands import GridEngineSite
 from coalloc.adapters.gridengine.reader import read_status
 from coalloc.adapters.gridengine.reading import chosen_queues
 from coalloc.adapters.gridengine.settings import GridEngineSettings
-from coalloc.model.sites.parts import PartSpec
+from coalloc.adapters.runner.grant import kept
+from coalloc.model.sites.parts import PartKey, PartSpec
 
 SLOTS_MAX_AGE_S = 60.0
 
@@ -41,6 +42,15 @@ class GridEngineLauncher(BatchLauncher):
         self._slots: dict[str, int] = {}
         self._slots_read = float("-inf")
         super().__init__(state_dir)
+
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        """Let a part run shorter: Grid Engine ends it after what its ``h_rt`` was asked for."""
+        folder = self._parts.get(key)
+        spec = {} if folder is None else kept(str(folder.path), "spec.json")
+        most_s = spec.get("time_limit_s")
+        if most_s is not None and limit_s > most_s:
+            raise AdapterError(f"Grid Engine ends it after {most_s:g} s: h_rt cannot be extended")
+        super().limit(key, limit_s)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse hosts that are not the queue's, and more processes than they have slots."""

@@ -83,6 +83,8 @@ class PartJob:
     """The batch system's name, for people."""
     alive: frozenset[str]
     """States of a job whose processes may run, or will."""
+    asked_s: float | None = None
+    """The time limit that the batch system was asked for, seconds."""
     ending: frozenset[str] = frozenset()
     """States that stand only until a job's end is known."""
 

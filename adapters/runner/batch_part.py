@@ -27,7 +27,7 @@ from typing import Any
 
 from coalloc.adapters.runner.batch_job import PartJob
 from coalloc.adapters.runner.ends import bare_end, has_started
-from coalloc.adapters.runner.grant import ABORT, CLAIM, kept, ordered
+from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, ordered
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError
@@ -66,6 +66,7 @@ class BatchPart:
             self.uid = spec["uid"]
             self.job = self.job_type(spec, self.folder, claim.get("job", ""))
             self.job.is_parked = claim.get("waits", False)
+            self.job.asked_s = claim.get("asked_s")
             fds = (self.orders_fd, wake_fd)
             port = 0 if self.job.is_parked else claim.get("port", 0)
             self.supervisor = PartSupervisor(spec, self.folder, self.status, self.job, fds, port)
@@ -88,6 +89,7 @@ class BatchPart:
         try:
             with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
                 spec: BatchSpec = json.load(file)
+            spec["time_limit_s"] = kept(self.folder, LIMIT).get("limit_s", spec["time_limit_s"])
             if not is_resumed:
                 self.status.preallocate(len(spec["ranks"]))
             self.status.open()

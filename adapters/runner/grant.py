@@ -17,6 +17,8 @@ from typing import Any
 from coalloc.adapters.runner.spec import BatchSpec, RankPlace
 
 GRANT, LAYOUT, CLAIM = "grant.json", "layout.json", "claim.json"
+LIMIT = "limit.json"
+"""The part's time limit where it was changed, and what the batch system shows then."""
 ABORT, HASTEN = MARKS = ("abort", "hasten")
 """Orders that a claim without a runner takes, and the files that keep them."""
 Nodes = list[tuple[str, int]]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from coalloc.adapters.runner.once import script_environment
 from coalloc.adapters.runner.runner import Runner
-from coalloc.adapters.runner.status import END, RUN, boot_id
+from coalloc.adapters.runner.status import END, NO_RUNNER, RUN, boot_id
 from coalloc.adapters.runner.talk import (
     GivenUpError,
     LineConnection,
@@ -152,9 +152,11 @@ class NodeRunner(Runner):
 
     def _call_again(self) -> bool:
         try:
-            self._connection, _ = self._address.connect(1.0)
+            self._connection, spec = self._address.connect(1.0)
         except TalkError:
             return False
+        if spec["time_limit_s"] is not None:
+            self._limit(spec["time_limit_s"])
         self.orders_fd = self._connection.fileno()
         self.orders = b""
         with contextlib.suppress(AttributeError, OSError):
@@ -225,7 +227,7 @@ def main() -> None:
             raise TalkError("the part has been started before, and is not started again")
     except TalkError as error:
         print(f"{address.node}: {error}", file=sys.stderr)
-        sys.exit(3)
+        sys.exit(NO_RUNNER)
     if spec.get("once"):
         spec["env"] = script_environment(spec, os.environ)
     for ours, theirs in JOB_IDS:

@@ -15,15 +15,23 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import NodeSpec, RunnerSpec
 
+OVERLAP: Final = "COALLOC_OVERLAP"
+"""Set in a step of wrappers that only steps with ``--overlap`` may overlap: srun refuses that
+option beside ``--exclusive``."""
 HOLDS: Final = "holds"
 """Key of a place whose process only waits for the command's end."""
 OF_SLURM = (
     *("SLURM_CONF", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME", "SLURM_JOB_ID"),
     *("SLURM_JOB_PARTITION", "SLURM_JOB_ACCOUNT", "SLURM_JOB_QOS", "SLURM_JOB_RESERVATION"),
     *("SLURM_JOB_UID", "SLURM_JOB_GID", "SLURM_JOB_USER", "SLURM_JOB_GPUS"),
-    *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"),
+    *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_SUBMIT_HOST"),
+    *("SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_PRIO_PROCESS"),
+    *("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURM_WORKING_CLUSTER"),
+    "SLURM_TASK_PID",  # in whose place the command's own is put (`runner.rank`)
 )
 """Variables of a Slurm job that mean the same in the step of the wrappers and in a script."""
+OF_ARRAYS = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
+"""What a member is told of its array, in `COALLOC_ARRAY_` and `SLURM_ARRAY_`."""
 
 
 def started_once(spec: RunnerSpec) -> RunnerSpec:
@@ -66,16 +74,17 @@ def script_environment(spec: NodeSpec, environ: Mapping[str, str]) -> dict[str, 
 def _slurm_variables(
     spec: NodeSpec, hosts: list[tuple[str, int]], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Variables as of sbatch, by which srun starts the part's processes.
-
-    The wrappers are a step that has all that was allocated, so the steps of the script overlap it.
-    """
+    """Variables as of sbatch, by which srun starts the part's processes."""
     size, nodes = str(spec["size"]), str(len(hosts))
+    ordered = sorted((name for name, _ in hosts), key=lambda n: (n.rstrip("0123456789"), len(n), n))
     names = ",".join(name for name, _ in hosts)
+    if ",".join(ordered) == names and environ.get("SLURM_JOB_NUM_NODES") == nodes:
+        names = environ.get("SLURM_JOB_NODELIST", names)
     tasks = _repeated([count for _, count in hosts])
     cpus = environ.get("SLURM_JOB_CPUS_PER_NODE", "")
     out = {name: environ[name] for name in OF_SLURM if name in environ}
     out |= {
+        "SLURM_NODE_ALIASES": environ.get("SLURM_NODE_ALIASES", "(null)"),
         "SLURM_JOBID": environ["SLURM_JOB_ID"],
         "SLURM_JOB_NAME": spec["name"],
         "SLURM_SUBMIT_DIR": spec["cwd"],
@@ -85,12 +94,13 @@ def _slurm_variables(
         "SLURM_TASKS_PER_NODE": tasks,
         # Slurm's own has its order of the nodes, which need not be that of the ranks.
         "SLURM_JOB_CPUS_PER_NODE": tasks if not cpus or "," in cpus else cpus,
-        **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"), "0"),
-        "SLURM_OVERLAP": "1",
+        **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"), "0"),
     }
-    for name in ("ARRAY_TASK_ID", "ARRAY_JOB_ID"):
-        if value := spec["env"].get(f"COALLOC_{name}"):
-            out[f"SLURM_{name}"] = value
+    if OVERLAP in environ:
+        out["SLURM_OVERLAP"] = "1"
+    for name in OF_ARRAYS:
+        if value := spec["env"].get(f"COALLOC_ARRAY_{name}"):
+            out[f"SLURM_ARRAY_{name}"] = value
     return out
 
 

@@ -88,8 +88,14 @@ class OrderLoop:
         elif words[0] == "renew" and not self.go_asked:
             self._renew()
             self._renewed()
+        elif words[0] == "limit":
+            self._limit(float(words[1]))
         elif words[0] == "abort":
             self.stop("aborted", words[2] if len(words) > 2 else "")
+
+    def _limit(self, limit_s: float) -> None:
+        """Run so long from the start, seconds."""
+        self.spec["time_limit_s"] = limit_s
 
     def _look_at_lease(self, now: float) -> None:
         if now >= self.lease_end:

@@ -28,7 +28,8 @@ MODULES = (
 VARIABLE = "COALLOC_WRAPPER"
 
 BOOT = (
-    "import binascii, marshal, os, sys, zlib, _frozen_importlib_external as e\n"
+    "import binascii, gc, marshal, os, sys, zlib, _frozen_importlib_external as e\n"
+    "gc.disable()\n"  # while modules are made, none of which will go
     "new = lambda n: sys.modules.setdefault(n, type(sys)(n))\n"
     "for n in ('coalloc', 'coalloc.adapters', 'coalloc.adapters.runner'): new(n).__path__ = []\n"
     f"raw = binascii.a2b_base64(os.environ.pop('{VARIABLE}'))\n"
@@ -37,6 +38,7 @@ BOOT = (
     "    m = new(name)\n"
     "    exec(marshal.loads(code) if magic == e.MAGIC_NUMBER else compile(text, name, 'exec'),"
     " m.__dict__)\n"
+    "gc.enable()\n"
     "m.main()"
 )
 """What ``python3 -I -S -c`` is given; any Python from 3.9 on runs it."""

@@ -156,7 +156,7 @@ class Rank:
         rank, size = str(self.rank), str(spec["size"])
         # Of a script that starts the processes by itself, each would inherit the first one's.
         own = (
-            {}
+            dict.fromkeys(env.keys() & {"SLURM_TASK_PID"}, str(os.getpid()))
             if self.is_once
             else {
                 "COALLOC_RANK": rank,
@@ -227,7 +227,8 @@ class Rank:
 
 def output_path(pattern: str, job: str, rank: int, node: str) -> str:
     """The path of an output file, of the marks that are left for the processes."""
-    marks = {"j": job, "r": str(rank), "N": node.partition(".")[0], "%": "%"}
+    host = node.rpartition("/")[2].partition(".")[0]
+    marks = {"j": job, "r": str(rank), "N": host, "%": "%"}
 
     def value(found: re.Match[str]) -> str:
         text = marks[found[2]]

@@ -6,7 +6,7 @@ The runner forks its ranks at once, and they wait on a pipe: between the order t
 lie one small write to disk and one to the pipe.
 
 The part's folder (see `adapters.part_folder`) holds ``spec.json``, the FIFO ``barrier`` with one
-order in each line (``go``, ``renew``, ``abort - TEXT``; `runner.node` also gets
+order in each line (``go``, ``renew``, ``limit SECONDS``, ``abort - TEXT``; `runner.node` also gets
 ``cancel SIGNAL GRACE`` and ``finish``), the file ``lock``, flocked as long as the runner lives,
 and ``status`` (see `runner.status`).
 
@@ -76,6 +76,7 @@ class Runner(OrderLoop):
         self.group, self.cgroup = 0, ""
         self.cpu_s = self.max_rss_mb = 0.0
         self.limit_end = self.kill_at = self.look_at = float("inf")
+        self.go_at = 0.0
 
     def run(self) -> None:
         """Carry the part to its end and record it."""
@@ -219,8 +220,14 @@ class Runner(OrderLoop):
         os.write(self.go_fd, b"g" * len(self.codes))
         self.is_started = True
         self.lease_end = float("inf")
+        self.go_at = time.monotonic()
         if self.spec["time_limit_s"] is not None:
-            self.limit_end = time.monotonic() + self.spec["time_limit_s"]
+            self._limit(self.spec["time_limit_s"])
+
+    def _limit(self, limit_s: float) -> None:
+        super()._limit(limit_s)
+        if self.is_started and not self.reason:
+            self.limit_end = self.go_at + limit_s
 
     def _reap(self) -> bool:
         """Collect who has ended; whether nobody is left.

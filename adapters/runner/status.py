@@ -23,6 +23,8 @@ from coalloc.adapters.runner import durable
 
 PAGE = 4096
 READY, START, RUN, END = range(4)
+NO_RUNNER = 203
+"""Exit code of a wrapper that has not reached its part's runner."""
 FORK_SERVER_NAME, RUNNER_NAME = "coalloc-nest", "coalloc-part"
 
 

@@ -280,6 +280,7 @@ class PartSupervisor(OrderLoop):
         port = self._barrier.port if self._is_waiting or not self._job.is_parked else 0
         try:
             claim = {"port": port, "job": self._job.number, "waits": self._job.is_parked}
+            claim |= {"asked_s": self._job.asked_s}
             durable.write(path, json.dumps(claim).encode())
         except OSError as error:
             raise FaultError("state_unwritable", f"{path}: {error.strerror}") from error
@@ -302,6 +303,12 @@ class PartSupervisor(OrderLoop):
                 self._is_hastened, self._look_at = True, time.monotonic()
         elif words[0] != "renew" or not self._is_waiting:
             super()._obey_one(words)
+
+    def _limit(self, limit_s: float) -> None:
+        super()._limit(limit_s)
+        for node in self._barrier.nodes.values():
+            node.spec["time_limit_s"] = limit_s
+        self._barrier.say("limit", str(limit_s))
 
     def _renewed(self) -> None:
         self._barrier.say("renew")

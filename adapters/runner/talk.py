@@ -8,7 +8,7 @@
     runner  wait                                where it is not yet known what the node is to run
     runner  spec {...}                          the part, as far as this node's processes go
     node    1 {...}, 2 {...}, 3 {...}           a record of `runner.status` (READY, RUN, END)
-    runner  go | renew | abort - TEXT | cancel SIGNAL GRACE | over CODE
+    runner  go | renew | limit SECONDS | abort - TEXT | cancel SIGNAL GRACE | over CODE
 
 Each side proves that it holds the part's key, which travels with the batch job and nowhere else:
 any other at the port learns nothing and starts nothing.

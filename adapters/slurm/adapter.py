@@ -55,7 +55,7 @@ class CombinedLauncher:
 
     def __init__(self, own: Launcher, handed: NativeLauncher) -> None:
         self._own, self._handed = own, handed
-        self.arrange, self.hasten = own.arrange, own.hasten
+        self.arrange, self.hasten, self.limit = own.arrange, own.hasten, own.limit
         self.renew, self.fileno = own.renew, own.fileno
 
     def _of(self, key: PartKey) -> Starter:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
@@ -21,11 +22,13 @@ from coalloc.adapters.batch.launcher import (
     site_of_part,
     user_of,
 )
+from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner.command import BatchError
+from coalloc.adapters.runner.grant import CLAIM, kept
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.part_commands import SlurmSite
-from coalloc.adapters.slurm.reading import SlurmFacts
+from coalloc.adapters.slurm.part_commands import ALIVE, SlurmSite
+from coalloc.adapters.slurm.reading import ENDLESS_S, SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.turns import Turns
@@ -67,7 +70,9 @@ class SlurmLauncher(BatchLauncher):
         self._slurm = commands_of(settings, state_dir / "rpcs")
         self._share = Share(settings=settings, slurm=self._slurm) if share is None else share
         self._names: frozenset[str] = frozenset()
-        self._facts = SlurmFacts()
+        self._facts = self._followed = SlurmFacts()
+        self._limited: dict[PartKey, float] = {}
+        """When a part's limit was changed by order, monotonic seconds."""
         self.refusals = 0
         super().__init__(state_dir)
         self._turns = Turns()
@@ -81,12 +86,61 @@ class SlurmLauncher(BatchLauncher):
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is; of those that wait, what the last reading says."""
+        facts = self._facts
+        if facts is not self._followed:
+            self._followed = facts
+            self._follow_limits(facts)
         for key, report in self._turns.told(self._facts, self._parked, self._parts, self._live):
             if report is None:
                 self._wake(key)
             else:
                 self._live[key] = report
         return super().poll()
+
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        """Change a part's limit in Slurm, by as much as its own; where that is refused, neither."""
+        folder = self._parts.get(key)
+        number = "" if folder is None else kept(str(folder.path), CLAIM).get("job", "")
+        if not number:
+            raise AdapterError("its claim is being made; try again")
+        old_s, shown_s = self._limit_of(key) or (limit_s, limit_s)
+        wanted_s = 60.0 * -int(-(limit_s + max(0.0, shown_s - old_s)) // 60.0)
+        try:
+            words = (f"JobId={number}", f"TimeLimit={int(wanted_s // 60.0)}")
+            self._slurm.run("scontrol", "update", *words)
+        except BatchError as error:
+            raise AdapterError(str(error)) from error
+        self._limited[key] = time.monotonic()
+        self._limit(key, {"limit_s": limit_s, "shown_s": wanted_s})
+
+    def _limit_of(self, key: PartKey) -> tuple[float, float] | None:
+        """A part's limit, and what Slurm shows of it, if nobody has changed it; None: none."""
+        if key not in self._limits:
+            path = str(self._parts[key].path)
+            claim, own_s = kept(path, CLAIM), kept(path, "spec.json").get("time_limit_s")
+            if "asked_s" not in claim:
+                return None
+            is_limited = own_s is not None and claim["asked_s"] is not None
+            own = {"limit_s": own_s, "shown_s": claim["asked_s"]} if is_limited else {}
+            self._limits[key] = own
+        known = self._limits[key]
+        return (known["limit_s"], known.get("shown_s", known["limit_s"])) if known else None
+
+    def _follow_limits(self, facts: SlurmFacts) -> None:
+        """Let parts run as long as people have said in Slurm since they were asked for."""
+        for entry in facts.queue or ():
+            token = parse_comment(entry.comment)
+            if token is None or entry.odd or entry.state not in ALIVE:
+                continue
+            key = PartKey(job=token.job, attempt=token.attempt, part=token.part)
+            folder = self._parts.get(key)
+            if folder is None or folder.claim != token.claim:
+                continue
+            shown_s = ENDLESS_S if entry.time_limit is None else entry.time_limit
+            known = self._limit_of(key)
+            is_older = facts.asked <= self._limited.get(key, float("-inf"))
+            if known is not None and shown_s != known[1] and not is_older:
+                self._limit(key, {"limit_s": shown_s, "shown_s": shown_s, "told_s": shown_s})
 
     def _look_at(self, key: PartKey, folder: PartFolder) -> None:
         super()._look_at(key, folder)
@@ -103,6 +157,7 @@ class SlurmLauncher(BatchLauncher):
         super().forget(key)
         if folder is not None and key not in self._parts:
             self._ledger.add(folder.claim)
+            self._limited.pop(key, None)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""
@@ -112,7 +167,7 @@ class SlurmLauncher(BatchLauncher):
             self._read_names()
         check_known(wanted, self._names)
         kept = self._share.nodes
-        if kept and not wanted <= kept:
+        if part.queue is None and kept and not wanted <= kept:
             beyond = fold(wanted - kept)
             raise ClaimRefusedError("nodes_taken", f"{beyond} is not kept for us any more")
 
@@ -153,7 +208,7 @@ class SlurmLauncher(BatchLauncher):
 
     def _of_share(self, part: PartSpec) -> str:
         wanted = {self._settings.plain(name) for name in part.nodes}
-        return self._share.name if self._share.nodes & wanted else ""
+        return self._share.name if part.queue is None and self._share.nodes & wanted else ""
 
     def _longest_s(self, part: PartSpec) -> float | None:
         """The longest time limit that Slurm lets the part have, as far as its rules are known."""

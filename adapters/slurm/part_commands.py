@@ -9,9 +9,21 @@ import re
 from typing import cast
 
 from coalloc.adapters.runner.batch_job import node_counts
-from coalloc.adapters.runner.command import BatchError, UnreachableError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
+from coalloc.adapters.runner.grant import is_whole
+from coalloc.adapters.runner.once import OVERLAP
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
+from coalloc.adapters.runner.status import NO_RUNNER
+from coalloc.adapters.slurm.pending_reasons import (
+    FATES,
+    NEVER,
+    OTHERS_FIRST,
+    UNKNOWN,
+    WAITS,
+    fate_of,
+    is_stuck,
+)
 
 LONGEST_NAME = 200
 HOLD_S = 20.0
@@ -35,10 +47,11 @@ ONE_ON_EACH_NODE = 'exec 2>&1; [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; exec "$@
 """Slurm counts CPUs that are not equally many on each node as tasks; the first brings all up."""
 FULL = ("job queue full", "temporarily unable to accept")
 """Message of srun and sbatch before they try again for a minute: MaxJobCount, most often."""
-OTHERS_FIRST = "others_first"
-WAITABLE = frozenset({OTHERS_FIRST, "nodes_taken", "node_unavailable"})
+WAITABLE = frozenset(ours for _, fate, ours in FATES if fate == WAITS) | {UNKNOWN}
 """Refusals of a claim at once after which it may wait its turn."""
 REFUSALS = (
+    # Its words about limits on time come with the refusal for too many jobs, too.
+    ("job violates", "over_limit"),
     ("insufficient priority", OTHERS_FIRST),
     ("requested nodes are busy", "nodes_taken"),
     ("required node not available", "node_unavailable"),
@@ -60,38 +73,21 @@ REFUSALS = (
     ("invalid user id", "user_unknown"),
     ("time limit", "bad_time_limit"),
     *((phrase, "slurm_full") for phrase in FULL),
-    ("job violates", "over_limit"),
+    ("licenses job requested", "over_limit"),
     ("requested partition configuration", "over_limit"),
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
 
-NEVER = {
-    "BadConstraints": "no_such_nodes",
-    "PartitionNodeLimit": "not_permitted",
-    "PartitionTimeLimit": "bad_time_limit",
-    "PartitionDown": "partition_closed",
-    "PartitionInactive": "partition_closed",
-    "InvalidAccount": "not_permitted",
-    "InvalidQOS": "not_permitted",
-    "JobHeldAdmin": "held_there",
-}
-"""Why a job that waits will not start by itself, and the reason of the refusal."""
+NO_SUCH_JOB = ("invalid job id", "invalid job array id")
+NO_ACCOUNTING = ("accounting storage is disabled", "cannot be run")
+"""What Slurm says, in lower case, of a job that it has not, and of accounting that is not there."""
+UNREACHED = "no_runner"
+"""Reason of a job whose wrappers have not reached their part's runner."""
+
 FIRST = "Resources"
 """Reason of a job that waits for nodes alone: those behind it have the reason ``Priority``."""
 UNDECIDED = frozenset({"", "None"})
 """Reasons of a job that Slurm has not looked at yet."""
-PENDING = (
-    ("Priority", OTHERS_FIRST),
-    ("Resources", "nodes_taken"),
-    ("ReqNodeNotAvail", "node_unavailable"),
-    ("Nodes_required_for_job_are_DOWN", "node_unavailable"),
-    ("Reserved", "node_unavailable"),
-    ("Assoc", "over_limit"),
-    ("QOS", "over_limit"),
-    *NEVER.items(),
-)
-"""Beginnings of Slurm's reasons to let a claim wait, with the reason of the refusal; first match.
-"""
 ENDS = {
     "TIMEOUT": ("time_limit", "Slurm's own time limit ended the job"),
     "DEADLINE": ("time_limit", "Slurm's deadline ended the job"),
@@ -102,6 +98,8 @@ ENDS = {
     "OUT_OF_MEMORY": ("out_of_memory", "the job ran out of memory"),
     "REVOKED": ("cancelled_there", "the job was revoked in Slurm"),
 }
+BY_ANOTHER = ("ended_by_admin", "the job was cancelled in Slurm by an administrator")
+"""The same of a job that another than its user has cancelled."""
 """How a job's state in Slurm explains that its processes are gone."""
 
 
@@ -131,6 +129,7 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
     """
     site = site_of(spec)
     words = [f"--job-name={shown_name(spec)}", f"--comment={spec['token']['comment']}"]
+    words.append(f"--chdir={spec['cwd']}")
     counts = node_counts(spec)
     if is_shape:
         words += _shape(spec)
@@ -143,21 +142,26 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
         names = ",".join(name for name, count in counts.items() for _ in range(count))
         words += ["--distribution=arbitrary", f"--nodelist={names}"]
         words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
-    if memory_mb := site["memory_mb"]:
-        words.append(
-            f"--mem-per-cpu={memory_mb}" if not site["exclusive"] else f"--mem={memory_mb}"
-        )
-    if (limit_s := spec["time_limit_s"]) is not None:
-        queue = spec["queue"] if is_shape else None
-        held_s = 0.0 if queue is None else queue["hold_s"]
-        words.append(f"--time={minutes(spec, limit_s, held_s)}")
+    if site["memory_mb"]:
+        words.append(f"--mem{'' if site['exclusive'] else '-per-cpu'}={site['memory_mb']}")
+    if (wanted_s := asked_s(spec, is_shape=is_shape)) is not None:
+        words.append(f"--time={int(wanted_s // 60)}")
     return words + site["options"]
 
 
-def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
-    """Slurm's time limit: the part's own, `limit_s`, and what comes before and after its run.
+def asked_s(spec: BatchSpec, *, is_shape: bool) -> float | None:
+    """The time limit that Slurm is asked for, whole minutes in seconds; None: none."""
+    limit_s, queue = spec["time_limit_s"], spec["queue"] if is_shape else None
+    held_s = 0.0 if queue is None else queue["hold_s"]
+    return None if limit_s is None else 60.0 * minutes(spec, limit_s, held_s)
 
-    No more than the partition's, where the part's own is within that.
+
+def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
+    """Slurm's time limit: the part's own, `limit_s`, in whole minutes.
+
+    Ours ends it as late, by a clock that begins with its processes; Slurm's looks twice a minute,
+    and lets it end within ``KillWait``. A part that meets others gets what comes before and after
+    its run as well, but no more than the partition allows, where its own is within that.
 
     Parameters
     ----------
@@ -165,7 +169,8 @@ def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
         For so long it may hold its nodes before it starts, seconds.
     """
     most_s = site_of(spec)["max_time_s"]
-    wanted = -int(-(limit_s + held_s + HOLD_S + spec["grace_s"]) // 60)
+    around_s = 0.0 if is_whole(spec) else held_s + HOLD_S + spec["grace_s"]
+    wanted = -int(-(limit_s + around_s) // 60)
     if most_s is None or limit_s > most_s:
         return wanted
     return min(wanted, max(1, int(most_s // 60)))
@@ -197,8 +202,17 @@ def srun_words(spec: BatchSpec) -> list[str]:
     Without ``--immediate``, whose refusals Slurm accounts as failed jobs: a claim that comes to
     wait is withdrawn (`part_job`). The wrappers' end is the job's, with their exit code.
     """
-    words = ["-v", *allocation(spec), *STEP]
+    words = ["-v", *allocation(spec), *STEP, *([] if site_of(spec)["exclusive"] else ["--overlap"])]
     return [*words, "/bin/sh", "-c", ONE_ON_EACH_NODE, "sh", *_wrapper(spec)]
+
+
+def sbatch_variables(spec: BatchSpec) -> dict[str, str]:
+    """Variables for srun that a script of the step needs: as sbatch has them, and `OVERLAP`."""
+    site = site_of(spec)
+    unit, variables = ("NODE", {OVERLAP: "1"}) if site["exclusive"] else ("CPU", {})
+    if site["memory_mb"]:
+        variables[f"SLURM_MEM_PER_{unit}"] = str(site["memory_mb"])
+    return variables
 
 
 def sbatch_words(spec: BatchSpec) -> list[str]:
@@ -247,24 +261,44 @@ def pending_claim(said: str) -> str:
     return match.group(1) if match else ""
 
 
-def waits_for(reason: str) -> str:
-    """The reason of a refusal, of a claim that Slurm lets wait for this."""
-    known = (ours for theirs, ours in PENDING if reason.startswith(theirs))
-    return next(known, "refused_by_slurm")
-
-
 def refusal(error: BatchError) -> str:
     """The reason in a command's refusal."""
     said = error.why.lower()
     if isinstance(error, UnreachableError):
         return "slurm_full" if any(phrase in said for phrase in FULL) else "unreachable"
-    return next((reason for phrase, reason in REFUSALS if phrase in said), "refused_by_slurm")
+    limits = map(fate_of, re.findall(r"\b(?:QOS|Assoc|Max)\w+", error.why))
+    if lasting := next((reason for fate, reason in limits if fate == NEVER), ""):
+        return lasting
+    return next((reason for phrase, reason in REFUSALS if phrase in said), UNKNOWN)
 
 
 def shown_field(text: str, key: str) -> str:
     """The value of a field of ``scontrol -o show job``; empty where there is none."""
     match = re.search(rf"(?:^|\s){key}=(\S*)", text)
     return match.group(1) if match else ""
+
+
+def shown_reason(text: str) -> str:
+    """The reason of a job as ``scontrol -o show job`` has it; `UNREACHED` by its exit code."""
+    code = shown_field(text, "ExitCode").partition(":")[0]
+    return UNREACHED if code == str(NO_RUNNER) else shown_field(text, "Reason")
+
+
+def is_no_such_job(error: BatchError) -> bool:
+    """Whether a refusal says that there is no such job; any other leaves the job unknown."""
+    said = error.why.lower() if isinstance(error, CommandRefusedError) else ""
+    return any(phrase in said for phrase in NO_SUCH_JOB)
+
+
+def canceller(said: str) -> str:
+    """The uid of who has cancelled a job, in what sacct says of its state; empty: nobody."""
+    match = re.search(r"CANCELLED by (\d+)", said)
+    return match.group(1) if match else ""
+
+
+def is_without_accounting(error: BatchError) -> bool:
+    """Whether there is no accounting that sacct could ask, or no sacct."""
+    return any(phrase in error.why.lower() for phrase in NO_ACCOUNTING)
 
 
 def allocated(text: str) -> list[tuple[str, int]]:
@@ -278,8 +312,8 @@ def allocated(text: str) -> list[tuple[str, int]]:
 
 def explained(state: str, reason: str) -> tuple[str, str]:
     """Reason and detail of a job that ended in this state."""
-    if state == "PENDING" and reason in NEVER:
-        return NEVER[reason], f"Slurm says {reason}"
+    if state == "PENDING" and is_stuck(reason):
+        return fate_of(reason)[1], f"Slurm says {reason}"
     known = ENDS.get(state)
     if known is not None:
         return known

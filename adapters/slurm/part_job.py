@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Callable
 
@@ -25,27 +26,33 @@ from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     ALIVE,
+    BY_ANOTHER,
     ENDING,
     REQUEUED,
     UNDECIDED,
+    UNREACHED,
     WAITABLE,
+    asked_s,
     batch_script,
     explained,
     granted,
     pending_claim,
     refusal,
+    sbatch_variables,
     sbatch_words,
     site_of,
     srun_words,
     told,
-    waits_for,
 )
 from coalloc.adapters.slurm.part_view import ShownJob
+from coalloc.adapters.slurm.pending_reasons import fate_of
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
 SETTLE_S = 15.0
 """An ending job's nodes are waited for so long before its end is reported without their cause."""
+WHO_S = 3.0
+"""Accounting knows within this time who has cancelled a job, seconds."""
 LEAVE_S = 30.0
 """A job whose wrappers have ended ends by itself within this time, or is cancelled, seconds."""
 POLL_S = 0.01
@@ -101,13 +108,14 @@ class SlurmJob(PartJob):
 
         srun lives as long as they do, and outlives this process.
         """
+        self.asked_s = asked_s(self._spec, is_shape=False)
         try:
             with open(self._log, "ab") as log:
                 srun = self._slurm.start(
                     "srun",
                     *srun_words(self._spec),
                     log=log,
-                    env=self._place(port),
+                    env=self._place(port) | sbatch_variables(self._spec),
                     account=self._account,
                 )
             try:
@@ -140,7 +148,7 @@ class SlurmJob(PartJob):
             if reason not in UNDECIDED:
                 self.cancel()
                 srun.wait(STEP_END_S)
-                raise FaultError(waits_for(reason), f"srun: not granted at once ({reason})")
+                raise FaultError(fate_of(reason)[1], f"srun: not granted at once ({reason})")
             if time.monotonic() >= end:
                 words = one_line(told(said))
                 why = f"no answer within {limit_s:g} s"
@@ -163,6 +171,7 @@ class SlurmJob(PartJob):
     def submit(self, port: int) -> None:
         """Claim the nodes through the queue; the wrappers come to this port, or to the gate."""
         is_parked = bool(self._spec["site"]["gate"])
+        self.asked_s = asked_s(self._spec, is_shape=True)
         folder = self._spec["site"]["bin"]
         script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
         try:
@@ -205,7 +214,22 @@ class SlurmJob(PartJob):
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         """Reason and detail of a part whose job is in this state."""
-        return explained(state, reason)
+        if state == "FAILED" and reason == UNREACHED:
+            return self._is_cut_off()
+        known = explained(state, reason)
+        if state != "CANCELLED":
+            return known
+        uid = self._shown.canceller(self.number, WHO_S)
+        own = os.geteuid() if self._account is None else self._account.uid
+        return known if uid in {"", str(own)} else BY_ANOTHER
+
+    def _is_cut_off(self) -> tuple[str, str]:
+        """Reason and detail of a part whose wrappers found nobody where they were told to."""
+        site = self._spec["site"]
+        host, (first, last) = site["address"] or socket.getfqdn(), site["ports"]
+        where = f"{host}:{first}-{last}" if last else f"{host} at any port"
+        why = f"its wrappers did not reach the executor at {where}"
+        return "step_failed", f"{why}; see the settings address and ports"
 
     def kill(self) -> None:
         """Kill every process of the job."""
@@ -256,9 +280,10 @@ class SlurmJob(PartJob):
         return self._shown.listed_after(self.number, RELEASE_S, over=REQUEUED)
 
     def last_words(self) -> str:
-        """The last line of the step's own output."""
+        """The last line of the step's own output: a wrapper's, or an error of srun's."""
         lines = [line.strip() for line in told(self._said()).splitlines() if line.strip()]
-        return lines[-1][:200] if lines else ""
+        own = [line for line in lines if "error:" in line or not line.startswith("srun:")]
+        return own[-1][:200] if own else ""
 
     def _is_cancelled_by_mark(self) -> bool:
         mark = self._spec["token"]["comment"]

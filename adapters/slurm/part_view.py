@@ -9,9 +9,18 @@ import time
 from calendar import timegm
 
 from coalloc.adapters.runner.batch_job import Turn
-from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
+from coalloc.adapters.runner.command import BatchError, CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.part_commands import FIRST, NEVER, allocated, shown_field
+from coalloc.adapters.slurm.part_commands import (
+    FIRST,
+    allocated,
+    canceller,
+    is_no_such_job,
+    is_without_accounting,
+    shown_field,
+    shown_reason,
+)
+from coalloc.adapters.slurm.pending_reasons import is_stuck
 
 POLL_S, LONGEST_POLL_S = 0.01, 0.2
 
@@ -29,11 +38,9 @@ class ShownJob:
         """The job's state and its reason; None: not known; empty: there is no such job."""
         try:
             text = self._slurm.run("scontrol", "--local", "-o", "show", "job", number)
-        except UnreachableError:
-            return None, ""
-        except CommandRefusedError:
-            return self._accounted(number)
-        return shown_field(text, "JobState"), shown_field(text, "Reason")
+        except BatchError as error:
+            return self._accounted(number) if is_no_such_job(error) else (None, "")
+        return shown_field(text, "JobState"), shown_reason(text)
 
     def turn(self, number: str) -> Turn | None:
         """The job's place in the queue; None: out of reach."""
@@ -44,13 +51,12 @@ class ShownJob:
             if state == "PENDING":
                 expected = _instant(shown_field(text, "StartTime"))
                 is_next = reason == FIRST
-                return Turn(state, reason, expected, is_stuck=reason in NEVER, is_next=is_next)
-            return Turn(state, reason, slots=self._slots(text) if state == "RUNNING" else {})
-        except UnreachableError:
-            return None
-        except CommandRefusedError:
-            ended, why = self._accounted(number)
-            return Turn(ended or "", why)
+                return Turn(state, reason, expected, is_stuck=is_stuck(reason), is_next=is_next)
+            slots = self._slots(text) if state == "RUNNING" else {}
+            return Turn(state, shown_reason(text), slots=slots)
+        except BatchError as error:
+            ended, why = self._accounted(number) if is_no_such_job(error) else (None, "")
+            return None if ended is None else Turn(ended, why)
 
     def _slots(self, text: str) -> dict[str, int]:
         """The nodes that were allocated, and the processes that each takes."""
@@ -76,16 +82,33 @@ class ShownJob:
         """The job's state in the queue; empty: it is not there."""
         try:
             return self._slurm.run("squeue", "--local", "-h", "-j", number, "-o", "%T").strip()
-        except CommandRefusedError:
-            return ""  # "Invalid job id specified"
+        except CommandRefusedError as error:
+            if is_no_such_job(error):
+                return ""
+            raise
+
+    def canceller(self, number: str, limit_s: float) -> str:
+        """Uid of who has cancelled a job, once accounting says so; empty: it does not in time."""
+        end = time.monotonic() + limit_s
+        while True:
+            try:
+                uid = canceller(self._sacct(number))
+            except BatchError:
+                return ""
+            if uid or time.monotonic() + LONGEST_POLL_S >= end:
+                return uid
+            time.sleep(LONGEST_POLL_S)
 
     def _accounted(self, number: str) -> tuple[str | None, str]:
         """The job by accounting, where there is accounting."""
         try:
-            text = self._slurm.run("sacct", "-n", "-P", "-X", "-j", number, "-o", "State")
-        except BatchError:
-            return "", ""
+            text = self._sacct(number)
+        except BatchError as error:
+            return "" if is_without_accounting(error) else None, ""
         return (text.split() or [""])[0].rstrip("+"), "accounting"
+
+    def _sacct(self, number: str) -> str:
+        return self._slurm.run("sacct", "-n", "-P", "-X", "-j", number, "-o", "State")
 
 
 def _instant(stamp: str) -> float | None:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
-from coalloc.adapters.batch.launcher import WAITS
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.slurm.parsers.records import QueueEntry
-from coalloc.adapters.slurm.part_commands import ALIVE, FIRST, NEVER
+from coalloc.adapters.slurm.part_commands import ALIVE, FIRST
+from coalloc.adapters.slurm.pending_reasons import is_stuck
+from coalloc.adapters.slurm.queue_words import waits
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.model.sites.parts import PartKey, PartReport, PartState
 from coalloc.model.values import replace
@@ -81,8 +82,8 @@ def needs_runner(entry: QueueEntry | None, *, is_younger: bool) -> bool:
         return not is_younger
     if entry.odd or entry.state == "UNKNOWN":
         return False
-    is_stuck = entry.state == "PENDING" and entry.reason in NEVER
-    return is_stuck or entry.state == "RUNNING" or entry.state not in ALIVE
+    is_over = entry.state == "PENDING" and is_stuck(entry.reason)
+    return is_over or entry.state == "RUNNING" or entry.state not in ALIVE
 
 
 def first_submitted(queue: Iterable[QueueEntry]) -> dict[str, float]:
@@ -100,12 +101,13 @@ def waiting(known: PartReport, entry: QueueEntry, first: float) -> PartReport:
     if expected is not None and before is not None:
         slack_s = max(STEADY_S, STEADY_SHARE * (expected - time.time()))
         expected = before if abs(expected - before) < slack_s else expected
+    reason, detail = waits(entry.said)
     return replace(
         known,
         state=PartState.WAITING,
-        reason=WAITS,
+        reason=reason,
         expected=expected,
-        detail=entry.reason,
+        detail=detail,
         is_next=entry.reason == FIRST
         or (entry.reason == PUT_OFF and entry.submitted is not None and entry.submitted <= first),
     )

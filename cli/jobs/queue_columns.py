@@ -66,7 +66,7 @@ class Column(Struct, frozen=True, kw_only=True):
 
 def _waits(row: QueueRow) -> bool:
     """Here, or with claims that wait in a cluster's own queue."""
-    return row.state in WAITING or row.reason == "others_first"
+    return row.state in WAITING or (row.state == "preparing" and bool(row.reason))
 
 
 def run_time(row: QueueRow, now: float) -> float:

@@ -98,7 +98,7 @@ def _of_array(client: Client, job: str, rows: list[QueueRow]) -> tuple[list[str]
 def why_lines(why: Why, now: float) -> list[str]:
     """Answer to ``coalloc why``: reasons of a job that waits, or the end of one."""
     word = why.reason
-    waits = why.state in WAITING or why.reason == "others_first"
+    waits = why.state in WAITING or (why.state == "preparing" and bool(why.reason))
     if waits:
         word = reason(word) or "waits"
     out = [f"job {why.job} is {why.state}" + (f": {word}" if word else "")]

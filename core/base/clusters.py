@@ -53,6 +53,8 @@ class ClusterState:
     """Of the reading, by its executor's clock."""
     reading_run: str = ""
     """Of the executor whose clock that is."""
+    has_failed: bool = False
+    """It could not be read when that was last tried: nothing new is planned there."""
     error: str = "no reading yet"
     version: str = ""
     """Of its executor; empty: not said."""
@@ -105,4 +107,5 @@ class ClusterState:
 
     def is_stale(self, now: float, max_age_s: float) -> bool:
         """Nothing may be concluded from what was read last."""
-        return not self.connected or self.reading is None or now - self.read_at > max_age_s
+        is_old = self.reading is None or now - self.read_at > max_age_s
+        return not self.connected or self.has_failed or is_old

@@ -14,7 +14,9 @@ from msgspec import Struct
 from coalloc.model.sites.parts import JobPart, PartReport
 from coalloc.model.sites.reading import ClusterReading
 
-ABILITIES: tuple[str, ...] = ()
+LIMIT = "limit"
+"""Ability of an executor: it knows the order `Limit`; another one is not sent it."""
+ABILITIES = (LIMIT,)
 """Abilities of an executor of this version: orders that it knows and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -61,6 +63,17 @@ class Hasten(Struct, frozen=True, kw_only=True):
     attempt: int
 
 
+class Limit(Struct, frozen=True, kw_only=True):
+    """The part may run so long from its start, and no longer."""
+
+    job: str
+    attempt: int
+    time_limit: float
+    """Seconds."""
+    instead_of: float | None = None
+    """What it was, which a refusal says again; null: it had none."""
+
+
 class Start(Struct, frozen=True, kw_only=True):
     """Every part is ready: let the processes go."""
 
@@ -94,7 +107,7 @@ class Dismiss(Struct, frozen=True, kw_only=True):
     """Its id in the batch system."""
 
 
-Order = Prepare | Arrange | Hasten | Start | Abort | Forget | Dismiss
+Order = Prepare | Arrange | Hasten | Limit | Start | Abort | Forget | Dismiss
 
 
 class Welcome(Struct, frozen=True, kw_only=True):
@@ -151,7 +164,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
-    """What it can do that earlier ones could not."""
+    """What it can do that earlier ones could not: ``limit``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

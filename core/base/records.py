@@ -41,8 +41,6 @@ ENDED = frozenset(
 )
 
 
-CANCELLED_THERE = "cancelled_there"
-"""Its user, or an administrator, ended it in the batch system."""
 REQUEUED = "requeued"
 """Reason of a part that ended: the batch system that handed its job over has it in its queue again.
 """
@@ -86,6 +84,8 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it was heard that it has its nodes, seconds."""
     expected: float | None = None
     """Of one that waits: when its batch system expects to start it, seconds."""
+    time_limit: float | None = None
+    """To which its limit was changed in the batch system, seconds; None: it was not."""
     rendezvous: str = ""
     """Of a sibling: host:port at which its ranks meet."""
     planned: float = 0.0
@@ -237,7 +237,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     late: tuple[str, ...] = ()
     """Clusters that did not grant their part of the last attempt in time."""
     behind: str = ""
-    """The cluster that refused the last attempt because other jobs go first there."""
+    """The cluster that refused the last attempt until other jobs have started or ended there."""
     siblings: int = 0
     """Its parts are alternatives, each the whole job in another cluster: the first that is ready
     runs, and the others are withdrawn. So many were sent in this attempt; 0: they are parts of one.
@@ -362,8 +362,10 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     def alone(self, part: PartRecord) -> JobRecord:
         """The job as it is with this one of its siblings and no others."""
+        job, limit = self.job, part.time_limit
         return replace(
             self,
+            job=job if limit is None else replace(job, time_limit=limit),
             parts=(part,),
             siblings=0,
             dropped={},

@@ -20,7 +20,7 @@ from typing import Any
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveLaunch, SaveMeta, SaveToken
-from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Submit
 from coalloc.core.base.state import NOBODY, State
 from coalloc.core.commands.admission import never_fits
@@ -30,7 +30,7 @@ from coalloc.core.jobs.ends import dismiss, end_waiting
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import Job
-from coalloc.model.sites.parts import Launch
+from coalloc.model.sites.parts import CANCELLED_THERE, Launch
 from coalloc.model.sites.reading import ClusterReading, NativeJob
 from coalloc.model.values import replace
 

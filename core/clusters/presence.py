@@ -144,10 +144,7 @@ def lost(state: State, name: str, now: float, why: str) -> None:
         return
     cluster.connected, cluster.peer = False, None
     cluster.error = why
-    if state.schedule.order is not None and state.schedule.order.on_cluster(
-        state.node_cluster(), name
-    ):
-        state.rounds.want("cluster_lost")
+    readings.closed(state, name)
     state.emit(now, EventKind.EXECUTOR_DISCONNECTED, cluster=name, why=why)
     state.log("executor_disconnected", level="warning", cluster=name, why=why)
 

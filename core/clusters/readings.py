@@ -11,9 +11,9 @@ from coalloc.core.base.state import State
 from coalloc.core.clusters import native_jobs
 from coalloc.core.jobs.avoided_nodes import forget_changed
 from coalloc.core.starts import negotiation
+from coalloc.core.starts.requeue import try_those_behind
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
-from coalloc.model.values import replace
 
 CLOCKS_COMPARED = 10
 """Messages by which clocks are compared: one that was late makes a clock look behind."""
@@ -30,6 +30,9 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         if not cluster.error:
             state.log("reading_failed", level="warning", cluster=read.cluster, why=read.error)
         cluster.error = read.error
+        if not cluster.has_failed:
+            cluster.has_failed = True
+            closed(state, read.cluster)
         return
     if _is_late(cluster, read, now):
         return
@@ -44,8 +47,10 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         _learn_runs(cluster, before, reading, now)
     _forget_outdated(state, cluster, reading, now)
     _use(state, cluster, read, reading, now)
-    if before is not None and _queue_moved(before, reading):
-        _try_those_behind(state, read.cluster, now)
+    if before is not None:
+        has_moved = _queue_moved(before, reading)
+        if has_moved or reading.waiting == 0:
+            try_those_behind(state, read.cluster, now, has_moved=has_moved)
     is_crowded = reading.queues and reading.waiting > 0
     if is_crowded and state.pending.jobs and not (before and before.waiting):
         state.rounds.want("queue_moved")
@@ -78,6 +83,13 @@ def _learn_runs(
             cluster.run_s += (ran - cluster.run_s) * (0.1 if cluster.run_s else 1.0)
 
 
+def closed(state: State, name: str) -> None:
+    """Plan anew where the plan has next a job on a cluster that takes none now."""
+    order = state.schedule.order
+    if order is not None and order.on_cluster(state.node_cluster(), name):
+        state.rounds.want("cluster_lost")
+
+
 def _forget_outdated(
     state: State, cluster: ClusterState, reading: ClusterReading, now: float
 ) -> None:
@@ -98,7 +110,8 @@ def _use(
     state: State, cluster: ClusterState, read: Read, reading: ClusterReading, now: float
 ) -> None:
     """Make a reading the one that counts from now on."""
-    cluster.reading, cluster.read_at, cluster.error = reading, now, ""
+    cluster.reading, cluster.read_at = reading, now
+    cluster.error, cluster.has_failed = "", False
     cluster.reading_at, cluster.reading_run = read.at, read.run
     if reading.waiting or any(not work.ours for work in reading.running):
         cluster.others_at = now
@@ -129,23 +142,10 @@ def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading
 
 
 def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:
-    """Jobs that are not ours have started or ended, or fewer wait, or none."""
-    if after.waiting == 0 or after.waiting < before.waiting:
+    """Jobs that are not ours have started or ended, or fewer wait."""
+    if after.waiting < before.waiting:
         return True
     return {job.id for job in before.running} != {job.id for job in after.running}
-
-
-def _try_those_behind(state: State, name: str, now: float) -> None:
-    """Let the jobs be tried again that this cluster refused because others went first."""
-    behind = [
-        record
-        for record in (state.jobs[job] for job in state.marked.backing_off)
-        if record.behind == name and record.not_before > now
-    ]
-    for record in behind:
-        state.put(replace(record, not_before=now))
-    if behind:
-        state.rounds.want("queue_moved")
 
 
 def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:

@@ -3,9 +3,8 @@
 The formats say what a job is (`model.job_json`); this is what is refused besides: what a kind of
 job may not ask for, and what can never run. A job that a cluster will not take goes elsewhere, or
 is held with the reasons of all. A refusal that lasts (no association, a partition or a QOS that is
-forbidden) is not tried again. One that may be owed to the moment as well (over a limit of
-accounts) counts as lasting when it has been given `TRIES` times. `release` lets a job try every
-cluster again.
+forbidden) is not tried again; one that is owed to the moment (over a limit of accounts) is waited
+for. `release` lets a job try every cluster again.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from coalloc.core.jobs.eligibility import (
     verdict_of,
     widest,
 )
+from coalloc.core.jobs.ends import end_waiting
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.flows import APART, homes, streams
@@ -42,11 +42,10 @@ from coalloc.model.jobs import (
     stays_whole,
 )
 from coalloc.model.sites.launch_limits import check_launch
-from coalloc.model.sites.parts import LASTING, OVER_LIMIT
+from coalloc.model.sites.parts import ADMIN, CANCELLED_THERE, ENDED_BY_ADMIN, LASTING
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
 
-TRIES = 3
 NOT_ACCEPTED = "not_accepted"
 """Why a job is held: no cluster takes it."""
 
@@ -283,6 +282,23 @@ def _counted(state: State, job: Job, owner: JobOwner) -> dict[str, int] | None:
     return slots
 
 
+def has_other(state: State, record: JobRecord, cluster: str) -> bool:
+    """Whether a job could run without this cluster."""
+    left, lacking = _rest(state, record, {**record.barred, cluster: ""})
+    return bool(left) and not lacking
+
+
+def _rest(
+    state: State, record: JobRecord, barred: Mapping[str, str]
+) -> tuple[tuple[str, ...], str]:
+    """The clusters that are left to a job, and why it could not run there; empty: it could."""
+    allowed = record.job.clusters
+    names = state.clusters if allowed is None else allowed
+    left = tuple(name for name in names if name not in barred and name in state.clusters)
+    rest = replace(record.job, clusters=left)
+    return left, never_fits(state, rest, owner_of(record)) if left else ""
+
+
 def bar(
     state: State, record: JobRecord, now: float, cluster: str, reason: str, detail: str
 ) -> bool:
@@ -290,15 +306,10 @@ def bar(
 
     Tasks, pieces and jobs that were handed over are left to their back-off.
     """
-    lasts = reason in LASTING or (reason == OVER_LIMIT and record.refusals + 1 >= TRIES)
-    if not lasts or record.flow or record.foreign:
+    if not (reason in LASTING or reason in ADMIN) or record.flow or record.foreign:
         return False
     barred = {**record.barred, cluster: detail or reason}
-    allowed = record.job.clusters
-    names = state.clusters if allowed is None else allowed
-    left = tuple(name for name in names if name not in barred and name in state.clusters)
-    rest = replace(record.job, clusters=left)
-    lacking = never_fits(state, rest, owner_of(record)) if left else ""
+    left, lacking = _rest(state, record, barred)
     told = "; ".join(f"{name}: {why}" for name, why in barred.items())
     record = replace(record.unplaced(), refusals=0, not_before=now, barred=barred)
     if left and not lacking:
@@ -310,6 +321,9 @@ def bar(
         state.out.append(Wake(at=now))
         return True
     why = f"{told}; without {', '.join(barred)} it {lacking}" if lacking else told
+    if reason == ENDED_BY_ADMIN:
+        end_waiting(state, record, now, JobState.CANCELLED, why, CANCELLED_THERE)
+        return True
     state.put(replace(record, state=JobState.HELD, reason=NOT_ACCEPTED, detail=why))
     state.emit(now, EventKind.JOB_HELD, record.id, why=why)
     state.log("job_held", level="warning", job=record.id, why=why)

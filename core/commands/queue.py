@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from coalloc.core.base.composites import WorkflowState, flow_of, named
@@ -81,7 +82,7 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Comm
     state.out.append(SaveMeta(key="last_job", value=number))
     state.out.append(SaveToken(user=event.user, token=command.token, job=number))
     state.tokens[event.user, command.token] = number
-    state.out.append(SaveLaunch(job=number, launch=command.launch))
+    state.out.append(SaveLaunch(job=number, launch=_launch(command)))
     if isinstance(command, SubmitWorkflow) and isinstance(base.job, WorkflowJob):
         _save_commands(state, number, command, base.job)
     for job_id, index in zip(ids, command.array or (None,), strict=True):
@@ -101,6 +102,21 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Comm
         warnings.append(unbounded)
     body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
     return Done(body=body)
+
+
+def _launch(command: Submit) -> Launch:
+    """The command to save, with variables that tell the members of an array its bounds."""
+    if not command.array:
+        return command.launch
+    steps = {later - index for index, later in pairwise(sorted(command.array))}
+    bounds = {
+        "COUNT": len(command.array),
+        "MIN": min(command.array),
+        "MAX": max(command.array),
+        "STEP": steps.pop() if len(steps) == 1 else 1,
+    }
+    told = {f"COALLOC_ARRAY_TASK_{name}": str(value) for name, value in bounds.items()}
+    return replace(command.launch, env={**command.launch.env, **told})
 
 
 def _admitted(

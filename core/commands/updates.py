@@ -1,4 +1,4 @@
-"""Changes of waiting jobs, with the checks of a submit."""
+"""Changes of waiting jobs, with the checks of a submit, and of the time limit of others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Done, Refused, Update
 from coalloc.core.base.state import State
-from coalloc.core.commands import admission
+from coalloc.core.commands import admission, run_limits
 from coalloc.core.commands.queue import answered, chosen_jobs, planned_job
 from coalloc.core.jobs import deadlines, dependencies
 from coalloc.core.jobs.eligibility import owner_of
@@ -37,11 +37,20 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
     if isinstance(chosen, Refused):
         answered(state, event, chosen)
         return
-    waiting = [record for record in chosen if record.is_waiting or record.is_in_queues]
-    if not waiting:
+    placed = [r for r in chosen if r.is_placed] if _is_limit_alone(command) else []
+    placed = [r for r in placed if not r.is_in_queues or run_limits.are_able(state, r)]
+    waiting = [r for r in chosen if r.is_waiting or (r.is_in_queues and r not in placed)]
+    if not waiting and not placed:
         message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
+        if chosen[0].is_placed:
+            message += ", and of one that runs its time limit"
         answered(state, event, Refused(code="wrong_state", message=message))
         return
+    limit = command.fields.get("time_limit")
+    for record in placed:
+        if why := run_limits.refusal(state, record, limit, operator=event.operator):
+            answered(state, event, Refused(code="not_allowed", message=why))
+            return
     if command.throttle is not None and (refused := _not_throttled(chosen, command)):
         answered(state, event, refused)
         return
@@ -72,8 +81,17 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
             state.round.changed.add(record.id)
         state.emit(now, EventKind.JOB_UPDATED, record.id, user=event.user, changes=changes)
         state.log("job_updated", job=record.id, user=event.user, changes=changes)
+    for record in placed:
+        run_limits.ordered(state, record, float(limit or 0.0), now, event.user)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
-    answered(state, event, Done(body={"jobs": [record.id for record in changed]}))
+    answered(state, event, Done(body={"jobs": [record.id for record in (*changed, *placed)]}))
+
+
+def _is_limit_alone(command: Update) -> bool:
+    """Whether nothing but the time limit is to be changed."""
+    return command == Update(job=command.job, fields=command.fields) and [*command.fields] == [
+        "time_limit"
+    ]
 
 
 def _not_throttled(chosen: list[JobRecord], command: Update) -> Refused | None:

@@ -59,6 +59,14 @@ class StartPart(Struct, frozen=True, kw_only=True):
     key: PartKey
 
 
+class LimitPart(Struct, frozen=True, kw_only=True):
+    """Let a part run so long, seconds."""
+
+    key: PartKey
+    limit_s: float
+    instead_of: float | None
+
+
 class EndPart(Struct, frozen=True, kw_only=True):
     """Release the claim or end the processes."""
 
@@ -118,6 +126,7 @@ ExecutorEffect = (
     ClaimPart
     | ArrangePart
     | HastenPart
+    | LimitPart
     | StartPart
     | EndPart
     | RemovePart
@@ -130,7 +139,7 @@ ExecutorEffect = (
 )
 
 
-PartEffect = ClaimPart | ArrangePart | HastenPart | StartPart | EndPart | RemovePart
+PartEffect = ClaimPart | ArrangePart | HastenPart | LimitPart | StartPart | EndPart | RemovePart
 
 
 class EffectFailed(Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from coalloc.core.base.messages import (
     Forget,
     Hasten,
     Hello,
+    Limit,
     Numbered,
     Order,
     Ping,
@@ -49,6 +50,7 @@ from coalloc.core.executor.effects import (
     ExecutorLogLine,
     ExecutorTicked,
     HastenPart,
+    LimitPart,
     MessageReceived,
     PartEffect,
     PartNews,
@@ -191,6 +193,10 @@ class ExecutorCore:
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in UNGRANTED:
                         self._out.append(HastenPart(key=key))
+            case Limit(job=job, attempt=attempt, time_limit=limit_s, instead_of=before):
+                for key in self._keys(job, attempt):
+                    if self.state.parts[key].state not in PART_ENDED:
+                        self._out.append(LimitPart(key=key, limit_s=limit_s, instead_of=before))
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in HELD:
@@ -281,6 +287,11 @@ class ExecutorCore:
                 self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
             case StartPart(key=key) if now - self.state.let_go.get(key, now) >= START_WITHIN_S:
                 self._out.append(EndPart(key=key, reason=f"its start failed: {why}"))
+            case LimitPart(key=key, instead_of=before) if key in self.state.parts:
+                refused = replace(
+                    self.state.parts[key], time_limit=before, limit_refused=why or "refused"
+                )
+                self._news(refused, now)
             case HastenPart() | StartPart() | EndPart() | RemovePart():
                 self.state.undone[effect] = None
                 self._save()

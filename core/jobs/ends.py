@@ -7,7 +7,7 @@ from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import cannot_be_met, never_met
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.sites.parts import PART_ENDED
+from coalloc.model.sites.parts import CANCELLED_THERE, PART_ENDED
 from coalloc.model.values import replace
 
 
@@ -60,7 +60,7 @@ def _end_unrun(
     )
     state.emit(now, EventKind.JOB_ENDED, record.id, state=str(end), detail=detail)
     state.log("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
-    if record.foreign and reason != "cancelled_there":
+    if record.foreign and reason != CANCELLED_THERE:
         dismiss(state, record)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from coalloc.core.base.effects import DropHistory, SaveHistory
-from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.speedup_fit import remembered_runs
 from coalloc.core.base.state import State
 from coalloc.core.learning.estimates import MOST_KEYS, UserProgram, remembered
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.parts import CANCELLED_THERE, ENDED_BY_ADMIN, PartState
 
 
 def verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
@@ -22,7 +22,7 @@ def verdict(record: JobRecord) -> tuple[JobState, str, str, int | None]:
     refused = next((p for p in parts if p.state is PartState.REFUSED), None)
     if record.cancelled_by:
         return JobState.CANCELLED, "cancelled", record.cancellation.words, code
-    there = next((p for p in parts if p.reason == CANCELLED_THERE), None)
+    there = next((p for p in parts if p.reason in {CANCELLED_THERE, ENDED_BY_ADMIN}), None)
     if there is not None:
         detail = f"cancelled in {there.cluster}: {there.detail}" if there.detail else ""
         return JobState.CANCELLED, "cancelled", detail or f"cancelled in {there.cluster}", code

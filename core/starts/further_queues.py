@@ -15,6 +15,7 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.deadlines import misses
+from coalloc.core.jobs.eligibility import owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.jobs.offers import room_on
 from coalloc.core.starts.free_places import FreePlaces, seconds_on
@@ -33,6 +34,7 @@ from coalloc.core.starts.waits import (
     waiting_claims,
 )
 from coalloc.model.plan import Plan
+from coalloc.model.sites.parts import HELD_BY_OWNER
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.split import filled
 from coalloc.model.values import replace
@@ -57,6 +59,8 @@ def send(state: State, snapshot: Snapshot, plan: Plan, now: float) -> None:
 
 def _lacking(state: State, record: JobRecord, now: float) -> list[str]:
     """The clusters that a job names, or all, without those that have it or just gave it up."""
+    if any(part.reason == HELD_BY_OWNER for part in record.parts):
+        return []
     named = state.clusters if record.job.clusters is None else record.job.clusters
     without = {*record.clusters, *record.barred}
     return [
@@ -96,7 +100,8 @@ class _Sender:
 
     def _may_wait(self, record: JobRecord, name: str) -> bool:
         state, now = self.state, self.now
-        is_queue = may_queue(state, (name,)) and is_shared(state, name, now)
+        is_full = bool(verdict_of(state.clusters[name], record.job, owner_of(record)).full)
+        is_queue = may_queue(state, (name,), record) and (is_full or is_shared(state, name, now))
         return is_queue and has_room(state, self.claims, name, record.user, now)
 
     def _expected(self, record: JobRecord, name: str, nodes: Mapping[str, int]) -> float:

@@ -20,9 +20,11 @@ from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
+from coalloc.core.jobs.eligibility import owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.starts import meetings
 from coalloc.core.starts.queue_order import nice
+from coalloc.core.starts.share_room import fits_share
 from coalloc.core.starts.waits import (
     due,
     is_crowded,
@@ -33,19 +35,36 @@ from coalloc.core.starts.waits import (
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.platform import NodeState
-from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState, QueueTerms
+from coalloc.model.sites.parts import (
+    ENDED_BY_ADMIN,
+    HELD_BY_ADMIN,
+    HELD_BY_OWNER,
+    PART_ENDED,
+    PartReport,
+    PartState,
+    QueueTerms,
+)
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import replace
 
 MOST_DOUBLINGS = 6
 OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
+WILL = {
+    ENDED_BY_ADMIN: "cancelled by an administrator of {}",
+    HELD_BY_ADMIN: "held by an administrator of {}",
+    HELD_BY_OWNER: "held in {} by its user",
+}
+"""What people do to a claim in its batch system, in words."""
 
 
-def may_queue(state: State, clusters: Collection[str]) -> bool:
-    """Whether claims of ours may wait in all of these clusters' queues."""
+def may_queue(state: State, clusters: Collection[str], record: JobRecord) -> bool:
+    """Whether claims of a job may wait in all of these clusters' queues."""
     readings = [state.clusters[name].reading for name in clusters]
-    return all(reading is not None and reading.queues for reading in readings)
+    return all(reading is not None and reading.queues for reading in readings) and not (
+        any(reading is not None and reading.share for reading in readings)
+        and fits_share(state, record)
+    )
 
 
 def parts_to_queue(
@@ -82,7 +101,9 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
     alone = len(record.parts) == 1
     is_free = part.expected is None and part.asked <= now
     return QueueTerms(
-        at_once=is_free and not is_crowded(state, part.cluster),
+        at_once=is_free
+        and not is_crowded(state, part.cluster)
+        and not verdict_of(cluster, record.job, owner_of(record)).full,
         begin_s=max(0.0, part.asked - now),
         hold_s=0.0 if alone else state.settings.start.max_idle_node_s / max(held, 1e-3),
         avoid=tuple(
@@ -269,6 +290,8 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     """Reason to give up an attempt that is over its deadline; empty: it goes on waiting."""
     if all(part.state is PartState.PREPARING for part in record.parts):
         return f"not ready within {state.settings.start.prepare_timeout_s:g} s"
+    if any(part.is_waiting and part.reason in WILL for part in record.parts):
+        return ""
     idle = idle_node_s(state, record, now)
     if idle > 0.0:
         return f"not granted while the others held {idle:.0f} node-seconds"
@@ -278,7 +301,26 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     return ""
 
 
-def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
+def words_of_hold(reason: str, cluster: str) -> str:
+    """Will of a job's user, or of an administrator, that its claim has met in the batch system."""
+    return WILL[reason].format(cluster)
+
+
+def _words_of(state: State, part: PartRecord) -> str:
+    """Reason of a claim that waits, in words."""
+    said = f" ({part.detail})" if part.detail else ""
+    if part.reason in WILL:
+        where = "" if part.reason == HELD_BY_ADMIN else "; released there, it goes on"
+        return words_of_hold(part.reason, part.cluster) + where
+    if part.reason not in {"", OTHERS_FIRST}:
+        return f"waits in {part.cluster}: {part.detail}"
+    reading = state.clusters[part.cluster].reading
+    is_ours = reading is not None and not reading.waiting and not reading.running
+    whose = "our own" if is_ours else "other"
+    return f"{whose} jobs of {part.cluster} go first{said}"
+
+
+def in_words(state: State, record: JobRecord, now: float) -> tuple[float | None, str, str] | None:
     """Expected start of a job whose claims wait, the reason, and the same in words."""
     if record.state is not JobState.PREPARING:
         return None
@@ -287,16 +329,16 @@ def in_words(record: JobRecord, now: float) -> tuple[float | None, str, str] | N
         return None
     last = [part for part in waiting if part.asked <= now] or waiting
     starts = [part.expected for part in last if part.expected is not None]
-    texts = [
-        f"other jobs of {part.cluster} go first" + (f" ({part.detail})" if part.detail else "")
-        for part in last
-    ]
+    texts = [_words_of(state, part) for part in last]
     holding = [part.cluster for part in record.parts if part.granted is not None]
     if holding and not record.siblings:
         texts.append(f"{', '.join(holding)} holds its nodes for them")
     if len(last) < len(waiting):
         names = ", ".join(part.cluster for part in waiting if part not in last)
         texts.append(f"{names} is asked for when it is the turn there")
+    held = [part.reason for part in last if part.reason in WILL]
+    if held and (len(held) == len(last) or not record.siblings):
+        return None, held[0], "; ".join(texts)
     if record.siblings:
         return max(now, min(starts)) if starts else None, OTHERS_FIRST, "; ".join(texts)
     start = max(now, *starts) if len(starts) == len(last) else None

@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.jobs.deadlines import misses
+from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.eligibility import offered, owner_of, verdict_of
 from coalloc.core.jobs.occupation import LINK_TOLERANCE, SlotsInUse, loads_of, misfit_of_links
 from coalloc.core.sharing.limit_book import LimitBook
@@ -34,6 +36,7 @@ from coalloc.core.starts.placements import (
     place_pieces,
     startable,
 )
+from coalloc.core.starts.share_room import fits_share, has_share
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.waits import (
     Claims,
@@ -82,7 +85,7 @@ def may_wait(
     if record.foreign or not names:
         return False
     are_open = all(has_room(state, claims, name, record.user, now) for name in names)
-    return are_open and may_queue(state, names)
+    return are_open and may_queue(state, names, record)
 
 
 def gathered(
@@ -102,9 +105,13 @@ def gathered(
 
 
 def must_wait(state: State, placement: Placement, view: SlotsInUse) -> bool:
-    """Whether jobs of others go first on one of its clusters, in whose queue claims may wait."""
-    names = clusters_of(placement, view)
-    return may_queue(state, names) and any(is_crowded(state, name) for name in names)
+    """Whether jobs of others go first on one of its clusters, in whose queue claims may wait.
+
+    Those who have the nodes beyond a share of ours are such others.
+    """
+    names, record = clusters_of(placement, view), state.jobs.get(placement.job)
+    are_first = any(is_crowded(state, name) or has_share(state, name) for name in names)
+    return are_first and record is not None and may_queue(state, names, record)
 
 
 def _instead(
@@ -151,7 +158,7 @@ def commit(
 
 def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, now: float) -> None:
     """Send what the plan has later on crowded clusters into their queues."""
-    if not any(is_shared(state, name, now) for name in state.clusters):
+    if not any(is_shared(state, name, now) or has_share(state, name) for name in state.clusters):
         return
     by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
@@ -329,7 +336,7 @@ def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeRe
     allowed = [name for name in named if name not in record.barred]
     rooms: dict[str, list[NodeReading]] = {}
     for name in sorted(allowed, key=lambda name: _crowd(state, name)):
-        if name in state.clusters and may_queue(state, (name,)):
+        if name in state.clusters and may_queue(state, (name,), record):
             nodes = nodes_for(state, record, name, now)
             if nodes is not None:
                 rooms[name] = nodes
@@ -354,8 +361,8 @@ def nodes_for(state: State, record: JobRecord, name: str, now: float) -> list[No
     ]
 
 
-def wanted_slots(state: State, name: str) -> int:
-    """Slots of a cluster that waiting jobs could fill, or that unclaimed parts will.
+def wanted_slots(state: State, name: str, now: float) -> int:
+    """Slots of a share that waiting jobs could fill now, or that unclaimed parts will.
 
     No more than the cluster has: a workflow or a divisible job could fill it.
     """
@@ -367,7 +374,7 @@ def wanted_slots(state: State, name: str) -> int:
         sum(part.nodes.values())
         for record in state.placed_records()
         for part in record.parts
-        if part.cluster == name and part.state is PartState.PREPARING
+        if part.cluster == name and part.state is PartState.PREPARING and not record.queued
     )
     elsewhere = (
         record.id
@@ -379,9 +386,19 @@ def wanted_slots(state: State, name: str) -> int:
             return most
         record = state.jobs[job]
         is_allowed = record.job.clusters is None or name in record.job.clusters
-        if is_allowed and record.state is not JobState.HELD:
-            wanted += _slots(record.job, most)
+        if is_allowed and record.state is not JobState.HELD and record.opens(now) <= now:
+            wanted += _slots(record.job, most) if _may_use(state, cluster, record) else 0
     return min(wanted, most)
+
+
+def _may_use(state: State, cluster: ClusterState, record: JobRecord) -> bool:
+    """Whether a waiting job could use nodes of the cluster that are kept for it."""
+    if cluster.reading is None or cluster.reading.share is None:
+        return True
+    verdict = verdict_of(cluster, record.job, owner_of(record))
+    if verdict.full or verdict.closed or verdict.never or cluster.reading.cluster in record.barred:
+        return False
+    return not open_needs(state, record) and fits_share(state, record)
 
 
 def _slots(job: Job, most: int) -> int:

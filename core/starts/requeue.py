@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from coalloc.core.base.effects import Wake
-from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.commands.admission import bar
 from coalloc.core.jobs.avoided_nodes import note_refused
@@ -20,7 +20,14 @@ from coalloc.core.starts import rivals, siblings
 from coalloc.core.starts.waits import due, overdue, remember_late
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import StartConfig
-from coalloc.model.sites.parts import PERMANENT, PartState
+from coalloc.model.sites.parts import (
+    ADMIN,
+    CANCELLED_THERE,
+    ENDED_BY_ADMIN,
+    OVER_LIMIT,
+    PERMANENT,
+    PartState,
+)
 from coalloc.model.values import replace
 
 PREEMPTED = "preempted"
@@ -36,12 +43,14 @@ def give_back(
 ) -> None:
     """Give up an attempt: no process of it ever started, and none ever will."""
     abort_parts(state, record, detail or reason)
-    if reason == CANCELLED_THERE and record.foreign:
-        why = f"cancelled in {cluster}"
-        end_waiting(state, record, now, JobState.CANCELLED, why, CANCELLED_THERE)
-        return
-    if reason in PERMANENT:
-        end_waiting(state, record, now, JobState.FAILED, f"{cluster}: {detail}", reason)
+    if reason in ADMIN:
+        detail = negotiating.words_of_hold(reason, cluster)
+    is_cancelled = reason == CANCELLED_THERE or (reason == ENDED_BY_ADMIN and bool(record.flow))
+    if is_cancelled or reason in PERMANENT:
+        end, why = JobState.FAILED, f"{cluster}: {detail}"
+        if is_cancelled:
+            end, why, reason = JobState.CANCELLED, f"cancelled in {cluster}", CANCELLED_THERE
+        end_waiting(state, record, now, end, why, reason)
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
         return
@@ -52,8 +61,8 @@ def give_back(
     idle = negotiating.idle_node_s(state, record, now)
     if reason == NOT_GRANTED:
         remember_late(state, record, now)
-    is_behind = reason == negotiating.OTHERS_FIRST
-    if is_behind:
+    is_behind = reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}
+    if reason == negotiating.OTHERS_FIRST:
         text = f"other jobs of {cluster} go first"
     pause = _pause(state.settings.start, record.refusals, reason)
     state.put(
@@ -61,7 +70,7 @@ def give_back(
             record.unplaced(),
             refusals=record.refusals + 1,
             not_before=now + pause,
-            reason="backing_off",
+            reason=OVER_LIMIT if reason == OVER_LIMIT else "backing_off",
             detail=text,
             idle_node_s=record.idle_node_s + idle,
             late=negotiating.late_clusters(record, now) if reason == NOT_GRANTED else (),
@@ -82,14 +91,33 @@ def give_back(
 def _pause(start: StartConfig, refusals: int, reason: str) -> float:
     """Until a job that was given back may be tried again, seconds.
 
-    One behind other jobs is tried when their queue changes (`core.clusters.readings`), and no later
-    than after the longest pause; one that has waited its turn in vain asks for the next at once.
+    One behind other jobs, or over a limit of accounts, is tried when that cluster's queue changes
+    or a job of ours ends there, and no later than after the longest pause; one that has waited its
+    turn in vain asks for the next at once.
     """
-    if reason == negotiating.OTHERS_FIRST:
+    if reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}:
         return start.backoff_max_s
     if reason in {NOT_GRANTED, GAVE_WAY}:
         return start.backoff_first_s
     return min(start.backoff_max_s, start.backoff_first_s * 2.0 ** min(refusals, 60))
+
+
+def try_those_behind(state: State, name: str, now: float, *, has_moved: bool = True) -> None:
+    """Let the jobs be tried again that this cluster refused because of others.
+
+    One over a limit of accounts only where jobs have started or ended there since.
+    """
+    behind = [
+        record
+        for record in (state.jobs[job] for job in state.marked.backing_off)
+        if record.behind == name
+        and record.not_before > now
+        and (has_moved or record.reason != OVER_LIMIT)
+    ]
+    for record in behind:
+        state.put(replace(record, not_before=now))
+    if behind:
+        state.rounds.want("queue_moved")
 
 
 def give_up_late(state: State, now: float) -> None:

@@ -18,19 +18,29 @@ from typing import Any
 
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.messages import Abort
-from coalloc.core.base.records import CANCELLED_THERE, JobRecord, PartRecord
+from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.avoided_nodes import note_refused
 from coalloc.core.jobs.ends import taken_back
-from coalloc.core.starts.negotiation import MOST_DOUBLINGS, idle_node_s
+from coalloc.core.starts.negotiation import MOST_DOUBLINGS, idle_node_s, words_of_hold
 from coalloc.core.starts.waits import due
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.model.sites.parts import LASTING, OVER_LIMIT, PART_ENDED, PERMANENT, PartState
+from coalloc.model.sites.parts import (
+    ADMIN,
+    CANCELLED_THERE,
+    LASTING,
+    OVER_LIMIT,
+    PART_ENDED,
+    PERMANENT,
+    PartState,
+)
 from coalloc.model.values import replace
 
-BARRING = LASTING | {CANCELLED_THERE}
+BARRING = LASTING | ADMIN
 """Reasons for which a cluster gets no other sibling of a job."""
+OF_THE_JOB = PERMANENT | {CANCELLED_THERE}
+"""Ends of a sibling that are the job's."""
 
 
 def may_be_one(record: JobRecord) -> bool:
@@ -48,7 +58,7 @@ def settled(state: State, record: JobRecord, now: float) -> JobRecord:
     if ready is not None and not state.presence.unreconciled:
         return _chosen(state, record, ready, now)
     for part in [part for part in record.parts if part.state in PART_ENDED]:
-        if len(record.parts) == 1 or part.reason in PERMANENT:
+        if len(record.parts) == 1 or part.reason in OF_THE_JOB:
             for other in record.parts:
                 _withdraw(state, record, other, part.detail or part.reason)
             return record.alone(part)
@@ -71,7 +81,8 @@ def drop(
     state: State, record: JobRecord, part: PartRecord, now: float, reason: str, detail: str
 ) -> JobRecord:
     """Take a sibling from those of which one will run; returns the job with the others."""
-    why, start = detail or reason, state.settings.start
+    start = state.settings.start
+    why = words_of_hold(reason, part.cluster) if reason in ADMIN else detail or reason
     _withdraw(state, record, part, why)
     note_refused(state, record.alone(part), now)
     idle = idle_node_s(state, record.alone(part), now)

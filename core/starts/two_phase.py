@@ -16,6 +16,7 @@ from coalloc.core.base.effects import Publish, SaveMeta, Wake
 from coalloc.core.base.messages import Abort, Forget, Prepare, Start
 from coalloc.core.base.records import REQUEUED, JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State
+from coalloc.core.commands import run_limits
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.after_restore import (
     CLAIMED,
@@ -32,8 +33,9 @@ from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import siblings
-from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
+from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, try_those_behind
 from coalloc.core.starts.waits import due
+from coalloc.core.starts.will import see_hold
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob
@@ -77,7 +79,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
     """The order to prepare a part, with all that its executor has to know of the job."""
     record = record.alone(part) if record.siblings else record
     job, nodes = record.job, record.nodes
-    may_wait = record.queued and negotiating.may_queue(state, (part.cluster,))
+    may_wait = record.queued and negotiating.may_queue(state, (part.cluster,), record)
     whole = state.jobs[record.flow].job if record.chunks else None
     return Prepare(
         job=record.id,
@@ -134,10 +136,13 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         if report.state in PART_ENDED:
             state.send(cluster, Forget(job=report.job, attempt=report.attempt))
         return
+    record = run_limits.followed(state, record, part, report, now)
+    part = _part(record, cluster, report) or part
     step = _step(report.state, has_nodes=bool(report.nodes))
     if step <= _step(part.state, has_nodes=part.granted is not None):
         if report.state is part.state is PartState.WAITING:
             negotiating.still_waits(state, part, report, record, now)
+            see_hold(state, state.jobs[record.id], cluster, report, now)
         elif report.state is part.state is PartState.READY and record.siblings:
             _advance(state, record, now)  # It could not be chosen before all were heard of.
         return
@@ -350,6 +355,8 @@ def _end(state: State, record: JobRecord, now: float) -> None:
         give_back(state, again, now, preempted.cluster, PREEMPTED, preempted.detail)
         return
     state.put(record)
+    for name in record.clusters:
+        try_those_behind(state, name, now)
     if end is JobState.COMPLETED and not record.flow:
         remember(state, record)
     fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}

@@ -20,11 +20,13 @@ from coalloc.core.sharing import limits
 from coalloc.core.sharing.priority import project_of
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.daemon.queries import workflow_views
+from coalloc.model.cost import shortest_time
 from coalloc.model.formats.nodeset import fold_in_order
 from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import OVERDUE, Reason
 from coalloc.model.platform import Node
+from coalloc.model.sites.parts import OVER_LIMIT
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import fields_of
 from coalloc.runtime.texts import instant
@@ -101,7 +103,7 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, "cancelling", f"being ended: {record.cancellation.words}"
     if record.id in state.composites and not record.is_waiting:
         return workflow_views.expectation(record, state)
-    if (queued := negotiating.in_words(record, now)) is not None:
+    if (queued := negotiating.in_words(state, record, now)) is not None:
         return queued
     if not record.is_waiting:
         return None, record.reason, record.detail
@@ -118,7 +120,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
     if unmet:
         return start, "dependency", f"waits for {unmet}"
     if record.not_before > now and record.behind:
-        return start, negotiating.OTHERS_FIRST, record.detail
+        is_limit = record.reason == OVER_LIMIT
+        return start, OVER_LIMIT if is_limit else negotiating.OTHERS_FIRST, record.detail
     if record.not_before > now:
         return max(record.not_before, start or 0.0), "backing_off", record.detail
     if record.job.earliest > now:
@@ -280,6 +283,8 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         facts.append(
             f"not counted, because drained: {_drained(drained, state.maintenance.drained)}"
         )
+    if record.is_waiting or record.is_in_queues:
+        facts += _in_the_way(record, state, now)
     return Why(
         job=record.id,
         state=str(record.state),
@@ -291,6 +296,20 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         overdue_at=_overdue_at(record, state),
         facts=tuple(facts),
     )
+
+
+def _in_the_way(record: JobRecord, state: State, now: float) -> Iterator[str]:
+    """Reservations of the clusters into which a job would run that began now, in words."""
+    job = record.job
+    length = record.run_limit or (shortest_time(job) if isinstance(job, RigidJob) else 0.0)
+    for name, cluster in state.clusters.items():
+        is_open = (job.clusters is None or name in job.clusters) and name not in record.barred
+        for kept in cluster.reading.reservations if is_open and cluster.reading is not None else ():
+            if kept.start < now + length and kept.end > now:
+                what = kept.id.partition(":")[2]
+                what = f"job {what}" if what.isdecimal() else f"reservation {what}"
+                where = f"{what} of {name} from {instant(kept.start)} to {instant(kept.end)}"
+                yield f"{where} keeps {_folded(kept.nodes)}"
 
 
 def _overdue_at(record: JobRecord, state: State) -> float | None:

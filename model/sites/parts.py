@@ -186,9 +186,10 @@ class PartReport(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why it ended, in one word; ``not_found``, ``not_executable``, ``user_unknown``,
     ``output_unwritable``, ``cwd_missing``, ``bad_script`` and ``impossible`` are not tried again;
-    ``cancelled_there``: ended in the batch system by its user or an administrator; ``requeued``:
-    a handed job that the batch system has put back into its queue; ``others_first``: refused,
-    since other jobs go first."""
+    ``cancelled_there``: ended in the batch system by its user; ``ended_by_admin``: by another;
+    ``requeued``: a handed job that the batch system has put back into its queue; ``others_first``:
+    refused, since other jobs go first, or waits behind them; ``held_by_owner``,
+    ``held_by_admin``: waits, and is held in the batch system."""
     detail: str = ""
     """The reason in words."""
     codes: tuple[int | None, ...] = ()
@@ -201,6 +202,10 @@ class PartReport(Struct, frozen=True, kw_only=True):
     """Of one that waits: when the batch system expects to start it, wall-clock seconds."""
     is_next: bool = False
     """Of one that waits: no job that waits goes before it."""
+    time_limit: float | None = None
+    """Its limit, where that was changed in the batch system since the daemon set it, seconds."""
+    limit_refused: str = ""
+    """Why the batch system keeps that limit, though the daemon has ordered another."""
     cpu_s: float | None = None
     """CPU time of all its processes; None: not known."""
     max_rss_mb: float | None = None
@@ -230,10 +235,16 @@ PERMANENT = frozenset(
 )
 """Reasons of a refusal that another attempt cannot mend: the job ends as failed."""
 
-LASTING = frozenset({"bad_time_limit", "not_permitted"})
+CANCELLED_THERE = "cancelled_there"
+"""Its user ended it in the batch system; of what runs, or was handed over, whoever did."""
+ENDED_BY_ADMIN, HELD_BY_ADMIN, HELD_BY_OWNER = "ended_by_admin", "held_by_admin", "held_by_owner"
+"""A claim that another than its user has cancelled, or holds, in the batch system; or its user."""
+ADMIN = frozenset({ENDED_BY_ADMIN, HELD_BY_ADMIN})
+"""The administrator's will: not on this cluster."""
+LASTING = frozenset({"bad_time_limit", "no_such_nodes", "not_permitted"})
 """What another attempt on the same cluster cannot mend; another cluster may take the job."""
 OVER_LIMIT = "over_limit"
-"""Over a limit of the batch system's accounts or of a partition: for good, or for the moment."""
+"""Over a limit of the batch system's accounts or of a partition, for the moment."""
 OF_THE_EXECUTOR = frozenset({"codes"})
 """Fields of a report that are not sent: one value per process is too much for large parts."""
 

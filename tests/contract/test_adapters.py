@@ -206,6 +206,22 @@ def test_aborted_part_that_runs_is_ended(
 
 
 @launching
+def test_limit_of_what_runs_is_changed(
+    adapter: Adapter, launcher: Launcher, tmp_path: Path
+) -> None:
+    spec = part(adapter, tmp_path, "sleep", "600")
+    launcher.claim(spec)
+    until(launcher, spec.key, lambda r: r.state is not PartState.PREPARING)
+    launcher.limit(spec.key, 3600.0)
+    launcher.go(spec.key)
+    until(launcher, spec.key, lambda r: r.state is PartState.RUNNING)
+    launcher.limit(spec.key, 0.2)
+    ended = until(launcher, spec.key, lambda r: r.is_ended)
+    assert (ended.reason, ended.detail) == ("time_limit", "ran longer than its limit of 0.2 s")
+    launcher.forget(spec.key)
+
+
+@launching
 def test_command_that_does_not_exist(adapter: Adapter, launcher: Launcher, tmp_path: Path) -> None:
     spec = part(adapter, tmp_path, "no-such-command-of-ours")
     launcher.claim(spec)

@@ -124,12 +124,15 @@ def test_cancel_hold_release_and_dependencies(site: Running) -> None:
 
 
 def test_an_array_is_one_submit_and_many_jobs(site: Running) -> None:
-    script = 'echo "$COALLOC_ARRAY_TASK_ID"'
+    of_array = "$COALLOC_ARRAY_TASK_COUNT $COALLOC_ARRAY_TASK_MIN $COALLOC_ARRAY_TASK_MAX"
+    script = f'echo "$COALLOC_ARRAY_TASK_ID of {of_array} by $COALLOC_ARRAY_TASK_STEP"'
     answer = site.ask("submit", **site.submission(["sh", "-c", script], array=[3, 5, 8]))
     assert answer["jobs"] == [f"{answer['job']}_{index}" for index in (3, 5, 8)]
     ended = site.asker.ask({"type": "wait", "job": answer["job"]}, timeout_s=30.0)
     assert {job["state"] for job in ended["jobs"]} == {"completed"}
-    assert [output(site, job) for job in answer["jobs"]] == [["3"], ["5"], ["8"]]
+    assert [output(site, job) for job in answer["jobs"]] == [
+        [f"{index} of 3 3 8 by 1"] for index in (3, 5, 8)
+    ]
 
 
 def test_the_same_token_is_the_same_job(site: Running) -> None:

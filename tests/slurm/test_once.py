@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from coalloc.model.sites.parts import PartSpec, PartState
 from tests.support.launch_bed import Signpost
-from tests.testbeds.slurm import SlurmTestbed
+from tests.testbeds.slurm import Cluster, SlurmTestbed
 from tests.testbeds.slurm_launches import SlurmLaunches
 from tests.testbeds.slurm_site import SlurmSite
 
@@ -72,6 +72,16 @@ def test_srun_starts_a_process_in_each_slot(launch: SlurmLaunches) -> None:
     assert launch.cluster.is_idle(), "the nodes are free when the end is known"
 
 
+def test_steps_of_a_script_share_no_slots(launch: SlurmLaunches) -> None:
+    text = (
+        "srun sh -c 'echo > up.$SLURM_PROCID; exec sleep 600' &\n"
+        f"until [ $(ls | grep -c up) = {PROCS} ]; do :; done\n"
+        "srun --immediate true || echo refused"
+    )
+    assert launch.run(script(launch, text)).exit_code == 0
+    assert "refused" in launch.output().splitlines()
+
+
 def test_cancel_ends_what_srun_has_started(launch: SlurmLaunches, sign: Signpost) -> None:
     wait = f"srun sh -c 'echo $$ > {sign.path}; exec sleep 600'\necho not reached"
     spec = script(launch, wait)
@@ -113,6 +123,78 @@ def test_whole_nodes_get_a_process_each(clusters: SlurmTestbed, root: Path) -> N
         launch.close()
 
 
+SHOWN = 'env -0 | tr "\\n" " " | tr "\\0" "\\n" | grep ^SLURM'
+OF_EACH = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID")
+OF_EACH_ARRAY = ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+
+
+def variables(path: Path, *, without: Sequence[str] = OF_EACH) -> dict[str, str]:
+    """What a script has been told; of values that cannot be equal the names alone."""
+    found = dict(line.split("=", 1) for line in path.read_text().splitlines())
+    return found | dict.fromkeys(found.keys() & set(without), "")
+
+
+@pytest.mark.parametrize(("nodes", "memory_mb"), [((("a1", 3),), 0), (TWO, 500)])
+def test_a_script_is_told_what_sbatch_tells_it(
+    launch: SlurmLaunches, nodes: Any, memory_mb: int
+) -> None:
+    size = sum(count for _, count in nodes)
+    words = ["-n", str(size), "-J", "model", "-o", "plain"]
+    words += [f"--mem-per-cpu={memory_mb}"] if memory_mb else []
+    (launch.cwd / "job.sh").write_text(f"#!/bin/sh\n{SHOWN}\n")
+    plain_sbatch(launch.cluster, launch.cwd, *words)
+    spec = script(launch, SHOWN, nodes=nodes, size=size, memory_mb_per_proc=memory_mb)
+    assert launch.run(spec).exit_code == 0
+    plain = variables(launch.cwd / "plain")
+    assert plain
+    assert variables(launch.cwd / "coalloc-1.out") == plain
+
+
+def plain_sbatch(cluster: Cluster, folder: Path, *words: str) -> None:
+    """Have Slurm run ``job.sh``, submitted in its folder."""
+    env = cluster.slurm.environment()
+    subprocess.run(["sbatch", "-W", "-t1", "-Q", *words, "job.sh"], cwd=folder, env=env, check=True)
+
+
+def coalloc_sbatch(site: SlurmSite, *words: str) -> subprocess.CompletedProcess[str]:
+    """The same of coalloc."""
+    return subprocess.run(
+        [sys.executable, "-m", "coalloc.cli.main", "sbatch", "--config", str(site.config), *words],
+        cwd=site.work,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_an_array_is_told_and_shown_what_sbatch_makes_of_it(
+    clusters: SlurmTestbed, root: Path
+) -> None:
+    site = SlurmSite(root, clusters, given={"slots": "cpus", "qualified": True})
+    (site.work / "job.sh").write_text(f"#!/bin/sh\n{SHOWN}\nscontrol show job $SLURM_JOB_ID\n")
+    of_each = (*OF_EACH, *OF_EACH_ARRAY)
+    with site:
+        plain_sbatch(clusters["a"], site.work, "-n1", "-a", "2-8:3", "-o", "plain.%x.%N.%a")
+        words = ("-M", "a", "-t", "30s", "-a", "2-8:3", "-o", "ours.%x.%N.%a", "job.sh")
+        assert coalloc_sbatch(site, *words).stdout == "Submitted batch job 1\n"
+        for index in (2, 5, 8):
+            assert site.wait(f"1_{index}")["exit_code"] == 0
+            told = []
+            # The nodes of the testbed are one host, of which sbatch says the name.
+            host = os.uname().nodename.partition(".")[0]
+            for name in (f"plain.job.sh.{host}.{index}", f"ours.job.sh.a1.{index}"):
+                path = site.work / name
+                text, shown, job = path.read_text().partition("JobId=")
+                path.write_text(text)
+                told.append(variables(path, without=of_each))
+                assert shown
+                assert f" WorkDir={site.work}" in job.replace("\n", " ")
+                assert " TimeLimit=00:01:00 " in job
+            plain, ours = told
+            assert ours == plain
+
+
 UNCHANGED = """\
 #!/bin/bash
 #SBATCH --job-name=hosts
@@ -127,15 +209,7 @@ def test_a_script_of_slurm_runs_unchanged(clusters: SlurmTestbed, root: Path) ->
     site = SlurmSite(root, clusters, given={"slots": "cpus"})
     (site.work / "job.sh").write_text(UNCHANGED)
     with site:
-        words = ["sbatch", "--config", str(site.config), "-o", "%x.out", "job.sh", "with", "words"]
-        queued = subprocess.run(
-            [sys.executable, "-m", "coalloc.cli.main", *words],
-            cwd=site.work,
-            env={"PATH": os.environ["PATH"]},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        queued = coalloc_sbatch(site, "-o", "%x.out", "job.sh", "with", "words")
         assert queued.stdout == "Submitted batch job 1\n"
         assert "job.sh:4: --mail-type=END: no mail is sent" in queued.stderr
         details = site.wait("1")

@@ -40,7 +40,7 @@ def rows(cluster: Cluster, user: str) -> list[Row]:
     return found
 
 
-@pytest.mark.parametrize(("start", "jobs"), [("salloc", 100), ("sbatch", 30)])
+@pytest.mark.parametrize(("start", "jobs"), [("salloc", 40), ("sbatch", 20)])
 def test_every_job_is_accounted_as_it_ended(root: Path, start: str, jobs: int) -> None:
     """Under its own name; claims that came to nothing are cancelled ones, never failed ones."""
     with accounts("ann", "bob") as (ann, bob), bed(*alike(2, 4), accounting=True) as running:

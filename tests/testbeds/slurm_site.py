@@ -32,6 +32,8 @@ class SlurmSite(Running):
     ----------
     given : mapping
         Settings of every cluster besides those a bed needs.
+    each : mapping of str to mapping
+        Settings of single clusters.
     powers : mapping of str to float
         Of clusters; 1 is that of the others.
     interval_s : float
@@ -46,6 +48,7 @@ class SlurmSite(Running):
         bed: SlurmTestbed,
         *,
         given: Any = None,
+        each: Mapping[str, Mapping[str, Any]] | None = None,
         powers: Mapping[str, float] | None = None,
         interval_s: float = 0.5,
         account: Account | None = None,
@@ -55,6 +58,7 @@ class SlurmSite(Running):
         self.policy = str(options.get("policy", "plain"))
         self._account = account
         self._given, self._powers = dict(given or {}), dict(powers or {})
+        self._each = dict(each or {})
         sizes = {cluster.name: cluster.shape.nodes for cluster in bed}
         super().__init__(root, clusters=sizes, **options)
         text = self.config.read_text()
@@ -78,6 +82,6 @@ class SlurmSite(Running):
         """A Slurm cluster in the configuration."""
         # JSON's texts, numbers and flags are TOML's too.
         own = {"load": "none", "power": self._powers.get(name, 1.0), **self._given}
-        given = settings_of(self.bed[name], **own)
+        given = settings_of(self.bed[name], **own, **self._each.get(name, {}))
         settings = ", ".join(f"{key} = {json.dumps(value)}" for key, value in given.items())
         return SECTION.format(name=name, settings=settings)

@@ -26,7 +26,6 @@ from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.native.part import (
-    CANCELLED_THERE,
     CONTIGUOUS,
     REQUEUED,
     JobFacts,
@@ -44,7 +43,7 @@ from coalloc.adapters.slurm.parsers.text import (
 from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.formats.nodeset import fold
-from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import CANCELLED_THERE, PartKey, PartReport, PartSpec, PartState
 
 UTC = {"TZ": "UTC"}
 LOOK_EVERY_S = 1.0

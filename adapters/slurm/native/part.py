@@ -14,10 +14,16 @@ from msgspec import Struct
 from coalloc.adapters.runner import durable
 from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, job_state
 from coalloc.adapters.slurm.parsers.text import NONE, read_time
-from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState, worst_exit_code
+from coalloc.model.sites.parts import (
+    CANCELLED_THERE,
+    PART_ENDED,
+    PartKey,
+    PartReport,
+    PartState,
+    worst_exit_code,
+)
 
 REQUEUED = "requeued"
-CANCELLED_THERE = "cancelled_there"
 
 
 class Stage(StrEnum):

@@ -117,6 +117,7 @@ def _entry_of(found: Mapping[str, str], line: str) -> QueueEntry:
         id=found["id"].strip()[:40] or "?",
         number=found["number"].strip(),
         state=job_state(found["state"]),
+        said=found["reason"].strip(),
         reason=found["reason"].strip().partition(",")[0].replace("_", ""),
         partition=found["partition"],
         user=found["user"],

@@ -62,7 +62,9 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     state: str = "UNKNOWN"
     """In capitals, long form; ``UNKNOWN`` where it is not known to us."""
     reason: str = ""
-    """Why it waits."""
+    """Why it waits, in one word."""
+    said: str = ""
+    """The same as Slurm says it, such as ``ReqNodeNotAvail,_UnavailableNodes:n4``."""
     partition: str = ""
     user: str = ""
     uid: int = -1

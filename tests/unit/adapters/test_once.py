@@ -54,13 +54,19 @@ def test_a_script_within_slurm_finds_its_job() -> None:
         "SLURM_JOB_CPUS_PER_NODE": "8(x3)",
         "SLURM_SUBMIT_DIR": "/w",
         "SLURM_ARRAY_TASK_ID": "4",
-        "SLURM_OVERLAP": "1",
+        "SLURM_GTIDS": "0",
     }
     assert {name: env.get(name) for name in expected} == expected
-    assert not {"SLURM_CPU_BIND", "SLURM_STEP_ID", "SLURM_ARRAY_JOB_ID"} & env.keys()
+    assert not {"SLURM_CPU_BIND", "SLURM_STEP_ID", "SLURM_OVERLAP"} & env.keys()
     step["SLURM_JOB_CPUS_PER_NODE"] = "2(x2),1"
     env = script_environment(spec(("n3", 1), ("n1", 2), ("n2", 2)), step)
     assert env["SLURM_JOB_CPUS_PER_NODE"] == "1,2(x2)", "in the order of the nodes"
+    step |= {"SLURM_JOB_NODELIST": "n[9-10]", "SLURM_JOB_NUM_NODES": "2"}
+    given = {
+        order: script_environment(spec(*((name, 1) for name in order)), step)["SLURM_NODELIST"]
+        for order in (("n9", "n10"), ("n10", "n9"), ("n9",))
+    }
+    assert list(given.values()) == ["n[9-10]", "n10,n9", "n9"], "Slurm's, where it is the same"
 
 
 def test_elsewhere_it_finds_the_numbers() -> None:

@@ -32,6 +32,7 @@ class WaitingJob:
 
     system, number, is_unsure, has_lost_step = "Slurm", "7", False, False
     is_parked = False
+    asked_s = None
 
     def __init__(self, turns: Iterator[Turn | None], hastened: Iterator[bool]) -> None:
         self.turns, self.hastened = turns, hastened

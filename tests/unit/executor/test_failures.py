@@ -81,6 +81,9 @@ class Fragile:
     def hasten(self, key: PartKey) -> None:
         self._may_fail("hasten", key)
 
+    def limit(self, key: PartKey, limit_s: float) -> None:
+        self._may_fail("limit", key)
+
     def go(self, key: PartKey) -> None:
         self._may_fail("go", key)
         if self.states.get(key) is PartState.READY:

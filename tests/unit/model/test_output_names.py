@@ -25,10 +25,10 @@ from coalloc.model.output_names import filled, marks_of, pattern_of_ranks, rank_
 )
 def test_a_pattern_names_a_file(pattern: str, name: str) -> None:
     marks = marks_of("12_3", "a/b", "ann")
-    assert filled(pattern, marks | rank_marks(7, "n1.site")) == name
+    assert filled(pattern, marks | rank_marks(7, "a/n1.site")) == name
     # in two steps, as an executor and a process do it
     left = pattern_of_ranks(pattern, "12_3", "a/b", "ann")
-    assert output_path(left, "12_3", 7, "n1.site") == name
+    assert output_path(left, "12_3", 7, "a/n1.site") == name
 
 
 def test_what_comes_from_a_name_is_no_mark() -> None:

@@ -38,15 +38,16 @@ def test_a_claim_that_waits_names_no_node() -> None:
     words = allocation(asked, is_shape=True)
     assert not [word for word in words if "nodelist" in word]
     assert words[2:] == [
-        *("-n", "2", "--exclusive", "-N", "2", "--ntasks-per-node=1"),
-        *("--exclude=n[7-9]", "--begin=now+30", "--time=3"),
+        *("--chdir=/", "-n", "2", "--exclusive", "-N", "2", "--ntasks-per-node=1"),
+        *("--exclude=n[7-9]", "--begin=now+30", "--time=1"),
     ]
-    assert "--time=2" in allocation(asked)
+    assert "--time=1" in allocation(asked)
+    assert "--time=3" in allocation(asked | {"size": 3}, is_shape=True), "it holds them for others"
 
 
 def test_cpus_are_asked_for_on_whatever_nodes() -> None:
     words = allocation(spec(("n1", 3), ("n2", 2), exclusive=False), is_shape=True)
-    assert words[2:4] == ["-n", "5"]
+    assert words[3:5] == ["-n", "5"]
     assert "-N" not in words
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Dismiss, Hello, Prepare, Read, Start
-from coalloc.core.base.records import CANCELLED_THERE, JobRecord, JobState
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, Done, Hold, Refused
 from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import OVERTAKEN
 from coalloc.daemon.store.records_json import read_record, write_record
 from coalloc.model.jobs import RigidJob
-from coalloc.model.sites.parts import PartReport, PartState
+from coalloc.model.sites.parts import CANCELLED_THERE, PartReport, PartState
 from coalloc.model.sites.reading import NativeJob
 from coalloc.model.snapshot import Reservation
 from coalloc.model.values import replace

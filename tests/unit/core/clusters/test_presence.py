@@ -21,6 +21,7 @@ from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.clusters.presence import GATHERING_S, MARK, SECOND, TAKEOVER_S
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.daemon.queries.job_views import cluster_rows
+from coalloc.model.settings import TriggerConfig
 from coalloc.model.sites.parts import PartReport, PartState
 from coalloc.model.values import replace
 from tests.support.core_site import Site, reading
@@ -183,6 +184,19 @@ def test_another_connection_is_not_believed_and_asked_who_it_is() -> None:
         assert AskHello(cluster="a", peer=2) in effects
     cluster = site.state.clusters["a"]
     assert (cluster.connected, cluster.peer, cluster.read_at) == (True, 1, before)
+
+
+def test_a_cluster_that_cannot_be_read_is_not_planned_on_until_it_is() -> None:
+    returned = TriggerConfig(kind="cluster_returned")
+    site = Site({"a": 2}, trigger=(TriggerConfig(kind="queue_length"), returned))
+    runs = site.submit(1)
+    site.run(runs)
+    site.do(StatementReceived(statement=Read(cluster="a", error="squeue: slurmctld is down")))
+    job = site.submit(1)
+    assert site.job(job).state is JobState.PENDING
+    assert site.job(runs).state is JobState.RUNNING
+    site.wait(1.0)
+    assert site.job(job).state is JobState.PREPARING
 
 
 def test_the_same_executor_on_a_new_connection_takes_over_at_once() -> None:

@@ -343,7 +343,7 @@ def test_a_part_that_is_put_off_is_not_late() -> None:
     other = "a" if wide == "b" else "b"
     site.tell(job, wide, PartState.WAITING, is_next=True, expected=site.now + 50.0)
     record = site.job(job)
-    start, reason, text = in_words(record, site.now) or (None, "", "")
+    start, reason, text = in_words(site.core.state, record, site.now) or (None, "", "")
     assert reason == "others_first"
     assert text == f"other jobs of {wide} go first; {other} is asked for when it is the turn there"
     assert start == pytest.approx(site.now + 50.0)
