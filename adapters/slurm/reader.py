@@ -47,6 +47,7 @@ from coalloc.adapters.slurm.parsers.rules import (
 )
 from coalloc.adapters.slurm.parsers.text import (
     gives_whole_memory,
+    keeps_places,
     parse_boot,
     parse_clock,
     parse_node_list,
@@ -136,6 +137,7 @@ class SlurmReader:
         self._given_back, self._learn, self._refusals = given_back, learn, refusals
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
         self._whole_memory, self._enforced = False, frozenset[str]()
+        self._keeps_places = True
         self._boot_s = 0.0
         self._manager: Manager | None = None
         self._licenses: dict[str, tuple[int, int]] | None = None
@@ -251,7 +253,7 @@ class SlurmReader:
         config = self._run("scontrol", "show", "config")
         there = parse_clock(config)
         self._whole_memory, self._enforced = gives_whole_memory(config), enforced(config)
-        self._boot_s = parse_boot(config)
+        self._boot_s, self._keeps_places = parse_boot(config), keeps_places(config)
         self._ask_licenses()
         self._clock_off_s = clock_offset(there, asked, self._clock())
         self._clock_asked = asked
@@ -333,6 +335,7 @@ class SlurmReader:
             waited=local_waits(answers),
             claims=marked_claims(answers),
             queues=queues,
+            keeps_places=self._keeps_places,
             reservations=(
                 *kept,
                 *expected_nodes(settings, answers, entries),

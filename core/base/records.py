@@ -68,6 +68,8 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it ended, where that is not a plain exit."""
     detail: str = ""
     """The same in words; of one that waits, what it waits for."""
+    sent: float = 0.0
+    """When its claim was sent to wait beside those of its job's other parts, seconds."""
     asked: float = 0.0
     """From when on its claim could be granted, seconds."""
     ahead: int = 0
@@ -76,6 +78,8 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It was asked for a later begin than at once."""
     was_hastened: bool = False
     """It has been told not to wait for that begin."""
+    is_next: bool = False
+    """Of one that waits: no job that waits goes before it, as far as was heard."""
     granted: float | None = None
     """When it was heard that it has its nodes, seconds."""
     expected: float | None = None

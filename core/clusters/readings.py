@@ -10,6 +10,7 @@ from coalloc.core.base.power import updated
 from coalloc.core.base.state import State
 from coalloc.core.clusters import native_jobs
 from coalloc.core.jobs.avoided_nodes import forget_changed
+from coalloc.core.starts import negotiation
 from coalloc.core.starts.requeue import try_those_behind
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
@@ -42,6 +43,8 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         return
     was_stale = cluster.is_stale(now, state.settings.readings.max_age_s)
     before, reading = cluster.reading, read.reading
+    if before is not None:
+        _learn_runs(cluster, before, reading, now)
     _forget_outdated(state, cluster, reading, now)
     _use(state, cluster, read, reading, now)
     if before is not None:
@@ -66,6 +69,18 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.happened("cluster_returned")
     elif before is not None and len(before.running) > len(reading.running):
         state.rounds.happened("job_finished")
+    negotiation.open_due(state, now)
+
+
+def _learn_runs(
+    cluster: ClusterState, before: ClusterReading, after: ClusterReading, now: float
+) -> None:
+    """Learn how long local jobs run from those that are gone; of any one job, a tenth."""
+    there = {work.id for work in after.running}
+    for work in before.running:
+        if not work.ours and work.id not in there:
+            ran = max(0.0, now - work.start)
+            cluster.run_s += (ran - cluster.run_s) * (0.1 if cluster.run_s else 1.0)
 
 
 def closed(state: State, name: str) -> None:

@@ -15,6 +15,7 @@ over as few as can, within what their links have left.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
@@ -92,14 +93,15 @@ def gathered(
 ) -> Placement:
     """A placement over clusters where others go first; on one of them, if one can hold the job.
 
-    Its parts would not be granted together, and would hold nodes for each other.
+    Its parts would not be granted together, and would hold nodes for each other. Where none can
+    hold it, they are as even as can be: a part that needs a whole cluster is granted last.
     """
     if record.flow or record.foreign or len(clusters_of(placement, view)) < 2:
         return placement
     if not must_wait(state, placement, view):
         return placement
     turn = turn_of(state, record, view, now, max(placement.start, now + SOON_S))
-    return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
+    return placement if turn is None else turn
 
 
 def must_wait(state: State, placement: Placement, view: SlotsInUse) -> bool:
@@ -300,17 +302,23 @@ def turn_of(
 def _even(procs: int, slots: Sequence[int], low: Sequence[int]) -> list[int] | None:
     """Spread a job that no cluster can hold evenly: the fuller a cluster, the longer the wait.
 
-    None where one can hold it, or a link would not carry its share.
+    Over as few clusters as can hold it, the first of these; None where one can, or a link would not
+    carry its share.
     """
-    total = sum(slots)
-    if max(slots, default=0) >= procs or total < procs:
+    if max(slots, default=0) >= procs:
         return None
-    shares = [procs * count // total for count in slots]
-    for k in sorted(range(len(slots)), key=lambda k: shares[k] - slots[k]):
-        more = min(slots[k] - shares[k], procs - sum(shares), 1)
-        shares[k] += more
-    carried = all(t <= w or t >= procs - w for t, w in zip(shares, low, strict=True))
-    return shares if carried and sum(shares) == procs else None
+    every = range(len(slots))
+    for count in range(2, len(slots) + 1):
+        for chosen in combinations(every, count):
+            total = sum(slots[k] for k in chosen)
+            if total < procs:
+                continue
+            shares = [procs * slots[k] // total if k in chosen else 0 for k in every]
+            for k in sorted(chosen, key=lambda k: shares[k] - slots[k]):
+                shares[k] += min(slots[k] - shares[k], procs - sum(shares), 1)
+            if all(t <= w or t >= procs - w for t, w in zip(shares, low, strict=True)):
+                return shares
+    return None
 
 
 def _crowd(state: State, name: str) -> tuple[float, float]:

@@ -126,6 +126,8 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     """Where another service has claims in the batch system's queue: those, and ours, below."""
     queues: bool = False
     """Claims of ours may wait in it too."""
+    keeps_places: bool = True
+    """A claim that is to begin later keeps its place in it until then."""
     reservations: tuple[Reservation, ...] = ()
     """Nodes that the batch system keeps from us, below."""
     handed: tuple[NativeJob, ...] = ()

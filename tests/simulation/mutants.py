@@ -108,7 +108,7 @@ MUTANTS: dict[str, Mutant] = {
     "claims-that-wait-take-no-link": Mutant(
         queueing.queue_up, "misfit_of_links(", "bool(view) and not misfit_of_links("
     ),
-    "put-off-for-ever": Mutant(negotiating._hasten, "    put_off = [", "    put_off = [] and ["),
+    "put-off-for-ever": Mutant(negotiating.hasten, "    put_off = [", "    put_off = [] and ["),
     "tasks-take-no-turn": Mutant(
         queueing._later, "placement.chunks is None", "placement.task is None"
     ),
