@@ -75,7 +75,8 @@ class FakeQueue(FakeSlurm):
 
     def read(self, *entries: QueueEntry, asked: float | None = None) -> None:
         asked = time.monotonic() if asked is None else asked
-        self.launcher.learn(SlurmFacts(asked=asked, queue=entries))
+        queue = tuple(replace(entry, said=entry.said or entry.reason) for entry in entries)
+        self.launcher.learn(SlurmFacts(asked=asked, queue=queue))
 
     def entry(self, spec: PartSpec, **fields: object) -> QueueEntry:
         comment = f"coalloc:{spec.job}.1.0:{self.launcher._parts[spec.key].claim}"
