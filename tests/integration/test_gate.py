@@ -15,6 +15,7 @@ import pytest
 
 from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.payload import BOOT
+from coalloc.adapters.runner.status import NO_RUNNER
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.parsers.records import QueueEntry
 from coalloc.adapters.slurm.part_job import SlurmJob
@@ -161,7 +162,7 @@ def test_many_are_given_up_also_after_a_restart(fake: FakeQueue) -> None:
     assert sorted(" ".join(fake.asked("scancel")).split()) == [str(n) for n in range(1, 7)]
     late = fake.wrapper(2)
     assert fake.wait([specs[1].key], lambda report: late.poll() is not None)
-    assert late.returncode == 3, "a late grant gives its nodes back at once"
+    assert late.returncode == NO_RUNNER, "a late grant gives its nodes back at once"
 
 
 @pytest.mark.parametrize("command", ["sbatch", "scontrol", "scancel", "squeue"])
