@@ -27,6 +27,7 @@ SLURM_REASONS: Mapping[str, str] = {
     "begin_time": "BeginTime",
     "backing_off": "BeginTime",
     "others_first": "Priority",
+    "over_limit": "AssocLimit",
     "held": "JobHeldUser",
     "held_by_owner": "JobHeldUser",
     "held_by_admin": "JobHeldAdmin",

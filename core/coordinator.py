@@ -205,8 +205,12 @@ class Coordinator:
         self.state.rounds.rearm()
         self.state.findings.aside.clear()
         self._take_clusters(settings)
+        self._leave_drained(now)
+
+    def _leave_drained(self, now: float) -> None:
+        """Take what waits in queues of clusters that get no new work out of them."""
         for name, cluster in self.state.clusters.items():
-            if not cluster.configured:
+            if cluster.drained:
                 siblings.leave(self.state, name, now)
 
     def _take_clusters(self, settings: Config) -> None:
@@ -252,6 +256,7 @@ class Coordinator:
                 self._plan_outdated()
             case _:
                 operating.operated(state, event, now)
+                self._leave_drained(now)
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""

@@ -46,7 +46,7 @@ class Heartbeats:
             if cluster.peer not in self._heard:
                 self._loop.offer(Disconnected(cluster=name))
                 continue
-            wanted = wanted_slots(self._state, name)
+            wanted = wanted_slots(self._state, name, time.time())
             self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)

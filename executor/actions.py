@@ -146,8 +146,8 @@ class LauncherActions:
                 if how:
                     self._started.add(self._state.store, key, how)
                 launcher.forget(key)
-            case TellStarted():
-                for statement in self._started.told(self._state.store, self._state.cluster):
+            case TellStarted(owed=owed):
+                for statement in self._started.told(self._state.store, self._state.cluster, owed):
                     self._send(statement)
             case DismissJob(foreign=foreign):
                 self._dismiss(foreign)

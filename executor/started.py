@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,9 +61,11 @@ class StartedFile:
                 durable.synchronise(self._path.parent)
             self._is_new = self._is_unwritten = False
 
-    def told(self, store: str, cluster: str) -> Iterator[Started]:
-        """All that is remembered of one store, in statements to its daemon. Raises `OSError`."""
-        starts = dict.fromkeys(self._starts(store[:STORE_LETTERS]))
+    def told(
+        self, store: str, cluster: str, owed: Iterable[tuple[str, int, str]] = ()
+    ) -> Iterator[Started]:
+        """All that is remembered of one store, and more, to its daemon. Raises `OSError`."""
+        starts = dict.fromkeys((*self._starts(store[:STORE_LETTERS]), *owed))
         pages = [*starts]
         for first in range(0, max(len(pages), 1), TOLD_AT_ONCE):
             page = tuple(pages[first : first + TOLD_AT_ONCE])

@@ -41,8 +41,8 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     address: str = ""
     """Where the nodes reach the executor's machine; default its full name."""
     ports: tuple[Port, ...] = ()
-    """First and last port on which the executor's machine listens to the nodes, one for each part;
-    default any that is free."""
+    """First and last port on which the executor's machine listens to the nodes, one for each part
+    and one for the gate; default any that is free."""
     python: str = "python3"
     """Python 3.9 or later on the nodes, by name or path."""
     command_limit_s: CommandLimit = 10.0

@@ -167,7 +167,7 @@ class SlurmLauncher(BatchLauncher):
             self._read_names()
         check_known(wanted, self._names)
         kept = self._share.nodes
-        if kept and not wanted <= kept:
+        if part.queue is None and kept and not wanted <= kept:
             beyond = fold(wanted - kept)
             raise ClaimRefusedError("nodes_taken", f"{beyond} is not kept for us any more")
 
@@ -208,7 +208,7 @@ class SlurmLauncher(BatchLauncher):
 
     def _of_share(self, part: PartSpec) -> str:
         wanted = {self._settings.plain(name) for name in part.nodes}
-        return self._share.name if self._share.nodes & wanted else ""
+        return self._share.name if part.queue is None and self._share.nodes & wanted else ""
 
     def _longest_s(self, part: PartSpec) -> float | None:
         """The longest time limit that Slurm lets the part have, as far as its rules are known."""

@@ -15,6 +15,15 @@ from coalloc.adapters.runner.once import OVERLAP
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
 from coalloc.adapters.runner.status import NO_RUNNER
+from coalloc.adapters.slurm.pending_reasons import (
+    FATES,
+    NEVER,
+    OTHERS_FIRST,
+    UNKNOWN,
+    WAITS,
+    fate_of,
+    is_stuck,
+)
 
 LONGEST_NAME = 200
 HOLD_S = 20.0
@@ -38,10 +47,11 @@ ONE_ON_EACH_NODE = 'exec 2>&1; [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; exec "$@
 """Slurm counts CPUs that are not equally many on each node as tasks; the first brings all up."""
 FULL = ("job queue full", "temporarily unable to accept")
 """Message of srun and sbatch before they try again for a minute: MaxJobCount, most often."""
-OTHERS_FIRST = "others_first"
-WAITABLE = frozenset({OTHERS_FIRST, "nodes_taken", "node_unavailable"})
+WAITABLE = frozenset(ours for _, fate, ours in FATES if fate == WAITS) | {UNKNOWN}
 """Refusals of a claim at once after which it may wait its turn."""
 REFUSALS = (
+    # Its words about limits on time come with the refusal for too many jobs, too.
+    ("job violates", "over_limit"),
     ("insufficient priority", OTHERS_FIRST),
     ("requested nodes are busy", "nodes_taken"),
     ("required node not available", "node_unavailable"),
@@ -63,7 +73,7 @@ REFUSALS = (
     ("invalid user id", "user_unknown"),
     ("time limit", "bad_time_limit"),
     *((phrase, "slurm_full") for phrase in FULL),
-    ("job violates", "over_limit"),
+    ("licenses job requested", "over_limit"),
     ("requested partition configuration", "over_limit"),
 )
 """What Slurm says, in lower case, and the reason of the refusal."""
@@ -74,32 +84,10 @@ NO_ACCOUNTING = ("accounting storage is disabled", "cannot be run")
 UNREACHED = "no_runner"
 """Reason of a job whose wrappers have not reached their part's runner."""
 
-NEVER = {
-    "BadConstraints": "no_such_nodes",
-    "PartitionNodeLimit": "not_permitted",
-    "PartitionTimeLimit": "bad_time_limit",
-    "PartitionDown": "partition_closed",
-    "PartitionInactive": "partition_closed",
-    "InvalidAccount": "not_permitted",
-    "InvalidQOS": "not_permitted",
-}
-"""Why a job that waits will not start by itself, and the reason of the refusal."""
 FIRST = "Resources"
 """Reason of a job that waits for nodes alone: those behind it have the reason ``Priority``."""
 UNDECIDED = frozenset({"", "None"})
 """Reasons of a job that Slurm has not looked at yet."""
-PENDING = (
-    ("Priority", OTHERS_FIRST),
-    ("Resources", "nodes_taken"),
-    ("ReqNodeNotAvail", "node_unavailable"),
-    ("Nodes_required_for_job_are_DOWN", "node_unavailable"),
-    ("Reserved", "node_unavailable"),
-    ("Assoc", "over_limit"),
-    ("QOS", "over_limit"),
-    *NEVER.items(),
-)
-"""Beginnings of Slurm's reasons to let a claim wait, with the reason of the refusal; first match.
-"""
 ENDS = {
     "TIMEOUT": ("time_limit", "Slurm's own time limit ended the job"),
     "DEADLINE": ("time_limit", "Slurm's deadline ended the job"),
@@ -235,24 +223,25 @@ def sbatch_words(spec: BatchSpec) -> list[str]:
     return [*own, *allocation(spec, is_shape=True)]
 
 
-def _step_words(spec: BatchSpec) -> list[str]:
-    """One wrapper on each node of a batch job, with all that was allocated there."""
-    words = ["-N", NODE_COUNT, "-n", NODE_COUNT, "--ntasks-per-node=1", "--overlap", "--whole"]
-    return [*words, "--mem=0", *STEP, *_wrapper(spec)]
-
-
 def _wrapper(spec: BatchSpec) -> list[str]:
     return [spec["site"]["python"], "-I", "-S", "-c", BOOT]
 
 
 def batch_script(spec: BatchSpec, srun: str) -> str:
-    """The script for sbatch; only where it runs is it known on how many nodes."""
-    words = _step_words(spec)
-    quoted = " ".join(
-        word if word == NODE_COUNT else "'" + word.replace("'", "'\\''") + "'" for word in words
+    """The script for sbatch; only where it runs is it known on how many nodes.
+
+    It becomes the wrapper of a single node itself; on several, a step has one on each, with all
+    that was allocated there.
+    """
+    wrapper = " ".join("'" + word.replace("'", "'\\''") + "'" for word in _wrapper(spec))
+    step = ("--ntasks-per-node=1", "--overlap", "--whole", "--mem=0", *STEP)
+    return (
+        "#!/bin/sh\n"
+        # A requeued job must not come to the barrier a second time.
+        '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 1\n'
+        f"[ {NODE_COUNT} = 1 ] && exec {wrapper}\n"
+        f"exec {srun} -N {NODE_COUNT} -n {NODE_COUNT} {' '.join(step)} {wrapper}\n"
     )
-    # A requeued job must not come to the barrier a second time.
-    return f'#!/bin/sh\n[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] && exec {srun} {quoted}\n'
 
 
 def granted(said: str) -> str:
@@ -273,18 +262,15 @@ def pending_claim(said: str) -> str:
     return match.group(1) if match else ""
 
 
-def waits_for(reason: str) -> str:
-    """The reason of a refusal, of a claim that Slurm lets wait for this."""
-    known = (ours for theirs, ours in PENDING if reason.startswith(theirs))
-    return next(known, "refused_by_slurm")
-
-
 def refusal(error: BatchError) -> str:
     """The reason in a command's refusal."""
     said = error.why.lower()
     if isinstance(error, UnreachableError):
         return "slurm_full" if any(phrase in said for phrase in FULL) else "unreachable"
-    return next((reason for phrase, reason in REFUSALS if phrase in said), "refused_by_slurm")
+    limits = map(fate_of, re.findall(r"\b(?:QOS|Assoc|Max)\w+", error.why))
+    if lasting := next((reason for fate, reason in limits if fate == NEVER), ""):
+        return lasting
+    return next((reason for phrase, reason in REFUSALS if phrase in said), UNKNOWN)
 
 
 def shown_field(text: str, key: str) -> str:
@@ -327,8 +313,8 @@ def allocated(text: str) -> list[tuple[str, int]]:
 
 def explained(state: str, reason: str) -> tuple[str, str]:
     """Reason and detail of a job that ended in this state."""
-    if state == "PENDING" and reason in NEVER:
-        return NEVER[reason], f"Slurm says {reason}"
+    if state == "PENDING" and is_stuck(reason):
+        return fate_of(reason)[1], f"Slurm says {reason}"
     known = ENDS.get(state)
     if known is not None:
         return known

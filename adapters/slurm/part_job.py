@@ -43,9 +43,9 @@ from coalloc.adapters.slurm.part_commands import (
     site_of,
     srun_words,
     told,
-    waits_for,
 )
 from coalloc.adapters.slurm.part_view import ShownJob
+from coalloc.adapters.slurm.pending_reasons import fate_of
 
 STEP_END_S = 1.0
 RELEASE_S = 5.0
@@ -148,7 +148,7 @@ class SlurmJob(PartJob):
             if reason not in UNDECIDED:
                 self.cancel()
                 srun.wait(STEP_END_S)
-                raise FaultError(waits_for(reason), f"srun: not granted at once ({reason})")
+                raise FaultError(fate_of(reason)[1], f"srun: not granted at once ({reason})")
             if time.monotonic() >= end:
                 words = one_line(told(said))
                 why = f"no answer within {limit_s:g} s"

@@ -13,7 +13,6 @@ from coalloc.adapters.runner.command import BatchError, CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     FIRST,
-    NEVER,
     allocated,
     canceller,
     is_no_such_job,
@@ -21,6 +20,7 @@ from coalloc.adapters.slurm.part_commands import (
     shown_field,
     shown_reason,
 )
+from coalloc.adapters.slurm.pending_reasons import is_stuck
 
 POLL_S, LONGEST_POLL_S = 0.01, 0.2
 
@@ -51,7 +51,7 @@ class ShownJob:
             if state == "PENDING":
                 expected = _instant(shown_field(text, "StartTime"))
                 is_next = reason == FIRST
-                return Turn(state, reason, expected, is_stuck=reason in NEVER, is_next=is_next)
+                return Turn(state, reason, expected, is_stuck=is_stuck(reason), is_next=is_next)
             slots = self._slots(text) if state == "RUNNING" else {}
             return Turn(state, shown_reason(text), slots=slots)
         except BatchError as error:

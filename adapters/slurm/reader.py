@@ -38,9 +38,16 @@ from coalloc.adapters.slurm.parsers.records import (
     NodeRecord,
     ParseError,
 )
-from coalloc.adapters.slurm.parsers.rules import Manager, enforced, parse_manager, parse_partitions
+from coalloc.adapters.slurm.parsers.rules import (
+    Manager,
+    enforced,
+    parse_licenses,
+    parse_manager,
+    parse_partitions,
+)
 from coalloc.adapters.slurm.parsers.text import (
     gives_whole_memory,
+    keeps_places,
     parse_boot,
     parse_clock,
     parse_node_list,
@@ -77,8 +84,9 @@ CLOCK_EVERY_S = 600.0
 """Between two looks at slurmctld's clock, seconds."""
 ACCOUNTS_EVERY_S = 30.0
 """Between two looks at associations and QOS, seconds: they may be many."""
-SELDOM_EVERY_S = 60.0
-"""Between two looks at partitions and reservations of which nothing points to a change, seconds."""
+SELDOM_CYCLES, SELDOM_EVERY_S = 8, 60.0
+"""Between two looks at partitions and reservations of which nothing points to a change: so many
+readings, or seconds."""
 LOAD_EVERY_S = 300.0
 """Between two looks at how busy slurmctld is, seconds."""
 EASED = 3.0
@@ -129,15 +137,17 @@ class SlurmReader:
         self._given_back, self._learn, self._refusals = given_back, learn, refusals
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
         self._whole_memory, self._enforced = False, frozenset[str]()
+        self._keeps_places = True
         self._boot_s = 0.0
         self._manager: Manager | None = None
-        self._manager_asked = float("-inf")
+        self._licenses: dict[str, tuple[int, int]] | None = None
+        self._manager_asked, self._is_full = float("-inf"), False
         self._clock_off_s, self._clock_asked = 0.0, float("-inf")
         self._calibration = None if state_dir is None else state_dir / "calibration.json"
         self._loads = LoadWatch(settings.load, settings.load_max_age_s)
         self._due = Due()
         self._asked = 0.0
-        self._seldom = Seldom()
+        self._seldom, self._cycles = Seldom(), 0
         self._tally = Tally(None if state_dir is None else state_dir / "rpcs")
         self._is_busy, self._load_asked = False, float("-inf")
 
@@ -204,8 +214,11 @@ class SlurmReader:
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
         seldom, hint = self._seldom, (self._refusals(), hint_of(nodes, queue))
-        age_s = self._clock() - seldom.asked
-        if hint != seldom.hint or not 0.0 <= age_s < SELDOM_EVERY_S or self._settings.max_share:
+        self._cycles += 1
+        is_old = self._cycles >= SELDOM_CYCLES
+        is_old |= not 0.0 <= self._clock() - seldom.asked < SELDOM_EVERY_S
+        if hint != seldom.hint or is_old or self._settings.max_share:
+            self._cycles = 0
             self._seldom = seldom = Seldom(
                 asked=self._clock(),
                 hint=hint,
@@ -240,16 +253,31 @@ class SlurmReader:
         config = self._run("scontrol", "show", "config")
         there = parse_clock(config)
         self._whole_memory, self._enforced = gives_whole_memory(config), enforced(config)
-        self._boot_s = parse_boot(config)
+        self._boot_s, self._keeps_places = parse_boot(config), keeps_places(config)
+        self._ask_licenses()
         self._clock_off_s = clock_offset(there, asked, self._clock())
         self._clock_asked = asked
 
+    def _ask_licenses(self) -> None:
+        try:
+            self._licenses = parse_licenses(self._run(*SHOW, "licenses"))
+        except (CommandRefusedError, ParseError):
+            self._licenses = None
+
     def _ask_manager(self) -> None:
-        """Read associations and QOS once in a while, where they are enforced and may be read."""
+        """Read licences, associations and QOS once in a while, where there are any to be read.
+
+        Where claims cannot wait, they do so for the next reading that has room.
+        """
         asked = self._clock()
-        if not self._enforced or 0.0 <= asked - self._manager_asked < ACCOUNTS_EVERY_S:
+        every_s = 0.0 if self._settings.start == "salloc" and self._is_full else ACCOUNTS_EVERY_S
+        if 0.0 <= asked - self._manager_asked < every_s:
             return
         self._manager_asked = asked
+        if self._licenses:
+            self._ask_licenses()
+        if not self._enforced:
+            return
         try:
             said = self._run("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
             self._manager = parse_manager(said)
@@ -261,7 +289,7 @@ class SlurmReader:
         asked = self._clock()
         if not 0.0 <= asked - self._load_asked < LOAD_EVERY_S:
             self._load_asked = asked
-            with contextlib.suppress(CommandRefusedError):
+            with contextlib.suppress(BatchError):  # not installed: nothing else depends on it
                 self._is_busy = is_busy(self._run("sdiag"))
 
     def _reading(self, answers: Answers, notices: tuple[str, ...]) -> ClusterReading:
@@ -276,14 +304,17 @@ class SlurmReader:
             self._manager,
             self._enforced,
             tuple(each.id for each in kept),
+            self._licenses,
+        )
+        self._is_full = any(not room.left for room in rules.rooms) or any(
+            not free for _, free in (rules.licenses or {}).values()
         )
         memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
         self._learn(
             SlurmFacts(rules=rules, memory_by_cpu=memory, asked=self._asked, queue=answers.queue)
         )
         closed, why = closed_nodes(settings, answers.partitions, chosen)
-        closed = {**self._share.closed(answers, chosen), **closed}
-        queues = settings.start != "salloc" and not self._share.is_granted
+        queues = settings.start != "salloc" or self._share.is_granted
         entries = [
             shut(awake(entry) if queues else entry, closed.get(entry.name, "")) for entry in chosen
         ]
@@ -304,7 +335,12 @@ class SlurmReader:
             waited=local_waits(answers),
             claims=marked_claims(answers),
             queues=queues,
-            reservations=(*kept, *expected_nodes(settings, answers, entries)),
+            keeps_places=self._keeps_places,
+            reservations=(
+                *kept,
+                *expected_nodes(settings, answers, entries),
+                *self._share.beyond(answers, chosen),
+            ),
             handed=handed_jobs(settings, answers),
             unknown=unknown | unknown_jobs(answers.queue),
             notices=(

@@ -8,13 +8,20 @@ groups of a partition, which are looked up on this machine.
 from __future__ import annotations
 
 import grp
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from coalloc.adapters.slurm.parsers.records import NodeRecord, PartitionEntry
 from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.sites.batch_options import NAMES, BatchOptions
-from coalloc.model.sites.site_rules import Association, Limits, PartitionRules, SiteRules
+from coalloc.model.sites.site_rules import (
+    Association,
+    Limits,
+    PartitionRules,
+    Room,
+    SiteRules,
+)
+from coalloc.model.values import replace
 
 MOST_ASSOCIATIONS = 2000
 """With more of them, what they forbid is learnt: all are sent with each reading."""
@@ -28,11 +35,13 @@ def site_rules(
     manager: Manager | None,
     words: frozenset[str],
     reservations: tuple[str, ...] = (),
+    licenses: Mapping[str, tuple[int, int]] | None = None,
 ) -> SiteRules:
     """Rules of the cluster as planning sees them.
 
     Without a manager there is none, or it may not be read; `words` say what is enforced of it.
-    `reservations` are the ids of those into which no job may run.
+    `reservations` are the ids of those into which no job may run, `licenses` how many there are of
+    each, and how many are free.
     """
     entries = tuple(partitions)
     smallest = min((node.cpus for node in nodes), default=1)
@@ -41,7 +50,7 @@ def site_rules(
     associations = None
     if manager is not None and words & {"associations", "limits", "qos", "safe", "wckeys"}:
         associations = _associations(settings, manager, smallest, has_limits=has_limits)
-    qos = manager.qos if manager is not None and has_limits else {}
+    qos = manager.qos if manager is not None and words & {"limits", "qos", "safe"} else {}
     return SiteRules(
         honoured=NAMES,
         usual=BatchOptions(
@@ -53,11 +62,34 @@ def site_rules(
         partitions=tuple(
             _partition(entry) for entry in entries if entry.name != settings.handover_partition
         ),
-        qos={name: _limits(settings, bounds, smallest) for name, bounds in qos.items()},
+        qos={
+            name: _limits(settings, bounds, smallest) if has_limits else Limits()
+            for name, bounds in qos.items()
+        },
         associations=associations,
         limit_step_s=LIMIT_STEP_S,
         reservations=reservations,
+        rooms=tuple(_rooms(settings, manager, smallest)) if manager and has_limits else (),
+        licenses=licenses,
     )
+
+
+def _rooms(settings: SlurmSettings, manager: Manager, smallest: int) -> Iterator[Room]:
+    """Rests of limits in processes of ours, those of accounts for each of their users."""
+    accounts = {each.account: each for each in manager.associations if not each.user}
+    below = (
+        replace(room, account=each.account, user=each.user)
+        for each in manager.associations
+        for one in _chain(each, accounts)
+        for room in one.rooms
+        if each.user
+    )
+    for room in (*manager.rooms, *below):
+        if settings.slots == "cpus" and room.what != "node":  # a node may take one more
+            yield room
+        elif settings.slots == "node":
+            each = smallest if room.what == "cpu" else 1
+            yield replace(room, left=room.left // max(each, 1))
 
 
 def _partition(entry: PartitionEntry) -> PartitionRules:
@@ -114,12 +146,18 @@ def _associations(
     )
 
 
+def _chain(entry: AccountEntry, accounts: Mapping[str, AccountEntry]) -> list[AccountEntry]:
+    """An association, and the accounts above it."""
+    chain, above = [entry], accounts.get(entry.account)
+    while above is not None and len(chain) <= len(accounts) + 1:
+        chain.append(above)
+        above = accounts.get(above.parent) if above.parent != above.account else None
+    return chain
+
+
 def _inherited(entry: AccountEntry, accounts: Mapping[str, AccountEntry]) -> Bounds:
     """A job's bounds are those of the nearest that has any; all jobs' hold at every level."""
-    chain, above = [entry.bounds], accounts.get(entry.account)
-    while above is not None and len(chain) <= len(accounts) + 1:
-        chain.append(above.bounds)
-        above = accounts.get(above.parent) if above.parent != above.account else None
+    chain = [each.bounds for each in _chain(entry, accounts)]
 
     def nearest(name: str) -> int | None:
         return next((v for each in chain if (v := getattr(each, name)) is not None), None)

@@ -69,9 +69,9 @@ class SlurmSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
     reservation: Name = ""
     """Reservation whose nodes are ours to use."""
     max_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Share of the nodes on which our claims go before local jobs that wait; nothing is claimed
-    beyond it. 0: our claims go before none."""
-    max_delay_s: Annotated[float, Meta(ge=0, le=1000000000.0)] = 0.0
+    """Share of the nodes on which our claims go before local jobs that wait. A job that needs more
+    waits its turn as a batch job. 0: our claims go before none."""
+    max_delay_s: Annotated[float, Meta(ge=0, le=1000000000.0)] = 1800.0
     """Claims pause while a local job waits that has been kept waiting by them for longer, s; 0: no
     bound."""
     handover_partition: Name = ""

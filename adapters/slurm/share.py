@@ -11,6 +11,9 @@ The reservation has the flags IGNORE_JOBS (nodes may still be busy) and FLEX (ou
 it). It lapses by itself `LASTS_S` after the executor has died, and is removed when nothing of ours
 waits or runs. What it is, is read back from Slurm with each reading: nothing of it is kept here.
 
+A job that needs more than the share has, or particular nodes, waits in Slurm's queue like any
+other, and is a local job to the share: nodes are kept from it for no longer than from those.
+
 Slurm's only way to let everybody in is to shut somebody out (``Users=-NAME``). Where associations
 are enforced that has to be a user who has one, which is certain of root alone.
 """
@@ -28,14 +31,17 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
 from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
+    WAITS,
     NodeRecord,
+    QueueEntry,
     ReservationEntry,
     node_state,
 )
-from coalloc.adapters.slurm.reading import Answers, end_of, local_waiting, slots_of
+from coalloc.adapters.slurm.reading import Answers, end_of, is_handed, local_waiting, slots_of
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ShareUse
+from coalloc.model.snapshot import Reservation
 
 WAITING_WAY = "at once, else as batch jobs that wait their turn"
 PLAIN_WAYS = {
@@ -170,16 +176,17 @@ class Share:
         is_there = there is not None and there.end > now
         kept = frozenset(there.nodes) if there is not None and is_there else frozenset()
         self._since = {name: self._since.get(name, now) for name in kept}
-        busy, ours = occupied(answers)
-        ours &= entries.keys()
         most = int(self.settings.max_share * len(entries))
+        busy, ours, wide = occupied(answers, most)
+        ours &= entries.keys()
+        room = max(len(ours & kept), most - len(wide & entries.keys()))
         self._measure(answers, entries, busy, ours | (kept & entries.keys()))
         worst, delay_s = self._delays.worst
         bound, paused = self.settings.max_delay_s, ""
         if bound and delay_s > bound:
-            paused = f"local job {worst} has waited {delay_s:.0f} s for us"
-        slots = max((slots_of(self.settings, entry) for entry in entries.values()), default=1)
-        wanted = 0 if paused else min(most, self._demand.nodes(len(ours), slots, now))
+            paused = f"job {worst} has waited {delay_s:.0f} s for us"
+        slots = sorted(slots_of(self.settings, entry) for entry in entries.values())
+        wanted = 0 if paused else self._demand.nodes(len(ours), max(slots, default=1), now)
         candidates = [
             Candidate(
                 name=entry.name,
@@ -191,10 +198,15 @@ class Share:
             for entry in entries.values()
             if entry.name in ours or node_state(entry.states)[0] is NodeState.UP
         ]
-        self._goal = frozenset(chosen(candidates, wanted, now))
+        self._goal = frozenset(chosen(candidates, wanted, now)[:room])
         self._there, self._planned_at = there if is_there else None, now
         self.use = ShareUse(
-            nodes=most, kept=len(self._goal), delay_s=round(delay_s, 1), paused=paused
+            nodes=most,
+            slots=sum(slots[:most]),
+            all_slots=sum(slots),
+            kept=len(self._goal),
+            delay_s=round(delay_s, 1),
+            paused=paused,
         )
 
     def carry_out(self) -> None:
@@ -207,23 +219,34 @@ class Share:
                 self._denied, self._denied_at = error.why, self._planned_at
                 self._nodes, self.use = frozenset(), None
 
-    def closed(self, answers: Answers, nodes: Iterable[NodeRecord]) -> Mapping[str, str]:
-        """Nodes on which we may start nothing now, with the reason of each.
+    def beyond(self, answers: Answers, nodes: Iterable[NodeRecord]) -> tuple[Reservation, ...]:
+        """The nodes on which we start nothing at once, as if they were kept from us for a while.
 
         While nothing waits in Slurm and nothing is kept yet, the first claims need no
         reservation: as many nodes as the share has are open then.
         """
         if not self.is_granted or self.use is None:
-            return {}
+            return ()
         names = [entry.name for entry in nodes]
+        why, open_nodes = f"beyond our share of {self.settings.max_share:.0%}", self._goal
         if self.use.paused:
-            return dict.fromkeys(names, f"no claims: {self.use.paused}")
-        open_nodes = self._goal
-        if not self._goal and not local_waiting(self.settings, answers):
-            busy, _ = occupied(answers)
-            open_nodes = frozenset(sorted(names, key=lambda n: n in busy)[: self.use.nodes])
-        why = f"beyond our share ({self.settings.max_share:.0%} of the nodes)"
-        return {name: why for name in names if name not in open_nodes}
+            why, open_nodes = "no claims", frozenset()
+        elif not self._goal and not self._waiting(answers):
+            busy, _, wide = occupied(answers, self.use.nodes)
+            ranked = sorted(names, key=lambda name: name in busy)
+            open_nodes = frozenset(ranked[: max(0, self.use.nodes - len(wide))])
+        shut = tuple(self.settings.published(name) for name in names if name not in open_nodes)
+        id, end = f"{self.settings.cluster}:{why}", answers.now + LASTS_S
+        return (Reservation(id=id, nodes=shut, start=answers.now, end=end),) if shut else ()
+
+    def _waiting(self, answers: Answers) -> list[QueueEntry]:
+        """Jobs that wait for nodes as local ones do."""
+        ours = (entry for entry in answers.queue if answers.is_ours(entry))
+        turns = [e for e in ours if e.state in WAITS and not is_handed(self.settings, e)]
+        return [
+            *local_waiting(self.settings, answers),
+            *(entry for entry in turns if entry.reservation != self.name),
+        ]
 
     def _measure(
         self,
@@ -235,7 +258,7 @@ class Share:
         partitions = {name for node in kept for name in entries[node].partitions}
         waiting = [
             entry
-            for entry in local_waiting(self.settings, answers)
+            for entry in self._waiting(answers)
             if partitions.intersection(entry.partition.split(","))
         ]
         idle = sum(
@@ -278,15 +301,21 @@ class Share:
         self.slurm.run("scontrol", *words, env={"TZ": "UTC"})
 
 
-def occupied(answers: Answers) -> tuple[dict[str, float], set[str]]:
-    """Nodes of local jobs with the time of the last job's end at the latest; nodes of ours."""
+def occupied(answers: Answers, most: int) -> tuple[dict[str, float], set[str], set[str]]:
+    """Nodes of local jobs with the time of the last job's end at the latest; nodes of ours.
+
+    Of the local ones, the last names those that are a job of ours with more nodes than `most`.
+    """
     busy: dict[str, float] = {}
     ours: set[str] = set()
+    wide: set[str] = set()
     for entry in answers.queue:
         if entry.state in HOLDS_NODES or entry.state == "UNKNOWN":
-            if answers.is_ours(entry):
+            if answers.is_ours(entry) and len(entry.nodes) <= most:
                 ours.update(entry.nodes)
                 continue
+            if answers.is_ours(entry):
+                wide.update(entry.nodes)
             for name in entry.nodes:
                 busy[name] = max(busy.get(name, 0.0), end_of(entry, answers.now))
-    return busy, ours
+    return busy, ours, wide

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.slurm.parsers.records import QueueEntry
-from coalloc.adapters.slurm.part_commands import ALIVE, FIRST, NEVER
+from coalloc.adapters.slurm.part_commands import ALIVE, FIRST
+from coalloc.adapters.slurm.pending_reasons import is_stuck
 from coalloc.adapters.slurm.queue_words import waits
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.model.sites.parts import PartKey, PartReport, PartState
 from coalloc.model.values import replace
 
+PUT_OFF, TAKE_TURNS = "BeginTime", frozenset({FIRST, "Priority"})
+"""Reasons of a job that may not start yet, and of those that may."""
 MOST_WOKEN = 32
 """Claims that get a runner because of one reading; the next reading shows the others again."""
 STEADY_S, STEADY_SHARE = 5.0, 0.1
@@ -53,6 +57,7 @@ class Turns:
             elif not each.odd:
                 others[each.id, each.submitted] = each
         last, self._last, woken = self._last, {}, 0
+        first = first_submitted(facts.queue)
         for key, since in list(parked.items()):
             entry = by_claim.get(parts[key].claim)
             if entry is None and key in last:  # its comment was changed
@@ -63,7 +68,11 @@ class Turns:
                 woken += 1
                 if woken <= MOST_WOKEN:
                     yield key, None
-            elif entry is not None and (report := waiting(live[key], entry)) != live[key]:
+            elif (
+                entry is not None
+                and (report := waiting(live[key], entry, first.get(entry.partition, inf)))
+                != live[key]
+            ):
                 yield key, report
 
 
@@ -73,12 +82,21 @@ def needs_runner(entry: QueueEntry | None, *, is_younger: bool) -> bool:
         return not is_younger
     if entry.odd or entry.state == "UNKNOWN":
         return False
-    is_stuck = entry.state == "PENDING" and entry.reason in NEVER
-    return is_stuck or entry.state == "RUNNING" or entry.state not in ALIVE
+    is_over = entry.state == "PENDING" and is_stuck(entry.reason)
+    return is_over or entry.state == "RUNNING" or entry.state not in ALIVE
 
 
-def waiting(known: PartReport, entry: QueueEntry) -> PartReport:
-    """The report of a claim that waits as this entry says."""
+def first_submitted(queue: Iterable[QueueEntry]) -> dict[str, float]:
+    """Submit time of the oldest job that may start, by partition."""
+    first: dict[str, float] = {}
+    for entry in queue:
+        if entry.state == "PENDING" and entry.reason in TAKE_TURNS and entry.submitted is not None:
+            first[entry.partition] = min(first.get(entry.partition, inf), entry.submitted)
+    return first
+
+
+def waiting(known: PartReport, entry: QueueEntry, first: float) -> PartReport:
+    """The report of a claim that waits as this entry says; `first`: see `first_submitted`."""
     expected, before = entry.start, known.expected
     if expected is not None and before is not None:
         slack_s = max(STEADY_S, STEADY_SHARE * (expected - time.time()))
@@ -90,5 +108,6 @@ def waiting(known: PartReport, entry: QueueEntry) -> PartReport:
         reason=reason,
         expected=expected,
         detail=detail,
-        is_next=entry.reason == FIRST,
+        is_next=entry.reason == FIRST
+        or (entry.reason == PUT_OFF and entry.submitted is not None and entry.submitted <= first),
     )

@@ -88,6 +88,8 @@ class ClusterState:
     """Nodes that refused a claim, until when they are avoided, by what was asked for."""
     others_at: float = float("-inf")
     """When jobs that are not ours waited or ran there last, by a reading."""
+    run_s: float = 0.0
+    """How long jobs that are not ours ran there of late, seconds; 0: none was seen to end."""
     full: dict[str, float] = field(default_factory=dict)
     """Users whose claims its batch system refused for a limit on submits, and until when."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)

@@ -88,6 +88,8 @@ class Abort(Struct, frozen=True, kw_only=True):
     attempt: int
     reason: str = ""
     """For the record."""
+    claim_only: bool = False
+    """What was told to start, by whichever daemon, goes on."""
 
 
 class Forget(Struct, frozen=True, kw_only=True):

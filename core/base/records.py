@@ -68,6 +68,8 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why it ended, where that is not a plain exit."""
     detail: str = ""
     """The same in words; of one that waits, what it waits for."""
+    sent: float = 0.0
+    """When its claim was sent to wait beside those of its job's other parts, seconds."""
     asked: float = 0.0
     """From when on its claim could be granted, seconds."""
     ahead: int = 0
@@ -76,6 +78,8 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It was asked for a later begin than at once."""
     was_hastened: bool = False
     """It has been told not to wait for that begin."""
+    is_next: bool = False
+    """Of one that waits: no job that waits goes before it, as far as was heard."""
     granted: float | None = None
     """When it was heard that it has its nodes, seconds."""
     expected: float | None = None
@@ -233,7 +237,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     late: tuple[str, ...] = ()
     """Clusters that did not grant their part of the last attempt in time."""
     behind: str = ""
-    """The cluster that refused the last attempt because other jobs go first there."""
+    """The cluster that refused the last attempt until other jobs have started or ended there."""
     siblings: int = 0
     """Its parts are alternatives, each the whole job in another cluster: the first that is ready
     runs, and the others are withdrawn. So many were sent in this attempt; 0: they are parts of one.

@@ -10,9 +10,10 @@ from coalloc.core.base.power import updated
 from coalloc.core.base.state import State
 from coalloc.core.clusters import native_jobs
 from coalloc.core.jobs.avoided_nodes import forget_changed
+from coalloc.core.starts import negotiation
+from coalloc.core.starts.requeue import try_those_behind
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
-from coalloc.model.values import replace
 
 CLOCKS_COMPARED = 10
 """Messages by which clocks are compared: one that was late makes a clock look behind."""
@@ -42,10 +43,14 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         return
     was_stale = cluster.is_stale(now, state.settings.readings.max_age_s)
     before, reading = cluster.reading, read.reading
+    if before is not None:
+        _learn_runs(cluster, before, reading, now)
     _forget_outdated(state, cluster, reading, now)
     _use(state, cluster, read, reading, now)
-    if before is not None and _queue_moved(before, reading):
-        _try_those_behind(state, read.cluster, now)
+    if before is not None:
+        has_moved = _queue_moved(before, reading)
+        if has_moved or reading.waiting == 0:
+            try_those_behind(state, read.cluster, now, has_moved=has_moved)
     is_crowded = reading.queues and reading.waiting > 0
     if is_crowded and state.pending.jobs and not (before and before.waiting):
         state.rounds.want("queue_moved")
@@ -64,6 +69,18 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.happened("cluster_returned")
     elif before is not None and len(before.running) > len(reading.running):
         state.rounds.happened("job_finished")
+    negotiation.open_due(state, now)
+
+
+def _learn_runs(
+    cluster: ClusterState, before: ClusterReading, after: ClusterReading, now: float
+) -> None:
+    """Learn how long local jobs run from those that are gone; of any one job, a tenth."""
+    there = {work.id for work in after.running}
+    for work in before.running:
+        if not work.ours and work.id not in there:
+            ran = max(0.0, now - work.start)
+            cluster.run_s += (ran - cluster.run_s) * (0.1 if cluster.run_s else 1.0)
 
 
 def closed(state: State, name: str) -> None:
@@ -125,23 +142,10 @@ def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading
 
 
 def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:
-    """Jobs that are not ours have started or ended, or fewer wait, or none."""
-    if after.waiting == 0 or after.waiting < before.waiting:
+    """Jobs that are not ours have started or ended, or fewer wait."""
+    if after.waiting < before.waiting:
         return True
     return {job.id for job in before.running} != {job.id for job in after.running}
-
-
-def _try_those_behind(state: State, name: str, now: float) -> None:
-    """Let the jobs be tried again that this cluster refused because others went first."""
-    behind = [
-        record
-        for record in (state.jobs[job] for job in state.marked.backing_off)
-        if record.behind == name and record.not_before > now
-    ]
-    for record in behind:
-        state.put(replace(record, not_before=now))
-    if behind:
-        state.rounds.want("queue_moved")
 
 
 def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:

@@ -3,9 +3,8 @@
 The formats say what a job is (`model.job_json`); this is what is refused besides: what a kind of
 job may not ask for, and what can never run. A job that a cluster will not take goes elsewhere, or
 is held with the reasons of all. A refusal that lasts (no association, a partition or a QOS that is
-forbidden) is not tried again. One that may be owed to the moment as well (over a limit of
-accounts) counts as lasting when it has been given `TRIES` times. `release` lets a job try every
-cluster again.
+forbidden) is not tried again; one that is owed to the moment (over a limit of accounts) is waited
+for. `release` lets a job try every cluster again.
 """
 
 from __future__ import annotations
@@ -43,17 +42,10 @@ from coalloc.model.jobs import (
     stays_whole,
 )
 from coalloc.model.sites.launch_limits import check_launch
-from coalloc.model.sites.parts import (
-    ADMIN,
-    CANCELLED_THERE,
-    ENDED_BY_ADMIN,
-    LASTING,
-    OVER_LIMIT,
-)
+from coalloc.model.sites.parts import ADMIN, CANCELLED_THERE, ENDED_BY_ADMIN, LASTING
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
 
-TRIES = 3
 NOT_ACCEPTED = "not_accepted"
 """Why a job is held: no cluster takes it."""
 
@@ -314,8 +306,7 @@ def bar(
 
     Tasks, pieces and jobs that were handed over are left to their back-off.
     """
-    over = reason == OVER_LIMIT and record.refusals + 1 >= TRIES
-    if not (over or reason in LASTING or reason in ADMIN) or record.flow or record.foreign:
+    if not (reason in LASTING or reason in ADMIN) or record.flow or record.foreign:
         return False
     barred = {**record.barred, cluster: detail or reason}
     left, lacking = _rest(state, record, barred)

@@ -18,7 +18,6 @@ from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import State
 from coalloc.core.commands import queue
 from coalloc.core.commands import reservations as reserving
-from coalloc.core.starts import siblings
 from coalloc.model.event_kinds import EventKind
 
 
@@ -46,8 +45,6 @@ def operated(state: State, event: Requested, now: float) -> None:
             state.save_drained()
             if not drain:
                 state.rounds.happened("cluster_returned")
-            elif target in state.clusters:
-                siblings.leave(state, target, now)
         case Reserve() as command:
             reserving.reserve(state, event, command, now)
             return

@@ -85,6 +85,9 @@ class RemovePart(Struct, frozen=True, kw_only=True):
 class TellStarted(Struct, frozen=True, kw_only=True):
     """Tell the daemon of all that is remembered to have been started."""
 
+    owed: tuple[tuple[str, int, str], ...] = ()
+    """Job, attempt and end of what could not be remembered yet, and is no part any more."""
+
 
 class DismissJob(Struct, frozen=True, kw_only=True):
     """Cancel a job of the batch system's own that was handed over."""

@@ -152,7 +152,8 @@ class ExecutorCore:
         self._save()
         self._out.append(RenewLeases())
         if welcome.recall:
-            self._out.append(TellStarted())
+            removals = (each for each in state.undone if isinstance(each, RemovePart) and each.how)
+            self._out.append(TellStarted(owed=tuple((*r.key.start, r.how) for r in removals)))
 
     def _ordered(self, numbered: Numbered, now: float) -> None:
         state = self.state
@@ -202,9 +203,11 @@ class ExecutorCore:
                     if self.state.parts[key].state in HELD:
                         self.state.let_go.setdefault(key, now)
                         self._out.append(StartPart(key=key))
-            case Abort(job=job, attempt=attempt, reason=reason):
+            case Abort(job=job, attempt=attempt, reason=reason, claim_only=claim_only):
                 for key in self._keys(job, attempt):
-                    if self.state.parts[key].state not in PART_ENDED:
+                    part = self.state.parts[key].state
+                    runs = part is PartState.RUNNING or key in self.state.let_go
+                    if part not in PART_ENDED and not (runs and claim_only):
                         self.state.undone.pop(StartPart(key=key), None)
                         self._out.append(EndPart(key=key, reason=reason))
             case Forget(job=job, attempt=attempt):

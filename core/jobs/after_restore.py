@@ -199,13 +199,14 @@ def reconcile(state: State, hello: Hello) -> tuple[PartReport, ...]:
 def release_claims(state: State, report: Report) -> None:
     """Have claims released that no daemon will start any more.
 
-    `report` is of an executor that has heard our welcome, so that it takes no start from the daemon
-    before us: what it says is ready will not run.
+    `report` is of an executor that has heard our welcome, and takes no start from the daemon before
+    us any more. One that it has taken may run, though its part was said to be ready.
     """
     for part in report.parts:
         if part.state in CLAIMED and _is_unknown(state, part):
             why = "the daemon does not know this start"
-            state.send(report.cluster, Abort(job=part.job, attempt=part.attempt, reason=why))
+            order = Abort(job=part.job, attempt=part.attempt, reason=why, claim_only=True)
+            state.send(report.cluster, order)
 
 
 def _is_unknown(state: State, part: PartReport) -> bool:

@@ -55,10 +55,10 @@ def owner_of(record: JobRecord) -> JobOwner:
 
 def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
     """Verdict of a cluster's batch system on a job; kept until its rules change."""
-    rules = None if cluster.reading is None else cluster.reading.rules
-    if rules is None or owner is UNKNOWN_OWNER:
+    if cluster.reading is None or cluster.reading.rules is None or owner is UNKNOWN_OWNER:
         return ANY
-    key = (owner, job.time_limit, widest(job))
+    rules, least = cluster.reading.rules, narrowest(job)
+    key = (owner, job.time_limit, widest(job), least)
     if key not in cluster.verdicts:
         if len(cluster.verdicts) >= MOST_KEPT:
             cluster.verdicts.clear()
@@ -70,6 +70,8 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
             batch=owner.batch.with_account(account),
             time_limit_s=job.time_limit,
             procs=widest(job),
+            # The part here of a job that is wider than the cluster may be of any width.
+            least=least if least <= sum(node.slots for node in cluster.reading.nodes) else 1,
         )
         cluster.verdicts[key] = judged(rules, asking)
     return cluster.verdicts[key]
@@ -194,11 +196,17 @@ def refused_by_all(state: State, record: JobRecord) -> str:
     for name, cluster in state.clusters.items():
         if record.job.clusters is None or name in record.job.clusters:
             verdict = verdict_of(cluster, record.job, owner)
-            why = record.barred.get(name) or verdict.never or verdict.closed
+            why = record.barred.get(name) or refusal_now(cluster, verdict)
             if not why:
                 return ""
             told.append(f"{name}: {why}")
     return "; ".join(told)
+
+
+def refusal_now(cluster: ClusterState, verdict: Verdict) -> str:
+    """Reason why a cluster takes no job of this verdict now; one that may wait there it takes."""
+    is_queue = cluster.reading is not None and cluster.reading.queues
+    return verdict.never or verdict.closed or ("" if is_queue else verdict.full)
 
 
 def reserved_text(state: State, record: JobRecord, now: float) -> str:

@@ -21,6 +21,7 @@ from coalloc.core.jobs.eligibility import (
     narrowest,
     offered,
     owner_of,
+    refusal_now,
     reservation_of,
     run_into,
     run_into_reserved,
@@ -115,8 +116,9 @@ class Offers:
             if cluster.reading is None or (job.clusters is not None and name not in job.clusters):
                 continue
             verdict = verdict_of(cluster, job, owner)
-            if why := verdict.never or verdict.closed:
-                refusing[name] = why
+            why = refusal_now(cluster, verdict)
+            if why or (verdict.full and self._may_start_elsewhere(job, owner)):
+                refusing[name] = why or verdict.full
                 continue
             nodes = offered(cluster, job, owner, verdict, self.busy)
             own = reservation_of(cluster, owner.batch)
@@ -157,6 +159,19 @@ class Offers:
         )
         mark = self.marks.named((key, len(chosen)), _label(owner, ahead, least), chosen)
         return Offer(refusing=refusing, mark=mark, earliest=earliest)
+
+    def _may_start_elsewhere(self, job: Job, owner: JobOwner) -> bool:
+        """Whether a cluster has room for a job now, with no limit of the moment in its way."""
+        for name, cluster in self.state.clusters.items():
+            if cluster.reading is None or (job.clusters is not None and name not in job.clusters):
+                continue
+            verdict = verdict_of(cluster, job, owner)
+            if not (verdict.full or refusal_now(cluster, verdict)):
+                nodes = offered(cluster, job, owner, verdict, self.busy)
+                free = (room_on(job, node) - self.busy.get(node.name, 0) for node in nodes)
+                if sum(max(0, slots) for slots in free) >= narrowest(job):
+                    return True
+        return False
 
 
 def _later(

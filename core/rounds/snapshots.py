@@ -97,7 +97,11 @@ def _reservations(
 ) -> list[Reservation]:
     """Claims that wait, then the clusters' reservations, then the daemon's own."""
     users = _users_of_reservations(waiting, state)
-    found = [kept for record in state.placed_records() for kept in _expected(record, known, now)]
+    readings = (cluster.reading for cluster in state.clusters.values())
+    # Where a share is ours, what waits in the queue gets nodes beyond it.
+    ours = {node.name for each in readings if each and each.share for node in each.nodes}
+    queued = known - ours
+    found = [kept for record in state.placed_records() for kept in _expected(record, queued, now)]
     for cluster in state.clusters.values():
         if cluster.reading is not None:
             found += (

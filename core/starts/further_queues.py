@@ -15,6 +15,7 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.deadlines import misses
+from coalloc.core.jobs.eligibility import owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.jobs.offers import room_on
 from coalloc.core.starts.free_places import FreePlaces, seconds_on
@@ -99,7 +100,8 @@ class _Sender:
 
     def _may_wait(self, record: JobRecord, name: str) -> bool:
         state, now = self.state, self.now
-        is_queue = may_queue(state, (name,)) and is_shared(state, name, now)
+        is_full = bool(verdict_of(state.clusters[name], record.job, owner_of(record)).full)
+        is_queue = may_queue(state, (name,), record) and (is_full or is_shared(state, name, now))
         return is_queue and has_room(state, self.claims, name, record.user, now)
 
     def _expected(self, record: JobRecord, name: str, nodes: Mapping[str, int]) -> float:

@@ -13,25 +13,24 @@ out those that were late, if it can.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from coalloc.core.base.effects import Wake
 from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
+from coalloc.core.jobs.eligibility import owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
+from coalloc.core.starts import meetings
 from coalloc.core.starts.queue_order import nice
+from coalloc.core.starts.share_room import fits_share
 from coalloc.core.starts.waits import (
-    behind_ours,
     due,
-    expected_wait,
     is_crowded,
     jobs_ahead,
     nodes_held,
-    put_off_wait,
     remember,
-    width_of,
 )
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import WorkflowJob
@@ -48,9 +47,6 @@ from coalloc.model.sites.parts import (
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import replace
 
-LATE_SHARE = 0.25
-"""A part that was put off and comes this much later than it may, of what the last waits, has lost
-its place in the queue meanwhile: the next begins as much before the last as it was late."""
 MOST_DOUBLINGS = 6
 OTHERS_FIRST = "others_first"
 """Reason of a claim that was refused, or waits, because other jobs go first."""
@@ -62,10 +58,13 @@ WILL = {
 """What people do to a claim in its batch system, in words."""
 
 
-def may_queue(state: State, clusters: Collection[str]) -> bool:
-    """Whether claims of ours may wait in all of these clusters' queues."""
+def may_queue(state: State, clusters: Collection[str], record: JobRecord) -> bool:
+    """Whether claims of a job may wait in all of these clusters' queues."""
     readings = [state.clusters[name].reading for name in clusters]
-    return all(reading is not None and reading.queues for reading in readings)
+    return all(reading is not None and reading.queues for reading in readings) and not (
+        any(reading is not None and reading.share for reading in readings)
+        and fits_share(state, record)
+    )
 
 
 def parts_to_queue(
@@ -75,61 +74,24 @@ def parts_to_queue(
 
     `expected` is when the plan has them start; None: at once.
     """
-    ahead = {part.cluster: jobs_ahead(state, part.cluster) for part in record.parts}
-    if len(record.parts) == 1:
-        (only,) = record.parts
-        return (replace(only, asked=now, ahead=ahead[only.cluster], expected=expected),)
-    widths = {part.cluster: width_of(state, part) for part in record.parts}
-    expect = {
-        name: max(
-            expected_wait(state, name, count, width=widths[name]), behind_ours(state, name, now)
-        )
-        for name, count in ahead.items()
-    }
-    last = _last(state, expect, widths)
+    names = [part.cluster for part in record.parts]
+    meets = len(names) > 1 and (
+        expected is not None or any(is_crowded(state, name) for name in names)
+    )
     parts = []
     for part in record.parts:
-        name, later = part.cluster, 0.0
-        if name != last and (expected is not None or is_crowded(state, last)):
-            later = _put_off(state, part, widths[name], expect[last])
+        is_put_off = meets and meetings.is_put_off(state, part.cluster)
         parts.append(
             replace(
                 part,
-                asked=now + later,
-                ahead=ahead[name],
-                was_put_off=later > 0.0,
+                sent=now,
+                asked=now + (meetings.PUT_OFF_S if is_put_off else 0.0),
+                ahead=jobs_ahead(state, part.cluster),
+                was_put_off=is_put_off,
                 expected=expected,
             )
         )
     return tuple(parts)
-
-
-def _last(state: State, expect: Mapping[str, float], widths: Mapping[str, float]) -> str:
-    """The cluster whose part is expected to be granted last.
-
-    What is known of waits is rough: of those that are not twice as long, that of the part which
-    needs most of its cluster counts.
-    """
-
-    def share(name: str) -> float:
-        reading = state.clusters[name].reading
-        return widths[name] / max(1, 0 if reading is None else len(reading.nodes))
-
-    waiting = [name for name in expect if expect[name] > 0.0 or is_crowded(state, name)]
-    longest = max(expect.values())
-    long = [name for name in waiting or expect if 2.0 * expect[name] >= longest]
-    return max(long, key=lambda name: (share(name), expect[name]))
-
-
-def _put_off(state: State, part: PartRecord, width: float, longest_s: float) -> float:
-    """Time after which a part may be granted that comes before the last, unless it is hastened, s.
-
-    As long as an attempt may wait, where parts that were put off have come soon after they might.
-    """
-    then = put_off_wait(state, part.cluster, width)
-    if then <= LATE_SHARE * longest_s:
-        return state.settings.start.max_wait_s
-    return max(0.0, longest_s - then)
 
 
 def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> QueueTerms:
@@ -139,7 +101,9 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
     alone = len(record.parts) == 1
     is_free = part.expected is None and part.asked <= now
     return QueueTerms(
-        at_once=is_free and not is_crowded(state, part.cluster),
+        at_once=is_free
+        and not is_crowded(state, part.cluster)
+        and not verdict_of(cluster, record.job, owner_of(record)).full,
         begin_s=max(0.0, part.asked - now),
         hold_s=0.0 if alone else state.settings.start.max_idle_node_s / max(held, 1e-3),
         avoid=tuple(
@@ -199,7 +163,7 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         record = replace(record, deadline=_deadline(state, record, now))
     state.put(record)
     state.out.append(Wake(at=record.deadline or now))
-    return _hasten(state, record, now) if is_granted and not part.was_put_off else record
+    return hasten(state, record, record.parts, now) if is_granted else record
 
 
 def _arranged(state: State, record: JobRecord, last: PartRecord, now: float) -> JobRecord:
@@ -267,26 +231,29 @@ def still_waits(
     # One that is put off is expected at its begin there, and will be hastened before.
     told = None if part.asked > now else report.expected
     changed = replace(
-        part, expected=told or part.expected, reason=report.reason, detail=report.detail
+        part,
+        expected=told or part.expected,
+        reason=report.reason,
+        detail=report.detail,
+        is_next=report.is_next,
     )
     if changed != part:
         parts = tuple(changed if p is part else p for p in record.parts)
         record = replace(record, parts=parts)
         state.index(record)
-    if report.is_next and not part.was_put_off:
-        _hasten(state, record, now)
 
 
-def _hasten(state: State, record: JobRecord, now: float) -> JobRecord:
-    """The last part is about to be granted: let those that were put off take their turn.
+def open_due(state: State, now: float) -> None:
+    """Open the parts of jobs over several clusters whose time has come."""
+    for record, parts in list(meetings.due(state, now)):
+        hasten(state, record, parts, now)
 
-    Returns the job as it is now.
-    """
-    if not record.queued or record.state is not JobState.PREPARING:
-        return record
+
+def hasten(state: State, record: JobRecord, those: Collection[PartRecord], now: float) -> JobRecord:
+    """Let those parts that were put off take their turn; returns the job as it is now."""
     put_off = [
         part
-        for part in record.parts
+        for part in those
         if part.was_put_off and part.granted is None and not part.was_hastened
     ]
     for part in put_off:
@@ -329,7 +296,7 @@ def why_given_up(state: State, record: JobRecord, now: float) -> str:
     if idle > 0.0:
         return f"not granted while the others held {idle:.0f} node-seconds"
     if others(state, record, late_clusters(record, now)) is not None:
-        waited = now - min(part.asked for part in record.parts)
+        waited = now - min(part.sent or part.asked for part in record.parts)
         return f"not granted within {waited:.0f} s"
     return ""
 

@@ -22,6 +22,7 @@ from coalloc.core.jobs.workflows import begin, part_record, task_record
 from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.two_phase import prepare
+from coalloc.core.starts.waits import is_crowded
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.ranges import SPAN
@@ -75,7 +76,10 @@ def place(
     """
     state, view, now = by.state, by.view, by.now
     parts = parts_of(placement, view)
-    later = placement.start if queued and placement.start > now + NOW_S else None
+    is_alone = queued and len(parts) == 1 and may_be_one(record)
+    # Where others wait, it takes its turn behind them, though its nodes are free.
+    takes_turn = placement.start > now + NOW_S or (is_alone and is_crowded(state, parts[0].cluster))
+    later = placement.start if queued and takes_turn else None
     loads = loads_of(placement, record, view)
     if isinstance(record.job, RigidJob) and record.flow:
         procs = sum(placement.nodes.values())
@@ -100,7 +104,7 @@ def place(
     )
     if queued:
         chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=later))
-    if queued and len(parts) == 1 and may_be_one(record):
+    if is_alone:
         (only,) = chosen.parts
         only = replace(only, planned=chosen.planned, rendezvous=chosen.rendezvous)
         chosen = replace(chosen, parts=(only,), siblings=1, rendezvous="")

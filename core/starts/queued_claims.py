@@ -15,11 +15,14 @@ over as few as can, within what their links have left.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations
 
+from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.jobs.deadlines import misses
+from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.eligibility import offered, owner_of, verdict_of
 from coalloc.core.jobs.occupation import LINK_TOLERANCE, SlotsInUse, loads_of, misfit_of_links
 from coalloc.core.sharing.limit_book import LimitBook
@@ -33,6 +36,7 @@ from coalloc.core.starts.placements import (
     place_pieces,
     startable,
 )
+from coalloc.core.starts.share_room import fits_share, has_share
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.waits import (
     Claims,
@@ -81,7 +85,7 @@ def may_wait(
     if record.foreign or not names:
         return False
     are_open = all(has_room(state, claims, name, record.user, now) for name in names)
-    return are_open and may_queue(state, names)
+    return are_open and may_queue(state, names, record)
 
 
 def gathered(
@@ -89,20 +93,25 @@ def gathered(
 ) -> Placement:
     """A placement over clusters where others go first; on one of them, if one can hold the job.
 
-    Its parts would not be granted together, and would hold nodes for each other.
+    Its parts would not be granted together, and would hold nodes for each other. Where none can
+    hold it, they are as even as can be: a part that needs a whole cluster is granted last.
     """
     if record.flow or record.foreign or len(clusters_of(placement, view)) < 2:
         return placement
     if not must_wait(state, placement, view):
         return placement
     turn = turn_of(state, record, view, now, max(placement.start, now + SOON_S))
-    return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
+    return placement if turn is None else turn
 
 
 def must_wait(state: State, placement: Placement, view: SlotsInUse) -> bool:
-    """Whether jobs of others go first on one of its clusters, in whose queue claims may wait."""
-    names = clusters_of(placement, view)
-    return may_queue(state, names) and any(is_crowded(state, name) for name in names)
+    """Whether jobs of others go first on one of its clusters, in whose queue claims may wait.
+
+    Those who have the nodes beyond a share of ours are such others.
+    """
+    names, record = clusters_of(placement, view), state.jobs.get(placement.job)
+    are_first = any(is_crowded(state, name) or has_share(state, name) for name in names)
+    return are_first and record is not None and may_queue(state, names, record)
 
 
 def _instead(
@@ -149,7 +158,7 @@ def commit(
 
 def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, now: float) -> None:
     """Send what the plan has later on crowded clusters into their queues."""
-    if not any(is_shared(state, name, now) for name in state.clusters):
+    if not any(is_shared(state, name, now) or has_share(state, name) for name in state.clusters):
         return
     by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
@@ -293,17 +302,23 @@ def turn_of(
 def _even(procs: int, slots: Sequence[int], low: Sequence[int]) -> list[int] | None:
     """Spread a job that no cluster can hold evenly: the fuller a cluster, the longer the wait.
 
-    None where one can hold it, or a link would not carry its share.
+    Over as few clusters as can hold it, the first of these; None where one can, or a link would not
+    carry its share.
     """
-    total = sum(slots)
-    if max(slots, default=0) >= procs or total < procs:
+    if max(slots, default=0) >= procs:
         return None
-    shares = [procs * count // total for count in slots]
-    for k in sorted(range(len(slots)), key=lambda k: shares[k] - slots[k]):
-        more = min(slots[k] - shares[k], procs - sum(shares), 1)
-        shares[k] += more
-    carried = all(t <= w or t >= procs - w for t, w in zip(shares, low, strict=True))
-    return shares if carried and sum(shares) == procs else None
+    every = range(len(slots))
+    for count in range(2, len(slots) + 1):
+        for chosen in combinations(every, count):
+            total = sum(slots[k] for k in chosen)
+            if total < procs:
+                continue
+            shares = [procs * slots[k] // total if k in chosen else 0 for k in every]
+            for k in sorted(chosen, key=lambda k: shares[k] - slots[k]):
+                shares[k] += min(slots[k] - shares[k], procs - sum(shares), 1)
+            if all(t <= w or t >= procs - w for t, w in zip(shares, low, strict=True)):
+                return shares
+    return None
 
 
 def _crowd(state: State, name: str) -> tuple[float, float]:
@@ -321,7 +336,7 @@ def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeRe
     allowed = [name for name in named if name not in record.barred]
     rooms: dict[str, list[NodeReading]] = {}
     for name in sorted(allowed, key=lambda name: _crowd(state, name)):
-        if name in state.clusters and may_queue(state, (name,)):
+        if name in state.clusters and may_queue(state, (name,), record):
             nodes = nodes_for(state, record, name, now)
             if nodes is not None:
                 rooms[name] = nodes
@@ -346,8 +361,8 @@ def nodes_for(state: State, record: JobRecord, name: str, now: float) -> list[No
     ]
 
 
-def wanted_slots(state: State, name: str) -> int:
-    """Slots of a cluster that waiting jobs could fill, or that unclaimed parts will.
+def wanted_slots(state: State, name: str, now: float) -> int:
+    """Slots of a share that waiting jobs could fill now, or that unclaimed parts will.
 
     No more than the cluster has: a workflow or a divisible job could fill it.
     """
@@ -359,7 +374,7 @@ def wanted_slots(state: State, name: str) -> int:
         sum(part.nodes.values())
         for record in state.placed_records()
         for part in record.parts
-        if part.cluster == name and part.state is PartState.PREPARING
+        if part.cluster == name and part.state is PartState.PREPARING and not record.queued
     )
     elsewhere = (
         record.id
@@ -371,9 +386,19 @@ def wanted_slots(state: State, name: str) -> int:
             return most
         record = state.jobs[job]
         is_allowed = record.job.clusters is None or name in record.job.clusters
-        if is_allowed and record.state is not JobState.HELD:
-            wanted += _slots(record.job, most)
+        if is_allowed and record.state is not JobState.HELD and record.opens(now) <= now:
+            wanted += _slots(record.job, most) if _may_use(state, cluster, record) else 0
     return min(wanted, most)
+
+
+def _may_use(state: State, cluster: ClusterState, record: JobRecord) -> bool:
+    """Whether a waiting job could use nodes of the cluster that are kept for it."""
+    if cluster.reading is None or cluster.reading.share is None:
+        return True
+    verdict = verdict_of(cluster, record.job, owner_of(record))
+    if verdict.full or verdict.closed or verdict.never or cluster.reading.cluster in record.barred:
+        return False
+    return not open_needs(state, record) and fits_share(state, record)
 
 
 def _slots(job: Job, most: int) -> int:

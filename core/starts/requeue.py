@@ -24,6 +24,7 @@ from coalloc.model.sites.parts import (
     ADMIN,
     CANCELLED_THERE,
     ENDED_BY_ADMIN,
+    OVER_LIMIT,
     PERMANENT,
     PartState,
 )
@@ -60,8 +61,8 @@ def give_back(
     idle = negotiating.idle_node_s(state, record, now)
     if reason == NOT_GRANTED:
         remember_late(state, record, now)
-    is_behind = reason == negotiating.OTHERS_FIRST
-    if is_behind:
+    is_behind = reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}
+    if reason == negotiating.OTHERS_FIRST:
         text = f"other jobs of {cluster} go first"
     pause = _pause(state.settings.start, record.refusals, reason)
     state.put(
@@ -69,7 +70,7 @@ def give_back(
             record.unplaced(),
             refusals=record.refusals + 1,
             not_before=now + pause,
-            reason="backing_off",
+            reason=OVER_LIMIT if reason == OVER_LIMIT else "backing_off",
             detail=text,
             idle_node_s=record.idle_node_s + idle,
             late=negotiating.late_clusters(record, now) if reason == NOT_GRANTED else (),
@@ -90,14 +91,33 @@ def give_back(
 def _pause(start: StartConfig, refusals: int, reason: str) -> float:
     """Until a job that was given back may be tried again, seconds.
 
-    One behind other jobs is tried when their queue changes (`core.clusters.readings`), and no later
-    than after the longest pause; one that has waited its turn in vain asks for the next at once.
+    One behind other jobs, or over a limit of accounts, is tried when that cluster's queue changes
+    or a job of ours ends there, and no later than after the longest pause; one that has waited its
+    turn in vain asks for the next at once.
     """
-    if reason == negotiating.OTHERS_FIRST:
+    if reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}:
         return start.backoff_max_s
     if reason in {NOT_GRANTED, GAVE_WAY}:
         return start.backoff_first_s
     return min(start.backoff_max_s, start.backoff_first_s * 2.0 ** min(refusals, 60))
+
+
+def try_those_behind(state: State, name: str, now: float, *, has_moved: bool = True) -> None:
+    """Let the jobs be tried again that this cluster refused because of others.
+
+    One over a limit of accounts only where jobs have started or ended there since.
+    """
+    behind = [
+        record
+        for record in (state.jobs[job] for job in state.marked.backing_off)
+        if record.behind == name
+        and record.not_before > now
+        and (has_moved or record.reason != OVER_LIMIT)
+    ]
+    for record in behind:
+        state.put(replace(record, not_before=now))
+    if behind:
+        state.rounds.want("queue_moved")
 
 
 def give_up_late(state: State, now: float) -> None:

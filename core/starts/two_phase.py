@@ -33,7 +33,7 @@ from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import siblings
-from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back
+from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, try_those_behind
 from coalloc.core.starts.waits import due
 from coalloc.core.starts.will import see_hold
 from coalloc.model.event_kinds import EventKind
@@ -79,7 +79,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
     """The order to prepare a part, with all that its executor has to know of the job."""
     record = record.alone(part) if record.siblings else record
     job, nodes = record.job, record.nodes
-    may_wait = record.queued and negotiating.may_queue(state, (part.cluster,))
+    may_wait = record.queued and negotiating.may_queue(state, (part.cluster,), record)
     whole = state.jobs[record.flow].job if record.chunks else None
     return Prepare(
         job=record.id,
@@ -224,9 +224,15 @@ def _answer_stranger(state: State, cluster: str, report: PartReport, now: float)
             )
         )
     ):
-        state.send(
-            cluster, Abort(job=report.job, attempt=report.attempt, reason="superseded attempt")
+        # The sibling that runs may be in the same cluster, and the report an old one.
+        is_siblings = record is not None and record.attempt == report.attempt and record.is_placed
+        order = Abort(
+            job=report.job,
+            attempt=report.attempt,
+            reason="superseded attempt",
+            claim_only=is_siblings,
         )
+        state.send(cluster, order)
     else:
         state.log(
             "unknown_part_found",
@@ -355,6 +361,8 @@ def _end(state: State, record: JobRecord, now: float) -> None:
         give_back(state, again, now, preempted.cluster, PREEMPTED, preempted.detail)
         return
     state.put(record)
+    for name in record.clusters:
+        try_those_behind(state, name, now)
     if end is JobState.COMPLETED and not record.flow:
         remember(state, record)
     fields: dict[str, Any] = {"state": str(end), "exit_code": code, "detail": detail}

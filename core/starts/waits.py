@@ -74,32 +74,6 @@ def expected_wait(state: State, cluster: str, ahead: int, *, width: float | None
     return _median([ClaimWait(seconds=each, width=nodes) for each, nodes in reading.waited], width)
 
 
-def behind_ours(state: State, cluster: str, now: float) -> float:
-    """Longest time that claims of ours in a cluster's queue are still expected to wait, seconds.
-
-    Those behind them are seldom granted before.
-    """
-    return max(
-        (
-            expected_wait(state, cluster, part.ahead, width=width_of(state, part))
-            - (now - part.asked)
-            for record in state.placed_records()
-            for part in record.parts
-            if part.cluster == cluster and part.is_waiting and part.asked <= now
-        ),
-        default=0.0,
-    )
-
-
-def put_off_wait(state: State, cluster: str, width: float) -> float:
-    """Wait of claims that were put off, from when they might be granted; 0: nothing is known, s.
-
-    Where the queue keeps places, they have come to its head by then.
-    """
-    waits = [wait for wait in state.learning.waits.get(cluster, ()) if wait.was_put_off]
-    return _median(waits, width)
-
-
 def _median(waits: list[ClaimWait], width: float | None) -> float:
     """Median wait of claims about as wide, where there are enough of them; 0 where there is none.
 

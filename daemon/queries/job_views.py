@@ -26,6 +26,7 @@ from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import OVERDUE, Reason
 from coalloc.model.platform import Node
+from coalloc.model.sites.parts import OVER_LIMIT
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import fields_of
 from coalloc.runtime.texts import instant
@@ -119,7 +120,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
     if unmet:
         return start, "dependency", f"waits for {unmet}"
     if record.not_before > now and record.behind:
-        return start, negotiating.OTHERS_FIRST, record.detail
+        is_limit = record.reason == OVER_LIMIT
+        return start, OVER_LIMIT if is_limit else negotiating.OTHERS_FIRST, record.detail
     if record.not_before > now:
         return max(record.not_before, start or 0.0), "backing_off", record.detail
     if record.job.earliest > now:

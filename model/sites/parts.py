@@ -241,10 +241,10 @@ ENDED_BY_ADMIN, HELD_BY_ADMIN, HELD_BY_OWNER = "ended_by_admin", "held_by_admin"
 """A claim that another than its user has cancelled, or holds, in the batch system; or its user."""
 ADMIN = frozenset({ENDED_BY_ADMIN, HELD_BY_ADMIN})
 """The administrator's will: not on this cluster."""
-LASTING = frozenset({"bad_time_limit", "not_permitted"})
+LASTING = frozenset({"bad_time_limit", "no_such_nodes", "not_permitted"})
 """What another attempt on the same cluster cannot mend; another cluster may take the job."""
 OVER_LIMIT = "over_limit"
-"""Over a limit of the batch system's accounts or of a partition: for good, or for the moment."""
+"""Over a limit of the batch system's accounts or of a partition, for the moment."""
 OF_THE_EXECUTOR = frozenset({"codes"})
 """Fields of a report that are not sent: one value per process is too much for large parts."""
 

@@ -81,6 +81,11 @@ class ShareUse(Struct, frozen=True, kw_only=True):
 
     nodes: int
     """The share: at most so many at once."""
+    slots: int = 0
+    """Of that many nodes, whichever they are. A job that needs more, or particular nodes, waits in
+    the batch system's queue instead."""
+    all_slots: int = 0
+    """Of all nodes."""
     kept: int = 0
     """Kept for us now, those where our parts run among them."""
     delay_s: float = 0.0
@@ -121,6 +126,8 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     """Where another service has claims in the batch system's queue: those, and ours, below."""
     queues: bool = False
     """Claims of ours may wait in it too."""
+    keeps_places: bool = True
+    """A claim that is to begin later keeps its place in it until then."""
     reservations: tuple[Reservation, ...] = ()
     """Nodes that the batch system keeps from us, below."""
     handed: tuple[NativeJob, ...] = ()

@@ -76,6 +76,21 @@ class Association(Struct, frozen=True, kw_only=True):
     limits: Limits = NO_LIMITS
 
 
+class Room(Struct, frozen=True, kw_only=True):
+    """Rest of a limit on all the jobs of a QOS or an association that run now."""
+
+    left: int
+    """Processes of ours that may still start; at 0 none may."""
+    why: str
+    """How much is used, in words."""
+    what: str = ""
+    """``cpu`` or ``node``; empty: jobs."""
+    qos: str = ""
+    """Whose jobs it is for, as ``account`` and ``user``; empty: all."""
+    account: str = ""
+    user: str = ""
+
+
 class SiteRules(Struct, frozen=True, kw_only=True):
     """Rules of a batch system for its jobs."""
 
@@ -94,6 +109,10 @@ class SiteRules(Struct, frozen=True, kw_only=True):
     """Time limits are whole multiples of it there, seconds; 0: they are as asked for."""
     reservations: tuple[str, ...] = ()
     """Ids of those, among the reading's, that no job may run into."""
+    rooms: tuple[Room, ...] = ()
+    """Limits of which something is used, as ``left`` and ``why``, of whose jobs."""
+    licenses: Mapping[str, tuple[int, int]] | None = None
+    """All and free ones by name; null: they are not known."""
     bounds_memory: bool = True
     """Processes cannot take more than they asked for, as far as is known."""
 
@@ -110,6 +129,8 @@ class Asking(Struct, frozen=True, kw_only=True):
     time_limit_s: float | None = None
     procs: int = 1
     """At the most in one part."""
+    least: int = 1
+    """Processes, with fewer of which it does not start."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -119,6 +140,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Why it would never take it; empty: it would, as far as is known."""
     closed: str = ""
     """Why it takes nothing of its kind now."""
+    full: str = ""
+    """Why it would not start it at the moment: it may wait in the queue there."""
     partitions: tuple[str, ...] | None = None
     """Those that would; None: any, or they are not known."""
     limits: Limits = NO_LIMITS
@@ -141,7 +164,10 @@ def judged(rules: SiteRules, asking: Asking) -> Verdict:
     if named and named != rules.usual.reservation and not is_there:
         return Verdict(never=f"there is no reservation {named} of its nodes")
     association, why = _association(rules, asking, batch.account)
-    if why:
+    if batch.qos and rules.qos and batch.qos not in rules.qos:
+        why = why or f"there is no QOS {batch.qos}"
+    never, taken = _licenses(rules.licenses, batch.licenses)
+    if why := why or never:
         return Verdict(never=why)
     limits = NO_LIMITS if association is None else association.limits
     account = batch.account or ("" if association is None else association.account)
@@ -149,13 +175,46 @@ def judged(rules: SiteRules, asking: Asking) -> Verdict:
         limits = limits.and_those(rules.qos.get(batch.qos, NO_LIMITS))
     if why := _too_long(limits.time_s, asking.time_limit_s, _whose(batch, account)):
         return Verdict(never=why)
+    full = taken or _full(rules, asking, account, batch.qos)
     if not rules.partitions:
-        return Verdict(limits=limits)
-    return _by_partitions(rules, asking, replace(batch, account=account), limits)
+        return Verdict(limits=limits, full=full)
+    return _by_partitions(rules, asking, replace(batch, account=account), limits, full)
 
 
 def _filled(usual: BatchOptions, own: BatchOptions) -> BatchOptions:
     return replace(usual, **dict(own.given()))
+
+
+def _licenses(known: Mapping[str, tuple[int, int]] | None, asked: str) -> tuple[str, str]:
+    """Reasons why there are never so many licences, or not now."""
+    if known is None or "|" in asked:  # of which one is enough
+        return "", ""
+    taken = ""
+    for item in filter(None, asked.replace(";", ",").split(",")):
+        name, _, count = item.partition(":")
+        if name not in known:
+            return f"there is no licence {name}", ""
+        (total, free), wanted = known[name], int(count) if count.isdecimal() else 1
+        if wanted > total:
+            return f"there are {total} licences {name}, the job asks for {wanted}", ""
+        if wanted > free:
+            taken = f"{free} of {total} licences {name} are free"
+    return "", taken
+
+
+def _full(rules: SiteRules, asking: Asking, account: str, qos: str) -> str:
+    """The limit of the moment that is in a job's way; empty: none is."""
+    return next(
+        (
+            room.why
+            for room in rules.rooms
+            if room.left < asking.least
+            and room.qos in {"", qos}
+            and room.account in {"", account}
+            and room.user in {"", asking.user}
+        ),
+        "",
+    )
 
 
 def _whose(batch: BatchOptions, account: str) -> str:
@@ -180,7 +239,7 @@ def _association(rules: SiteRules, asking: Asking, account: str) -> tuple[Associ
 
 
 def _by_partitions(
-    rules: SiteRules, asking: Asking, batch: BatchOptions, limits: Limits
+    rules: SiteRules, asking: Asking, batch: BatchOptions, limits: Limits, full: str
 ) -> Verdict:
     by_name = {each.name: each for each in rules.partitions}
     wanted = batch.partitions
@@ -199,12 +258,14 @@ def _by_partitions(
         else:
             taking.append((partition, widest))
     if not wanted:
-        return Verdict(limits=limits)
+        return Verdict(limits=limits, full=full)
     if not taking:
         return Verdict(never="" if closed else ", ".join(never), closed=", ".join(closed))
     return Verdict(
         partitions=tuple(partition.name for partition, _ in taking),
         limits=_widest(each for _, each in taking),
+        full=full
+        or (_full(rules, asking, batch.account, taking[0][0].qos) if len(taking) == 1 else ""),
         default_time_s=min(
             (p.default_time_s for p, _ in taking if p.default_time_s is not None), default=None
         ),

@@ -17,7 +17,7 @@ from coalloc.adapters.runner.barrier import Barrier
 from coalloc.adapters.runner.status import READY
 from coalloc.adapters.slurm.parsers.queue import QUEUE_FIELDS, RECORD, parse_queue
 from coalloc.adapters.slurm.parsers.records import ParseError
-from coalloc.adapters.slurm.parsers.rules import parse_manager, parse_partitions
+from coalloc.adapters.slurm.parsers.rules import parse_licenses, parse_manager, parse_partitions
 from coalloc.adapters.slurm.parsers.text import (
     parse_clock,
     parse_fields,
@@ -34,6 +34,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "scontrol show reservation": parse_reservations,
     "scontrol show partition": parse_partitions,
     "scontrol show assoc_mgr": parse_manager,
+    "scontrol show licenses": parse_licenses,
     "scontrol show job": parse_fields,
     "squeue": lambda text: parse_queue(text, MARK),
     "date": parse_clock,

@@ -15,12 +15,14 @@ import pytest
 
 from coalloc.adapters.runner.batch_part import BatchPart
 from coalloc.adapters.runner.payload import BOOT
+from coalloc.adapters.runner.status import NO_RUNNER
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.parsers.records import QueueEntry
 from coalloc.adapters.slurm.part_job import SlurmJob
 from coalloc.adapters.slurm.reading import SlurmFacts
-from coalloc.adapters.slurm.turns import needs_runner
+from coalloc.adapters.slurm.turns import first_submitted, needs_runner, waiting
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState, QueueTerms
+from coalloc.model.values import replace
 from tests.integration.test_slurm_commands import FakeSlurm
 
 KILL = "[ ! -e $0.kills ] || { rm $0.kills; kill -9 $PPID; }\n"
@@ -74,7 +76,8 @@ class FakeQueue(FakeSlurm):
 
     def read(self, *entries: QueueEntry, asked: float | None = None) -> None:
         asked = time.monotonic() if asked is None else asked
-        self.launcher.learn(SlurmFacts(asked=asked, queue=entries))
+        queue = tuple(replace(entry, said=entry.said or entry.reason) for entry in entries)
+        self.launcher.learn(SlurmFacts(asked=asked, queue=queue))
 
     def entry(self, spec: PartSpec, **fields: object) -> QueueEntry:
         comment = f"coalloc:{spec.job}.1.0:{self.launcher._parts[spec.key].claim}"
@@ -159,7 +162,7 @@ def test_many_are_given_up_also_after_a_restart(fake: FakeQueue) -> None:
     assert sorted(" ".join(fake.asked("scancel")).split()) == [str(n) for n in range(1, 7)]
     late = fake.wrapper(2)
     assert fake.wait([specs[1].key], lambda report: late.poll() is not None)
-    assert late.returncode == 3, "a late grant gives its nodes back at once"
+    assert late.returncode == NO_RUNNER, "a late grant gives its nodes back at once"
 
 
 @pytest.mark.parametrize("command", ["sbatch", "scontrol", "scancel", "squeue"])
@@ -259,3 +262,17 @@ def test_the_gate_keeps_its_port_and_bears_any_caller(fake: FakeQueue) -> None:
     assert fake.launcher.gate is not None
     assert fake.launcher.gate.port == port
     assert os.listdir(fake.state)
+
+
+def test_a_claim_that_is_put_off_is_the_next_where_no_older_job_may_start() -> None:
+    """Others of its partition that wait for their turn count, not those that may not start yet."""
+    known = PartReport(job="7", attempt=1, part=0, state=PartState.WAITING)
+    mine = QueueEntry(id="2", state="PENDING", reason="BeginTime", partition="p", submitted=5.0)
+    others = [
+        QueueEntry(id="1", state="PENDING", reason="JobHeldUser", partition="p", submitted=1.0),
+        QueueEntry(id="3", state="PENDING", reason="Resources", partition="q", submitted=2.0),
+        QueueEntry(id="4", state="PENDING", reason="Resources", partition="p", submitted=9.0),
+    ]
+    assert waiting(known, mine, first_submitted(others)["p"]).is_next
+    older = replace(others[2], reason="Priority", submitted=4.0)
+    assert not waiting(known, mine, first_submitted([*others, older])["p"]).is_next

@@ -30,8 +30,8 @@ from tests.simulation.network import Down, Network
 from tests.simulation.parts import Batch
 from tests.simulation.troubles import Troubles
 
-FULL_S = 3600.0
-"""Jobs of others are expected to run so long, seconds."""
+FULL_S = 36_000.0
+"""Jobs of others began so long ago, and run so long, whatever clock is off, seconds."""
 SLACK_S = 3.0
 """Between two looks at the lease, and what a beat takes, seconds."""
 
@@ -59,6 +59,8 @@ class ExecutorHost:
         Its process started at this true time, seconds.
     remembered : dict of (job, attempt) to how it ended
         Starts of parts that are removed, on disk.
+    restored : int
+        Epoch of the last restored daemon; 0: there was none.
     frozen_until : float
         Stopped, as by SIGSTOP or a hanging disk, until then.
     """
@@ -78,6 +80,7 @@ class ExecutorHost:
         self.steady_since = 0.0
         self._progress = [SaveProgress(store="", epoch=0, last_seq=0)]
         self.remembered: dict[tuple[str, int], str] = {}
+        self.restored = 0
         self._states = 1
         self._now = 0.0
         self._dice: random.Random = batch.dice
@@ -151,7 +154,11 @@ class ExecutorHost:
     def _work_of_others(self, now: float) -> Running:
         """A job of others that has all the slots."""
         return Running(
-            id="x", nodes=dict(self.batch.slots), start=now, end=now + FULL_S, ours=False
+            id="x",
+            nodes=dict(self.batch.slots),
+            start=now - FULL_S,
+            end=now + FULL_S,
+            ours=False,
         )
 
     def _check_lease(self, now: float) -> None:
@@ -200,15 +207,18 @@ class ExecutorHost:
                 self.batch.hasten(key, now)
             case StartPart(key=key):
                 self.batch.start(key, now)
-            case EndPart(key=key):
-                self.batch.end(key, now)
+            case EndPart(key=key, reason=reason):
+                # Of a claim that failed nobody hears any more: it is ended with its folder.
+                self.batch.end(key, now, may_be_lost=reason != "its claim failed")
             case RemovePart(key=key, how=how):
                 if how:
                     self.remembered[key.start] = how
+                elif self.core is not None and self.core.state.epoch < self.restored:
+                    self.batch.never_claimed(key)  # the restored daemon cannot know of it
                 self.batch.forget(key)
-            case TellStarted():
+            case TellStarted(owed=owed):
                 starts = tuple((*start, how) for start, how in self.remembered.items())
-                self.say(Started(cluster=self.cluster, starts=starts, is_last=True))
+                self.say(Started(cluster=self.cluster, starts=(*starts, *owed), is_last=True))
             case DismissJob(foreign=foreign):
                 self.batch.guests.dismiss(foreign)
         self.troubles.strike("launcher", now)

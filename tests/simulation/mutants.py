@@ -27,6 +27,7 @@ from coalloc.core.sharing import accounting, limit_book, limits
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import placements as placing
 from coalloc.core.starts import queued_claims as queueing
+from coalloc.core.starts import siblings
 from coalloc.core.starts import two_phase as starting
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore
@@ -107,11 +108,48 @@ MUTANTS: dict[str, Mutant] = {
     "claims-that-wait-take-no-link": Mutant(
         queueing.queue_up, "misfit_of_links(", "bool(view) and not misfit_of_links("
     ),
-    "put-off-for-ever": Mutant(negotiating._hasten, "    put_off = [", "    put_off = [] and ["),
+    "put-off-for-ever": Mutant(negotiating.hasten, "    put_off = [", "    put_off = [] and ["),
     "tasks-take-no-turn": Mutant(
         queueing._later, "placement.chunks is None", "placement.task is None"
     ),
     "pieces-take-no-turn": Mutant(queueing._send_pieces, "if is_crowded(state, name)", "if False"),
+    # Siblings, of which one runs
+    "confirmed-before-the-commit": Mutant(
+        executor.ExecutorCore._news,
+        "        self.state.parts[key] = report\n",
+        (
+            "        self.state.parts[key] = report\n"
+            "        if report.state is PartState.READY and report.nodes:\n"
+            "            self._out.append(StartPart(key=key))\n"
+        ),
+    ),
+    "confirmed-twice": Mutant(
+        siblings._chosen,
+        '        _withdraw(state, record, part, f"granted in {winner.cluster}")\n',
+        (
+            "        from coalloc.core.base.messages import Start\n"
+            "        state.send(part.cluster, Start(job=record.id, attempt=record.attempt))\n"
+        ),
+    ),
+    "losers-not-withdrawn": Mutant(
+        siblings._chosen,
+        '_withdraw(state, record, part, f"granted in {winner.cluster}")',
+        "pass",
+    ),
+    "late-grants-accepted": Mutant(
+        starting._answer_stranger,
+        "(not record.is_placed or report.state in CLAIMED)",
+        "not record.is_placed",
+        steps=1000,
+    ),
+    "chosen-before-all-were-heard-of": Mutant(
+        siblings.settled, " and not state.presence.unreconciled", "", steps=2000
+    ),
+    "siblings-counted-apart": Mutant(
+        limit_book.LimitBook._count,
+        "procs = record.placed_procs",
+        "procs = sum(sum(part.nodes.values()) for part in record.parts)",
+    ),
     # Expected starts
     "expected-starts-forgotten-by-a-restart": Mutant(
         coordinator.Coordinator.__init__,
@@ -125,7 +163,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # Fencing
     "no-fencing-by-attempt": Mutant(starting._part, "record.attempt != report.attempt", "False"),
-    "attempt-not-counted": Mutant(placing.place, "attempt=record.attempt + 1", "attempt=1"),
+    "attempt-not-counted": Mutant(
+        placing.place, "attempt=max(record.attempt, record.reserved) + 1", "attempt=1"
+    ),
     "old-epochs-accepted": Mutant(
         executor.ExecutorCore._ordered,
         "not state.welcomed or numbered.epoch != state.epoch",

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from coalloc.core.base.messages import Numbered, Ping, Statement, Welcome
+from coalloc.core.base.messages import Numbered, Ping, Report, Statement, Welcome
 
 T = TypeVar("T")
 Down = Numbered | Welcome | Ping
@@ -21,6 +21,8 @@ class Link:
     up: list[Statement] = field(default_factory=list)
     echoes: list[Down] = field(default_factory=list)
     """Messages that arrived, and will arrive once more, much later."""
+    said: list[Report] = field(default_factory=list)
+    """Some reports that have arrived, and will do so once more."""
     late: list[Down] = field(default_factory=list)
     """What a daemon that died had sent, and is still somewhere."""
     cut_until: float = 0.0
@@ -59,6 +61,7 @@ class Network:
         for link in self.links.values():
             link.cut_until = 0.0
             link.echoes.clear()
+            link.said.clear()
             link.late.clear()
 
     def daemon_died(self) -> None:
@@ -97,7 +100,14 @@ class Network:
     def take_up(self, now: float) -> Statement | None:
         """A statement that reaches the daemon now; None if none does."""
         link = self.links[self._dice.choice(self._names)]
-        return None if link.cut_until > now or not link.up else self._take(link.up)
+        if link.cut_until > now:
+            return None
+        if self.faults and link.said and self._dice.random() < 0.5 * self.faults:
+            return self._dice.choice(link.said)
+        statement = self._take(link.up) if link.up else None
+        if isinstance(statement, Report) and self._dice.random() < self.faults:
+            link.said = [*link.said[-9:], statement]
+        return statement
 
     def _take(self, box: list[T]) -> T | None:
         dice = self._dice

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coalloc.core.base.messages import Arrange, Prepare
-from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
+from coalloc.model.sites.parts import OVER_LIMIT, PART_ENDED, PartKey, PartReport, PartState
 from tests.simulation.guests import Guests
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
@@ -149,7 +149,9 @@ class Batch:
         self.claimed.add(part.key)
         self.on_claim(order)
         self.parts[part.key] = part
-        if self.dice.random() < 0.2 * self.faults or (self.is_strict and self._taken(part)):
+        if order.queue is not None and self.waits.random() < self.faults:
+            part.refuse(OVER_LIMIT)
+        elif self.dice.random() < 0.2 * self.faults or (self.is_strict and self._taken(part)):
             part.refuse("nodes_taken")
         elif order.foreign and not self.guests.bind(order.foreign):
             is_bound = self.guests.jobs[order.foreign].state == "bound"  # by an earlier attempt
@@ -169,6 +171,8 @@ class Batch:
         part.nodes = {}
         part.state = PartState.WAITING
         part.begin = now + terms.begin_s
+        if dice.random() < 0.5:  # the same turn everywhere: all of one job's come at once
+            dice = random.Random(f"turn of {part.key.start}")
         part.due = part.begin + dice.choice([0.0, 0.5, 3.0, 10.0, 60.0, 400.0])
 
     def hasten(self, key: PartKey, now: float) -> None:
@@ -277,7 +281,7 @@ class Batch:
                     used[node] = used.get(node, 0) + count
         return any(used[node] > self.slots[node] for node in part.nodes)
 
-    def end(self, key: PartKey, now: float) -> None:
+    def end(self, key: PartKey, now: float, *, may_be_lost: bool = True) -> None:
         """Release a claim, or end processes.
 
         Raises
@@ -291,7 +295,10 @@ class Batch:
         runs = part.state is PartState.RUNNING
         assert not runs or key not in self.spared, f"{key} is ended by a restoration"
         self._look_at_hold(part, now)
-        if part.state is PartState.WAITING and self.waits.random() < 0.5:
+        is_lost = may_be_lost and self.waits.random() < 0.1 + self.faults
+        if part.state is PartState.WAITING and is_lost:
+            pass  # it is lost on its way: the batch system has not heard it
+        elif part.state is PartState.WAITING and self.waits.random() < 0.5:
             part.is_unwanted = True  # the queue takes its time, and may grant it meanwhile
         elif part.state in HELD or part.state is PartState.WAITING:
             part.refuse("aborted")
@@ -305,6 +312,11 @@ class Batch:
         if part is not None and part.state in PART_ENDED:
             del self.parts[key]
 
+    def never_claimed(self, key: PartKey) -> None:
+        """Let a part be claimed as if it had not been: nobody remembers it."""
+        self.claimed.discard(key)
+        self.readied.get(key.start, {}).pop(key.part, None)
+
     def move(self, now: float) -> None:
         """Claims become ready, processes end, nodes die."""
         for part in self.parts.values():
@@ -316,7 +328,9 @@ class Batch:
                     part.finish(143, "preempted", now)
                 elif part.ends <= now:
                     part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
-            if part.state is PartState.WAITING:
+            if part.state is PartState.WAITING and part.is_unwanted and self.waits.random() < 0.3:
+                part.refuse("aborted")
+            elif part.state is PartState.WAITING:
                 part.is_next = part.begin <= now and part.due - now < NEXT_S
                 self._grant(part, now)
             elif part.state in HELD and part.is_unwanted:

@@ -8,7 +8,7 @@ from coalloc.core.jobs.deadlines import DEADLINE
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
 from coalloc.model.sites.parts import PartState
-from tests.simulation import shares
+from tests.simulation import shares, siblings
 from tests.simulation.daemon import DaemonHost
 from tests.simulation.parts import HELD, Batch, is_whole
 from tests.simulation.users import Users
@@ -72,6 +72,7 @@ def at_commit(
             for name, value in loads(record).items():
                 load[name] += value
     shares.at_commit(daemon)
+    siblings.at_commit(daemon)
     for name, value in load.items():
         assert value <= capacity[name] * (1 + TOLERANCE), f"link of {name}: {value} Gbit/s"
 

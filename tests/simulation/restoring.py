@@ -24,7 +24,9 @@ from tests.simulation.users import Users
 COPY_EVERY, RESTORE_EVERY = 80, 400
 """Steps, on the average."""
 LOOKS_FOR_S = 10.0
-"""The operator sees every cluster for so long before rounds go on: some reports of each."""
+"""The operator sees every cluster where anything was started for so long before rounds go on."""
+DOWN_S = 60.0
+"""A cluster where nothing was started may be heard of so late, seconds."""
 
 
 def whole(job: str) -> str:
@@ -57,6 +59,7 @@ class Restorations:
     ) -> None:
         self._dice = random.Random(f"restorations {seed}")
         self._happen = seed is not None and self._dice.random() < 0.5
+        self._down = random.Random(f"down {seed}")
         self._daemon, self._executors, self._batches = daemon, executors, batches
         self._users = users
         self._copy: Disk | None = None
@@ -86,8 +89,11 @@ class Restorations:
         for batch in self._batches.values():
             batch.is_strict = True
             batch.spared = {key for key in batch.parts if self._is_later(key)}
-        for cluster in self._batches:
+        for cluster, executor in self._executors.items():
+            executor.restored = fresh.epoch
             self.rewind(cluster)
+            if self._is_empty(cluster) and self._down.random() < 0.5:
+                self._daemon.network.cut(cluster, now + DOWN_S)
         there = self._there()
         for record in fresh.jobs.values():
             if record.is_placed and (record.id, record.attempt) not in there:
@@ -111,14 +117,20 @@ class Restorations:
 
     def rewind(self, cluster: str) -> None:
         """Forget what ran on a cluster after the copy, and no executor knows any more."""
-        known = self._there().union(*(each.remembered for each in self._executors.values()))
+        ran = {
+            key.start
+            for batch in self._batches.values()
+            for key, part in batch.parts.items()
+            if part.started is not None
+        }
+        known = ran.union(*(each.remembered for each in self._executors.values()))
         batch = self._batches[cluster]
         for key in sorted(batch.claimed):
             job, attempt = key.job, key.attempt
             is_known = whole(job) in self._daemon.disk.jobs
-            if is_known and self._is_later(key) and key.start not in known:
-                batch.claimed.discard(key)
-                batch.readied.pop((job, attempt), None)
+            is_there = key in batch.parts or key.start in known
+            if is_known and self._is_later(key) and not is_there:
+                batch.never_claimed(key)
                 batch.starts.get(job, {}).pop(attempt, None)
 
     def _there(self) -> set[tuple[str, int]]:
@@ -182,12 +194,19 @@ class Restorations:
 
     def _sees_all(self, now: float) -> bool:
         core = self._daemon.core
-        if core is None or not all(c.connected for c in core.state.clusters.values()):
+        if core is None or not all(
+            each.connected or self._is_empty(name) for name, each in core.state.clusters.items()
+        ):
             self._together_since = None
             return False
         if self._together_since is None:
             self._together_since = now
         return now - self._together_since >= LOOKS_FOR_S
+
+    def _is_empty(self, cluster: str) -> bool:
+        """Nothing was ever started there that the store might not know of; nobody waits for it."""
+        executor = self._executors[cluster]
+        return not executor.remembered and not self._batches[cluster].parts
 
     def _overtaken(self) -> list[JobRecord]:
         return [

@@ -18,6 +18,7 @@ from tests.simulation.guests import OVER
 from tests.simulation.network import Network
 from tests.simulation.parts import Batch
 from tests.simulation.restoring import Restorations
+from tests.simulation.siblings import Strays
 from tests.simulation.troubles import Troubles
 from tests.simulation.users import Users
 from tests.simulation.wider import PRIORITY, PROJECTS, Wider
@@ -32,8 +33,8 @@ GUESTS = 3
 """Jobs submitted in each batch system itself."""
 CALM_S = 2.0 * LEASE_S
 """What was lost or late is made good this long after the last fault, seconds."""
-SETTLED_S = 7200.0
-"""Everything has ended this long after the last fault, seconds."""
+SETTLED_S = 14_400.0
+"""Everything has ended this long after the last fault: clocks may be set back twice, seconds."""
 
 
 class UnsettledError(AssertionError):
@@ -101,7 +102,7 @@ class World:
         bounded = Bounded(seed, self.now) if bounds else None
         self.users = Users(self.dice, JOBS, names, wider, bounded)
         self.daemon.planner.slow = random.Random(f"slow {seed}") if bounds else None
-        self._are_full = queues and random.Random(f"full {seed}").random() < 0.3
+        self._are_full = queues and random.Random(f"full {seed}").random() < 0.6
         self.batches: dict[str, Batch] = {}
         self.executors: dict[str, ExecutorHost] = {}
         self._set_up(seed, queues=queues, preempts=wider is not None)
@@ -109,6 +110,7 @@ class World:
             seed if restores else None, self.daemon, self.executors, self.batches, self.users
         )
         self._ticks = dict.fromkeys(names, 0.0)
+        self._strays = Strays()
         self.steps = 0
         self._calm = False
         self._calm_since = float("inf")
@@ -200,6 +202,7 @@ class World:
         promises.at_step(self.daemon, self.batches, self.users)
         if self.now - self._calm_since > CALM_S:
             promises.hastened(self.batches, self.now)
+            self._strays.look(self.daemon.disk, self.batches, self.now)
         if self.tell is not None:
             self.tell(f"{self.now:10.2f}  {what}")
 

@@ -257,7 +257,7 @@ def test_a_long_queue_costs_one_call_per_kind(cluster: Cluster) -> None:
     reading = reader.read()
     spent = time.monotonic() - begun
     assert reading.waiting == 500
-    assert COUNTED == ["squeue", "scontrol", "scontrol", "scontrol"]
+    assert COUNTED == ["squeue", "scontrol"], "what rarely changes is not asked for each time"
     assert spent < settings().command_limit_s
 
 

@@ -59,6 +59,30 @@ def test_jobs_start_in_clusters_that_local_jobs_keep_full(users: list[Account], 
 
 
 @pytest.mark.slow
+def test_jobs_of_all_widths_run_and_so_do_local_ones(root: Path) -> None:
+    """What has no room in the share waits in the queue, and no node is kept for it."""
+    shape = ClusterShape(name="x", nodes=4)
+    with (
+        bed(shape) as running,
+        SlurmSite(root, running, given={"max_share": 0.5, "max_delay_s": 10.0}) as site,
+    ):
+        cluster = running["x"]
+        assert site.wait(site.submit(["true"], 3))["state"] == "completed"
+        assert "coalloc-x" not in reservation(running, "x"), "it was for nobody"
+        jobs, local = [], ("-D/tmp", "-o/dev/null", "-t1", "--wrap=sleep 1")
+        for width in (1, 4, 2, 3, 1, 4, 2, 3):
+            jobs.append(site.submit(["sleep", "1"], width))
+            cluster.run("sbatch", f"-N{width}", *local)
+        for job in jobs:
+            ended = site.wait(job)
+            assert ended["state"] == "completed", ended
+        site.until(lambda: not cluster.run("squeue", "-h").strip())
+        assert share_of(site, "x")["delay_s"] == 0.0
+        site.until(lambda: "coalloc-x" not in reservation(running, "x"))
+        assert not site.lines("job_held")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_operators_may_reserve_and_others_wait_their_turn(users: list[Account], root: Path) -> None:
     """Two sites of ordinary users, of which one is an operator of Slurm."""

@@ -97,6 +97,10 @@ def test_rules_of_a_site_are_known_told_and_passed_on(root: Path) -> None:
         )
         assert "is not in account phys there, only in" in told(site, on="a", account="phys")
         assert "QOS tiny" in told(site, limit=600.0, on="a", qos="tiny")
+        assert told(site, on="a", qos="nosuch") == "a: there is no QOS nosuch"
+        assert told(site, licenses="matlab:9") == (
+            "a: there are 2 licences matlab, the job asks for 9; b: there is no licence matlab"
+        )
         assert "no node there has --gres=gpu:9" in told(site, gres="gpu:9")
 
         # The node of the least weight among equals; the account's name in each cluster.

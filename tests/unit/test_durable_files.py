@@ -56,7 +56,8 @@ def write_claim(root: Path) -> str:
     part = PartSupervisor.__new__(PartSupervisor)
     part._folder = str(root)
     part._barrier = SimpleNamespace(port=4000)  # type: ignore[assignment]
-    part._job = SimpleNamespace(number="12")  # type: ignore[assignment]
+    part._job = SimpleNamespace(number="12", is_parked=True, asked_s=60.0)  # type: ignore[assignment]
+    part._is_waiting = False
     part._keep()
     return "claim.json"
 

@@ -1,9 +1,9 @@
-"""Parsers of what Slurm lets jobs do: partitions, and the limits of QOS and associations."""
+"""Parsers of what Slurm lets jobs do: partitions, licences, limits of QOS and associations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -16,6 +16,7 @@ from coalloc.adapters.slurm.parsers.text import (
     read_pairs,
     read_words,
 )
+from coalloc.model.sites.site_rules import Room
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -42,6 +43,7 @@ class AccountEntry(Struct, frozen=True, kw_only=True):
     is_default: bool
     partition: str
     bounds: Bounds
+    rooms: tuple[Room, ...] = ()
 
 
 class Manager(Struct, frozen=True, kw_only=True):
@@ -49,6 +51,24 @@ class Manager(Struct, frozen=True, kw_only=True):
 
     associations: tuple[AccountEntry, ...] = ()
     qos: Mapping[str, Bounds] = field(default_factory=dict)
+    rooms: tuple[Room, ...] = ()
+    """Of the limits of QOS."""
+
+
+USED = {
+    "GrpJobs": "GrpJobs",
+    "GrpTRES": "GrpTRES",
+    "MaxJobs": "MaxJobs",
+    "MaxJobsPA": "MaxJobsPerAccount",
+    "MaxTRESPA": "MaxTRESPerAccount",
+    "MaxJobsPU": "MaxJobsPerUser",
+    "MaxTRESPU": "MaxTRESPerUser",
+}
+"""Limits that scontrol shows with what is used of them, ``2(1)``, and sacctmgr's words for them."""
+
+
+IN_BRACES = re.compile(r"(\S+)=\{([^}]*)\}")
+OF_USE = re.compile(r"(?:^|,)(?:(cpu|node)=)?([0-9]{1,15})\(([0-9]{1,15})\)", re.A)
 
 
 def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
@@ -94,24 +114,64 @@ def parse_manager(text: str) -> Manager:
     """Accounts from the output of ``scontrol -o show assoc_mgr flags=assoc,qos``."""
     if not text.startswith("Current Association Manager state"):
         raise ParseError(text, "no association manager")
-    associations, qos = [], {}
+    associations, qos, names = [], {}, dict[str, str]()
+    rooms: list[Room] = []
     for line in text.splitlines():
         if line.startswith("ClusterName="):
             pairs = read_pairs(line, None)
+            user, _, uid = pairs.get("UserName", "").partition("(")
+            names[uid.rstrip(")")] = user
+            whose = f"{user} in account" if user else "account"
+            whose = f"{whose} {pairs.get('Account', '')}"
             associations.append(
                 AccountEntry(
                     account=pairs.get("Account", ""),
-                    user=pairs.get("UserName", "").partition("(")[0],
+                    user=user,
                     parent=pairs.get("ParentAccount", "").partition("(")[0],
                     is_default=pairs.get("DefAssoc", "") == "Yes",
                     partition=pairs.get("Partition", ""),
                     bounds=_bounds(pairs),
+                    rooms=tuple(_rooms(pairs, whose)),
                 )
             )
         elif line.startswith("QOS="):
+            head, _, each = line.partition(" Account Limits=")
+            accounts, _, users = each.partition(" User Limits=")
+            pairs = read_pairs(head, None)
+            name = pairs["QOS"].partition("(")[0]
+            qos[name] = _bounds(pairs)
+            rooms += _rooms(pairs, f"QOS {name}", qos=name)
+            for account, text in IN_BRACES.findall(accounts):
+                rooms += _rooms(read_pairs(text, None), f"QOS {name}", qos=name, account=account)
+            for uid, text in IN_BRACES.findall(users):
+                if user := names.get(uid, ""):
+                    rooms += _rooms(read_pairs(text, None), f"QOS {name}", qos=name, user=user)
+    return Manager(associations=tuple(associations), qos=qos, rooms=tuple(rooms))
+
+
+def _rooms(pairs: Mapping[str, str], name: str, **whose: str) -> Iterator[Room]:
+    """Limits of which something is used; of those on the number of jobs, what has no room left."""
+    for key, limit in USED.items():
+        for what, most, used in OF_USE.findall(pairs.get(key, "")):
+            left = max(0, int(most) - int(used))
+            if int(used) and (what or not left):
+                taken = {"cpu": "CPUs", "node": "nodes"}.get(what)
+                count = f"{taken} of {name} are taken" if taken else f"jobs of {name} run"
+                why = f"{used} of {most} {count} ({limit})"
+                yield Room(left=left, what=what, why=why, **whose)
+
+
+def parse_licenses(text: str) -> dict[str, tuple[int, int]]:
+    """Licences, all and free ones, from the output of ``scontrol -o show licenses``."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("LicenseName="):
             pairs = read_pairs(line, None)
-            qos[pairs["QOS"].partition("(")[0]] = _bounds(pairs)
-    return Manager(associations=tuple(associations), qos=qos)
+            total, free = _count(pairs.get("Total", "")), _count(pairs.get("Free", ""))
+            if total is None or free is None:
+                raise ParseError(line, "a licence without its numbers")
+            found[pairs["LicenseName"]] = total, free
+    return found
 
 
 def _bounds(pairs: Mapping[str, str]) -> Bounds:

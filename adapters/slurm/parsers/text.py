@@ -197,6 +197,17 @@ def gives_whole_memory(text: str) -> bool:
     return counts and given <= {"UNLIMITED", "0"}
 
 
+def keeps_places(text: str) -> bool:
+    """Whether a job that is put off keeps its place, by ``scontrol show config``.
+
+    priority/multifactor counts the age of a job anew whenever its begin is changed (seen in 22.05).
+    """
+    values = dict(re.findall(r"^(\w+)[ \t]*=[ \t]*(\S*)", text, re.M))
+    is_aging = values.get("PriorityWeightAge", "0") != "0"
+    always = "ACCRUE_ALWAYS" in values.get("PriorityFlags", "").upper()
+    return always or not (is_aging and values.get("PriorityType") == "priority/multifactor")
+
+
 def parse_boot(text: str) -> float:
     """The time that a node has to boot, by ``scontrol show config``, seconds."""
     found = re.search(r"^ResumeTimeout[ \t]*=[ \t]*([0-9]{1,6})", text, re.M)

@@ -403,5 +403,8 @@ def test_no_part_is_removed_while_it_cannot_be_remembered(
         full.setattr(bench.executor._hands._started, "add", no_space)
         bench.order(Forget(job="17", attempt=1))
         assert key in bench.launcher.states
+        bench.hear(Welcome(store="s", epoch=9, base_seq=50, lease_s=60.0, recall=True))
+    (told,) = [each for each in bench.said if isinstance(each, Started)]
+    assert told.starts == (("17", 1, "finished"),), "it is no part any more, and yet told"
     bench.tick()
     assert key not in bench.launcher.states

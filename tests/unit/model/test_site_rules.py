@@ -12,6 +12,7 @@ from coalloc.model.sites.site_rules import (
     Association,
     Limits,
     PartitionRules,
+    Room,
     SiteRules,
     judged,
     span_text,
@@ -30,7 +31,14 @@ RULES = SiteRules(
         PartitionRules(name="groups", gids=(50,), members=("eve",)),
         PartitionRules(name="quick", qos="tiny"),
     ),
-    qos={"tiny": Limits(time_s=60.0, nodes=1), "high": Limits(nodes=8)},
+    qos={"tiny": Limits(time_s=60.0, nodes=1), "high": Limits(nodes=8), "low": Limits()},
+    rooms=(
+        Room(left=0, qos="low", user="eve", why="2 of 2 jobs"),
+        Room(left=3, qos="high", why="5 of 8 CPUs"),
+        Room(left=0, account="bio", user="ann", why="1 of 1 jobs"),
+        Room(left=0, qos="tiny", why="4 of 4 nodes"),
+    ),
+    licenses={"matlab": (2, 1)},
     associations=(
         Association(account="chem", user="ann", is_default=True, limits=Limits(time_s=7200.0)),
         Association(account="bio", user="ann", limits=Limits(nodes=3)),
@@ -39,8 +47,10 @@ RULES = SiteRules(
 )
 
 
-def asking(user: str = "ann", limit_s: float | None = 600.0, procs: int = 1, **told: str) -> Asking:
-    ids = {"uid": 7, "gid": 7}
+def asking(
+    user: str = "ann", limit_s: float | None = 600.0, procs: int = 1, least: int = 1, **told: str
+) -> Asking:
+    ids = {"uid": 7, "gid": 7, "least": least}
     batch = BatchOptions(**told)
     return Asking(user=user, batch=batch, time_limit_s=limit_s, procs=procs, **ids)
 
@@ -76,12 +86,37 @@ def asking(user: str = "ann", limit_s: float | None = 600.0, procs: int = 1, **t
         ({"partition": "groups", "user": "eve"}, ""),
         ({"partition": "closed"}, ""),  # it may open again
         ({"limit_s": None, "partition": "short"}, ""),
+        ({"qos": "nosuch"}, "there is no QOS nosuch"),
+        ({"licenses": "matlab:9"}, "there are 2 licences matlab, the job asks for 9"),
+        ({"licenses": "matlab,idl"}, "there is no licence idl"),
+        ({"licenses": "matlab:2"}, ""),
+        ({"licenses": "idl|matlab"}, ""),  # either will do
     ],
 )
 def test_what_is_never_taken(fields: dict[str, Any], words: str) -> None:
     told = judged(RULES, asking(**fields)).never
     assert words in told
     assert bool(words) is bool(told)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, ""),
+        ({"qos": "low"}, ""),  # another user's
+        ({"qos": "low", "user": "eve"}, "2 of 2 jobs"),
+        ({"qos": "high", "least": 3}, ""),
+        ({"qos": "high", "least": 4}, "5 of 8 CPUs"),
+        ({"account": "bio"}, "1 of 1 jobs"),
+        ({"limit_s": 60.0, "partition": "quick"}, "4 of 4 nodes"),
+        ({"limit_s": 60.0, "partition": "quick,main"}, ""),
+        ({"licenses": "matlab:1"}, ""),
+        ({"licenses": "matlab:2"}, "1 of 2 licences matlab are free"),
+    ],
+)
+def test_what_is_not_started_at_the_moment(fields: dict[str, Any], words: str) -> None:
+    verdict = judged(RULES, asking(**fields))
+    assert (verdict.full, verdict.never, verdict.closed) == (words, "", "")
 
 
 def test_limits_are_the_widest_of_the_partitions_that_take_it() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from coalloc.adapters.runner.command import UnreachableError
 from coalloc.adapters.slurm.commands import Slurm, rpcs_of
 from coalloc.adapters.slurm.load import COUNTED_S, Tally, is_busy
 from coalloc.adapters.slurm.reader import EASED, SELDOM_EVERY_S, SlurmReader
@@ -24,7 +25,7 @@ class Counted(Said):
     def __init__(self) -> None:
         super().__init__()
         self.asked: Counter[str] = Counter()
-        self.now, self.refusals = NOW, 0
+        self.now, self.refusals, self.broken = NOW, 0, ""
         settings = SlurmSettings(cluster="c", slots="cpus")
         self.reader = self.made(settings)
 
@@ -33,6 +34,8 @@ class Counted(Said):
         return SlurmReader(settings, slurm, refusals=lambda: self.refusals, clock=lambda: self.now)
 
     def run(self, name: str, *arguments: str, **kwargs: Any) -> str:
+        if name == self.broken:
+            raise UnreachableError(name, "cannot be run")
         self.asked[name if name != "scontrol" else arguments[-1]] += 1
         return super().run(name, *arguments, **kwargs)
 
@@ -77,6 +80,8 @@ def test_readings_are_eased_while_nothing_is_there_or_slurmctld_is_busy() -> Non
     said.texts["sdiag"] = BUSY
     said.cycles(1, 400.0)
     assert said.reader.pause(False) == EASED
+    said.broken = "sdiag"
+    said.cycles(1, 400.0)  # nothing depends on it
     handed = said.made(SlurmSettings(cluster="c", handover_comment="coalloc"))
     assert handed.pause(True) == 1.0, "a handed job is waited for"
     assert not is_busy("Agent queue size: many")

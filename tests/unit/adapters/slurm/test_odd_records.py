@@ -75,7 +75,8 @@ class Said:
     def __init__(self) -> None:
         self.answers = {"node": NODES, "partition": PARTITIONS, "reservation": RESERVATIONS}
         self.jobs = JOBS
-        self.texts = {"config": "Configuration data as of 2026-11-20T18:40:00\n", "sdiag": "-"}
+        config = "Configuration data as of 2026-11-20T18:40:00\n"
+        self.texts = {"config": config, "sdiag": "-", "licenses": "\n"}
 
     def run(self, name: str, *arguments: str, **kwargs: Any) -> str:
         if name == "squeue":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -53,7 +54,14 @@ def test_cpus_are_asked_for_on_whatever_nodes() -> None:
 
 def test_wrappers_start_on_every_node_there_is() -> None:
     script = batch_script(spec(("n1", 1)), "srun")
-    assert """srun '-N' "$SLURM_JOB_NUM_NODES" '-n' "$SLURM_JOB_NUM_NODES" """ in script
+    assert """srun -N "$SLURM_JOB_NUM_NODES" -n "$SLURM_JOB_NUM_NODES" """ in script
+    tried = script.replace("exec srun", "echo step").replace("exec 'python3'", "exec echo")
+    for nodes, restarts, said in (("1", "0", "-I"), ("2", "0", "step"), ("1", "1", "")):
+        env = {"SLURM_JOB_NUM_NODES": nodes, "SLURM_RESTART_COUNT": restarts}
+        done = subprocess.run(
+            ("sh", "-c", tried), env=env, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.split(" ")[0].strip() == said
 
 
 def test_what_was_allocated_is_read() -> None:

@@ -7,7 +7,12 @@ import grp
 import pytest
 
 from coalloc.adapters.slurm.parsers.records import NodeRecord, ParseError
-from coalloc.adapters.slurm.parsers.rules import enforced, parse_manager, parse_partitions
+from coalloc.adapters.slurm.parsers.rules import (
+    enforced,
+    parse_licenses,
+    parse_manager,
+    parse_partitions,
+)
 from coalloc.adapters.slurm.parsers.text import parse_node_list
 from coalloc.adapters.slurm.rules import MOST_ASSOCIATIONS, site_rules
 from coalloc.adapters.slurm.settings import SlurmSettings
@@ -95,6 +100,50 @@ def test_associations_that_are_too_many_or_of_partitions_are_learnt() -> None:
         "UserName=ann(33) Partition= ", "UserName=ann(33) Partition=vip "
     )
     assert rules(manager=of_partition).associations is None
+
+
+USED = """\
+Current Association Manager state
+ClusterName=a Account=root UserName= ParentAccount= DefAssoc=No GrpJobs=N(4) MaxJobs=
+ClusterName=a Account=bio UserName= ParentAccount=root(1) DefAssoc=No GrpJobs=9(9) \
+GrpTRES=cpu=N(4),mem=4(4),node=N(2) MaxJobs=
+ClusterName=a Account=bio UserName=ann(999) ParentAccount= DefAssoc=Yes GrpJobs=N(3) \
+GrpTRES=cpu=8(2),node=N(2) MaxJobs=2(1) MaxSubmitJobs=2(5)
+QOS=tiny(2) GrpJobs=N(2) GrpTRES=cpu=12(4),mem=N(0),node=3(2) MaxWallPJ= Priority=0 \
+Account Limits= chem={MaxJobsPA=N(2) MaxTRESPA=cpu=N(2)} bio={MaxJobsPA=4(4) MaxTRESPA=cpu=N(2)} \
+User Limits= 999={MaxJobsPU=2(2) MaxSubmitJobsPU=N(3) MaxTRESPU=cpu=4(0)} 7={MaxJobsPU=2(2)}
+"""
+"""As 22.05 shows what is used."""
+
+
+def test_what_is_used_of_limits() -> None:
+    def left(slots: str = "node") -> dict[str, int]:
+        return {room.why: room.left for room in rules(manager=USED, slots=slots).rooms}
+
+    mine = {"9 of 9 jobs of account bio run (GrpJobs)": 0}
+    of_qos = {
+        "4 of 4 jobs of QOS tiny run (MaxJobsPerAccount)": 0,
+        "2 of 2 jobs of QOS tiny run (MaxJobsPerUser)": 0,
+    }
+    cpus = "2 of 8 CPUs of ann in account bio are taken (GrpTRES)"
+    tiny = "4 of 12 CPUs of QOS tiny are taken (GrpTRES)"
+    assert left(slots="cpus") == {tiny: 8, **of_qos, cpus: 6, **mine}
+    nodes = {"2 of 3 nodes of QOS tiny are taken (GrpTRES)": 1}
+    assert left() == {tiny: 2, **nodes, **of_qos, cpus: 1, **mine}
+    whose = {room.why: (room.qos, room.account, room.user) for room in rules(manager=USED).rooms}
+    assert whose["2 of 2 jobs of QOS tiny run (MaxJobsPerUser)"] == ("tiny", "", "ann")
+    assert whose["4 of 4 jobs of QOS tiny run (MaxJobsPerAccount)"] == ("tiny", "bio", "")
+    assert whose["9 of 9 jobs of account bio run (GrpJobs)"] == ("", "bio", "ann")
+    assert rules(frozenset({"associations"}), manager=USED).rooms == ()
+    assert rules(frozenset({"associations", "qos"}), manager=USED).qos == {"tiny": Limits()}
+
+
+def test_licences() -> None:
+    text = "LicenseName=m Total=2 Used=1 Free=1 Reserved=0 Remote=no\n\n"
+    assert parse_licenses(text) == {"m": (2, 1)}
+    assert parse_licenses("No licenses configured in Slurm.\n") == {}
+    with pytest.raises(ParseError):
+        parse_licenses("LicenseName=m Total=2 Used=1\n")
 
 
 def test_senseless_answers() -> None:

@@ -193,6 +193,19 @@ def test_an_abort_ends_what_has_not_ended() -> None:
     assert EndPart not in map(type, bench.order(Abort(job="1", attempt=1)))
 
 
+def test_a_claim_that_nobody_knows_is_given_up_and_what_was_let_go_goes_on() -> None:
+    """That it runs may not have been heard yet, when a restored daemon asks."""
+    bench = Bench()
+    for job in ("1", "2", "3"):
+        bench.order(prepare(job))
+        bench.news(PartState.READY, job)
+    bench.order(Start(job="1", attempt=1))
+    bench.news(PartState.RUNNING, "2")
+    for job, is_ended in (("1", False), ("2", False), ("3", True)):
+        effects = bench.order(Abort(job=job, attempt=1, claim_only=True))
+        assert is_ended is (EndPart in map(type, effects)), job
+
+
 def test_claims_lapse_when_the_daemon_is_silent_and_running_parts_go_on() -> None:
     bench = Bench()
     bench.order(prepare("1"))

@@ -46,6 +46,18 @@ def waiting(site: Site) -> JobRecord:
     return site.job(site.submit(1))
 
 
+def test_a_part_that_lapsed_does_not_hide_the_one_that_runs() -> None:
+    """They are of one attempt, and the first to be heard of is the one that was never started."""
+    before = Site()
+    record = waiting(before)
+    site = Site(remembered=copy_of(before, record))
+    site.state.presence.restored = "7"  # neither has said yet what it had started
+    hello(site, "a", part(record.id, 2, PartState.REFUSED))
+    hello(site, "b", part(record.id, 2, PartState.RUNNING, 1))
+    assert not site.orders_for(record.id, Abort)
+    assert (site.job(record.id).state, site.job(record.id).reason) == (JobState.HELD, OVERTAKEN)
+
+
 @pytest.mark.parametrize("state", [PartState.RUNNING, PartState.READY, PartState.FINISHED])
 def test_a_job_that_was_started_after_the_copy_is_held_and_not_ended(state: PartState) -> None:
     before = Site()

@@ -9,14 +9,14 @@ import pytest
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.base.requests import Done, Refused, Submit
-from coalloc.core.jobs.eligibility import wanted_gres
+from coalloc.core.jobs.eligibility import refused_by_all, wanted_gres
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.jobs import RigidJob
 from coalloc.model.settings import TriggerConfig
 from coalloc.model.sites.batch_options import NAMES, BatchOptions
 from coalloc.model.sites.parts import Launch
 from coalloc.model.sites.reading import NodeReading
-from coalloc.model.sites.site_rules import Association, Limits, PartitionRules, SiteRules
+from coalloc.model.sites.site_rules import Association, Limits, PartitionRules, Room, SiteRules
 from coalloc.model.snapshot import Reservation
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
@@ -31,12 +31,14 @@ RULES = SiteRules(
 )
 
 
-def ruled(site: Site, name: str, rules: SiteRules | None, **nodes: dict[str, Any]) -> None:
+def ruled(
+    site: Site, name: str, rules: SiteRules | None, *, queues: bool = False, **nodes: dict[str, Any]
+) -> None:
     """Have a cluster read with rules, and some of its nodes with what they have besides."""
     read = reading(name, site.sizes[name])
     usual = {"partitions": ("main", "short")}
     given = tuple(replace(node, **{**usual, **nodes.get(node.name, {})}) for node in read.nodes)
-    told = replace(read, nodes=given, rules=rules)
+    told = replace(read, nodes=given, rules=rules, queues=queues)
     site.do(StatementReceived(statement=Read(cluster=name, reading=told)))
 
 
@@ -234,3 +236,26 @@ def test_nodes_are_those_of_the_reading_where_nothing_is_known() -> None:
     assert isinstance(job, RigidJob)
     assert job.features == ()
     assert isinstance(site.state.clusters["a"].reading.nodes[0], NodeReading)  # type: ignore[union-attr]
+
+
+def test_a_job_over_a_limit_of_the_moment_starts_elsewhere_or_waits_in_the_queue() -> None:
+    """Where claims may not wait, it waits for a reading that has room."""
+    full = replace(RULES, rooms=(Room(left=0, user="ann", why="2 of 2 jobs of ann run"),))
+
+    def placed(procs: int, *on: str, queues: bool = True) -> tuple[Site, str]:
+        returned = TriggerConfig(kind="cluster_returned")
+        site = Site({"a": 4, "b": 2}, trigger=(TriggerConfig(kind="queue_length"), returned))
+        for name, rules in (("a", full), ("b", RULES)):
+            ruled(site, name, rules, queues=queues)
+        return site, site.submit(procs, job={"clusters": on})
+
+    site, job = placed(2, "a", "b")
+    assert set(site.job(job).nodes) == {"b1", "b2"}
+    site, job = placed(3, "a", "b")
+    ((_, order),) = site.orders_for(job, Prepare)
+    assert not order.queue.at_once, "Slurm would refuse it: it takes its turn"
+    site, job = placed(2, "a", queues=False)
+    assert not site.orders_for(job, Prepare)
+    assert refused_by_all(site.state, site.job(job)) == "a: 2 of 2 jobs of ann run"
+    ruled(site, "a", RULES)
+    assert site.orders_for(job, Prepare)

@@ -14,6 +14,7 @@ from coalloc.core.base.requests import Cancel, Done, PauseRounds, ResumeRounds
 from coalloc.core.base.state_tables import Learning
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.jobs.occupation import occupation
+from coalloc.core.starts.meetings import PUT_OFF_S
 from coalloc.core.starts.negotiation import in_words, late_clusters
 from coalloc.core.starts.waits import SHARED_S, WAITS_KEY, expected_wait, kept_waits
 from coalloc.model.plan import Placement, Plan, Reason
@@ -236,7 +237,7 @@ def test_a_restarted_daemon_goes_on_with_the_negotiation() -> None:
 
 
 def put_off(**settings: Any) -> tuple[Crowded, str]:
-    """A job on two clusters, of which the second has been the quicker."""
+    """A job on two clusters in whose queues others wait."""
     site = Crowded({"a": 2, "b": 2}, **settings)
     site.state.learning.waits = {"a": (ClaimWait(40.0, 3),), "b": (ClaimWait(10.0, 3),)}
     job = site.submit(3)
@@ -244,54 +245,84 @@ def put_off(**settings: Any) -> tuple[Crowded, str]:
     return site, job
 
 
-def test_the_quicker_cluster_is_put_off_until_the_other_is_about_to_grant() -> None:
-    site, job = put_off(max_wait_s=500.0)
-    terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
-    assert [terms[name].begin_s for name in ("a", "b")] == [0.0, 500.0]
-    assert not site.orders_for(job, Hasten)
+def next_in(site: Crowded, job: str, *clusters: str) -> list[str]:
+    """Its parts are the next there, and the clusters are read; those that are hastened."""
+    before = len(site.orders_for(job, Hasten))
+    for name in clusters:
+        site.tell(job, name, PartState.WAITING, is_next=True, detail="BeginTime")
+    site.read("a", waiting=3, busy=True)
+    return sorted(name for name, _ in site.orders_for(job, Hasten)[before:])
+
+
+def test_parts_are_put_off_until_each_is_the_next() -> None:
+    site, job = put_off()
+    assert all(o.queue.begin_s == PUT_OFF_S for _, o in site.orders_for(job, Prepare))
     before = site.job(job).parts[1].expected
     site.tell(job, "b", PartState.WAITING, expected=site.now + 500.0, detail="BeginTime")
     assert site.job(job).parts[1].expected == before
+    assert next_in(site, job, "a") == []
     site.wait(7.0)
-    site.tell(job, "a", PartState.WAITING, is_next=True)
-    assert [c for c, _ in site.orders_for(job, Hasten)] == ["b"]
-    assert site.job(job).parts[1].asked == site.now
-    site.tell(job, "a", PartState.WAITING, is_next=True, detail="Resources")
-    site.grants(job, "a", "a1", "a2")
-    assert len(site.orders_for(job, Hasten)) == 1, "once"
+    assert next_in(site, job, "b") == ["a", "b"]
+    assert [part.asked for part in site.job(job).parts] == [site.now, site.now]
+    assert next_in(site, job, "a", "b") == [], "once"
+
+
+def test_the_part_that_takes_longest_is_opened_first() -> None:
+    """Two slots of two come after one run time and half of it more, one of two after half of it."""
+    site, job = put_off()
+    for name in ("a", "b"):
+        site.state.clusters[name].run_s = 40.0
+    wide = max(site.job(job).parts, key=lambda part: len(part.nodes)).cluster
+    other = next(name for name in ("a", "b") if name != wide)
+    assert next_in(site, job, "a", "b") == [wide]
+    site.tell(job, wide, PartState.WAITING, is_next=False)
+    site.read(wide, waiting=3, busy=False)
+    assert next_in(site, job) == [], "others go before it again"
+    site.tell(job, wide, PartState.WAITING, is_next=True)
+    site.read(wide, waiting=3, busy=False)
+    assert [name for name, _ in site.orders_for(job, Hasten)] == [wide, other]
+
+
+def test_jobs_gather_together_only_where_their_parts_fit() -> None:
+    site, job = put_off()
+    other = site.submit(3)
+    site.waits(other, "a", "b")
+    assert next_in(site, job, "a", "b") == ["a", "b"]
+    assert next_in(site, other, "a", "b") == [], "one would hold what the other waits for"
+    site.ask(Cancel(job=job))
+    assert next_in(site, other) == ["a", "b"]
+
+
+def test_a_queue_that_says_nothing_of_places_is_waited_for_twice_as_long_as_others_do() -> None:
+    site, job = put_off()
+    site.wait(2.0 * 40.0)
+    assert not site.orders_for(job, Hasten)
+    site.wait(2.0 * 40.0)  # 40 s for one node are 80 s for two
+    assert sorted(name for name, _ in site.orders_for(job, Hasten)) == ["a", "b"]
+
+
+def test_where_a_later_begin_costs_the_place_nothing_is_put_off() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    seen = site.state.clusters["a"].reading
+    assert seen is not None
+    seen = replace(seen, keeps_places=False)
+    site.do(StatementReceived(statement=Read(cluster="a", reading=seen)))
+    job = site.submit(3)
+    begins = {name: order.queue.begin_s for name, order in site.orders_for(job, Prepare)}
+    assert begins == {"a": 0.0, "b": PUT_OFF_S}
+
+
+def test_run_times_of_local_jobs_are_learnt_from_those_that_are_gone() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    site.now += 30.0
+    site.read("a", waiting=3, busy=False)
+    assert site.state.clusters["a"].run_s == pytest.approx(30.0)
 
 
 def test_who_is_granted_unforeseen_hastens_the_others() -> None:
     site, job = put_off()
     site.grants(job, "a", "a1", "a2")
     assert [c for c, _ in site.orders_for(job, Hasten)] == ["b"]
-
-
-def test_an_idle_cluster_is_put_off_where_others_wait_on_the_other() -> None:
-    site = Crowded({"a": 2, "b": 2})
-    site.read("a", waiting=0, busy=True)
-    job = site.submit(3)
-    terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
-    assert terms["a"].begin_s == site.state.settings.start.max_wait_s, "though it needs all of it"
-    assert terms["b"].begin_s == 0.0
-
-
-def test_who_was_put_off_hastens_nobody() -> None:
-    site, job = put_off()
-    site.tell(job, "b", PartState.WAITING, is_next=True)
-    assert not site.orders_for(job, Hasten)
-
-
-def test_who_loses_its_place_when_put_off_begins_before_the_last() -> None:
-    """What was put off there came 30 s after it might: so much earlier the next begins."""
-    site = Crowded({"a": 2, "b": 2})
-    late = ClaimWait(30.0, 3, was_put_off=True)
-    site.state.learning.waits = {"a": (ClaimWait(40.0, 3),), "b": (ClaimWait(10.0, 3), late)}
-    job = site.submit(3)
-    terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
-    assert terms["a"].begin_s == 0.0
-    # 40 s for one node are 80 s for two.
-    assert terms["b"].begin_s == pytest.approx(50.0)
 
 
 def test_a_wait_that_was_given_up_counts_as_long_as_it_was() -> None:
@@ -305,14 +336,18 @@ def test_a_wait_that_was_given_up_counts_as_long_as_it_was() -> None:
 
 
 def test_a_part_that_is_put_off_is_not_late() -> None:
-    site, job = put_off(max_wait_s=60.0)
-    site.state.clusters["b"].drained = True
+    site, job = put_off()
+    for name in ("a", "b"):
+        site.state.clusters[name].run_s = 40.0
+    (wide,) = next_in(site, job, "a", "b")
+    other = "a" if wide == "b" else "b"
+    site.tell(job, wide, PartState.WAITING, is_next=True, expected=site.now + 50.0)
     record = site.job(job)
     start, reason, text = in_words(site.core.state, record, site.now) or (None, "", "")
     assert reason == "others_first"
-    assert text == "other jobs of a go first; b is asked for when it is the turn there"
+    assert text == f"other jobs of {wide} go first; {other} is asked for when it is the turn there"
     assert start == pytest.approx(site.now + 50.0)
-    assert late_clusters(record, site.now + 59.0) == ("a",)
+    assert late_clusters(record, site.now + 59.0) == (wide,)
 
 
 def test_local_jobs_tell_how_long_the_first_claim_will_wait() -> None:
@@ -325,10 +360,8 @@ def test_local_jobs_tell_how_long_the_first_claim_will_wait() -> None:
         site.do(
             StatementReceived(statement=Read(cluster=name, reading=replace(seen, waited=waited)))
         )
-    job = site.submit(3)
-    terms = {c: order.queue for c, order in site.orders_for(job, Prepare)}
-    assert terms["a"].begin_s == 0.0
-    assert terms["b"].begin_s == site.state.settings.start.max_wait_s
+    assert expected_wait(site.state, "a", 3, width=2.0) == pytest.approx(35.0), "those of 1 and 2"
+    assert expected_wait(site.state, "b", 3, width=2.0) == pytest.approx(8.0), "in proportion"
 
 
 def test_waits_of_about_the_same_width_count() -> None:
@@ -341,13 +374,15 @@ def test_waits_of_about_the_same_width_count() -> None:
 
 
 def test_waits_are_kept_for_the_next_daemon() -> None:
-    site, job = negotiating()
+    site = Crowded({"a": 2, "b": 2})
+    job = site.submit(2)
+    site.waits(job, "a")
     site.wait(12.0)
     site.grants(job, "a", "a1", "a2")
     kept = [e for e in site.effects if isinstance(e, SaveMeta) and e.key == f"{WAITS_KEY}a"]
     (wait,) = kept_waits(kept[-1].value)
     assert wait.seconds == pytest.approx(12.0)
-    assert (wait.width, wait.ahead) == (2.0, 3)
+    assert (wait.width, wait.ahead, wait.was_put_off) == (2.0, 3, False)
     later = Coordinator(site.state.settings, StoredState(learning=Learning(waits={"a": (wait,)})))
     assert expected_wait(later.state, "a", 0) == pytest.approx(3.0)
 

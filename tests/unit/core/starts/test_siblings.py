@@ -8,9 +8,10 @@ import pytest
 
 from coalloc.core.base.effects import AppendEvent, SaveJob, SendOrder
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Abort, Arrange, Forget, Hello, Prepare, Start
+from coalloc.core.base.messages import Abort, Arrange, Forget, Hello, Prepare, Report, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Drain, Hold, Resume, RoundNow, SetPriority, Update
+from coalloc.core.jobs.occupation import occupation
 from coalloc.core.starts.negotiation import in_words
 from coalloc.core.starts.waits import SHARED_S
 from coalloc.daemon.queries.job_views import job_row
@@ -172,6 +173,10 @@ def test_a_sibling_that_is_refused_is_dropped_and_sent_again_after_a_pause() -> 
     site.waits(job, "a")
     site.tell(job, "a", READY, nodes={"a2": 1})
     assert (started(site, job), ended(site, job)) == (["a"], ["b"])
+    old = Report(cluster="a", last_seq=1, parts=(of_part(job, 0, READY),))
+    site.do(StatementReceived(statement=old))
+    (order,) = (order for cluster, order in site.orders_for(job, Abort) if cluster == "a")
+    assert order.claim_only, "what runs there is the other one"
 
 
 def test_the_last_sibling_that_is_refused_gives_the_attempt_up() -> None:
@@ -377,3 +382,13 @@ def test_a_cluster_that_is_drained_is_left_by_those_that_wait_there() -> None:
     site.wait(2.0)
     look(site)
     assert [(c, a) for c, a, _ in sent(site, job)[2:]] == [("a", 2), ("b", 2)]
+
+
+def test_free_nodes_behind_others_are_no_start_of_now() -> None:
+    site = Crowded({"a": 2, "b": 2})
+    for name in ("a", "b"):
+        site.read(name, waiting=1, busy=False)
+    job = site.submit(1)
+    assert site.job(job).clusters == ("a", "b")
+    assert site.job(job).deadline is None, "a slow submission is not late"
+    assert occupation(site.state, site.now).free == dict.fromkeys(("a1", "a2", "b1", "b2"), 1)

@@ -173,14 +173,22 @@ def test_job_that_the_other_clusters_cannot_hold_is_held_with_both_reasons() -> 
     )
 
 
-def test_a_limit_counts_as_lasting_after_three_refusals() -> None:
-    site = Site({"a": 2, "b": 2})
-    job = site.submit(2, job={"clusters": ["a"]})
-    for _ in range(2):
-        refused(site, job, "a", "over_limit")
+def test_a_limit_of_the_moment_is_tried_again_when_a_job_ends_there_and_never_held() -> None:
+    site = Site({"a": 2, "b": 2}, backoff_max_s=100.0)
+    first = site.submit(1, job={"clusters": ["a"]})
+    site.say(first, PartState.READY)
+    site.say(first, PartState.RUNNING, started=site.now)
+    job = site.submit(1, job={"clusters": ["a"]})
+    for _ in range(5):
+        refused(site, job, "a", "over_limit", "QOSMaxJobsPerUserLimit")
         assert site.job(job).state is JobState.PENDING
+        assert "QOSMaxJobsPerUserLimit" in site.job(job).detail
+        site.wait(99.0)
+        assert site.job(job).state is JobState.PENDING, "no sooner than anything has changed"
     refused(site, job, "a", "over_limit")
-    assert site.job(job).state is JobState.HELD
+    site.say(first, PartState.FINISHED, exit_code=0, started=site.now)
+    site.wait(1.0)
+    assert site.job(job).state is JobState.PREPARING
 
 
 def test_a_part_that_is_not_ready_in_time_gives_the_start_up() -> None:

@@ -1,0 +1,38 @@
+"""Room for a job in the shares of clusters on which we go before local jobs that wait.
+
+A job that needs more, or particular nodes, waits in the batch system's queue instead.
+"""
+
+from __future__ import annotations
+
+from coalloc.core.base.records import JobRecord
+from coalloc.core.base.state import State
+from coalloc.core.commands.admission import suitable_slots
+from coalloc.core.jobs.eligibility import narrowest, owner_of
+from coalloc.model.jobs import stays_whole
+
+
+def has_share(state: State, cluster: str) -> bool:
+    """Whether we go first on a share of this cluster."""
+    reading = state.clusters[cluster].reading
+    return reading is not None and reading.share is not None
+
+
+def fits_share(state: State, record: JobRecord) -> bool:
+    """Whether a job has room in the shares, and in clusters that have none."""
+    suitable = suitable_slots(state, record.job, owner_of(record))
+    if suitable is None or record.foreign:
+        return True
+    if record.batch.reservation:
+        return False
+    rooms = [_room(state, name, slots) for name, slots in suitable.items()]
+    room = max(rooms, default=0) if stays_whole(record.job) else sum(rooms)
+    return narrowest(record.job) <= room
+
+
+def _room(state: State, cluster: str, suitable: int) -> int:
+    reading = state.clusters[cluster].reading
+    if reading is None or reading.share is None:
+        return suitable
+    # Which nodes are kept is not known beforehand: all of them have to suit.
+    return reading.share.slots if suitable >= reading.share.all_slots else 0
