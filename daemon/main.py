@@ -15,7 +15,6 @@ import sys
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Literal
 
 import coalloc
 from coalloc.core.base.events import SolverWarm, TimerFired
@@ -86,8 +85,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.mode and args.init is None:
         parser.error("--mode goes with --init")
+    try:
+        return _run(args)
+    except (StoreError, OSError, ConfigError, KeyFileError, KeyTableError) as error:
+        print(f"coallocd: error: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(args: argparse.Namespace) -> int:
     if args.init is not None:
-        return _initialised(args.init, args.mode)
+        from coalloc.daemon.initial import initialise
+
+        return initialise(args.init, args.mode)
     path = find_config(args.config)
     try:
         config = load(path, check=check)
@@ -104,12 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_process_name("coallocd")
     if config.daemon.mode == "multi-user":
         go_before_jobs()
-    try:
-        _return_large_blocks()
-        asyncio.run(_serve(config, path))
-    except (StoreError, OSError, ConfigError, KeyFileError, KeyTableError) as error:
-        print(f"coallocd: error: {error}", file=sys.stderr)
-        return 1
+    _return_large_blocks()
+    asyncio.run(_serve(config, path))
     return 0
 
 
@@ -122,24 +127,9 @@ def _return_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
-def _initialised(folder: str, mode: Literal["single-user", "multi-user"] | None) -> int:
-    """Write a first configuration; returns the exit code."""
-    from coalloc.daemon.initial import initialise
-
-    try:
-        return initialise(folder, mode)
-    except (OSError, ConfigError, KeyFileError, KeyTableError) as error:
-        print(f"coallocd: error: {error}", file=sys.stderr)
-        return 1
-
-
 def _fill_cache(directory: Path) -> int:
     """Compile all kernels into a directory; returns the exit code."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        print(f"coallocd: error: {error}", file=sys.stderr)
-        return 1
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ["NUMBA_CACHE_DIR"] = str(directory)
     # Loaded here: the compiler reads where its cache is, and takes a moment.
     from coalloc.daemon.solver import warming
