@@ -25,7 +25,7 @@ from coalloc.model.formats.decoded import shown
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.formats.structs import read_struct
 from coalloc.model.ranges import MemoryMb, Name, Slots
-from coalloc.model.values import replace
+from coalloc.model.values import fields_of, replace
 
 MOST_NODES = 100_000
 Address = Annotated[str, Meta(pattern=r"^[!-~]+\Z", extra={"kind": "a host name or an address"})]
@@ -67,16 +67,12 @@ class LocalTable(NodeKeys, frozen=True, kw_only=True):
     """Time limit of one reading, s."""
 
 
-class LocalNode(Struct, frozen=True, kw_only=True):
+class LocalNode(NodeKeys, frozen=True, kw_only=True):
     """A share of this machine."""
 
     name: str
     """As published."""
     slots: int = 1
-    power: float = 1.0
-    features: tuple[str, ...] = ()
-    memory_mb: int | None = None
-    """None is unlimited."""
     cpus: tuple[int, ...] | None = None
     """CPUs to which its processes are pinned; None is anything."""
 
@@ -192,14 +188,8 @@ def _read_set(value: Any, shared: Mapping[str, Any], where: str) -> NodeSet:
 
 
 def _node(name: str, one: NodeSet, cpus: tuple[int, ...] | None, share: int) -> LocalNode:
-    return LocalNode(
-        name=name,
-        slots=one.slots or (len(cpus) if cpus is not None else share),
-        power=one.power,
-        features=one.features,
-        memory_mb=one.memory_mb,
-        cpus=cpus,
-    )
+    slots = one.slots or (len(cpus) if cpus is not None else share)
+    return LocalNode(**{**fields_of(one, NodeKeys), "slots": slots}, name=name, cpus=cpus)
 
 
 def _names(nodes: list[LocalNode]) -> set[str]:
