@@ -186,7 +186,9 @@ def _authorize(args: argparse.Namespace, config: Config) -> int:
         clusters=args.cluster,
     )
     grant = answer["key"]
-    note(f"{grant['key'][:12]} is {grant['user']}'s, to {_purpose(grant)}")
+    clusters = ", ".join(grant["clusters"])
+    purpose = f"speak for {clusters}" if clusters else grant["role"]
+    note(f"{grant['key'][:12]} is {grant['user']}'s, to {purpose}")
     return DONE
 
 
@@ -219,11 +221,6 @@ def _list(args: argparse.Namespace, config: Config) -> int:
 
 def _day(seconds: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(seconds))
-
-
-def _purpose(grant: Mapping[str, Any]) -> str:
-    clusters = ", ".join(grant["clusters"])
-    return f"speak for {clusters}" if clusters else f"{grant['role']}"
 
 
 COMMANDS: Mapping[str, Command] = {

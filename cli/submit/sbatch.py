@@ -16,7 +16,6 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, Parser
 from coalloc.cli.submit import command as submit
 from coalloc.cli.submit import options as shared
-from coalloc.cli.submit.sbatch_words import written_out
 from coalloc.cli.submit.script_lines import (
     COALLOC,
     SBATCH,
@@ -33,7 +32,6 @@ from coalloc.cli.submit.told import (
     merged,
     script_options,
 )
-from coalloc.wire.answers import Submitted
 
 ABOUT = """\
 Queue a batch script of Slurm's, as sbatch does: its #SBATCH lines are options, and the command
@@ -120,25 +118,15 @@ def _run(args: argparse.Namespace) -> int:
     told = Told("sbatch")
     parser = Parser(prog="coalloc sbatch", add_help=False)
     _add(parser)
-
-    def completed(where: str, flag: str) -> str:
-        whole = written_out(flag)
-        if whole != flag:
-            told.warn(where, f"{flag} is taken for {whole}, as sbatch does")
-        return whole
-
     said = script_options(script, argv[0], PREFIXES, told)
-    options = merged(args, parser, [*said, *variables_of(os.environ)], told, completed)
+    said += variables_of(os.environ)
+    options = merged(args, parser, said, told, completes=True)
     _warn_of_unread(options, script, argv[0], told)
     judge(options, told)
     judge_marks(options, told, once=True)
     _lay_out(options, told)
     told.end()
-
-    def what(done: Submitted) -> str:
-        return f"batch job {done.job}"
-
-    return submit.send(options, argv, script, what, "sbatch")
+    return submit.send(options, argv, script, lambda done: f"batch job {done.job}", "sbatch")
 
 
 def _warn_of_unread(options: argparse.Namespace, script: str, shown: str, told: Told) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from coalloc.cli.command import BAD_USAGE, CommandError, Parser, note, warn
-from coalloc.cli.submit.sbatch_words import WORDS, Consequence
+from coalloc.cli.submit.sbatch_words import WORDS, Consequence, written_out
 from coalloc.cli.submit.script_lines import Said, lines_of, options_of, words_of
 from coalloc.model.output_names import strange_marks
 
@@ -83,16 +84,18 @@ def merged(
     parser: Parser,
     said: Iterable[Said],
     told: Told,
-    completed: Callable[[str, str], str] = lambda _, flag: flag,
+    *,
+    completes: bool = False,
 ) -> argparse.Namespace:
     """All options: a later place over an earlier one, the command line over all.
 
-    `completed` takes where a long option stands, and the option that is unknown, to its whole name.
+    Where it `completes` them, long options that are unknown are taken for whole ones, as by sbatch.
     """
     defaults = vars(parser.parse_args([]))
     found = argparse.Namespace()
     for where, words in said:
-        for option, wrong in options_of(words, parser, lambda flag, at=where: completed(at, flag)):  # type: ignore[misc]
+        whole = partial(_completed, told, where) if completes else str
+        for option, wrong in options_of(words, parser, whole):
             try:
                 if wrong:
                     raise CommandError(wrong)
@@ -106,6 +109,13 @@ def merged(
     for dest in typed:
         told.where.pop(dest, None)
     return argparse.Namespace(**{**defaults, **vars(found), **typed})
+
+
+def _completed(told: Told, where: str, flag: str) -> str:
+    whole = written_out(flag)
+    if whole != flag:
+        told.warn(where, f"{flag} is taken for {whole}, as sbatch does")
+    return whole
 
 
 def add_words(parser: Parser, *, over: bool = False) -> None:
