@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import zmq
 from zmq.auth import Authenticator
@@ -23,9 +24,10 @@ class ZapAuthenticator:
         self, context: zmq.Context[zmq.Socket[bytes]], domains: tuple[str, ...], admits: Admits
     ) -> None:
         self._authenticator = Authenticator(context)
+        provider = SimpleNamespace(callback=lambda domain, key: admits(domain, key.decode()))
         for domain in domains:
             # One by one: what is configured for '*' does not apply to a domain with a name.
-            self._authenticator.configure_curve_callback(domain, _Provider(admits))
+            self._authenticator.configure_curve_callback(domain, provider)
         self._asked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -56,12 +58,3 @@ class ZapAuthenticator:
                     break
                 await self._authenticator.handle_zap_message(question)
             await self._asked.wait()
-
-
-class _Provider:
-    def __init__(self, admits: Admits) -> None:
-        self._admits = admits
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Answer pyzmq's authenticator."""
-        return self._admits(domain, key.decode())
