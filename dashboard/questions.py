@@ -9,11 +9,13 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from coalloc.wire.answers import Event, Why
 from coalloc.wire.client import NoAnswerError
 from coalloc.wire.job_rows import JobDetails
+
+T = TypeVar("T")
 
 GOOD_FOR_S = 3.0
 UNDER_WAY = 50
@@ -55,20 +57,17 @@ class Questions:
 
     async def show(self, job: str) -> JobDetails:
         """Everything the daemon shows us of a job."""
-        details: JobDetails = await self._answer("show", job)
-        return details
+        return await self._answer("show", job, lambda client: client.show(job))
 
     async def why(self, job: str) -> Why:
         """The reason why a job waits."""
-        why: Why = await self._answer("why", job)
-        return why
+        return await self._answer("why", job, lambda client: client.why(job))
 
     async def events(self, job: str) -> tuple[Event, ...]:
         """The history of a job."""
-        events: tuple[Event, ...] = await self._answer("events", job)
-        return events
+        return await self._answer("events", job, lambda client: tuple(client.events(job=job)))
 
-    async def _answer(self, kind: str, job: str) -> Any:
+    async def _answer(self, kind: str, job: str, ask: Callable[[AskingClient], T]) -> T:
         now, key = time.monotonic(), (kind, job)
         until, future = self._answers.get(key, (0.0, None))
         if future is None or (future.done() and now >= until):
@@ -77,23 +76,19 @@ class Questions:
             while len(self._answers) >= KEPT:
                 del self._answers[next(iter(self._answers))]
             loop = asyncio.get_running_loop()
-            future = loop.run_in_executor(self._thread, self._ask, kind, job)
+            future = loop.run_in_executor(self._thread, self._ask, ask)
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._answers.pop(key, None)
             self._answers[key] = now + GOOD_FOR_S, future
         # A browser that goes away takes the question from nobody else.
-        return await asyncio.shield(future)
+        answer: T = await asyncio.shield(future)
+        return answer
 
-    def _ask(self, kind: str, job: str) -> Any:
+    def _ask(self, ask: Callable[[AskingClient], T]) -> T:
         if self._client is None:
             self._client = self._connect()
         try:
-            match kind:
-                case "show":
-                    return self._client.show(job)
-                case "why":
-                    return self._client.why(job)
-            return tuple(self._client.events(job=job))
+            return ask(self._client)
         except NoAnswerError:
             self._client.close()
             self._client = None
