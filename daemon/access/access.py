@@ -205,8 +205,7 @@ class Access:
     def may_speak_for(self, key: str, cluster: str) -> bool:
         """Whether a key is that of the cluster's executor."""
         grant = self.table.live(key)
-        is_executor = grant is not None and grant.role is Role.EXECUTOR
-        return is_executor and grant is not None and cluster in grant.clusters
+        return grant is not None and grant.role is Role.EXECUTOR and cluster in grant.clusters
 
     def statement_refused(self, key: str, cluster: str) -> None:
         """A key spoke for a cluster that is not its own."""

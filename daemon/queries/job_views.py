@@ -198,9 +198,7 @@ def _cluster_row(
     reading, capacity = cluster.reading, cluster.settings.link_gbps
     raw = {} if reading is None else {node.name: node for node in reading.nodes}
     shown = snapshots.cluster_view(name, cluster, state, now)
-    used = 0.0
-    for record in state.placed_records():
-        used += record.link_gbps.get(name, 0.0)
+    used = sum((record.link_gbps.get(name, 0.0) for record in state.placed_records()), 0.0)
     return ClusterRow(
         cluster=name,
         stale=cluster.is_stale(now, state.settings.readings.max_age_s),
@@ -264,11 +262,7 @@ def why(record: JobRecord, state: State, now: float) -> Why:
                 f"{job.proc_gbps:g} Gbit/s per process; links left: "
                 + ", ".join(f"{name} {left:g}" for name, left in view.link_free.items())
             )
-        ahead = sum(
-            1
-            for other in state.waiting
-            if arrival(other) < arrival(record.id) and other != record.id
-        )
+        ahead = sum(arrival(other) < arrival(record.id) for other in state.waiting)
         passed = state.findings.passed_over.get(record.id, 0)
         facts.append(f"{ahead} waiting jobs arrived before it; passed over {passed} times")
     stale = [
@@ -329,20 +323,18 @@ def _free(state: State, now: float) -> str:
 
 def running_rows(state: State, now: float) -> tuple[RunningRow, ...]:
     """Occupants of nodes now: our jobs, tasks and pieces, and the batch systems' own jobs."""
-    rows: list[RunningRow] = []
     snapshot = snapshots.snapshot(state, now)
-    for running in snapshot.running:
-        record = state.jobs.get(running.id)
-        rows.append(
-            RunningRow(
-                job=record.flow if record is not None and record.flow else running.id,
-                task=(record.task or None) if record is not None else None,
-                start=running.start,
-                end=running.busy_until(now, snapshot.overrun_s),
-                nodes=dict(running.nodes),
-            )
+    found = ((running, state.jobs.get(running.id)) for running in snapshot.running)
+    return tuple(
+        RunningRow(
+            job=record.flow if record is not None and record.flow else running.id,
+            task=(record.task or None) if record is not None else None,
+            start=running.start,
+            end=running.busy_until(now, snapshot.overrun_s),
+            nodes=dict(running.nodes),
         )
-    return tuple(rows)
+        for running, record in found
+    )
 
 
 def proc_gbps(state: State) -> dict[str, float]:
