@@ -167,11 +167,11 @@ class GridEngineJob(PartJob):
         try:
             if self.is_unsure:
                 return self._undo()
-            if has_run and self._are_gone(RELEASE_S):
+            if has_run and self._are_gone():
                 return True
             self._delete()
             if not has_run:
-                self._are_gone(RELEASE_S)
+                self._are_gone()
         except (BatchError, QstatError):
             return False
         return True
@@ -226,9 +226,9 @@ class GridEngineJob(PartJob):
             self._delete()
         return not found.issubset(known)
 
-    def _are_gone(self, limit_s: float) -> bool:
-        """Whether the jobs have left their hosts within this time."""
-        end = time.monotonic() + limit_s
+    def _are_gone(self) -> bool:
+        """Whether the jobs have left their hosts within `RELEASE_S`."""
+        end = time.monotonic() + RELEASE_S
         while True:
             numbers = {job.number for job in self._listed()}
             if numbers.isdisjoint(self._numbers):
