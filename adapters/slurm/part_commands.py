@@ -47,7 +47,7 @@ ONE_ON_EACH_NODE = 'exec 2>&1; [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; exec "$@
 """Slurm counts CPUs that are not equally many on each node as tasks; the first brings all up."""
 FULL = ("job queue full", "temporarily unable to accept")
 """Message of srun and sbatch before they try again for a minute: MaxJobCount, most often."""
-WAITABLE = frozenset(ours for _, fate, ours in FATES if fate == WAITS) | {UNKNOWN}
+WAITABLE = frozenset(ours for _, fate, ours, _ in FATES if fate == WAITS) | {UNKNOWN}
 """Refusals of a claim at once after which it may wait its turn."""
 REFUSALS = (
     # Its words about limits on time come with the refusal for too many jobs, too.

@@ -10,8 +10,7 @@ from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.slurm.parsers.records import QueueEntry
 from coalloc.adapters.slurm.part_commands import ALIVE, FIRST
-from coalloc.adapters.slurm.pending_reasons import is_stuck
-from coalloc.adapters.slurm.queue_words import waits
+from coalloc.adapters.slurm.pending_reasons import is_stuck, waits
 from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.model.sites.parts import PartKey, PartReport, PartState
 from coalloc.model.values import replace

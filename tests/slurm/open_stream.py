@@ -250,7 +250,7 @@ class CoallocArm(Arm):
     ) -> None:
         super().__init__(bed, root, ours, local)
         cache = root / "cache"
-        if policy != "plain":
+        if policy != "plain" and Path(CACHE).exists():
             # Its owner compiles what is missing there.
             shutil.copytree(CACHE, cache, dirs_exist_ok=True)
         self.site = SlurmSite(

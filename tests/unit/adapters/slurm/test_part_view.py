@@ -9,7 +9,7 @@ import pytest
 from coalloc.adapters.runner.command import CommandOutput
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_view import ShownJob
-from coalloc.adapters.slurm.queue_words import waits
+from coalloc.adapters.slurm.pending_reasons import waits
 
 GONE = CommandOutput(code=1, out="", err="slurm_load_jobs error: Invalid job id specified\n")
 NONE_KEPT = CommandOutput(code=1, out="", err="Slurm accounting storage is disabled\n")
@@ -75,10 +75,10 @@ def test_accounting_says_who_has_cancelled_a_job() -> None:
             "node_unavailable",
             "it needs nodes that are not up: a[4-5] (ReqNodeNotAvail)",
         ),
-        ("Licenses", "licenses", "licences it asks for are in use (Licenses)"),
+        ("Licenses", "over_limit", "licences it asks for are in use (Licenses)"),
         (
             "QOSMaxJobsPerUserLimit",
-            "limit",
+            "over_limit",
             "a limit of its QOS is reached (QOSMaxJobsPerUserLimit)",
         ),
     ],
