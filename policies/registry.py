@@ -232,10 +232,7 @@ def foreign_names() -> tuple[str, ...]:
 def lookup(name: str) -> Policy:
     """Return the policy of this name, of coalloc's own or of another package.
 
-    Raises
-    ------
-    InputError
-        If there is none, which lists the names, or if its package cannot be loaded.
+    Raises `InputError` that lists the names if there is none, or if its package cannot be loaded.
     """
     policy = POLICIES.get(name)
     if policy is not None:

@@ -21,15 +21,7 @@ NEAR_S = 1e-6
 
 
 class Room:
-    """Offer of nodes and links to a job.
-
-    Parameters
-    ----------
-    placements : iterable of Placement
-        Those of other jobs.
-    until : float
-        Later starts do not matter, seconds.
-    """
+    """Offer of nodes and links to a job beside placements of others; later starts do not matter."""
 
     def __init__(
         self, snapshot: Snapshot, job: Job, placements: Iterable[Placement], until: float

@@ -39,15 +39,8 @@ Floats = NDArray[np.float64]
 
 
 def moldable_instance(family: str, jobs: int, procs: int, seed: int) -> Snapshot:
-    """Draw one instance: so many moldable jobs, and one cluster of equal nodes.
+    """Draw one instance of a family: so many moldable jobs, and one cluster of equal nodes.
 
-    Parameters
-    ----------
-    family : str
-        One of `FAMILIES`.
-
-    Notes
-    -----
     Above 1,000 processors, tables list a ladder of counts instead of all.
     """
     if family not in FAMILIES:

@@ -166,20 +166,11 @@ def cheapest_start(
 
 @kernel
 def price_jobs(jobs: Jobs, priced: Priced, cap: float, out_mode: Ints, out_start: Floats) -> float:
-    """Find each job's cheapest allotment and start.
+    """Find each job's cheapest allotment and start; the sum of the costs.
 
-    Parameters
-    ----------
-    cap : float
-        No job may end later, seconds.
-    out_mode, out_start : arrays, N
-        The answers: index into `procs`, seconds. What they hold before, such as the answers at
-        other prices, is tried first; the better that is, the sooner the others are passed.
-
-    Returns
-    -------
-    float
-        Sum of the costs; inf where a job cannot end by `cap`.
+    No job may end later than `cap`, seconds; the sum is inf where one cannot. What the answers,
+    index into `procs` and seconds, hold before, such as the answers at other prices, is tried
+    first; the better that is, the sooner the others are passed.
     """
     first, procs, times = jobs.first, jobs.procs, jobs.times
     slots = priced.price.size
