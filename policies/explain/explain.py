@@ -48,18 +48,8 @@ MOST_OF_IT = 0.5
 NAMED = 8
 """Jobs that a change names, at most, unless it takes all."""
 RANK = (
-    *(
-        "release",
-        "dependency",
-        "tasks",
-        "earliest",
-        "reachable",
-        "reservation",
-        "link",
-        "order",
-        "running",
-    ),
-    *("nodes", "slots", "features", "memory", "clusters", "split", "bandwidth"),
+    *("release", "dependency", "tasks", "earliest", "reachable", "reservation", "link", "order"),
+    *("running", "nodes", "slots", "features", "memory", "clusters", "split", "bandwidth"),
 )
 KINDS = {"release": "hold"}
 """Kinds of constraint that are not called as the change that relaxes them."""
