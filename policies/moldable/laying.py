@@ -85,6 +85,3 @@ class Layer:
             ready=self.planner.snapshot.time + queue.release,
         )
         return self.planner.measure(out, queue.size)
-
-
-__all__ = ["Layer", "PoolLister"]

@@ -151,6 +151,3 @@ def _stretch(
                 room.take(item, more, seconds)
                 rows[item] = wider
                 break
-
-
-__all__ = ["FreeProcessors", "HeldPlace", "hold", "start_now", "starts_and_capacity"]

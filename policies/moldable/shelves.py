@@ -149,6 +149,3 @@ def _shelf(queue: MoldableQueue, length: float, jobs: Ints, rows: Ints, entry: I
         rows=rows[order],
         stacked=int((members[place] > 1).sum()),
     )
-
-
-__all__ = ["Shelf", "fill_shelves", "select", "shelf_length"]

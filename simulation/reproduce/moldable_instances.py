@@ -93,6 +93,3 @@ def _table(first: float, centre: float, procs: int, rng: np.random.Generator) ->
     if procs > 1000:
         counts = np.unique(np.geomspace(1, procs, LADDER).round().astype(int))
     return TableSpeedup(procs=tuple(counts.tolist()), times=tuple(times[counts - 1].tolist()))
-
-
-__all__ = ["FAMILIES", "moldable_instance"]

@@ -233,6 +233,3 @@ def list_on_pool(
     up.
     """
     return decode(jobs, there, listing, rule, lists, out)
-
-
-__all__ = ["ListRule", "Listing", "Lists", "decode", "list_on_pool", "lists_for"]

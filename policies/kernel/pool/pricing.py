@@ -226,6 +226,3 @@ def add_usage(jobs: Jobs, mode: Ints, start: Floats, grid: Floats, used: Floats)
         while g < slots and grid[g] < e:
             used[g] += k * max(min(e, grid[g + 1]) - max(s, grid[g]), 0.0)
             g += 1
-
-
-__all__ = ["Priced", "add_usage", "price_jobs", "price_rows"]

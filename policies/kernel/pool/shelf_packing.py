@@ -81,6 +81,3 @@ def take_in_turn(order: Any, size: Any, room: Any, out: Any) -> None:
         out[i] = size[i] <= room
         if out[i]:
             room -= size[i]
-
-
-__all__ = ["fitting_rows", "knapsack", "stack_up", "take_in_turn"]

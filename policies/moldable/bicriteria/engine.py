@@ -307,6 +307,3 @@ def shelved(queue: MoldableQueue) -> ParetoPoint:
     laid = two_shelf_schedule(queue)
     total = float(queue.weight @ (laid.start + queue.times[laid.rows]))
     return ParetoPoint(cmax=laid.makespan, total=total, rows=laid.rows, start=laid.start)
-
-
-__all__ = ["LARGE", "THIN", "BicriteriaEngine"]
