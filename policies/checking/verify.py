@@ -13,8 +13,11 @@ def certified(
 ) -> float:
     """Weighted completion below which no schedule is, by these prices of a processor-second.
 
-    Of each job there are its processors and times, of equal length, weight and release. `steps` are
-    seconds from which so many processors are there, from 0; and how many.
+    Parameters
+    ----------
+    jobs : iterable of (procs, times, weight, release), the first two arrays of equal length
+    steps : pair of arrays
+        Seconds from which so many processors are there, from 0; and how many.
     """
     starts, capacity, grid, prices = map(np.asarray, (*steps, grid, prices))
     if not (prices >= 0.0).all() or not (np.diff(grid) >= 0.0).all() or grid[0] != 0.0:
