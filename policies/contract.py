@@ -84,10 +84,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
 def faults(policy: str | Policy) -> list[str]:
     """List the breaches of the contract in these cases, a line each; none if it is kept.
 
-    Parameters
-    ----------
-    policy : str or Policy
-        A name is looked up, entry points included, as solver and daemon do.
+    A name is looked up, entry points included, as solver and daemon do.
     """
     row = lookup(policy) if isinstance(policy, str) else policy
     out = []

@@ -27,10 +27,7 @@ def found() -> Mapping[str, EntryPoint]:
 def load(entry: EntryPoint) -> Policy:
     """Import the policy that an entry point names.
 
-    Raises
-    ------
-    InputError
-        Whatever goes wrong in the package, in one line.
+    Raises `InputError`, whatever goes wrong in the package, in one line.
     """
     where = f"policy {entry.name} of {package_of(entry)}"
     try:

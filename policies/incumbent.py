@@ -20,31 +20,14 @@ Rank = tuple[float, ...]
 class Incumbent(Generic[S]):
     """The best solution so far; every search holds one.
 
-    Parameters
-    ----------
-    policy : str
-        The name that its plans carry.
-    rank : callable
-        Of a solution: whatever stands above the objective (jobs without a start), then the
-        objective, then what breaks ties. Smaller is better; of equal ones the first stays.
-    write : callable
-        The plan of this incumbent, whose `best` is there, with its `status` and `bound`.
+    Of a solution, `rank` is whatever stands above the objective (jobs without a start), then the
+    objective, then what breaks ties. Smaller is better; of equal ones the first stays. `write`
+    makes the plan of this incumbent, whose `best` is there, with its `status` and `bound`.
 
-    Attributes
-    ----------
-    best : S or None
-    origin : str
-        Which part of the search found it.
-    bound : Bound or None
-        Of the objective; None where none was sought.
-    work : int
-        In the counts of the search; `Budget.work` limits it.
-    tried, trials : int
-        Orders that were decoded, and moves.
-    reported : float
-        Work at the last report.
-    proved, stopped : bool
-        The best is optimal; the caller has ended the search.
+    `origin` is the part of the search that found the best, `work` is in the counts of the search,
+    which `Budget.work` limits, and `reported` is the work at the last report. `tried` counts orders
+    that were decoded, `trials` moves. The bound is None where none was sought. What is `proved` is
+    optimal; `stopped` is a search that the caller has ended.
     """
 
     def __init__(

@@ -22,20 +22,7 @@ from coalloc.policies.moldable.bicriteria.options import BicriteriaOptions
 from coalloc.policies.oas.options import OasOptions
 from coalloc.policies.options import CommonOptions, Options
 from coalloc.policies.orders.options import SjbfOptions, StrictOptions, easy_options
-from coalloc.policies.published.options import (
-    BicriteriaBatchOptions,
-    CbsOptions,
-    CpaOptions,
-    DemtOptions,
-    JpnOptions,
-    MappedOptions,
-    McaHeftOptions,
-    MHeftEffOptions,
-    MHeftImpOptions,
-    MHeftMaxOptions,
-    PublishedOptions,
-    SlotsOptions,
-)
+from coalloc.policies.published import options as published
 from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.workflow.search.options import WorkflowPolicyOptions
 
@@ -46,11 +33,6 @@ _OAS = "coalloc.policies.oas.policy"
 _LISTS = "coalloc.policies.published.moldable_lists"
 _M_HEFT = "coalloc.policies.published.m_heft"
 _CPA = "coalloc.policies.published.cpa"
-
-
-def _lazy(module: str, name: str) -> SolveFunction:
-    """Load ``module`` on the first call; its table SOLVERS holds the function."""
-    return _completed(lambda: import_module(module).SOLVERS[name])
 
 
 def _completed(engine_of: Callable[[], SolveFunction]) -> SolveFunction:
@@ -86,7 +68,9 @@ def _completed(engine_of: Callable[[], SolveFunction]) -> SolveFunction:
 
 
 def _row(name: str, module: str, options: type[Options], doc: str) -> Policy:
-    return Policy(name=name, solve=_lazy(module, name), doc=doc, options=options)
+    """A policy whose module is loaded on the first call; its table SOLVERS holds the function."""
+    solve = _completed(lambda: import_module(module).SOLVERS[name])
+    return Policy(name=name, solve=solve, doc=doc, options=options)
 
 
 def _easy(name: str, doc: str) -> Policy:
@@ -148,39 +132,39 @@ PUBLISHED: tuple[Policy, ...] = (
     _row(
         "oas-slots",
         "coalloc.policies.published.oas_slots",
-        SlotsOptions,
+        published.SlotsOptions,
         "order and allocation in time slots: the published model, repaired",
     ),
     _row("mbpc", _MBPC, MbpcOptions, "jobs that fit now, placed together for the least run times"),
     _row(
         "mbpc-published",
         "coalloc.policies.published.mbpc_published",
-        PublishedOptions,
+        published.PublishedOptions,
         "the same by the paper's own model, a variable per job and node",
     ),
     _row("pas", _MBPC, MbpcOptions, "package allocation: what fits now, placed by mbpc"),
     _row(
         "cbs",
         "coalloc.policies.published.cbs",
-        CbsOptions,
+        published.CbsOptions,
         "large chunks of jobs in one cluster",
     ),
     _row(
         "jpn",
         "coalloc.policies.published.jpn",
-        JpnOptions,
+        published.JpnOptions,
         "jobs that fit now, with the least traffic",
     ),
     _row(
         "demt",
         "coalloc.policies.published.demt",
-        DemtOptions,
+        published.DemtOptions,
         "moldable jobs on shelves of doubling length, for makespan and weighted completion",
     ),
     _row(
         "bicriteria-batch",
         "coalloc.policies.published.batch",
-        BicriteriaBatchOptions,
+        published.BicriteriaBatchOptions,
         "moldable jobs in batches: what arrives meanwhile waits for the next one",
     ),
     _row("gang", _LISTS, CommonOptions, "one job at a time on all it can use, by weight / time"),
@@ -192,25 +176,29 @@ PUBLISHED: tuple[Policy, ...] = (
     _row(
         "mca-heft",
         "coalloc.policies.published.mca_heft",
-        McaHeftOptions,
+        published.McaHeftOptions,
         "workflows by level, tasks that compute much spread over clusters",
     ),
     _row(
         "m-heft",
         _M_HEFT,
-        MappedOptions,
+        published.MappedOptions,
         "workflows by rank, where and as wide as a task ends first",
     ),
     _row(
         "m-heft-imp",
         _M_HEFT,
-        MHeftImpOptions,
+        published.MHeftImpOptions,
         "the same, while a process more still gains much",
     ),
-    _row("m-heft-eff", _M_HEFT, MHeftEffOptions, "the same, while a task stays efficient"),
-    _row("m-heft-max", _M_HEFT, MHeftMaxOptions, "the same, up to a share of each cluster"),
-    _row("hcpa", _CPA, CpaOptions, "workflows by critical path and area, then a list"),
-    _row("mcpa", _CPA, CpaOptions, "the same, with no level wider than the platform"),
+    _row(
+        "m-heft-eff", _M_HEFT, published.MHeftEffOptions, "the same, while a task stays efficient"
+    ),
+    _row(
+        "m-heft-max", _M_HEFT, published.MHeftMaxOptions, "the same, up to a share of each cluster"
+    ),
+    _row("hcpa", _CPA, published.CpaOptions, "workflows by critical path and area, then a list"),
+    _row("mcpa", _CPA, published.CpaOptions, "the same, with no level wider than the platform"),
     _row(
         "two-shelf",
         "coalloc.policies.published.two_shelf_schedule",
@@ -232,10 +220,7 @@ def foreign_names() -> tuple[str, ...]:
 def lookup(name: str) -> Policy:
     """Return the policy of this name, of coalloc's own or of another package.
 
-    Raises
-    ------
-    InputError
-        If there is none, which lists the names, or if its package cannot be loaded.
+    Raises `InputError` that lists the names if there is none, or if its package cannot be loaded.
     """
     policy = POLICIES.get(name)
     if policy is not None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,27 +53,16 @@ def _task(logged: LoggedJob, number: int, task: Task) -> LoggedJob:
     speedup = AmdahlSpeedup(time_1=task.work, parallel_fraction=task.parallel_fraction)
     seconds = speedup.time(low)
     whole = logged.job
-    job = RigidJob(
-        id=name,
-        weight=whole.weight,
-        submitted=whole.submitted,
-        earliest=whole.earliest,
-        clusters=whole.clusters,
-        procs=low,
-        base_time=seconds,
-    )
+    kept: dict[str, Any] = {
+        "weight": whole.weight,
+        "submitted": whole.submitted,
+        "earliest": whole.earliest,
+        "clusters": whole.clusters,
+    }
+    job = RigidJob(id=name, procs=low, base_time=seconds, **kept)
     moldable = None
     if high > low:
-        moldable = MoldableJob(
-            id=name,
-            weight=whole.weight,
-            submitted=whole.submitted,
-            earliest=whole.earliest,
-            clusters=whole.clusters,
-            speedup=speedup,
-            min_procs=low,
-            max_procs=high,
-        )
+        moldable = MoldableJob(id=name, speedup=speedup, min_procs=low, max_procs=high, **kept)
     real = seconds if logged.is_exact else seconds * share
     return replace(logged, job=job, run_s=real, moldable=moldable, task=task.id)
 

@@ -121,18 +121,8 @@ def replay_general(
 ) -> GeneralResult:
     """Replay a workload.
 
-    Parameters
-    ----------
-    slot_map : SlotMap
-        Of the platform to replay on.
-    solve : callable
-        What the core asks for to a plan.
-    on_progress : callable, optional
-        Told the number of runs that have ended or were refused.
-    policy : str
-        The name that its plans carry; notes are kept under it.
-    sharing : SharingRule
-        Shares and limits of the users.
+    `solve` makes a plan of what the core asks for; plans carry the name `policy`, and notes are
+    kept under it. Progress is the number of runs that have ended or were refused.
     """
     tell = on_progress or (lambda _: None)
     return _Replay(workload, slot_map, solve, tell, _settings(slot_map, policy, sharing)).run()

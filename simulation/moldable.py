@@ -124,6 +124,3 @@ def _speedup(shape: Shape, procs: int, seconds: float, draw: list[float]) -> Spe
     )
     model = DowneySpeedup(time_1=1.0, parallelism=parallelism, variance=variance)
     return replace(model, time_1=seconds / model.time(procs))
-
-
-__all__ = ["Shape", "make_moldable", "read_shape"]

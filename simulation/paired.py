@@ -52,14 +52,7 @@ def paired(
     policies: Sequence[str],
     replayed: Callable[[Workload, str, int], Trace],
 ) -> Table:
-    """Replay each workload under each policy.
-
-    Parameters
-    ----------
-    workloads : sequence of seed and workload
-    replayed : callable
-        Replays a workload under a policy with a seed.
-    """
+    """Replay each workload, with its seed, under each policy."""
     table: Table = {}
     for seed, workload in workloads:
         rows = table.setdefault(f"{workload.name}, seed {seed}", {})

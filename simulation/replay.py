@@ -42,32 +42,13 @@ def replay(
     on_progress: Callable[[int], None] | None = None,
     sharing: SharingRule = NO_SHARES,
 ) -> Trace:
-    """Replay a workload.
+    """Replay a workload under a policy of the registry; ``stats`` holds the seconds it took.
 
-    Parameters
-    ----------
-    policy : str
-        Registry name.
-    options : mapping, optional
-        Of the policy.
-    path : str
-        ``stream``, ``general``, or ``auto``: the first one where it can follow the policy.
-    work, seed : int
-        Of every call of the policy, on the general path.
-    on_progress : callable, optional
-        Told the number of jobs that have ended or were refused.
-    sharing : SharingRule
-        Shares and limits of its users; with any, the path is the general one.
+    The path is ``stream``, ``general``, or ``auto``: the first one where it can follow the policy.
+    On the general path, `work` and `seed` are of every call of the policy; with shares or limits of
+    users, it is always taken. Progress is the number of jobs that have ended or were refused.
 
-    Returns
-    -------
-    Trace
-        ``stats`` holds the seconds it took.
-
-    Raises
-    ------
-    InputError
-        If there is no such policy or option, or the chosen path cannot follow them.
+    Raises `InputError` if there is no such policy or option, or the chosen path cannot follow them.
     """
     complete = read_options(options or {}, lookup(policy).options)
     slot_map = map_slots(platform)

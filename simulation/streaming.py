@@ -120,14 +120,8 @@ def _sampled(
     """Let the kernel's own intake judge one job of each sort.
 
     What it decides (which nodes, whether to split, whether it can ever run) depends on the number
-    of processes, the clusters, and for a job larger than any cluster on its bandwidth.
-
-    Returns
-    -------
-    compiled : Compiled
-    item : array of int
-        Item of the sample for each job, below 0 where it cannot run.
-    reasons : dict of job to (Reason, str)
+    of processes, the clusters, and for a job larger than any cluster on its bandwidth. Each job
+    gets the item of its sample, below 0 where it cannot run, and then a reason.
     """
     from coalloc.policies.kernel.instance.arrays import compile_intake
     from coalloc.policies.kernel.instance.intake import read_queue

@@ -71,17 +71,7 @@ class Mix:
 
 
 def make_workflows(workload: Workload, mix: Mix, folder: Path, seed: int = 0) -> Workload:
-    """Make jobs of a workload workflows or arrays.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the DAX files.
-
-    Raises
-    ------
-    InputError
-    """
+    """Make jobs of a workload workflows, of the DAX files in a folder, or arrays."""
     jobs: list[LoggedJob] = []
     flows = arrays = 0
     for number, logged in enumerate(workload.jobs):

@@ -81,16 +81,9 @@ def read_workload(
 ) -> Workload:
     """Read job logs; several are merged on one axis of time, each from its first submission.
 
-    Parameters
-    ----------
-    paths : sequence of path
-        SWF logs, gzipped or not.
-    limit : int, optional
-        Jobs to keep, the earliest ones.
+    SWF logs may be gzipped. With a limit, the earliest jobs are kept.
 
-    Raises
-    ------
-    InputError
+    Raises `InputError`.
     """
     names, made, notes = [], [], []
     for path in paths:

@@ -62,23 +62,11 @@ def states(scene: Scene, jobs: Sequence[int]) -> int:
 
 
 class Counts:
-    """Tables for some candidates of a scene for which `can_count` holds.
+    """Tables for some candidates of a scene for which `can_count` holds; all of these must start.
 
-    Parameters
-    ----------
-    jobs : sequence of int
-        Candidates that all must start.
-    threshold : float
-        How far links may be loaded beyond their capacity.
-    below : bool
-        Whether jobs have levels of SC below 1 as well: equation (7) as printed.
-
-    Attributes
-    ----------
-    slowdowns : list of float
-        Levels of SC, rising.
-    unloaded : float
-        SC of a job that loads no link.
+    Links may be loaded beyond their capacity up to `threshold`. With `below`, jobs have levels of
+    SC below 1 as well: equation (7) as printed. `slowdowns` are the levels of SC, rising;
+    `unloaded` is that of a job that loads no link.
     """
 
     def __init__(
@@ -114,12 +102,8 @@ class Counts:
     def fits(self, levels: Sequence[float], slows: Sequence[int] = ()) -> bool:
         """Whether all jobs find nodes and links at their levels.
 
-        Parameters
-        ----------
-        levels : sequence of float
-            Per job the power that none of its nodes may be below.
-        slows : sequence of int
-            Per job the place in `slowdowns` of the SC that it may not exceed; the last by default.
+        A level is the power that none of a job's nodes may be below. `slows` are places in
+        `slowdowns` of the SC that each may not exceed; by default the last.
         """
         ranks = self._ranks(levels, slows)
         if not ranks:

@@ -10,7 +10,6 @@ in that too, the job that computes most gets most of the strongest clusters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from coalloc.policies.allocation.counts import Counts
 from coalloc.policies.allocation.levels import Axes, Descent, Vector, axes_of
@@ -28,32 +27,21 @@ CHECKS = 400
 """Level vectors that are looked at by default."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Eased:
-    """Result of easing."""
-
-    allocation: Allocation
-    ended: bool
-    """Whether nothing that is left loads the links less."""
-    checks: int
-
-
 def ease(
     scene: Scene,
     allocation: Allocation,
     threshold: float,
     *,
     stop: Callable[[], bool],
-    work: int = CHECKS,
-) -> Eased:
-    """Unload the links without a longer sum of run times.
+    work: int,
+) -> tuple[Allocation, int]:
+    """Unload the links without a longer sum of run times; the allocation, and the checks made.
 
-    `stop`: polled before every check.
-    `work`: checks after which the best so far stands.
+    `stop` is polled before every check; after `work` checks the best so far stands.
     """
     best, least = allocation, link_seconds(scene, allocation)
     if least <= 0.0:
-        return Eased(allocation=best, ended=True, checks=0)
+        return best, 0
     longest = total_execution(scene, allocation) * (1.0 + 1e-12)
     heaviest = sorted(allocation.jobs, key=lambda j: -scene.candidates[j].scaled)
     counts = Counts(scene, heaviest, threshold, below=True)
@@ -80,8 +68,7 @@ def ease(
         work=work,
     )
     found = descent.run()
-    best = in_order(best, allocation.jobs)
-    return Eased(allocation=best, ended=found.proved, checks=found.checks)
+    return in_order(best, allocation.jobs), found.checks
 
 
 def _axes(counts: Counts, allocation: Allocation) -> Axes:

@@ -106,18 +106,9 @@ def axes_of(counts: Counts) -> Axes:
 class Descent:
     """One search.
 
-    Parameters
-    ----------
-    fits : callable
-        Whether a vector has a solution.
-    tell : callable
-        Gets every better solution; returns the seconds of the best one known.
-    at_most : float
-        Seconds of a known solution.
-    stop : callable
-        Polled before every check; true ends the search.
-    work : int or None
-        Checks after which it ends.
+    `fits` says whether a vector has a solution; `tell` gets every better one, and returns the
+    seconds of the best one known. `stop` is polled before every check, and `work` limits their
+    number.
     """
 
     def __init__(

@@ -241,9 +241,9 @@ class AllocationSearch:
         if budget.stop() or not searches(self.scene, self.best.jobs, threshold):
             return
         left = CHECKS if budget.work is None else min(CHECKS, budget.work - self.incumbent.work)
-        eased = ease(self.scene, self.best, threshold, stop=budget.stop, work=left)
-        self.incumbent.work += eased.checks
-        self.incumbent.put(eased.allocation, self.incumbent.origin)
+        eased, checks = ease(self.scene, self.best, threshold, stop=budget.stop, work=left)
+        self.incumbent.work += checks
+        self.incumbent.put(eased, self.incumbent.origin)
 
     def proved(self) -> Plan:
         """The plan, which nothing betters."""

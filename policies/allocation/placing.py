@@ -184,11 +184,8 @@ def make_plan(
 ) -> Plan:
     """Write a plan whose objective is the total execution time.
 
-    Parameters
-    ----------
-    bound : float or None
-        Lower bound of the total execution time of these jobs, seconds. With the status *optimal* it
-        is the plan's value, which has the rounding of starts and ends far from time 0.
+    The bound is of these jobs, in seconds. With the status *optimal* it is the plan's value, which
+    has the rounding of starts and ends far from time 0.
     """
     placements = place(scene, allocation)
     value = fsum(p.end - p.start for p in placements)

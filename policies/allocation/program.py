@@ -37,12 +37,7 @@ Terms = list[tuple[Any, float]]
 class PublishedModel:
     """The program for some candidates of a scene.
 
-    Parameters
-    ----------
-    threshold : float
-        Largest SC; 1 forbids saturation.
-    printed : bool
-        Whether SC falls below 1.
+    SC may grow to `threshold`; 1 forbids saturation. Where it is `printed`, SC falls below 1.
     """
 
     def __init__(

@@ -54,14 +54,8 @@ def lower_bound(
 ) -> Bound:
     """Bound the objective of every plan that places what the planner takes in.
 
-    Parameters
-    ----------
-    objective : str
-        makespan, weighted_completion.
-    stop : callable
-        True ends the search for better bounds; what is known by then is returned.
-    effort : str
-        quick (milliseconds) or full (up to about a second).
+    The effort is quick (milliseconds) or full (up to about a second). Once `stop` is true, what is
+    known by then is returned.
     """
     if not planner.items:
         return Bound(value=0.0)

@@ -30,13 +30,7 @@ class LinearProgram:
 
 
 class LpRows:
-    """Rows of a program, block by block.
-
-    Attributes
-    ----------
-    entries : list of (rows, columns, values)
-        Cells of all blocks, as `LinearProgram` has them.
-    """
+    """Rows of a program, block by block; `entries` are the cells of each, as in `LinearProgram`."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[Ints, Ints, Floats]] = []

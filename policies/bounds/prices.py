@@ -37,18 +37,9 @@ NEAR = 1e-4
 def best_prices(
     rows: BoundRows, columns: Columns, horizon: float, rounds: int, stop: Callable[[], bool]
 ) -> tuple[float, Floats]:
-    """Seek prices of the rows that prove the latest end, seconds from now.
+    """Seek prices of the rows, per unit of amount, that prove the latest end, seconds from now.
 
-    Parameters
-    ----------
-    horizon : float
-        A lower bound that is known, seconds; supplies are compared at it.
-
-    Returns
-    -------
-    value : float
-    price : R
-        Per unit of each row's amount.
+    Supplies are compared at the horizon, a lower bound that is known.
     """
     whole = integral_at(rows.supply, rows.time, horizon)
     usable = whole > 0.0
@@ -83,17 +74,9 @@ def loads(
     rounds: int,
     stop: Callable[[], bool],
 ) -> Floats:
-    """Share of each row that is taken where the items mix columns to spare some of the rows.
+    """Share of each row that is taken where the items mix columns to spare the rows that they know.
 
-    Parameters
-    ----------
-    among : R
-        The rows that the items know.
-
-    Returns
-    -------
-    ndarray, R
-        0 for rows without supply.
+    It is 0 for rows without supply.
     """
     whole = integral_at(rows.supply, rows.time, horizon)
     known = among & (whole > 0.0)

@@ -50,23 +50,11 @@ class Sets:
 def best_weights(
     sets: Sets, first: list[Floats], rounds: int, known: float, stop: Callable[[], bool]
 ) -> tuple[float, Floats]:
-    """Seek weights of the items with a large sum of weight times seconds.
+    """Seek weights of the items with a large sum of weight times seconds; the sum, and the weights.
 
-    Parameters
-    ----------
-    first : list of n
-        Weights to start from, none of them all 0.
-    rounds : int
-        Searches for a heaviest set.
-    known : float
-        Seconds; once no weights reach more, the search ends.
-
-    Returns
-    -------
-    value : float
-        Seconds.
-    weight : n
-        No set that can run together weighs more than 1.
+    No set that can run together weighs more than 1. The search starts from the weights in `first`,
+    none of them all 0, looks for a heaviest set `rounds` times, and ends once no weights reach more
+    than the seconds known.
     """
     size = sets.seconds.size
     pool = [np.array([j]) for j in range(size)]

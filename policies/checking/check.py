@@ -100,18 +100,9 @@ def occupation_violations(
 ) -> tuple[str, ...]:
     """Check what was really run, or any set of placements: all but the run-time rule.
 
-    Jobs of the snapshot without a placement are no violation; for the jobs with one, every
-    rule holds on nodes, slots, memory, features, clusters, links, reservations, starts and
-    precedence.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        Its queue holds the jobs, its nodes the platform.
-    placements : sequence of Placement
-        With actual starts and ends, seconds.
-    options : mapping, optional
-        As in a plan.
+    The queue of the snapshot holds the jobs, its nodes the platform; options are as in a plan. Jobs
+    without a placement are no violation; for the jobs with one, every rule holds on nodes, slots,
+    memory, features, clusters, links, reservations, starts and precedence.
     """
     nodes, units = node_columns(snapshot), units_of(snapshot)
     sheet, faults = make_sheet(snapshot, placements, options or {}, nodes, units)

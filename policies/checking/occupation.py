@@ -102,16 +102,8 @@ def overloads(
 ) -> Iterator[tuple[int, int, float]]:
     """Sweep every node; yield the first instant at which placements overload it.
 
-    Parameters
-    ----------
-    amount : ndarray, shape (T,)
-        What each taking asks of its node.
-    limit : ndarray, shape (N,)
-
-    Yields
-    ------
-    node, interval, used
-        The interval whose start overloads the node, and the sum then.
+    An instant is the node, the interval whose start overloads it, and the sum then. Each taking
+    asks its `amount` of its node.
     """
     # The order of all starts and ends in time, ends first: one sort of the intervals, so that
     # the far longer list of takings is sorted by one integer key.
@@ -184,18 +176,9 @@ def reservations(sheet: Sheet) -> Iterator[str]:
 class LinkUse:
     """The load on one cluster's link over time.
 
-    Attributes
-    ----------
-    rows : ndarray of int, shape (L,)
-        Placements that load it.
-    interval : ndarray of int
-        Those, then the running work that loads it: index into `start`, `end`, `load`.
-    level : ndarray of float
-        Gbit/s after each event.
-    first, last : ndarray of int, shape (L,)
-        The events between which each placement runs, both included.
-    times : ndarray of float
-        Seconds, of each event.
+    `rows` are the placements that load it; `interval` has those, then the running work that loads
+    it: index into `start`, `end`, `load`. `times` are the seconds of each event, `level` the Gbit/s
+    after it. Placements run between the events `first` and `last`, both included.
     """
 
     name: str

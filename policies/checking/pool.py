@@ -206,6 +206,3 @@ def _held(free: int, slots: int, memory_mb: float, need_mb: float) -> int:
     if need_mb <= 0.0 or memory_mb == inf:
         return free
     return min(free, floor(free * memory_mb / (slots * need_mb)))
-
-
-__all__ = ["Pool", "PoolJob", "pool_of"]

@@ -25,12 +25,7 @@ class Completing:
 
     What is as good or better without divisible jobs may be worse with them: by a chunk, or by what
     it takes from the only nodes that will do. So the policy tells every simple order that it tries,
-    and the best with them is kept.
-
-    Parameters
-    ----------
-    listener : callable, optional
-        Of the caller.
+    and the best with them is kept. `listener` is that of the caller.
     """
 
     def __init__(self, snapshot: Snapshot, listener: OnIncumbent | None) -> None:
@@ -79,17 +74,10 @@ def _rank(plan: Plan) -> Rank:
 
 
 def complete(snapshot: Snapshot, plan: Plan) -> Plan:
-    """Fill the idle time of a plan with the divisible jobs of its queue.
+    """Fill the idle time of a plan with the divisible jobs of its queue; others stay.
 
-    Parameters
-    ----------
-    plan : Plan
-        With a start, or a reason, for every other job.
-
-    Returns
-    -------
-    Plan
-        Its other placements are the same ones. Where every divisible job is held, the plan itself.
+    The plan has a start, or a reason, for every other job. Where every divisible job is held, it is
+    returned itself.
     """
     waiting = {job.id for job in divisible(snapshot) if not job.held}
     placed = {placement.job for placement in plan.placements}

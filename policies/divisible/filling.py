@@ -50,12 +50,8 @@ class Filled:
 def fill(snapshot: Snapshot, plan: Plan, placements: Sequence[Placement]) -> Filled:
     """Lay the divisible jobs of a queue into what these placements leave idle.
 
-    Parameters
-    ----------
-    plan : Plan
-        Says which other jobs have no start; its option `power_step` counts.
-    placements : sequence of Placement
-        Of the other jobs: the plan's, or those of a point of its front.
+    The placements of other jobs are the plan's, or those of a point of its front. The plan says
+    which other jobs have no start; its option `power_step` counts.
     """
     idle = Idle(snapshot, placements, plan.options.get("power_step") or 0.0)
     ends = _ends(snapshot, plan, placements)
@@ -127,19 +123,10 @@ def _no_room(idle: Idle, job: DivisibleJob) -> Deferred:
 
 
 class Gaps:
-    """Gaps in columns.
+    """Gaps in columns, in seconds; ends may be infinite.
 
-    Attributes
-    ----------
-    rows : sequence of Gap, length G
-    start, end : ndarray of float, shape (G,)
-        Seconds; ends may be infinite.
-    chunk : ndarray of float, shape (G,)
-        How long one chunk runs there, seconds.
-    slack : ndarray of float, shape (G,)
-        By how much a gap may be too short for its last chunk, seconds.
-    lanes : ndarray of int, shape (G,)
-        Over all nodes of the group.
+    A chunk runs for `chunk` there, and a gap may be too short for its last one by `slack`. `lanes`
+    are counted over all nodes of the group.
     """
 
     def __init__(self, idle: Idle, rows: Sequence[Gap], job: DivisibleJob) -> None:

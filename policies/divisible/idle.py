@@ -81,20 +81,10 @@ class IdleGroup:
 
 
 class Idle:
-    """The idle time of a snapshot's nodes.
+    """The idle time of a snapshot's nodes, beside what is planned already.
 
-    Parameters
-    ----------
-    placements : iterable of Placement
-        What is planned already.
-    power_step : float
-        Powers are rounded down to multiples of it; 0 keeps them.
-
-    Attributes
-    ----------
-    names : list of str
-        The nodes, in snapshot order.
-    groups : list of IdleGroup
+    `names` are the nodes, in snapshot order. Powers are rounded down to multiples of the step; 0
+    keeps them.
     """
 
     def __init__(

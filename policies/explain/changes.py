@@ -62,12 +62,11 @@ def _with_job(case: WhyCase, edit: Callable[[Job], Job]) -> WhyCase:
     return replace(case, snapshot=replace(case.snapshot, queue=queue))
 
 
-def _release(case: WhyCase, change: WhyChange) -> WhyCase:
-    return _with_job(case, lambda job: replace(job, held=False))
-
-
-def _dependency(case: WhyCase, change: WhyChange) -> WhyCase:
-    return _with_job(case, lambda job: replace(job, after=()))
+def _fields(
+    of: Callable[[WhyCase, WhyChange], Mapping[str, Any]],
+) -> Callable[[WhyCase, WhyChange], WhyCase]:
+    """A change that gives fields of the job other values."""
+    return lambda case, change: _with_job(case, lambda job: replace(job, **of(case, change)))
 
 
 def _tasks(case: WhyCase, change: WhyChange) -> WhyCase:
@@ -83,10 +82,6 @@ def _tasks(case: WhyCase, change: WhyChange) -> WhyCase:
     return _with_job(case, edit)
 
 
-def _earliest(case: WhyCase, change: WhyChange) -> WhyCase:
-    return _with_job(case, lambda job: replace(job, earliest=case.snapshot.time))
-
-
 def _procs(case: WhyCase, change: WhyChange) -> WhyCase:
     """Fewer processes: a rigid job does the same work in proportionally more time."""
     count = int(change.after or 1)
@@ -99,10 +94,6 @@ def _procs(case: WhyCase, change: WhyChange) -> WhyCase:
         return job
 
     return _with_job(case, edit)
-
-
-def _memory(case: WhyCase, change: WhyChange) -> WhyCase:
-    return _with_job(case, lambda job: replace(job, memory_mb_per_proc=int(change.after or 0)))
 
 
 def _features(case: WhyCase, change: WhyChange) -> WhyCase:
@@ -146,11 +137,11 @@ def _with_clusters(case: WhyCase, edit: Callable[[Cluster], Cluster]) -> WhyCase
     return replace(case, snapshot=replace(case.snapshot, clusters=clusters))
 
 
-def _link(case: WhyCase, change: WhyChange) -> WhyCase:
-    def edit(cluster: Cluster) -> Cluster:
-        return replace(cluster, link_gbps=inf) if cluster.name in change.names else cluster
-
-    return _with_clusters(case, edit)
+def _of_clusters(**fields: Any) -> Callable[[WhyCase, WhyChange], WhyCase]:
+    """A change that gives fields of the named clusters other values."""
+    return lambda case, change: _with_clusters(
+        case, lambda one: replace(one, **fields) if one.name in change.names else one
+    )
 
 
 def _order(case: WhyCase, change: WhyChange) -> WhyCase:
@@ -166,13 +157,6 @@ def _running(case: WhyCase, change: WhyChange) -> WhyCase:
     names = set(change.names)
     running = tuple(job for job in case.snapshot.running if job.id not in names)
     return replace(case, snapshot=replace(case.snapshot, running=running))
-
-
-def _reachable(case: WhyCase, change: WhyChange) -> WhyCase:
-    def edit(cluster: Cluster) -> Cluster:
-        return replace(cluster, stale=False) if cluster.name in change.names else cluster
-
-    return _with_clusters(case, edit)
 
 
 def _nodes(case: WhyCase, change: WhyChange) -> WhyCase:
@@ -218,20 +202,20 @@ def _slots(case: WhyCase, change: WhyChange) -> WhyCase:
 
 
 CHANGES: Mapping[str, Callable[[WhyCase, WhyChange], WhyCase]] = {
-    "release": _release,
-    "dependency": _dependency,
+    "release": _fields(lambda case, change: {"held": False}),
+    "dependency": _fields(lambda case, change: {"after": ()}),
     "tasks": _tasks,
-    "earliest": _earliest,
+    "earliest": _fields(lambda case, change: {"earliest": case.snapshot.time}),
     "procs": _procs,
-    "memory": _memory,
+    "memory": _fields(lambda case, change: {"memory_mb_per_proc": int(change.after or 0)}),
     "features": _features,
     "clusters": _clusters,
     "bandwidth": _bandwidth,
     "split": _split,
-    "link": _link,
+    "link": _of_clusters(link_gbps=inf),
     "order": _order,
     "running": _running,
-    "reachable": _reachable,
+    "reachable": _of_clusters(stale=False),
     "nodes": _nodes,
     "reservation": _reservation,
     "slots": _slots,

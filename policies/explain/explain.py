@@ -48,18 +48,8 @@ MOST_OF_IT = 0.5
 NAMED = 8
 """Jobs that a change names, at most, unless it takes all."""
 RANK = (
-    *(
-        "release",
-        "dependency",
-        "tasks",
-        "earliest",
-        "reachable",
-        "reservation",
-        "link",
-        "order",
-        "running",
-    ),
-    *("nodes", "slots", "features", "memory", "clusters", "split", "bandwidth"),
+    *("release", "dependency", "tasks", "earliest", "reachable", "reservation", "link", "order"),
+    *("running", "nodes", "slots", "features", "memory", "clusters", "split", "bandwidth"),
 )
 KINDS = {"release": "hold"}
 """Kinds of constraint that are not called as the change that relaxes them."""
@@ -90,19 +80,10 @@ def explain(
 ) -> Explanation:
     """Explain why a job waits; of a divisible one, what the plan says of it.
 
-    Parameters
-    ----------
-    rule : Rule
-        How the round plans.
-    timing, deferred : optional
-        What the round's plan says of the job; by default the rule says it.
-    stop : callable
-        True once what is known must do; asked before each trial.
+    `timing` and `deferred` are what the round's plan says of the job; by default the rule says it.
+    Once `stop` is true, which is asked before each trial, what is known must do.
 
-    Raises
-    ------
-    InputError
-        The job does not wait in this snapshot.
+    Raises `InputError` where the job does not wait in this snapshot.
     """
     target = next((other for other in snapshot.queue if other.id == job), None)
     if target is None:

@@ -10,13 +10,7 @@ from coalloc.policies.explain.room import NEAR_S, Room
 
 
 class Figures:
-    """Use of a placement of the job, beside what is free.
-
-    Parameters
-    ----------
-    splits : bool
-        The job may run on several clusters.
-    """
+    """Use of a placement of the job, on several clusters if it splits, beside what is free."""
 
     def __init__(self, room: Room, splits: bool) -> None:
         self.room, self.splits = room, splits

@@ -5,7 +5,7 @@ Counted on the nodes of a plan, so the figures are those that an operator finds 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from coalloc.model.jobs import Job
@@ -21,15 +21,7 @@ NEAR_S = 1e-6
 
 
 class Room:
-    """Offer of nodes and links to a job.
-
-    Parameters
-    ----------
-    placements : iterable of Placement
-        Those of other jobs.
-    until : float
-        Later starts do not matter, seconds.
-    """
+    """Offer of nodes and links to a job beside placements of others; later starts do not matter."""
 
     def __init__(
         self, snapshot: Snapshot, job: Job, placements: Iterable[Placement], until: float
@@ -99,20 +91,18 @@ class Room:
 
     def enders(self, names: Iterable[str], at: float) -> list[NodeUse]:
         """List the holders that give back slots of these nodes at an instant, each once."""
-        found: dict[str, NodeUse] = {}
-        for name in names:
-            for use in self.uses[name]:
-                if abs(use.end - at) <= 1e-6 + 1e-9 * abs(at):
-                    found.setdefault(use.who, use)
-        return list(found.values())
+        near = 1e-6 + 1e-9 * abs(at)
+        return self._once(names, lambda use: abs(use.end - at) <= near)
 
     def holders(self, names: Iterable[str], at: float) -> list[NodeUse]:
         """List the holders of slots of these nodes at an instant, each once."""
+        return self._once(names, lambda use: use.start <= at + NEAR_S < use.end)
+
+    def _once(self, names: Iterable[str], chosen: Callable[[NodeUse], bool]) -> list[NodeUse]:
         found: dict[str, NodeUse] = {}
         for name in names:
-            for use in self.uses[name]:
-                if use.start <= at + NEAR_S < use.end:
-                    found.setdefault(use.who, use)
+            for use in filter(chosen, self.uses[name]):
+                found.setdefault(use.who, use)
         return list(found.values())
 
     def runs_short(

@@ -26,13 +26,7 @@ class Trial:
 
 
 class ChangeSearch:
-    """The trials for one job.
-
-    Attributes
-    ----------
-    helpful : list of Trial
-        Those after which the job runs earlier than planned.
-    """
+    """The trials for one job; `helpful` are those after which it runs earlier than planned."""
 
     def __init__(
         self,

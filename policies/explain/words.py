@@ -32,9 +32,9 @@ def span(seconds: float) -> str:
     return f"{days} d {rest} h" if rest else f"{days} d"
 
 
-def listed(names: Sequence[str], one: str = "", many: str = "") -> str:
+def listed(names: Sequence[str], one: str = "") -> str:
     """Names as in a sentence: job 7; jobs 7, 8 and 9; 40 jobs (7, 8, 9, 10, 11, 12, ...)."""
-    word = one if len(names) == 1 or not one else many or f"{one}s"
+    word = one if len(names) == 1 or not one else f"{one}s"
     if len(names) > LISTED:
         return f"{len(names)} {word or 'names'} ({', '.join(names[:LISTED])}, ...)"
     text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "none"

@@ -94,17 +94,9 @@ def undo(search: Any, move: Any) -> None:
 
 
 def anneal(search: Any, state: Annealing, trials: int, first: bool) -> float:
-    """So many moves; the best answer is what `keep` copied last.
+    """So many moves; the best answer is what `keep` copied last. Returns what was evaluated last.
 
-    Parameters
-    ----------
-    first : bool
-        What is at hand is evaluated before the first move, and is accepted up to LIMIT.
-
-    Returns
-    -------
-    float
-        What was evaluated last.
+    With `first`, what is at hand is evaluated before the first move, and is accepted up to LIMIT.
     """
     value = inf
     for trial in range(-1 if first else 0, trials):

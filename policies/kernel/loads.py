@@ -148,14 +148,8 @@ def divide(
 ) -> int:
     """Split over clusters: fewest, then least load (see `low_side`); how many, 0 if it cannot be.
 
-    Parameters
-    ----------
-    avail, low : array of int, K
-        Processes that are free, and those that the link admits besides almost all.
-    upper, rank, take : array of int, K
-        Working memory.
-    best : array of int, K
-        The answer.
+    Processes that are free are `avail`; `low` are those that the link admits besides almost all.
+    `upper`, `rank` and `take` are working memory; `best` is the answer.
     """
     clusters = avail.size
     for k in range(clusters):

@@ -71,6 +71,3 @@ def _area(queue: MoldableQueue, until: float) -> float:
     """Processor-seconds that are there up to a time."""
     edges = np.append(queue.starts[queue.starts < until], until)
     return float((queue.capacity[: edges.size - 1] * np.diff(edges)).sum())
-
-
-__all__ = ["cmax_bound", "is_refuted"]

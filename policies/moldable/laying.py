@@ -16,13 +16,7 @@ Floats = NDArray[np.float64]
 
 
 class PoolLister:
-    """List scheduling of a queue on equal processors, with fixed allotments.
-
-    Attributes
-    ----------
-    start : array, N
-        Seconds; of the last run.
-    """
+    """List scheduling of a queue on equal processors, with fixed allotments."""
 
     def __init__(self, queue: MoldableQueue) -> None:
         self.queue, size = queue, queue.size
@@ -45,15 +39,10 @@ class PoolLister:
 
 
 class Layer:
-    """Lays orders with fixed allotments on the snapshot.
+    """Lays orders with fixed allotments on the snapshot; `work` counts the starts tried so far.
 
     Where the queue is exact (one cluster of equal nodes), by its list scheduler; elsewhere by the
     kernel's event decoder, which knows powers, links, reservations, order among jobs and the guard.
-
-    Attributes
-    ----------
-    work : int
-        Starts tried so far.
     """
 
     def __init__(self, planner: Planner, queue: MoldableQueue) -> None:
@@ -96,6 +85,3 @@ class Layer:
             ready=self.planner.snapshot.time + queue.release,
         )
         return self.planner.measure(out, queue.size)
-
-
-__all__ = ["Layer", "PoolLister"]

@@ -85,16 +85,9 @@ def priced_bound(
 ) -> PricedBound:
     """Seek prices with a high bound.
 
-    Parameters
-    ----------
-    search : MoldableQueue
-        What the steps are taken on; a ladder of allotments is enough.
-    whole : MoldableQueue, optional
-        The same queue with every allotment there is: the value is exact on it. `search` by default.
-    horizon : float
-        End of the grid, seconds: about the makespan of a good schedule.
-    cap : float
-        Ends that are allowed, seconds.
+    Steps are taken on `search`, for which a ladder of allotments is enough; `whole`, by default the
+    same, is the queue with every allotment there is: the value is exact on it. The grid ends at the
+    horizon, about the makespan of a good schedule, seconds; jobs end by `cap`.
     """
     ascent = Ascent(search, horizon=min(horizon, cap), cap=cap, slots=slots)
     ascent.run(steps, stop)
@@ -104,11 +97,8 @@ def priced_bound(
 class Ascent:
     """Subgradient steps on prices; resumable.
 
-    Attributes
-    ----------
-    recent : deque of pairs of arrays, N
-        Each job's allotment and start at the prices of the last steps. Their average is about a
-        solution of the relaxation that the bound is the dual of.
+    `recent` has each job's allotment and start at the prices of the last steps. Their average is
+    about a solution of the relaxation that the bound is the dual of.
     """
 
     def __init__(self, queue: MoldableQueue, *, horizon: float, cap: float, slots: int) -> None:

@@ -115,6 +115,3 @@ def _optimum(queue: MoldableQueue, grid: TimeGrid, work: Floats) -> float:
         )
     )
     return 0.0 if found is None else found[0] * (1.0 - MARGIN)
-
-
-__all__ = ["intervals", "least_work", "published_lp"]

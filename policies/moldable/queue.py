@@ -83,13 +83,9 @@ def of_planner(
     against anybody whom one reservation lets in, no order among jobs. Every schedule of the
     snapshot is then at least as long, job by job, as one of this queue.
 
-    Parameters
-    ----------
-    limit : int, optional
-        Offer about this many allotments of each job, by geometric steps; None offers all that the
-        planner has.
-    for_bounds : bool
-        Let no allotment out that the job could be given, see `every_allotment`; `mode` is then -1.
+    Of each job's allotments about `limit` are offered, by geometric steps, or all that the planner
+    has. For bounds, none is left out that the job could be given, see `every_allotment`; `mode` is
+    then -1.
     """
     problem = planner.compiled.problem
     starts, capacity = _availability(planner)

@@ -196,16 +196,3 @@ def arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]
     np.add.at(work, planner.numbers, least)
     jobs = {item.number: item.job for item in planner.items}
     return [(job.submitted, float(work[number])) for number, job in jobs.items()]
-
-
-__all__ = [
-    "EasyBeginning",
-    "RolledRound",
-    "begin_round",
-    "lay",
-    "ready_now",
-    "roll",
-    "roll_round",
-    "schedule_round",
-    "with_modes",
-]

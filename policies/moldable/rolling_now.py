@@ -33,13 +33,7 @@ class HeldPlace:
 
 
 class FreeProcessors:
-    """Processors that are free now.
-
-    Parameters
-    ----------
-    held : HeldPlace, optional
-        Kept free of others.
-    """
+    """Processors that are free now; what is held is kept free of others."""
 
     def __init__(self, planner: Planner, queue: MoldableQueue, held: HeldPlace | None) -> None:
         self.starts, self.left = starts_and_capacity(queue, held)
@@ -115,12 +109,8 @@ def start_now(
 ) -> tuple[list[int], Ints]:
     """Choose the items that start now, in order, and the allotments: theirs fit what is free.
 
-    Parameters
-    ----------
-    room : FreeProcessors
-        Without what is held for `asked.held`, if that starts later.
-    squeeze, stretch : float
-        Shares of the wanted processors that a job starts on at least, and at most.
+    The room is without what is held for `asked.held`, if that starts later. A job starts on at
+    least the share `squeeze` of the wanted processors, and at most `stretch`.
     """
     rows = asked.rows.copy()
     least = np.ceil(squeeze * queue.procs[rows] - 1e-9)
@@ -161,6 +151,3 @@ def _stretch(
                 room.take(item, more, seconds)
                 rows[item] = wider
                 break
-
-
-__all__ = ["FreeProcessors", "HeldPlace", "hold", "start_now", "starts_and_capacity"]

@@ -121,6 +121,7 @@ def _owners(queue: MoldableQueue) -> Ints:
 
 
 def relative(weight: Floats) -> Floats:
+    """Weights by their mean; all 1 where that is 0."""
     mean = float(weight.mean())
     return weight / mean if mean > 0.0 else np.ones(weight.size)
 
@@ -137,6 +138,3 @@ def _most_stretched(stretch: Floats, ready: Flags, least: float) -> int:
     seen = np.where(ready, stretch, -1.0)
     best = int(seen.argmax())
     return best if seen[best] >= least else -1
-
-
-__all__ = ["WantedWidths", "by_efficiency", "by_price", "efficiency", "price", "wanted"]

@@ -73,19 +73,9 @@ def shelf_length(queue: MoldableQueue, guess: float) -> float:
 
 
 def fill_shelves(queue: MoldableQueue, guess: float, selection: str = "auto") -> list[Shelf]:
-    """Put every job in a shelf.
+    """Put every job in a shelf; the shelves that are not empty, by length.
 
-    Parameters
-    ----------
-    guess : float
-        The approximate makespan C*, seconds.
-    selection : str
-        knapsack, greedy, or auto: the knapsack where it is small.
-
-    Returns
-    -------
-    list of Shelf
-        Without the empty ones, by length.
+    The guess is the approximate makespan C*, seconds; `select` tells the selections.
     """
     left = np.argsort(-queue.weight, kind="stable")
     length, shelves = shelf_length(queue, guess), list[Shelf]()
@@ -133,14 +123,10 @@ def _entries(queue: MoldableQueue, jobs: Ints, length: float) -> tuple[Ints, int
 
 
 def select(weight: Floats, size: Ints, room: int, selection: str) -> Flags:
-    """Choose entries of much weight on so many processors.
+    """Choose entries of much weight on so many processors; sizes are 1..room.
 
-    Parameters
-    ----------
-    weight, size : arrays, E
-        Sizes are 1..room.
-    selection : str
-        knapsack: the most weight; greedy: by falling weight / size, whatever still fits; auto.
+    By the selection *knapsack* the most weight; by *greedy* whatever still fits by falling weight /
+    size; *auto* is the knapsack where it is small.
     """
     if int(size.sum()) <= room:
         return np.ones(size.size, dtype=np.bool_)
@@ -163,6 +149,3 @@ def _shelf(queue: MoldableQueue, length: float, jobs: Ints, rows: Ints, entry: I
         rows=rows[order],
         stacked=int((members[place] > 1).sum()),
     )
-
-
-__all__ = ["Shelf", "fill_shelves", "select", "shelf_length"]

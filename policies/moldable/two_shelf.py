@@ -121,6 +121,3 @@ def _work_until(queue: MoldableQueue, time: float) -> float:
     """Processor-seconds that are there up to a time."""
     edges = np.minimum(np.append(queue.starts, np.inf), time)
     return float(queue.capacity @ np.diff(edges))
-
-
-__all__ = ["LARGE", "SECOND", "SMALL", "TwoShelf", "part_jobs", "two_shelf"]

@@ -93,35 +93,18 @@ def _unsupported(planner: Planner, slot: float | None) -> str | None:
 class ExactSearch:
     """Chronological branch and bound with a dominance memo on node classes and patterns.
 
-    Parameters
-    ----------
-    objective : str
-        makespan, weighted_completion, or makespan_then_weighted_completion.
-    incumbent : Schedule or None
-        The best plan known; only better ones are looked for.
-    lower : float
-        A valid lower bound of the objective (of the makespan, where it comes first).
-    slot : float, optional
-        Seconds. Run times are rounded up to multiples, starts lie on multiples after the
-        snapshot's time, and releases and other work count until the next multiple. The incumbent
-        then only serves to be beaten if it keeps to the grid, which is not looked at: it is left
-        aside. `value` and `bound` count whole slots, the plan's ends are the true ones.
+    The objective is makespan, weighted_completion, or makespan_then_weighted_completion; `lower` is
+    a valid bound of it (of the makespan, where it comes first). Only plans better than the
+    incumbent are looked for; `best` is one, if there is one. `value` is the objective of the best
+    plan known, in seconds (weighted seconds), infinite without one; `bound` is a valid bound of it,
+    equal to it once the search has ended. `work` are nodes so far.
 
-    Attributes
-    ----------
-    best : Schedule or None
-        Better than the incumbent, if there is one.
-    value : float
-        Objective of the best plan known, in seconds (weighted seconds); infinite without one.
-    bound : float
-        Valid lower bound of `value`; equal to it once the search has ended.
-    work : int
-        Nodes so far.
+    With a slot, in seconds, run times are rounded up to multiples, starts lie on multiples after
+    the snapshot's time, and releases and other work count until the next multiple. The incumbent
+    then only serves to be beaten if it keeps to the grid, which is not looked at: it is left aside.
+    `value` and `bound` count whole slots, the plan's ends are the true ones.
 
-    Raises
-    ------
-    UnfitError
-        Where `why_not` has a reason.
+    Raises `UnfitError` where `why_not` has a reason.
     """
 
     def __init__(

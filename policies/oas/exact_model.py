@@ -85,16 +85,9 @@ class SearchModel:
 def make_model(planner: Planner, slot: float | None, weighted: bool) -> SearchModel:
     """Lay out the items of a planner for the search.
 
-    Parameters
-    ----------
-    slot : float or None
-        Seconds; None is continuous time.
-    weighted : bool
-        Whether weights tell items apart.
+    The slot is in seconds; None is continuous time. Where it is weighted, weights tell items apart.
 
-    Raises
-    ------
-    UnfitError, TooManyError
+    Raises `UnfitError` and `TooManyError`.
     """
     patterns = fitting_patterns(planner, slot)
     full_link = int(FULL * (1.0 if slot is None else threshold_of(planner)))
@@ -183,14 +176,9 @@ def _spare(patterns: Patterns, full_link: int) -> Ints:
 def fitting_patterns(planner: Planner, slot: float | None = None) -> Patterns:
     """Enumerate the patterns, if they are few enough for the search.
 
-    Parameters
-    ----------
-    slot : float, optional
-        Seconds; where it is given, links may be saturated up to the planner's threshold.
+    Where a slot is given, links may be saturated up to the planner's threshold.
 
-    Raises
-    ------
-    UnfitError, TooManyError
+    Raises `UnfitError` and `TooManyError`.
     """
     if len(planner.items) > MOST_ITEMS or len(planner.intake.reservations) > MOST_ITEMS:
         raise UnfitError(f"more than {MOST_ITEMS} jobs or reservations")

@@ -107,16 +107,9 @@ def load_units(gbps: float, inside: Ints, links: Floats) -> Ints:
 
 
 def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> Patterns:
-    """Enumerate the patterns of every item.
+    """Enumerate the patterns of every item; without `saturation`, links are never saturated.
 
-    Parameters
-    ----------
-    saturation : Saturation, optional
-        None: links are never saturated.
-
-    Raises
-    ------
-    TooManyPatternsError
+    Raises `TooManyPatternsError`.
     """
     problem = compiled.problem
     parts: list[Patterns] = []

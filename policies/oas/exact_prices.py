@@ -66,18 +66,9 @@ def class_sets(problem: Problem) -> Iterator[NDArray[np.bool_]]:
 def make_rows(
     problem: Problem, base: Base, patterns: Patterns, full_link: int = FULL
 ) -> tuple[Floats, Floats]:
-    """Return the rows' values.
+    """Shares of the items' patterns in the rows, and what is not there in each row of the base.
 
-    Parameters
-    ----------
-    full_link : int
-        Units of a link that may be used at most.
-
-    Returns
-    -------
-    share : P x R
-    blocked : T x R
-        Of what is not there in each row of the base.
+    At most `full_link` units of a link may be used.
     """
     full = base.free[-1].astype(np.int64)
     gone = full - base.free

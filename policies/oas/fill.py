@@ -52,14 +52,8 @@ def applies(lister: Lister) -> bool:
 class Filling:
     """Restarts of the compiled search, each for one aim and one order of types.
 
-    Attributes
-    ----------
-    work : int
-        Nodes so far.
-    bound : float
-        No schedule ends before, seconds from now.
-    order : list of int or None
-        Items by start of a schedule that was found, in which everything blocks.
+    `work` are nodes so far. No schedule ends before `bound`, seconds from now. `order` has the
+    items by start of a schedule that was found, in which everything blocks.
     """
 
     def __init__(self, lister: Lister, seed: int) -> None:

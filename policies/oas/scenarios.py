@@ -48,12 +48,7 @@ HOUR = 3600.0
 class RunTimes:
     """Distribution of ratios of each job.
 
-    Parameters
-    ----------
-    options : mapping
-        `run_times` and `run_time_ratios` are read.
-    history : History
-        Taken where `run_times` says so; `run_time_ratios` go into its pool.
+    The history is taken where the option `run_times` says so; `run_time_ratios` go into its pool.
     """
 
     def __init__(self, options: Mapping[str, Any], history: History) -> None:
@@ -146,14 +141,8 @@ def draw_arrivals(
 class RunTimeScenario:
     """One sample, on which orders of the planner's items are listed.
 
-    Parameters
-    ----------
-    snapshot : Snapshot
-        That of the planner, with this sample's ends of running work and arrivals.
-    ratios : array of N
-        Of the items of the planner; arrivals come behind them.
-    inside : sequence of int
-        The items that are searched.
+    The snapshot is that of the planner, with this sample's ends of running work and arrivals.
+    Ratios are those of the planner's items; arrivals come behind them. Items `inside` are searched.
     """
 
     def __init__(

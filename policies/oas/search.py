@@ -32,22 +32,9 @@ EXACT_CHUNK = 50_000
 
 
 class OasSearch:
-    """Search that improves the best plan of a snapshot.
+    """Search that improves the best plan of a snapshot, by the planner's complete options.
 
-    Parameters
-    ----------
-    planner : Planner
-        Its options are complete; `objective`, `window`, `patience`, `exact_work` and
-        `saturation_threshold` are read.
-    policy : str
-        The name that plans carry.
-
-    Attributes
-    ----------
-    incumbent : Incumbent of Schedule
-        The best plan so far.
-    walk : Walk or None
-        The annealing, once there is one.
+    Plans carry the name `policy`. `walk` is the annealing, once there is one.
     """
 
     def __init__(

@@ -32,21 +32,10 @@ CHUNK = 10_000
 
 
 class Walk:
-    """The annealing of the window.
+    """The annealing of the window, so many jobs.
 
-    Parameters
-    ----------
-    incumbent : Incumbent of Schedule
-        Has a schedule; gets every better one.
-    window : int
-        Jobs that are searched.
-    threshold : float
-        The most by which communication may be slowed down.
-
-    Attributes
-    ----------
-    phase : int
-        MAKESPAN or WEIGHTED: what is annealed now.
+    The incumbent has a schedule, and gets every better one. Communication may be slowed down by the
+    threshold at most. `phase`, MAKESPAN or WEIGHTED, is what is annealed now.
     """
 
     def __init__(

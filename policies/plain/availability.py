@@ -38,10 +38,7 @@ class EarliestFit:
 class Availability:
     """Profile of what is free beside running work, reservations and bookings.
 
-    Parameters
-    ----------
-    work : int
-        Entries, of a class in a row, that may be read; then searches end without an answer.
+    Entries, of a class in a row, may be read `work` times; then searches end without an answer.
     """
 
     def __init__(self, intake: Intake, work: int) -> None:

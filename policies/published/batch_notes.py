@@ -85,6 +85,3 @@ class Batch:
     def shelves(self) -> list[float]:
         """Lengths of the shelves whose jobs have not all ended, seconds, by rising length."""
         return sorted({member.shelf_s for member in self.members} - {0.0})
-
-
-__all__ = ["Batch", "Member"]

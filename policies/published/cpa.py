@@ -52,14 +52,8 @@ NO_LIMIT = 1 << 60
 class Allotments:
     """Allotments of all items in reference processes, as they grow.
 
-    Attributes
-    ----------
-    row : array of int, N
-        The row of each item now; its processes are the reference's.
-    path, area : float
-        Critical path and mean area, seconds.
-    seconds : array, S
-        Run time of each row on the reference.
+    `row` is the row of each item now; its processes are the reference's, and `seconds` the run time
+    of each row there. `path` and `area` are the critical path and the mean area, seconds.
     """
 
     def __init__(self, mapper: Mapper) -> None:

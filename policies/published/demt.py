@@ -62,17 +62,9 @@ class ShelfResult:
 
 
 class ShelfSearch:
-    """Tries orders of shelves until a limit is reached.
+    """Tries orders of shelves until a limit is reached; the incumbent counts starts tried.
 
-    Parameters
-    ----------
-    options : mapping
-        ``guess``, ``selection``, ``shuffles``, ``objective``.
-
-    Attributes
-    ----------
-    incumbent : Incumbent of ShelfResult
-        The best schedule so far; it counts starts of jobs that were tried.
+    Options: `guess`, `selection`, `shuffles`, `objective`.
     """
 
     def __init__(

@@ -85,16 +85,8 @@ def mean_delays(mapper: Mapper) -> Floats:
 def improving_rows(costs: MappingCosts, single: Ints, improvement: float) -> Ints:
     """Last row of each item and cluster before a step that gains less, of those that fit.
 
-    Parameters
-    ----------
-    single : array of int, N x K
-        Last rows that fit.
-    improvement : float
-        Share by which one step in the allotment must shorten the run.
-
-    Notes
-    -----
-    The ladder of a very large range skips counts: there the share is asked of each process.
+    `single` are the last rows that fit. One step in the allotment must shorten the run by the share
+    `improvement`. The ladder of a very large range skips counts: there it is asked of each process.
     """
     seconds, procs = costs.seconds, costs.procs
     steps = np.maximum(procs[1:] - procs[:-1], 1)[:, None]

@@ -108,14 +108,8 @@ def threshold(ratios: Floats, share: float) -> float:
 class SpreadAllotments:
     """The first two steps: allotments, and who may be spread.
 
-    Attributes
-    ----------
-    rank : array, N
-        Equation (1), seconds.
-    row : array of int, N
-        The row of `Mapper.costs` each item is allotted.
-    spreads : array of bool, N
-        Whether it may run on several clusters.
+    `rank` is equation (1), seconds; `row` is the row of `Mapper.costs` each item is allotted;
+    `spreads` says whether it may run on several clusters.
     """
 
     def __init__(self, mapper: Mapper, options: Mapping[str, Any]) -> None:

@@ -67,14 +67,9 @@ class Busy:
 class SlotGrid:
     """Nodes and links over slots of `slot` seconds from the snapshot's time on.
 
-    Attributes
-    ----------
-    nodes : list of Busy
-        Processes of other work, by node of the intake.
-    links : list of Busy
-        Load of other work, Gbit/s, by cluster.
-    limits : list of list
-        Slots in which a placement loads the link, and its SC, by cluster.
+    Other work has its processes in `nodes`, by node of the intake, and its load, Gbit/s, in
+    `links`, by cluster. `limits` are the slots in which a placement loads the link, and its SC, by
+    cluster.
     """
 
     def __init__(self, planner: Planner, slot: float) -> None:

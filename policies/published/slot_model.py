@@ -42,13 +42,7 @@ EPSILON = 1e-3
 
 
 class SlotModel:
-    """The program for the items of a planner.
-
-    Parameters
-    ----------
-    theta : int
-        Number of slots.
-    """
+    """The program for the items of a planner in `theta` slots."""
 
     def __init__(self, grid: SlotGrid, theta: int) -> None:
         self.grid, self.theta = grid, theta

@@ -250,5 +250,3 @@ def _lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]
 
 
 SOLVERS: Mapping[str, SolveFunction] = {"two-shelf": one_pass("two-shelf", _lay)}
-
-__all__ = ["ShelfSchedule", "Shelves", "two_shelf_schedule"]

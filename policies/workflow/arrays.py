@@ -118,11 +118,8 @@ def items_of(
 ) -> Items:
     """Read the items to be placed.
 
-    Parameters
-    ----------
-    overhead : float
-        Share of a task's time that its communication between clusters may take, where one cluster
-        holds it.
+    Communication between clusters may take the share `overhead` of a task's time, where one cluster
+    holds it.
     """
     problem, items = planner.compiled.problem, planner.items
     count, clusters = len(items), problem.link_gbps.size

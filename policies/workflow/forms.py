@@ -80,11 +80,8 @@ class Form:
     def least_work(self, seconds: float, strongest: float, weakest: float, intra: float) -> float:
         """Least processes x power x seconds of what runs for at most so long; inf if nothing does.
 
-        Parameters
-        ----------
-        strongest, weakest : float
-            Powers between which the weakest node used lies. The first says what is short enough;
-            the second what the fixed part takes, which is more on stronger nodes.
+        Between the powers `strongest` and `weakest` lies the weakest node used. The first says what
+        is short enough; the second what the fixed part takes, which is more on stronger nodes.
         """
         limit = seconds * (1.0 + 1e-12)
         if self.table:

@@ -39,17 +39,10 @@ Floats = NDArray[np.float64]
 class Mapper:
     """Maps what a planner has to place, any number of times.
 
-    Attributes
-    ----------
-    costs : MappingCosts
-    graph : Graph
-    single : array of int, N x K
-        Last row of each item that fits on each cluster alone; before its first row if none does.
-    least_loaded : bool
-        Without insertion, take of equal nodes those that became free first; else those that
-        became free last. False at first.
-    wide_row, wide_want : arrays of int, N and N x K
-        For items that no cluster holds alone: how they are spread; -1 for the others.
+    `single` are the last rows of each item that fit on each cluster alone; before its first row if
+    none does. With `least_loaded`, which is false at first, nodes that became free first are taken
+    of equal ones without insertion; else those that became free last. `wide_row` and `wide_want`
+    say how items that no cluster holds alone are spread; -1 for the others.
     """
 
     def __init__(self, planner: Planner) -> None:

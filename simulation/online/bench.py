@@ -107,20 +107,11 @@ def carry_out(
     afresh: bool = False,
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> list[Row]:
-    """Replay what is not in the file yet; all rows, in order.
+    """Replay what is not in the file yet, which grows; all rows, in order.
 
-    Parameters
-    ----------
-    path : Path
-        File of rows, which grows.
-    afresh : bool
-        Replay everything, and put new rows in the place of the old ones.
+    Done `afresh`, everything is replayed, and new rows are put in the place of the old ones.
 
-    Raises
-    ------
-    InputError
-    AssertionError
-        If the checker finds a replay impossible.
+    Raises `InputError`, and `AssertionError` if the checker finds a replay impossible.
     """
     known = read_rows(path)
     if afresh:

@@ -17,18 +17,7 @@ KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 def experiments_page(pages: Sequence[Path]) -> str:
-    """The page.
-
-    Parameters
-    ----------
-    pages : sequence of Path
-        NAME.md files as `coalloc reproduce` writes them, beside their pictures.
-
-    Raises
-    ------
-    OSError
-        A page cannot be read.
-    """
+    """The page of NAME.md files as `coalloc reproduce` writes them, beside their pictures."""
     names = [path.stem for path in pages]
     parts = [f"<section>{markdown(path)}</section>" for path in pages]
     return html_page("coalloc reproduce", ", ".join(names), parts)

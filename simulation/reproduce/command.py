@@ -49,18 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out the command.
+    """Carry out the command: 0 done, 1 something could not be written or drawn.
 
-    Returns
-    -------
-    int
-        0 done, 1 something could not be written or drawn.
-
-    Raises
-    ------
-    InputError
-        If an experiment is not known, or none is named, or its data are absent; of `all`, it is
-        left out then, and a line says so.
+    Raises `InputError` if an experiment is not known, or none is named, or its data are absent; of
+    `all`, it is left out then, and a line says so.
     """
     if args.list:
         print(listing())

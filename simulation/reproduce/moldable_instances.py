@@ -39,15 +39,8 @@ Floats = NDArray[np.float64]
 
 
 def moldable_instance(family: str, jobs: int, procs: int, seed: int) -> Snapshot:
-    """Draw one instance: so many moldable jobs, and one cluster of equal nodes.
+    """Draw one instance of a family: so many moldable jobs, and one cluster of equal nodes.
 
-    Parameters
-    ----------
-    family : str
-        One of `FAMILIES`.
-
-    Notes
-    -----
     Above 1,000 processors, tables list a ladder of counts instead of all.
     """
     if family not in FAMILIES:
@@ -100,6 +93,3 @@ def _table(first: float, centre: float, procs: int, rng: np.random.Generator) ->
     if procs > 1000:
         counts = np.unique(np.geomspace(1, procs, LADDER).round().astype(int))
     return TableSpeedup(procs=tuple(counts.tolist()), times=tuple(times[counts - 1].tolist()))
-
-
-__all__ = ["FAMILIES", "moldable_instance"]

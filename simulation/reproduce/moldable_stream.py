@@ -109,6 +109,3 @@ def shortest_times(workload: Workload) -> np.ndarray[tuple[int], np.dtype[np.flo
         for logged in workload.jobs
     ]
     return np.array(times, dtype=np.float64)
-
-
-__all__ = ["moldable_stream", "requested", "shortest_times"]

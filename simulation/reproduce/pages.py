@@ -94,17 +94,9 @@ def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def with_results(text: str, folder: Path) -> str:
-    """Fill in the marked parts of a document.
+    """Fill in the marked parts of a document, from the data, pictures and `FIGURES` of a folder.
 
-    Parameters
-    ----------
-    folder : Path
-        Holds NAME.csv and NAME.png of each experiment, and `FIGURES`.
-
-    Raises
-    ------
-    OSError
-        If an experiment has no data.
+    Raises `OSError` if an experiment has no data.
     """
     parts = {"all": _overview, "claims": _judged, "sections": _sections}
     stories = {name: stored_story(name, folder) for name in MODULES}

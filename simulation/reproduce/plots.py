@@ -65,18 +65,9 @@ class NoPlotsError(Exception):
 
 
 def render(draw: Callable[[Figure], None], size: tuple[float, float]) -> dict[str, bytes]:
-    """Draw a picture once and write it in every format.
+    """Draw a picture once, of so many inches, and write it in every format.
 
-    Parameters
-    ----------
-    draw : callable
-        Fills an empty figure.
-    size : pair of float
-        Width and height, inches.
-
-    Raises
-    ------
-    NoPlotsError
+    Raises `NoPlotsError`.
     """
     try:
         import matplotlib

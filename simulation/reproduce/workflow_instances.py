@@ -147,15 +147,7 @@ def das_3() -> tuple[Cluster, ...]:
 
 
 def table_1(name: str, seed: int, **fields: float) -> tuple[Snapshot, ...]:
-    """The five workflows of one of the sets, each alone on DAS-3.
-
-    Parameters
-    ----------
-    name : str
-        few, various, many.
-    fields
-        Of `Shape`.
-    """
+    """The five workflows of one of the sets (few, various, many), each alone on DAS-3."""
     return tuple(
         Snapshot(
             clusters=das_3(),

@@ -59,10 +59,7 @@ class Schedule:
 class Planner:
     """A snapshot made ready for any number of decodings.
 
-    Parameters
-    ----------
-    origin : float
-        What to add to the snapshot's times to have them on the axis of `submitted`, seconds.
+    Added to the snapshot's times, `origin` seconds have them on the axis of `submitted`.
     """
 
     def __init__(self, snapshot: Snapshot, options: Mapping[str, Any], origin: float = 0.0) -> None:
@@ -97,21 +94,11 @@ class Planner:
     def decode(
         self, order: Sequence[int], decoder: str, queue: Sequence[int] | None = None
     ) -> Schedule:
-        """Place the items in this order.
+        """Place the items in this order by a decoder: strict, insert, event, easy.
 
-        Parameters
-        ----------
-        order : sequence of int
-            A permutation of the items.
-        decoder : str
-            strict, insert, event, easy.
-        queue : sequence of int, optional
-            The order by which `easy` chooses the head, where backfilling goes by another one.
-
-        Notes
-        -----
-        Decoders that place one item after the other take those that may not start yet last, so
-        that these keep no others waiting. In time, as the other decoders go, each is in its place.
+        By `queue`, `easy` chooses the head, where backfilling goes by another order. Decoders that
+        place one item after the other take those that may not start yet last, so that these keep no
+        others waiting. In time, as the other decoders go, each is in its place.
         """
         if decoder in ("strict", "insert"):
             order = eligible_first(self.items, order)

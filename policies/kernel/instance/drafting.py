@@ -24,21 +24,9 @@ AWAY = "the data of what ran before reach no cluster that it may use"
 class Drafter:
     """Makes the items of one job after the other.
 
-    Parameters
-    ----------
-    kinds : sequence of Kind
-        The nodes, before any is cut.
-    reservations : sequence of Reservation
-        Those to come.
-    options : mapping
-        As for `read_queue`.
-
-    Attributes
-    ----------
-    needs : list of Needs
-        What items ask of nodes; until kinds are cut, `Item.group` is an index into it.
-    reasons, task_reasons : dict
-        Why a job, or a task of it, cannot be planned.
+    The kinds are the nodes before any is cut; until then, `Item.group` is an index into `needs`,
+    what items ask of nodes. The reservations are those to come. `reasons` and `task_reasons` say
+    why a job, or a task of it, cannot be planned.
     """
 
     def __init__(

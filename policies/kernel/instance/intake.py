@@ -81,11 +81,8 @@ class Intake:
 def read_queue(snapshot: Snapshot, options: Mapping[str, Any]) -> Intake:
     """Sort the queue into items to place and jobs to defer.
 
-    Parameters
-    ----------
-    options : mapping
-        ``coallocation``, ``coallocate_moldable`` and ``saturation_threshold`` are read; absent
-        ones have their default.
+    Options are read or have their default: `coallocation`, `coallocate_moldable` and
+    `saturation_threshold`.
     """
     return _Reader(snapshot, options).read()
 

@@ -94,16 +94,9 @@ def lay(
 ) -> None:
     """Give each placement, by `order` (rising start), free units of its classes.
 
-    Parameters
-    ----------
-    class_first : array of int, C + 1
-        Nodes are numbered so that those of a class follow each other.
-    free : array of int
-        Units of each node; changed.
-    histogram : array of int
-        Working memory: zeros, one more than the slots of a node.
-    quota : array of int, 4
-        Working memory.
+    Nodes are numbered so that those of a class follow each other, from `class_first`. `free` are
+    the units of each node, and change. Working memory: `histogram`, zeros, one more than the slots
+    of a node, and `quota`, 4.
     """
     top, r = 0, 0
     by_end, until, start = bookings.by_end, bookings.until, bookings.start

@@ -131,5 +131,3 @@ def keep(search: ListSearch) -> None:
 anneal_list = annealer(
     __name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo
 )
-
-__all__ = ["Decoding", "ListSearch", "anneal_list"]

@@ -50,6 +50,3 @@ def empty_tree(leaves: int) -> Floats:
     """Space for a tree of at least so many leaves."""
     half = 1 << max(leaves - 1, 0).bit_length()
     return np.empty(2 * half)
-
-
-__all__ = ["empty_tree", "grow", "leaf_within", "put"]

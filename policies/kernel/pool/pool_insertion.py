@@ -135,6 +135,3 @@ def place_in_turn(jobs: Jobs, order: Ints, profile: PoolProfile, out: Placed) ->
 def settle(jobs: Jobs, order: Ints, profile: PoolProfile, out: Placed) -> None:
     """`place_in_turn`, for callers that are not compiled."""
     place_in_turn(jobs, order, profile, out)
-
-
-__all__ = ["Costs", "Placed", "insert_all", "place", "place_in_turn", "settle"]

@@ -35,12 +35,8 @@ def canonical_allotments(
 ) -> bool:
     """For each job, what it needs at least to end by a guess; false if one cannot.
 
-    Parameters
-    ----------
-    out_procs, out_work : arrays, N
-        Fewest processors, and least work in processor-seconds.
-    out_half : array, N
-        Least work of an allotment that runs for at most half the guess; inf where there is none.
+    That is the fewest processors, the least work in processor-seconds, and the least work of an
+    allotment that runs for at most half the guess; inf where there is none.
     """
     for i in range(jobs.release.size):
         limit = guess - jobs.release[i]

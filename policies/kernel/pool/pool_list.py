@@ -227,19 +227,9 @@ def decode(
 def list_on_pool(
     jobs: Jobs, there: Processors, listing: Listing, rule: ListRule, lists: Lists, out: Placed
 ) -> tuple[float, float]:
-    """List all jobs.
+    """List all jobs; makespan, seconds, and weighted completion.
 
-    Parameters
-    ----------
-    out : Placed
-        The answer; not whole where a job finds no place, or the list is given up.
-
-    Returns
-    -------
-    tuple of float
-        Makespan, seconds, and weighted completion; inf where the answer is not whole.
+    Both are inf where `out`, the answer, is not whole: a job finds no place, or the list is given
+    up.
     """
     return decode(jobs, there, listing, rule, lists, out)
-
-
-__all__ = ["ListRule", "Listing", "Lists", "decode", "list_on_pool", "lists_for"]

@@ -217,5 +217,3 @@ def keep(search: Reinsertion) -> None:
 reinsert = annealer(
     __name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo
 )
-
-__all__ = ["MOST", "TAKEN", "Goal", "Moved", "Placed", "Reinsertion", "reinsert"]

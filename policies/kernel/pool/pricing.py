@@ -166,20 +166,11 @@ def cheapest_start(
 
 @kernel
 def price_jobs(jobs: Jobs, priced: Priced, cap: float, out_mode: Ints, out_start: Floats) -> float:
-    """Find each job's cheapest allotment and start.
+    """Find each job's cheapest allotment and start; the sum of the costs.
 
-    Parameters
-    ----------
-    cap : float
-        No job may end later, seconds.
-    out_mode, out_start : arrays, N
-        The answers: index into `procs`, seconds. What they hold before, such as the answers at
-        other prices, is tried first; the better that is, the sooner the others are passed.
-
-    Returns
-    -------
-    float
-        Sum of the costs; inf where a job cannot end by `cap`.
+    No job may end later than `cap`, seconds; the sum is inf where one cannot. What the answers,
+    index into `procs` and seconds, hold before, such as the answers at other prices, is tried
+    first; the better that is, the sooner the others are passed.
     """
     first, procs, times = jobs.first, jobs.procs, jobs.times
     slots = priced.price.size
@@ -235,6 +226,3 @@ def add_usage(jobs: Jobs, mode: Ints, start: Floats, grid: Floats, used: Floats)
         while g < slots and grid[g] < e:
             used[g] += k * max(min(e, grid[g + 1]) - max(s, grid[g]), 0.0)
             g += 1
-
-
-__all__ = ["Priced", "add_usage", "price_jobs", "price_rows"]

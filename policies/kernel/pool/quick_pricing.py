@@ -117,6 +117,3 @@ def price_near(
         if found >= 0.0:
             out_mode[i], out_start[i] = at, found
     return cost
-
-
-__all__ = ["price_near"]

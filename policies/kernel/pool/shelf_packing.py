@@ -27,19 +27,10 @@ def fitting_rows(first: Any, times: Any, jobs: Any, limits: Any, out: Any) -> No
 
 @kernel
 def stack_up(seconds: Any, is_small: Any, length: Any, out: Any) -> Any:
-    """Number what is selected as one: stacks of small jobs by next fit, other jobs alone.
+    """Number what is selected as one: stacks of small jobs by next fit, other jobs alone; how many.
 
-    Parameters
-    ----------
-    seconds : array, J
-        On one processor; read for small jobs only. Jobs come in the order they are stacked in.
-    out : array of int, J
-        Which entry each job belongs to.
-
-    Returns
-    -------
-    int
-        How many entries there are.
+    Jobs come in the order they are stacked in. Seconds on one processor are read for small jobs
+    only.
     """
     entries, stack, height = 0, -1, 0.0
     for x in range(seconds.size):
@@ -59,19 +50,9 @@ def stack_up(seconds: Any, is_small: Any, length: Any, out: Any) -> Any:
 def knapsack(weight: Any, size: Any, room: Any, value: Any, takes: Any, out: Any) -> None:
     """Choose entries of the largest weight that fit in `room`, by dynamic programming.
 
-    W(i, j) = max(W(i - 1, j), W(i - 1, j - size_i) + w_i), section 3.2. Of equal choices, one
-    that takes more of the later entries.
-
-    Parameters
-    ----------
-    weight, size : arrays, E
-        Sizes are 1..room.
-    value : array, 2 x (room + 1)
-        Working memory.
-    takes : array of bool, E x (room + 1)
-        Working memory.
-    out : array of bool, E
-        What is chosen.
+    W(i, j) = max(W(i - 1, j), W(i - 1, j - size_i) + w_i), section 3.2. Of equal choices, one that
+    takes more of the later entries. Sizes are 1..room. `value`, 2 x (room + 1), and `takes`, E x
+    (room + 1), are working memory.
     """
     for j in range(room + 1):
         value[0, j] = 0.0
@@ -100,6 +81,3 @@ def take_in_turn(order: Any, size: Any, room: Any, out: Any) -> None:
         out[i] = size[i] <= room
         if out[i]:
             room -= size[i]
-
-
-__all__ = ["fitting_rows", "knapsack", "stack_up", "take_in_turn"]

@@ -90,25 +90,11 @@ def grow(
     paths: Paths,
     out: Floats,
 ) -> int:
-    """Grow allotments until the critical path is at most `ratio` times the mean area.
+    """Grow allotments until the path is at most `ratio` times the mean area; the steps made.
 
-    Parameters
-    ----------
-    total : float
-        Processes of the platform.
-    by_level : bool
-        No level may use more processes than there are (MCPA).
-    steps : int
-        At most so many.
-    row : array of int, N
-        The allotments; grown in place.
-    out : array, 2
-        Length of the critical path and mean area, seconds.
-
-    Returns
-    -------
-    int
-        Steps made.
+    `total` are the processes of the platform; by level, none may use more than there are (MCPA).
+    The allotments in `row` are grown in place; `out` is the length of the critical path and the
+    mean area, seconds.
     """
     procs, seconds, crowd = tasks.procs, tasks.seconds, paths.crowd
     for x in range(crowd.size):

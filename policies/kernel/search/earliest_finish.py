@@ -113,17 +113,10 @@ def map_items(
 ) -> int:
     """Map items in this order, each where it ends first; the places looked for.
 
-    Parameters
-    ----------
-    order : array of int
-        Items, parents first; those already mapped are left where they are.
-    least_loaded : bool
-        Of a class, take the nodes that became free first; only without insertion.
-
-    Notes
-    -----
-    Ties go to fewer processes, then to one cluster, then to the first. One that finds no place is
-    left at inf, and so are its children.
+    Parents come first; items already mapped are left where they are. With `least_loaded`, the nodes
+    of a class that became free first are taken, only without insertion. Ties go to fewer processes,
+    then to one cluster, then to the first. An item that finds no place is left at inf, and so are
+    its children.
     """
     clusters, looks, append = problem.link_gbps.size, 0, not insertion
     for x in range(order.size):

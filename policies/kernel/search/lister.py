@@ -23,12 +23,7 @@ BLEND = 1.0
 class Lister:
     """Lists some items of a planner by genes, around what is booked already.
 
-    Parameters
-    ----------
-    items : sequence of int
-        What is listed.
-    booked : Schedule
-        The places of items that were booked before, still in the planner's profile.
+    `booked` are the places of items that were booked before, still in the planner's profile.
     """
 
     def __init__(self, planner: Planner, items: Sequence[int], booked: Schedule) -> None:

@@ -103,6 +103,3 @@ class Archive(Generic[P]):
             ]
             kept.pop(min(losses)[1])
         return kept
-
-
-__all__ = ["Archive", "ParetoPoint", "Rated"]

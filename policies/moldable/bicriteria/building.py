@@ -41,18 +41,9 @@ CALL = 16
 class Prices:
     """Least cost of each allotment, and its place, at the best prices of an ascent.
 
-    Attributes
-    ----------
-    least, ideal : arrays, A
-        Cost, and start in seconds.
-    cheapest : array of int, N
-        Each job's cheapest allotment.
-    order : array of int, N
-        Jobs by the start of that.
-    cap : float
-        End of the schedules that the prices were sought for, seconds.
-    costs : Costs
-        The same for kernels.
+    `ideal` are starts in seconds, `order` are the jobs by the start of their `cheapest` allotment.
+    `cap` is the end of the schedules that the prices were sought for, seconds; `costs` is the same
+    for kernels.
     """
 
     def __init__(self, queue: MoldableQueue, ascent: Ascent) -> None:
@@ -71,14 +62,9 @@ class Prices:
 class Builder:
     """Working memory for the schedules of one queue.
 
-    Attributes
-    ----------
-    rows, start, end : arrays, N
-        The schedule at hand: allotments, seconds.
-    work : float
-        Placements tried so far.
-    list_work : float
-        What a list counts for: as many as the square of the queue, by which limits were chosen.
+    The schedule at hand is `rows`, allotments, with `start` and `end`, seconds. `work` are the
+    placements tried so far; for it, a list counts as many as `list_work`, the square of the queue,
+    by which limits were chosen.
     """
 
     def __init__(self, queue: MoldableQueue, seed: int = 0) -> None:
@@ -134,14 +120,9 @@ class Builder:
     ) -> bool:
         """Change a list a little, so many times; the best schedule is then at hand.
 
-        Parameters
-        ----------
-        shares : pair of float
-            Squeeze and stretch.
-        heats : pair of float
-            Temperatures at the begin and end, as shares of the weighted completion.
-        waits : bool
-            Each job gets its place before any later one, though processors wait for it.
+        The shares are squeeze and stretch, the heats the temperatures at the begin and end, as
+        shares of the weighted completion. Where it `waits`, each job gets its place before any
+        later one, though processors wait for it.
         """
         queue, best = self.queue, Listing(order.copy(), wanted.copy())
         self.list(order, wanted, cap, *shares)

@@ -84,27 +84,11 @@ WAITING = 0.5
 class BicriteriaEngine:
     """Seeks a front until its work is done, or it is told to stop.
 
-    Parameters
-    ----------
-    queue : MoldableQueue
-        Not empty.
-    cmax : float
-        A bound on the makespan, seconds.
-    work : int
-        Jobs placed or priced after which the search ends; something is found before that.
-    needed : tuple of float
-        Ends that the caller asks for, seconds; they are sought first.
-    references : sequence of (makespan, weighted completion)
-        What shall be beaten in both.
-
-    Attributes
-    ----------
-    archive : Archive
-        The schedules found.
-    ascents : list of Ascent
-        Whose prices bound the weighted completion.
-    stopped : bool
-        Whether the caller ended it.
+    The queue is not empty; `cmax` is a bound on the makespan, seconds. The search ends after `work`
+    jobs placed or priced, and something is found before that. `needed` are ends that the caller
+    asks for, seconds, which are sought first; `references`, pairs of makespan and weighted
+    completion, shall be beaten in both. `archive` has the schedules found; the prices of the
+    `ascents` bound the weighted completion; `stopped` says that the caller ended it.
     """
 
     def __init__(
@@ -323,6 +307,3 @@ def shelved(queue: MoldableQueue) -> ParetoPoint:
     laid = two_shelf_schedule(queue)
     total = float(queue.weight @ (laid.start + queue.times[laid.rows]))
     return ParetoPoint(cmax=laid.makespan, total=total, rows=laid.rows, start=laid.start)
-
-
-__all__ = ["LARGE", "THIN", "BicriteriaEngine"]

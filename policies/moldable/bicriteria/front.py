@@ -86,6 +86,3 @@ def published(planner: Planner, budget: Budget) -> list[Laid]:
     shelves = two_shelf_schedule(layer.queue)
     found.append(Laid(schedule=layer.measured(shelves.rows, shelves.start)))
     return found
-
-
-__all__ = ["Laid", "lay_front", "published"]

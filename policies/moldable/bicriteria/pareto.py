@@ -22,19 +22,8 @@ PRECISION = 1e-3
 class BoundCurve:
     """LB(T), where it has been sought so far.
 
-    Parameters
-    ----------
-    search, whole : MoldableQueue
-        A ladder of allotments to take steps on, and all there are.
-    steps : int
-        Subgradient steps for a new T.
-
-    Attributes
-    ----------
-    cmax : float
-        No makespan is smaller, seconds.
-    bounds : list of PricedBound
-        By rising cap.
+    Of the queues, `search` has a ladder of allotments to take steps on, `steps` for a new T, and
+    `whole` all there are. No makespan is smaller than `cmax`, seconds; `bounds` are by rising cap.
     """
 
     def __init__(self, search: MoldableQueue, whole: MoldableQueue, *, steps: int = STEPS) -> None:

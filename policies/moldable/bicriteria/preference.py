@@ -26,6 +26,3 @@ def check_preference(text: str, where: str) -> None:
     if cap is None or not (isfinite(cap) and cap > 0.0):
         forms = f"{', '.join(NAMES)} or {UNDER}SECONDS"
         raise InputError(where, f"{text!r} is not {forms}")
-
-
-__all__ = ["cap_of", "check_preference"]

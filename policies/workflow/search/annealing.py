@@ -58,15 +58,7 @@ IN_VAIN = 4
 
 
 class Track:
-    """The best genes so far, and the cycles that make them better.
-
-    Attributes
-    ----------
-    top : SerialGenes or None
-        The best genes.
-    reached : float
-        What they reach: makespan or weighted completion.
-    """
+    """The best genes so far, what they reach of the objective, and the cycles after them."""
 
     def __init__(self, case: WorkflowCase, seed: int, objective: int) -> None:
         self.case = case

@@ -49,13 +49,7 @@ REPORT_AFTER = 200_000
 
 
 class WorkflowEngine:
-    """Search that improves the best plan of a queue with workflows.
-
-    Attributes
-    ----------
-    incumbent : Incumbent of Schedule
-        The best plan so far.
-    """
+    """Search that improves the best plan of a queue with workflows."""
 
     def __init__(
         self,

@@ -218,6 +218,3 @@ class WorkflowSearch:
         return case.planner.measure(
             outcome_of(case.planner, self.out, case.booked, case.inside), work
         )
-
-
-__all__ = ["WorkflowCase", "WorkflowSearch", "read_case"]

@@ -82,11 +82,7 @@ class Window:
 def windows(log: Log, count: int, jobs: int, seed: int) -> list[Window]:
     """Cut windows out of a log, by the rule of this module.
 
-    Raises
-    ------
-    NoDataError
-    InputError
-        If the log cannot be read.
+    Raises `NoDataError`, and `InputError` if the log cannot be read.
     """
     usable, capacity = read_log(log, find_data()).jobs, log.nodes * log.slots
     step = (len(usable) - jobs) / MOST
@@ -182,17 +178,9 @@ class _Caller:
 def replay_window(
     window: Window, policy: str, options: Mapping[str, Any], work: int, seed: int
 ) -> Replayed:
-    """Replay a window under a policy.
+    """Replay a window under a policy, each of whose rounds has so much work.
 
-    Parameters
-    ----------
-    work : int
-        Limit of each round, as the policy counts it.
-
-    Raises
-    ------
-    NotAllowedError
-        If a plan breaks a rule, or a job did not run.
+    Raises `NotAllowedError` if a plan breaks a rule, or a job did not run.
     """
     complete = read_options(options, lookup(policy).options)
     caller = _Caller(window=window, policy=policy, options=complete, work=work, seed=seed)
