@@ -100,7 +100,7 @@ def test_life_of_a_part(make: Make) -> None:
     (words,) = fake.asked("srun")
     assert "--immediate" not in words, "Slurm accounts its refusals as failed jobs"
     assert "--exclusive --nodelist=n2,n1 -N 2 -n 2 --ntasks-per-node=1" in words
-    assert "--time=3" in words  # 100 s, a grace of 5 s and 20 s to start
+    assert "--time=2" in words  # 100 s in whole minutes
     assert "--comment=coalloc:1.1.0:" in words
     assert fake.asked("scancel") == [], "it ended by itself"
 
