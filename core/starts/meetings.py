@@ -69,7 +69,7 @@ def _has_place(state: State, part: PartRecord, now: float) -> bool:
     if part.granted is not None or part.is_next:
         return True
     wait = expected_wait(state, part.cluster, part.ahead, width=width_of(state, part))
-    return part.is_waiting and now - part.sent > PATIENCE * wait
+    return part.is_waiting and 0.0 < PATIENCE * wait < now - part.sent  # 0: nothing is known
 
 
 def _to_open(state: State, record: JobRecord, now: float) -> list[PartRecord]:

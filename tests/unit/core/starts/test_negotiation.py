@@ -293,6 +293,14 @@ def test_jobs_gather_together_only_where_their_parts_fit() -> None:
     assert next_in(site, other) == ["a", "b"]
 
 
+def test_where_nothing_is_known_of_waits_parts_are_put_off_until_each_is_the_next() -> None:
+    site, job = put_off()
+    site.state.learning.waits = {}
+    site.wait(7.0)
+    assert next_in(site, job, "a") == []
+    assert next_in(site, job, "b") == ["a", "b"]
+
+
 def test_a_queue_that_says_nothing_of_places_is_waited_for_twice_as_long_as_others_do() -> None:
     site, job = put_off()
     site.wait(2.0 * 40.0)
