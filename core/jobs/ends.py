@@ -59,7 +59,8 @@ def _end_unrun(
         )
     )
     state.emit(now, EventKind.JOB_ENDED, record.id, state=str(end), detail=detail)
-    state.log("job_ended", job=record.id, state=str(end), exit_code=None, detail=detail)
+    whose = {"user": record.user, "name": record.name}
+    state.log("job_ended", job=record.id, **whose, state=str(end), exit_code=None, detail=detail)
     if record.foreign and reason != CANCELLED_THERE:
         dismiss(state, record)
 
