@@ -175,8 +175,8 @@ class Adapter(Struct, frozen=True, kw_only=True):
     due: Callable[[], tuple[Act, ...]] = none_due
     """The acts that the last reading has shown to be due."""
     pause: Callable[[bool], float] = usual_pause
-    """How many times the usual pause is to be made before the next reading; asked whether nothing
-    of ours waits or runs on the cluster, and nothing asks for its slots."""
+    """Factor on the usual pause before the next reading. Its argument: nothing of ours waits or
+    runs on the cluster, and nothing asks for its slots."""
 
 
 class Proposal(Struct, frozen=True, kw_only=True):

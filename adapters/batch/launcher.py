@@ -151,7 +151,7 @@ class BatchLauncher(PartLauncher):
             else:
                 self._marked.discard(key)
         if live is not None and live.reason in {PARKED, WAITS} and not live.detail:
-            # What is known of its turn stays known while a runner looks at it.
+            # A runner that looks at it knows nothing of its turn: the last report stands.
             is_known = before is not None and before.state is PartState.WAITING
             own = replace(live, reason=WAITS)
             self._live[key] = before if before is not None and is_known else own

@@ -72,7 +72,7 @@ class SwfJob:
     extra: tuple[str, ...] = ()
     """Further columns (.xswf)."""
     line: int = 0
-    """Where it stands in the file, from 1, and how many columns it has."""
+    """Its line in the file, from 1; and the number of its columns."""
     fields: int = FIELDS
 
 

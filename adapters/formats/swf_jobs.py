@@ -136,14 +136,14 @@ class LoggedJob(Struct, frozen=True, kw_only=True):
     number: int
     line: int
     moldable: MoldableJob | None = None
-    """What is submitted in place of `job`, which it equals on as many processes."""
+    """Submitted in place of `job`: on as many processes it takes as long."""
     flow: WorkflowJob | None = None
-    """What is submitted in place of `job`, with the same work; of a run, what it is a task of."""
+    """Submitted in place of `job`, with the same work; of a run, the workflow of its task."""
     task: str = ""
     """Of a run: which task of `flow` it is; else empty."""
     user: str = ""
     application: str = ""
-    """Whose job of what it was, as numbers; empty where the log does not know."""
+    """Numbers of its user and its program in the log; empty where that does not know."""
     waited_s: float = 0.0
     """From its submission to its start in the log, seconds; 0 where the log does not know."""
 

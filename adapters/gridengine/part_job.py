@@ -227,7 +227,7 @@ class GridEngineJob(PartJob):
         return not found.issubset(known)
 
     def _are_gone(self) -> bool:
-        """Whether the jobs have left their hosts within `RELEASE_S`."""
+        """Wait until the jobs have left their hosts, at most `RELEASE_S`; whether they have."""
         end = time.monotonic() + RELEASE_S
         while True:
             numbers = {job.number for job in self._listed()}

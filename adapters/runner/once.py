@@ -31,7 +31,7 @@ OF_SLURM = (
 )
 """Variables of a Slurm job that mean the same in the step of the wrappers and in a script."""
 OF_ARRAYS = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")
-"""What a member is told of its array, in `COALLOC_ARRAY_` and `SLURM_ARRAY_`."""
+"""Variables of an array's member, behind `COALLOC_ARRAY_` and `SLURM_ARRAY_`."""
 
 
 def started_once(spec: RunnerSpec) -> RunnerSpec:
