@@ -31,6 +31,8 @@ PUT_OFF_S = 30 * 86_400.0
 """A part that is put off may not be granted for so long, seconds, unless it is opened."""
 PATIENCE = 2.0
 """A part counts as the next in its queue after this many times what claims wait there."""
+UNKNOWN_WAIT_S = 1800.0
+"""What claims are taken to wait where nothing is known of it, seconds."""
 SOONER = 0.5
 """A part is opened this much of a run time before it would come together with the others: it takes
 a reading and an order."""
@@ -69,7 +71,7 @@ def _has_place(state: State, part: PartRecord, now: float) -> bool:
     if part.granted is not None or part.is_next:
         return True
     wait = expected_wait(state, part.cluster, part.ahead, width=width_of(state, part))
-    return part.is_waiting and 0.0 < PATIENCE * wait < now - part.sent  # 0: nothing is known
+    return part.is_waiting and now - part.sent > PATIENCE * (wait or UNKNOWN_WAIT_S)
 
 
 def _to_open(state: State, record: JobRecord, now: float) -> list[PartRecord]:
