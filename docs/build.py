@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from msgspec import NODEFAULT, Struct, inspect
+from msgspec import NODEFAULT, Struct, inspect, to_builtins
 from msgspec.structs import FieldInfo, fields
 from protocol import with_fields
 
@@ -37,6 +37,7 @@ from coalloc.model.jobs import (
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.ranges import LARGEST
+from coalloc.model.shape import Shape
 from coalloc.model.snapshot import Reservation, Running, SnapshotFields
 from coalloc.simulation.reproduce.pages import FIGURES, with_results
 
@@ -50,6 +51,7 @@ TABLES: Mapping[str, type[Struct]] = {
     "moldable": MoldableJob,
     "workflow": WorkflowJob,
     "divisible": DivisibleJob,
+    "shape": Shape,
     "task": Task,
     "edge": Edge,
     "started": Started,
@@ -177,7 +179,7 @@ def _default(form: type[Struct], field: FieldInfo) -> str:
         return f"`{json.dumps(field.default_factory())}`"
     if field.default is NODEFAULT:
         return "required"
-    return "null" if field.default is None else f"`{json.dumps(field.default)}`"
+    return "null" if field.default is None else f"`{json.dumps(to_builtins(field.default))}`"
 
 
 def _value(kind: inspect.Type) -> str:

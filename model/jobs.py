@@ -23,6 +23,7 @@ from coalloc.model.ranges import (
     Weight,
     Work,
 )
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.speedup import Speedup
 
 
@@ -54,6 +55,8 @@ class JobFields(
     """Features every node must have."""
     memory_mb_per_proc: MemoryMb = 0
     """MiB per process."""
+    shape: Shape = ONE_SLOT
+    """What it asks of its nodes besides; without one, a process is a slot."""
     after: tuple[str, ...] = ()
     """Ids of jobs that must have ended."""
     held: bool = False
@@ -107,6 +110,8 @@ class Task(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Largest allotment; default min_procs."""
     comm_gb: DataGb = 0.0
     """All-to-all volume inside the task, GB."""
+    shape: Shape | None = None
+    """What it asks of its nodes; default its workflow's."""
 
 
 class Edge(

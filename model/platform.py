@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from math import inf
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from coalloc.model.ranges import EventTime, Gbps, InsideGbps, Latency, MemoryMb, Name, Power, Slots
+from coalloc.model.shape import Amounts
 
 
 class NodeState(StrEnum):
@@ -27,6 +28,12 @@ class Node(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Effective power: relative speed times the share that is really free."""
     slots: Slots = 1
     """Processes at the same time."""
+    cpus: Slots | None = None
+    """CPUs that its slots share, for jobs that ask for CPUs; default its slots."""
+    cpus_per_core: Slots = 1
+    """A job takes whole cores of so many CPUs."""
+    resources: Amounts = field(default_factory=dict)
+    """Counted resources: gpu, gpu:a100; a family has at least what its types have."""
     features: tuple[str, ...] = ()
     """Features a job may ask for."""
     memory_mb: MemoryMb | None = None
@@ -53,6 +60,8 @@ class Cluster(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Latency inside, s."""
     stale: bool = False
     """The last reading failed; gets no new work, and nothing on it is taken for idle."""
+    resources: Amounts = field(default_factory=dict)
+    """Counted resources of no particular node, such as licences."""
     nodes: tuple[Node, ...] = ()
     """Nodes."""
 

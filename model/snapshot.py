@@ -8,7 +8,8 @@ from msgspec import Struct, field
 
 from coalloc.model.jobs import Job
 from coalloc.model.platform import Cluster, Node
-from coalloc.model.ranges import EventTime, Instant, LoadGbps, Name, Overrun, Slots
+from coalloc.model.ranges import EventTime, Instant, LoadGbps, MemoryMb, Name, Overrun, Slots
+from coalloc.model.shape import Amounts
 
 SNAPSHOT_FORMAT = "coalloc-snapshot/1"
 
@@ -31,6 +32,12 @@ class Running(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Load on the link of each cluster until the end, Gbit/s."""
     ours: bool = True
     """False for the batch system's own jobs."""
+    memory_mb: Mapping[str, MemoryMb] = field(default_factory=dict)
+    """MiB taken on each node; default the share of its slots."""
+    resources: Mapping[str, Amounts] = field(default_factory=dict)
+    """Counted resources taken on each node."""
+    per_job: Amounts = field(default_factory=dict)
+    """Counted resources taken of each of its clusters, or of the site."""
 
     def busy_until(self, time: float, overrun_s: float = OVERRUN_S) -> float:
         """Time at which its slots are taken to be free, seconds."""
@@ -74,6 +81,8 @@ class SnapshotFields(
     """Work that occupies slots."""
     reservations: tuple[Reservation, ...] = ()
     """Reserved nodes."""
+    resources: Amounts = field(default_factory=dict)
+    """Counted resources of the site, of no particular cluster."""
 
 
 class Snapshot(SnapshotFields, frozen=True, kw_only=True):

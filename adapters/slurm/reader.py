@@ -373,5 +373,5 @@ class SlurmReader:
             load_age_s=load.age_s,
             reason=entry.reason if state is not NodeState.UP else "",
             partitions=entry.partitions,
-            gres=entry.gres,
+            resources=entry.gres,
         )

@@ -122,7 +122,7 @@ def open_nodes(
             node
             for node in cluster.reading.nodes
             if (verdict.partitions is None or not partitions.isdisjoint(node.partitions))
-            and all(node.gres.get(name, 0) >= count for name, count in wanted.items())
+            and all(node.resources.get(name, 0) >= count for name, count in wanted.items())
             and (not batch.constraint or admits(batch.constraint, node.features))
         )
     return cluster.openings[key]

@@ -97,6 +97,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         name=record.name,
         time_limit=job.time_limit,
         memory_mb_per_proc=job.memory_mb_per_proc,
+        shape=job.shape,
         array_index=record.array_index,
         foreign=record.foreign,
         task=record.task,

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 
 
@@ -122,6 +123,8 @@ class JobPart(Struct, frozen=True, kw_only=True):
     """Run time after which the processes are ended, seconds."""
     memory_mb_per_proc: int = 0
     """As its user asked, MiB; 0: not said."""
+    shape: Shape = ONE_SLOT
+    """What the job asks of its nodes besides; its processes on each are in `nodes`."""
     rendezvous: str = ""
     """Host:port for the ranks to meet: rank 0's node, and a port of 20000..29999 that no other job
     of ours has."""

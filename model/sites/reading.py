@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from coalloc.model.platform import Node, NodeState
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.sites.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
@@ -18,6 +19,10 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     power: float = 1.0
     """Raw effective power, before smoothing and steps, in (0, 1]."""
     slots: int = 1
+    cpus: int | None = None
+    """CPUs that its slots share, for jobs that ask for CPUs; None: its slots."""
+    cpus_per_core: int = 1
+    """A job takes whole cores of so many CPUs."""
     slot_cpus: int = 1
     """Processors that accounts are charged for a slot: all, of a node that is taken whole."""
     features: tuple[str, ...] = ()
@@ -35,8 +40,8 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     """Why it takes no new work, in the batch system's words."""
     partitions: tuple[str, ...] = ()
     """Partitions that it is in."""
-    gres: Mapping[str, int] = field(default_factory=dict)
-    """Counts of generic resources, with and without their type: ``gpu``, ``gpu:a100``."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """Counted resources, with and without their type: ``gpu``, ``gpu:a100``."""
 
     @classmethod
     def of(cls, node: Node) -> NodeReading:
@@ -45,6 +50,9 @@ class NodeReading(Struct, frozen=True, kw_only=True):
             name=node.name,
             power=node.power,
             slots=node.slots,
+            cpus=node.cpus,
+            cpus_per_core=node.cpus_per_core,
+            resources=node.resources,
             features=node.features,
             memory_mb=node.memory_mb,
             state=node.state,
@@ -70,6 +78,8 @@ class NativeJob(Struct, frozen=True, kw_only=True):
     """Every node must have them all."""
     memory_mb_per_proc: int = 0
     """MiB."""
+    shape: Shape = ONE_SLOT
+    """What it asks of its nodes besides."""
     waits: str = ""
     """Why it must not be planned yet, in the batch system's words; empty: it may be."""
     claimed: bool = False
