@@ -34,13 +34,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.grant import LAYOUT
-from coalloc.adapters.runner.spec import Queue, RankPlace, RunnerSpec
+from coalloc.adapters.runner.spec import Queue, RankPlace, RunnerSpec, ShapeKeys
 from coalloc.adapters.runner.status import (
     END,
     PAGE,
@@ -345,6 +345,8 @@ def _runner_spec(
         "stdout": launch.stdout,
         "stderr": launch.stderr,
         "uid": spec.uid,
+        "shape": cast("ShapeKeys", to_builtins(spec.shape)),
+        "memory_mb_per_proc": spec.memory_mb_per_proc,
         "ranks": ranks,
         "size": spec.size,
         "nodelist": fold(spec.all_nodes),

@@ -68,16 +68,18 @@ def is_whole(spec: BatchSpec) -> bool:
 def dealt(spec: BatchSpec, slots: dict[str, int]) -> Nodes:
     """The part's processes on the nodes it was granted, by the batch system's names.
 
-    In the planned order where the same nodes were granted, else in the batch system's.
+    In the planned order where the same nodes were granted, else in the batch system's. Each node
+    gets one before any gets more.
     """
-    site, left = spec["site"], len(spec["ranks"])
+    site, size = spec["site"], len(spec["ranks"])
     planned = planned_nodes(spec)
     found: Nodes = []
-    for name, room in slots.items():
-        count = min(room, left)
-        left -= count
-        if count:
-            found.append((site["prefix"] + name, count))
+    chosen = [name for name, room in slots.items() if room][:size]
+    left = size - len(chosen)
+    for name in chosen:
+        more = min(slots[name] - 1, left)
+        left -= more
+        found.append((site["prefix"] + name, 1 + more))
     if left:
         raise ValueError(f"{left} processes have no slot on {', '.join(slots)}")
     return planned if dict(found) == dict(planned) else found

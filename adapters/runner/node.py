@@ -15,11 +15,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from coalloc.adapters.runner.once import script_environment
+from coalloc.adapters.runner.once import TO_SCRIPT, is_holder, script_environment
 from coalloc.adapters.runner.runner import Runner
 from coalloc.adapters.runner.status import END, NO_RUNNER, RUN, boot_id
 from coalloc.adapters.runner.talk import (
@@ -39,6 +40,7 @@ GATE_RETRY_S = 0.1
 OVER_LIMIT_S = 10.0
 JOB_IDS = (("COALLOC_SLURM_JOB_ID", "SLURM_JOB_ID"), ("COALLOC_GRIDENGINE_JOB_ID", "JOB_ID"))
 """What a process sees of the batch system's own variables, and their names there."""
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 PATIENCE_S = 900.0
 """How long an end is kept for a runner that does not come back, seconds."""
 
@@ -63,6 +65,24 @@ class NodeRunner(Runner):
         self._records: dict[int, dict[str, Any]] = {}
         self._patience_end = float("inf")
         self.exit_code = 0
+
+    def _open(self) -> None:
+        super()._open()
+        for number in PASSED_ON:
+            signal.signal(number, self._pass_on)
+
+    def _pass_on(self, number: int, _: object) -> None:
+        """Give the processes a signal of the batch system's, which knows the wrapper alone.
+
+        A script gets those that are for it: its steps get their own.
+        """
+        is_script = bool(self.spec.get("once"))
+        is_for_it = "SLURM_STEP_ID" not in os.environ or TO_SCRIPT in os.environ
+        if not self.is_started or (is_script and (is_holder(self.spec) or not is_for_it)):
+            return
+        for pid in self.pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
 
     def _load(self) -> None:
         os.set_blocking(self.orders_fd, True)

@@ -38,6 +38,20 @@ class Queue(TypedDict):
     nice: int
 
 
+class ShapeKeys(TypedDict, total=False):
+    """Keys of `coalloc.model.shape.Shape`; absent: their defaults."""
+
+    cpus_per_proc: int
+    memory_mb_per_node: int
+    all_memory: bool
+    min_nodes: int
+    max_nodes: int
+    procs_per_node: int
+    exclusive: bool
+    per_proc: dict[str, int]
+    per_node: dict[str, int]
+
+
 class RunnerHome(TypedDict, total=False):
     """Facts of the executor's own machine, where the runner is there."""
 
@@ -64,6 +78,8 @@ class RunnerSpec(RunnerHome):
     stdout: str
     stderr: str
     uid: int | None
+    shape: ShapeKeys
+    memory_mb_per_proc: int
     ranks: list[RankPlace]
     size: int
     nodelist: str

@@ -10,6 +10,7 @@ from calendar import timegm
 
 from coalloc.adapters.runner.batch_job import Turn
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError
+from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     FIRST,
@@ -17,6 +18,7 @@ from coalloc.adapters.slurm.part_commands import (
     canceller,
     is_no_such_job,
     is_without_accounting,
+    room_of,
     shown_field,
     shown_reason,
 )
@@ -28,11 +30,11 @@ POLL_S, LONGEST_POLL_S = 0.01, 0.2
 class ShownJob:
     """Reads jobs of one cluster by their numbers, and changes none.
 
-    Where it is exclusive, a node is one slot, however many processors it has.
+    `spec` is the part's whose job it is.
     """
 
-    def __init__(self, slurm: Slurm, *, is_exclusive: bool) -> None:
-        self._slurm, self._is_exclusive = slurm, is_exclusive
+    def __init__(self, slurm: Slurm, spec: BatchSpec) -> None:
+        self._slurm, self._spec = slurm, spec
 
     def state(self, number: str) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
@@ -61,10 +63,9 @@ class ShownJob:
     def _slots(self, text: str) -> dict[str, int]:
         """The nodes that were allocated, and the processes that each takes."""
         slots: dict[str, int] = {}
-        for names, cpus in allocated(text):
-            count = 1 if self._is_exclusive else cpus
+        for names, cpus, gres in allocated(text):
             each = self._slurm.run("scontrol", "show", "hostnames", names).split()
-            slots |= dict.fromkeys(each, count)
+            slots |= dict.fromkeys(each, room_of(self._spec, cpus, gres))
         return slots
 
     def listed_after(self, number: str, limit_s: float, over: frozenset[str] = frozenset()) -> str:

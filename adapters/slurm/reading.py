@@ -29,6 +29,7 @@ from coalloc.adapters.slurm.parsers.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
+from coalloc.model.shape import Shape
 from coalloc.model.sites.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
@@ -59,6 +60,14 @@ class SlurmFacts(Struct, frozen=True, kw_only=True):
         return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)
 
 
+class Holding(Struct, frozen=True):
+    """What a part of ours takes of its nodes: processes by Slurm's names, what each needs."""
+
+    nodes: Mapping[str, int]
+    shape: Shape
+    memory_mb_per_proc: int
+
+
 class Answers(Struct, frozen=True, kw_only=True):
     """Slurm's answers of one cycle."""
 
@@ -72,6 +81,10 @@ class Answers(Struct, frozen=True, kw_only=True):
     claims: Collection[str] | None = None
     """The claims of our parts, as tokens name them; None: every token is ours."""
     partitions: tuple[PartitionEntry, ...] = ()
+    held: Mapping[str, Holding] = field(default_factory=dict)
+    """By our parts, by claim, or by id where a job was handed over."""
+    layouts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Fields of handed jobs that wait, by number, as far as they are known."""
 
     def is_ours(self, entry: QueueEntry) -> bool:
         """Whether a part of ours has this job, submitted or handed over.

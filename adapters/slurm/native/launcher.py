@@ -22,6 +22,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import convert, to_builtins
+
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
@@ -40,9 +42,10 @@ from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, Queu
 from coalloc.adapters.slurm.parsers.text import (
     parse_fields,
 )
-from coalloc.adapters.slurm.reading import spread
+from coalloc.adapters.slurm.reading import Holding, spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.formats.nodeset import fold
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import CANCELLED_THERE, PartKey, PartReport, PartSpec, PartState
 
 UTC = {"TZ": "UTC"}
@@ -86,6 +89,11 @@ class NativeLauncher:
         """Ids of the jobs that a part has; may be called from another thread."""
         return self._claimed
 
+    def holdings(self) -> dict[str, Holding]:
+        """What parts have, by the ids of their jobs; may be called from another thread."""
+        parts = (part for part in tuple(self._parts.values()) if part.holding)
+        return {part.foreign: convert(part.holding, Holding) for part in parts}
+
     def has(self, key: PartKey) -> bool:
         """Whether this part is one of a handed job."""
         return key in self._parts
@@ -101,6 +109,8 @@ class NativeLauncher:
             foreign=part.foreign,
             nodes=[self._settings.plain(name) for name in part.nodes],
         )
+        counts = dict(zip(mine.nodes, part.nodes.values(), strict=True))
+        mine.holding = to_builtins(Holding(counts, part.shape, part.memory_mb_per_proc))
         try:
             facts = self._facts(mine.foreign)
         except (BatchError, ParseError) as error:
@@ -110,8 +120,9 @@ class NativeLauncher:
             raise ClaimRefusedError(CANCELLED_THERE, f"job {mine.foreign} is {state} in Slurm")
         mine.partition, mine.node_count = facts.partition, facts.node_count
         mine.was_held = facts.is_held
-        # Slots say nothing of layouts: where its user does, Slurm finds the nodes.
-        bound = facts.layout & {CONTIGUOUS} if self._settings.slots == "node" else facts.layout
+        # Where its user says of its layout what no shape does, Slurm finds the nodes.
+        is_placed = self._settings.slots == "node" or part.shape != ONE_SLOT
+        bound = facts.layout & {CONTIGUOUS} if is_placed else facts.layout
         mine.keeps_shape = bool(bound)
         self._keep(mine)
         try:

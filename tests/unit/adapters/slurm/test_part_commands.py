@@ -27,6 +27,7 @@ def spec(*nodes: tuple[str, int], exclusive: bool = True) -> Any:
         "avoid": "",
         "memory_mb": 0,
         "max_time_s": None,
+        "passed": False,
     }
     queue = {"at_once": False, "begin_s": 0.0, "hold_s": 60.0, "avoid": [], "nice": 0}
     return batch_spec(*nodes, site=site, queue=queue, time_limit_s=60.0, rendezvous="n1:1")
@@ -66,7 +67,7 @@ def test_wrappers_start_on_every_node_there_is() -> None:
 
 def test_what_was_allocated_is_read() -> None:
     text = "JobId=7 NodeList=a[1-3] \n Nodes=a[1-2] CPU_IDs=0-3,6 Mem=0 GRES= Nodes=a3 CPU_IDs=2"
-    assert allocated(text) == [("a[1-2]", 5), ("a3", 1)]
+    assert allocated(text) == [("a[1-2]", 5, ""), ("a3", 1, "")]
 
 
 def test_processes_are_dealt_to_what_was_allocated() -> None:
