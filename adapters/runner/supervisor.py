@@ -198,7 +198,10 @@ class PartSupervisor(OrderLoop):
                 self._see_orders()
                 self._leave()
         elif self._may_wait:
-            self._grant(planned_nodes(self.spec))
+            planned = planned_nodes(self.spec)
+            # Where it is not the same number on each, the batch system has laid it out by itself.
+            turn = self._job.turn() if len({count for _, count in planned}) > 1 else None
+            self._grant(dealt(self.spec, turn.slots) if turn and turn.slots else planned)
 
     # -- a claim that waits
 

@@ -211,6 +211,7 @@ class SlurmLauncher(BatchLauncher):
             "avoid": self._avoided(part),
             "exclusive": site.slots == "node",
             "passed": bool(part.batch.passed),
+            "cpus": min(self._facts.cpus.get(site.plain(name), 0) for name in part.nodes),
             "max_time_s": self._longest_s(part),
             "memory_mb": part.memory_mb_per_proc or self._share_of_memory(part),
         }

@@ -46,8 +46,8 @@ STEP = (
     *("--kill-on-bad-exit=1", "--export=ALL"),
 )
 """Options of the step that the wrappers are."""
-UNBOUND = "--gpu-bind=none"
-"""Where tasks have GPUs of their own: the first sees all of its node."""
+UNBOUND = "--gpu-bind=closest"
+"""Where each task has GPUs: the first sees all of its node. (With ``none``, 22.05 shows none.)"""
 ONE_ON_EACH_NODE = 'exec 2>&1; [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; exec "$@"'
 """Slurm counts CPUs that are not equally many on each node as tasks; the first brings all up."""
 FULL = ("job queue full", "temporarily unable to accept")
@@ -116,6 +116,8 @@ class SlurmSite(BatchSite):
     """Node set that a claim which may wait must not get."""
     exclusive: bool
     """A part has its nodes for itself."""
+    cpus: int
+    """The least that any of its nodes has; 0: not known."""
     passed: bool
     """Its options are more than what a claim at once can say."""
     max_time_s: float | None
@@ -146,19 +148,31 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
         # One task on each node sees all CPUs and GPUs of the part there. Those of whole nodes are
         # all the part's, however many it names.
         most = max(counts.values())
-        each = "--exclusive" if is_whole_nodes(spec) else f"--cpus-per-task={most * cpus}"
-        words += [each, f"--nodelist={names}", "-N", size, "-n", size, "--ntasks-per-node=1"]
+        on_each = site_of(spec)["cpus"] if is_whole_nodes(spec) else most * cpus
+        words += ["--exclusive"] if is_whole_nodes(spec) else []
+        words += [f"--cpus-per-task={on_each}"] if on_each else []
+        words += [f"--nodelist={names}", "-N", size, "-n", size, "--ntasks-per-node=1"]
         words += _gres(spec, min(counts.values()))
     else:
-        # One word for each process: the only way to ask for other numbers on other nodes.
-        names = ",".join(name for name, count in counts.items() for _ in range(count))
-        words += ["--distribution=arbitrary", f"--nodelist={names}"]
-        words += ["-N", size, "-n", str(sum(counts.values()))]
+        # How many on which of them is Slurm's to find: it heeds no distribution before it starts.
+        words += [f"--nodelist={names}", "-N", size, "-n", str(sum(counts.values()))]
         words += [*([f"--cpus-per-task={cpus}"] if cpus > 1 else []), *_gres(spec, 0)]
     words += [f"--mem{unit}={value}" for unit, value in memory_of(spec)]
     if (wanted_s := asked_s(spec, is_shape=is_shape)) is not None:
         words.append(f"--time={int(wanted_s // 60)}")
     return words
+
+
+def may_be_at_once(spec: BatchSpec) -> bool:
+    """Whether a claim at once can say all that is asked, and its step has all that is granted.
+
+    Other options may be of a batch job alone. A step of tasks that are not one on each node takes
+    whole cores for each; one of whole nodes has no GPUs for which nobody has asked.
+    """
+    of_tasks = cpus_each(spec) > 1 or gpus_of(spec["shape"])
+    is_uneven = len(set(node_counts(spec).values())) > 1 and not is_whole_nodes(spec)
+    is_open = spec["shape"].get("exclusive", False)
+    return not (site_of(spec)["passed"] or is_open or (is_uneven and of_tasks))
 
 
 def cpus_each(spec: BatchSpec) -> int:

@@ -36,6 +36,7 @@ from coalloc.adapters.slurm.part_commands import (
     batch_script,
     explained,
     granted,
+    may_be_at_once,
     pending_claim,
     refusal,
     sbatch_variables,
@@ -83,8 +84,7 @@ class SlurmJob(PartJob):
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes at once, or take a turn in the queue; whether it waits there."""
         queue = self._spec["queue"]
-        # What its user has said besides may be of nodes, or of a batch job alone.
-        may_try = queue is not None and queue["at_once"] and not site_of(self._spec)["passed"]
+        may_try = queue is not None and queue["at_once"] and may_be_at_once(self._spec)
         if queue is not None and not (may_try and self._is_granted_at_once(port)):
             self.submit(port)
             keep()

@@ -331,7 +331,13 @@ class SlurmReader:
         )
         memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
         self._learn(
-            SlurmFacts(rules=rules, memory_by_cpu=memory, asked=self._asked, queue=answers.queue)
+            SlurmFacts(
+                rules=rules,
+                memory_by_cpu=memory,
+                cpus={node.name: node.cpus for node in chosen},
+                asked=self._asked,
+                queue=answers.queue,
+            )
         )
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         queues = settings.start != "salloc" or self._share.is_granted

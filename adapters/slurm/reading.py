@@ -50,6 +50,8 @@ class SlurmFacts(Struct, frozen=True, kw_only=True):
     """A fair share of each node's memory, MiB, where a job that names none gets all of it; empty
     where it does not."""
 
+    cpus: Mapping[str, int] = field(default_factory=dict)
+    """Of each node."""
     asked: float = 0.0
     """When the queue was asked for, monotonic seconds."""
     queue: tuple[QueueEntry, ...] | None = None
