@@ -20,7 +20,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from coalloc.adapters.runner.once import TO_SCRIPT, is_holder, script_environment
+from coalloc.adapters.runner.once import script_environment
 from coalloc.adapters.runner.runner import Runner
 from coalloc.adapters.runner.status import END, NO_RUNNER, RUN, boot_id
 from coalloc.adapters.runner.talk import (
@@ -74,13 +74,10 @@ class NodeRunner(Runner):
     def _pass_on(self, number: int, _: object) -> None:
         """Give the processes a signal of the batch system's, which knows the wrapper alone.
 
-        A script gets those that are for it: its steps get their own.
+        A script gets none of those for steps.
         """
-        is_script = bool(self.spec.get("once"))
-        is_for_it = "SLURM_STEP_ID" not in os.environ or TO_SCRIPT in os.environ
-        if not self.is_started or (is_script and (is_holder(self.spec) or not is_for_it)):
-            return
-        for pid in self.pids:
+        is_for_steps = self.spec.get("once") and "SLURM_STEP_ID" in os.environ
+        for pid in self.pids if self.is_started and not is_for_steps else ():
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
 

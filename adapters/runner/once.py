@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 OVERLAP: Final = "COALLOC_OVERLAP"
 """Set in a step of wrappers that only steps with ``--overlap`` may overlap: srun refuses that
 option beside ``--exclusive``."""
-TO_SCRIPT: Final = "COALLOC_SIGNALS"
-"""Set where signals that come to the step of wrappers are for the script alone."""
 HOLDS: Final = "holds"
 """Key of a place whose process only waits for the command's end."""
 OF_SLURM = (

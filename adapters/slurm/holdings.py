@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, NodeRecord
-from coalloc.adapters.slurm.reading import Answers
+from coalloc.adapters.slurm.reading import Answers, spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.shape import taken
 from coalloc.model.sites.reading import NodeReading
@@ -39,6 +39,9 @@ def with_holdings(
     for job in sorted(running, key=lambda job: -job.end):
         for name, count in job.nodes.items():
             on[settings.plain(name)][job.id] = count
+    for entry in answers.queue:  # handed jobs of ours: their shares are left out
+        for name, count in spread(entry) if entry.id in answers.claimed else ():
+            on[name][entry.id] = count
     held: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for node in answers.nodes:
         slots = on[node.name]
@@ -51,7 +54,7 @@ def with_holdings(
     return tuple(
         replace(
             job,
-            memory_mb={name: held[job.id][name].pop(MEMORY) for name in job.nodes},
+            memory_mb={name: held[job.id][name].pop(MEMORY, 0) for name in job.nodes},
             resources={name: dict(+counts) for name, counts in held[job.id].items() if +counts},
         )
         for job in running

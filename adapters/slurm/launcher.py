@@ -76,7 +76,6 @@ class SlurmLauncher(BatchLauncher):
         self._facts = self._followed = SlurmFacts()
         self._limited: dict[PartKey, float] = {}
         """When a part's limit was changed by order, monotonic seconds."""
-        self._asked: dict[PartKey, tuple[Shape, int]] = {}
         self.refusals = 0
         super().__init__(state_dir)
         self._turns = Turns()
@@ -162,7 +161,6 @@ class SlurmLauncher(BatchLauncher):
         if folder is not None and key not in self._parts:
             self._ledger.add(folder.claim)
             self._limited.pop(key, None)
-            self._asked.pop(key, None)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""
@@ -211,7 +209,6 @@ class SlurmLauncher(BatchLauncher):
             "avoid": self._avoided(part),
             "exclusive": site.slots == "node",
             "passed": bool(part.batch.passed),
-            "cpus": min(self._facts.cpus.get(site.plain(name), 0) for name in part.nodes),
             "max_time_s": self._longest_s(part),
             "memory_mb": part.memory_mb_per_proc or self._share_of_memory(part),
         }
@@ -227,14 +224,15 @@ class SlurmLauncher(BatchLauncher):
         """What parts have, by their claims; may be called from another thread."""
         found = {}
         for key, folder in tuple(self._parts.items()):
-            if key not in self._asked:
-                spec = kept(str(folder.path), "spec.json")
-                shape = convert(spec.get("shape", {}), Shape)
-                self._asked[key] = shape, spec.get("memory_mb_per_proc", 0)
             live = self._live.get(key)
-            nodes = (live.nodes if live else {}) or folder.nodes
-            plain = {self._settings.plain(name): count for name, count in nodes.items()}
-            found[folder.claim] = Holding(plain, *self._asked[key])
+            if key not in self._parked and live is not None:
+                spec = kept(str(folder.path), "spec.json")
+                nodes = live.nodes or folder.nodes
+                found[folder.claim] = Holding(
+                    {self._settings.plain(name): count for name, count in nodes.items()},
+                    convert(spec.get("shape", {}), Shape),
+                    spec.get("memory_mb_per_proc", 0),
+                )
         return found
 
     def _of_share(self, part: PartSpec) -> str:

@@ -11,7 +11,7 @@ from typing import cast
 from coalloc.adapters.runner.batch_job import node_counts
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.grant import is_whole
-from coalloc.adapters.runner.once import OVERLAP, TO_SCRIPT, gpus_of
+from coalloc.adapters.runner.once import OVERLAP, gpus_of
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
@@ -116,8 +116,6 @@ class SlurmSite(BatchSite):
     """Node set that a claim which may wait must not get."""
     exclusive: bool
     """A part has its nodes for itself."""
-    cpus: int
-    """The least that any of its nodes has; 0: not known."""
     passed: bool
     """Its options are more than what a claim at once can say."""
     max_time_s: float | None
@@ -145,12 +143,10 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
     if is_shape:
         words += [*_shape(spec), *_gres(spec, 1 if is_one_on_each(spec) else 0)]
     elif is_whole_nodes(spec) or len(set(counts.values())) == 1:
-        # One task on each node sees all CPUs and GPUs of the part there. Those of whole nodes are
-        # all the part's, however many it names.
-        most = max(counts.values())
-        on_each = site_of(spec)["cpus"] if is_whole_nodes(spec) else most * cpus
+        # One task on each node sees all CPUs and GPUs that the part asks for there.
         words += ["--exclusive"] if is_whole_nodes(spec) else []
-        words += [f"--cpus-per-task={on_each}"] if on_each else []
+        if not is_one_on_each(spec):
+            words.append(f"--cpus-per-task={max(counts.values()) * cpus}")
         words += [f"--nodelist={names}", "-N", size, "-n", size, "--ntasks-per-node=1"]
         words += _gres(spec, min(counts.values()))
     else:
@@ -320,8 +316,6 @@ def batch_script(spec: BatchSpec, srun: str) -> str:
     that was allocated there.
     """
     wrapper = " ".join("'" + word.replace("'", "'\\''") + "'" for word in _wrapper(spec))
-    is_told = any(word.startswith("--signal=B") for word in site_of(spec)["options"])
-    told = f"export {TO_SCRIPT}=1\n" if is_told else ""
     layout = f"-n {NODE_COUNT} --ntasks-per-node=1 --whole"
     if gpus := gpus_of(spec["shape"]):
         # A step with other tasks would have other GPUs than the job has.
@@ -333,7 +327,6 @@ def batch_script(spec: BatchSpec, srun: str) -> str:
         '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 1\n'
         f"[ {NODE_COUNT} = 1 ] && exec {wrapper}\n"
         f"unset {' '.join(OF_TASKS)}\n"
-        f"{told}"
         f"exec {srun} -N {NODE_COUNT} {layout} --overlap --mem=0 {' '.join(STEP)} {wrapper}\n"
     )
 

@@ -111,7 +111,7 @@ class SlurmReader:
     given_back : callable
         The claims of parts that are over, and whose nodes were given back.
     held : callable
-        What our parts have, by claim or by the handed job's id.
+        What our parts have, by claim.
     share : Share, optional
         The share of the cluster on which we go first, planned with every reading.
     learn : callable
@@ -331,13 +331,7 @@ class SlurmReader:
         )
         memory = {node.name: (node.memory_mb or 0) // node.cpus for node in named}
         self._learn(
-            SlurmFacts(
-                rules=rules,
-                memory_by_cpu=memory,
-                cpus={node.name: node.cpus for node in chosen},
-                asked=self._asked,
-                queue=answers.queue,
-            )
+            SlurmFacts(rules=rules, memory_by_cpu=memory, asked=self._asked, queue=answers.queue)
         )
         closed, why = closed_nodes(settings, answers.partitions, chosen)
         queues = settings.start != "salloc" or self._share.is_granted

@@ -50,8 +50,6 @@ class SlurmFacts(Struct, frozen=True, kw_only=True):
     """A fair share of each node's memory, MiB, where a job that names none gets all of it; empty
     where it does not."""
 
-    cpus: Mapping[str, int] = field(default_factory=dict)
-    """Of each node."""
     asked: float = 0.0
     """When the queue was asked for, monotonic seconds."""
     queue: tuple[QueueEntry, ...] | None = None
@@ -84,7 +82,7 @@ class Answers(Struct, frozen=True, kw_only=True):
     """The claims of our parts, as tokens name them; None: every token is ours."""
     partitions: tuple[PartitionEntry, ...] = ()
     held: Mapping[str, Holding] = field(default_factory=dict)
-    """By our parts, by claim, or by id where a job was handed over."""
+    """By our parts, by claim."""
     layouts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Fields of handed jobs that wait, by number, as far as they are known."""
 

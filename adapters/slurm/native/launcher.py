@@ -22,8 +22,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import convert, to_builtins
-
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
@@ -42,7 +40,7 @@ from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, Queu
 from coalloc.adapters.slurm.parsers.text import (
     parse_fields,
 )
-from coalloc.adapters.slurm.reading import Holding, spread
+from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.shape import ONE_SLOT
@@ -89,11 +87,6 @@ class NativeLauncher:
         """Ids of the jobs that a part has; may be called from another thread."""
         return self._claimed
 
-    def holdings(self) -> dict[str, Holding]:
-        """What parts have, by the ids of their jobs; may be called from another thread."""
-        parts = (part for part in tuple(self._parts.values()) if part.holding)
-        return {part.foreign: convert(part.holding, Holding) for part in parts}
-
     def has(self, key: PartKey) -> bool:
         """Whether this part is one of a handed job."""
         return key in self._parts
@@ -109,8 +102,6 @@ class NativeLauncher:
             foreign=part.foreign,
             nodes=[self._settings.plain(name) for name in part.nodes],
         )
-        counts = dict(zip(mine.nodes, part.nodes.values(), strict=True))
-        mine.holding = to_builtins(Holding(counts, part.shape, part.memory_mb_per_proc))
         try:
             facts = self._facts(mine.foreign)
         except (BatchError, ParseError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -51,8 +51,6 @@ class NativePart:
     """Slurm's id."""
     nodes: list[str]
     """Slurm's names."""
-    holding: dict[str, object] = field(default_factory=dict)
-    """What it takes of them (`slurm.reading.Holding`)."""
     stage: Stage = Stage.CLAIMING
     partition: str = ""
     """Where its user submitted it."""

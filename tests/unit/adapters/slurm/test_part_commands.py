@@ -28,7 +28,6 @@ def spec(*nodes: tuple[str, int], exclusive: bool = True) -> Any:
         "memory_mb": 0,
         "max_time_s": None,
         "passed": False,
-        "cpus": 0,
     }
     queue = {"at_once": False, "begin_s": 0.0, "hold_s": 60.0, "avoid": [], "nice": 0}
     return batch_spec(*nodes, site=site, queue=queue, time_limit_s=60.0, rendezvous="n1:1")
