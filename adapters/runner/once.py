@@ -100,7 +100,8 @@ def _slurm_variables(
         out["SLURM_NTASKS_PER_NODE"] = str(most)
     if gpus := gpus_of(shape):
         out["SLURM_GPUS_PER_TASK"] = gpus
-    if shape.get("exclusive") and not most and shape.get("min_nodes") == int(size):
+    nodes_asked = {shape.get("min_nodes", 1), shape.get("max_nodes", 0)}
+    if shape.get("exclusive") and not most and nodes_asked == {int(size)}:
         # Whole nodes, of which it is not said how many tasks they take: as many as they can.
         tasks = re.sub(r"(^|,)(\d+)", lambda found: f"{found[1]}{int(found[2]) // each}", cpus)
     else:

@@ -13,6 +13,7 @@ import pytest
 from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.parts import PartSpec
+from tests.support.launch_bed import Signpost
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
 from tests.testbeds.slurm_launches import SlurmLaunches
 
@@ -83,9 +84,10 @@ CASES = (
         },
     ),
     Case(
-        "-N2 --exclusive --mem=0",
+        "-N2 --exclusive --mem=0 --gres=gpu:4",
         (1, 1),
         {
+            "per_node": {"gpu": 4},
             "cpus_per_proc": 1,
             "min_nodes": 2,
             "max_nodes": 2,
@@ -120,11 +122,12 @@ env -0 | tr '\\n' ' ' | tr '\\0' '\\n' | grep -E '^(SLURM|CUDA|GPU_|ROCR)'
 scontrol -d -o show job $SLURM_JOB_ID
 srun sh -c 'echo task $SLURM_PROCID/$SLURM_NTASKS $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'
 """
+SIGNAL = ("--signal=B:USR1@60",)
 UNEQUAL = {
     *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID", "SLURM_JOB_START_TIME"),
     *("SLURM_JOB_END_TIME", "SLURM_MEM_PER_CPU"),
 }
-"""Variables that are each job's own, or say how it was written."""
+"""Variables that are each job's own, or a default that sbatch alone tells."""
 
 
 def told(path: Path) -> tuple[dict[str, str], list[str], list[str]]:
@@ -182,4 +185,20 @@ def test_a_script_takes_and_is_told_what_sbatch_makes_of_it(
         assert {k: v for k, v in differ.items() if v[0] != v[1]} == {}
         assert ours[1:] == plain[1:]
     finally:
+        launch.close()
+
+
+def test_a_script_gets_the_signals_that_are_for_it(kinds: SlurmTestbed, root: Path) -> None:
+    launch = SlurmLaunches(root, kinds["g"], start="sbatch", slots="cpus")
+    sign = Signpost(root / "sign")
+    try:
+        text = f"#!/bin/sh\ntrap 'exit 7' USR1\necho up > {sign.path}\nwhile :; do sleep 0.1; done"
+        spec = launch.spec("job.sh", script=text, once=True, batch=BatchOptions(passed=SIGNAL))
+        launch.start(spec)
+        assert sign.line() == "up"
+        (number,) = launch.cluster.run("squeue", "-h", "-o", "%i").split()
+        launch.cluster.run("scancel", "--batch", "--signal=USR1", number)
+        assert launch.ended(spec.key).exit_code == 7
+    finally:
+        sign.close()
         launch.close()

@@ -69,6 +69,31 @@ def test_a_script_within_slurm_finds_its_job() -> None:
     assert list(given.values()) == ["n[9-10]", "n10,n9", "n9"], "Slurm's, where it is the same"
 
 
+def test_a_script_is_told_of_its_shape() -> None:
+    shape = {"cpus_per_proc": 4, "procs_per_node": 2, "per_proc": {"gpu:a": 1}}
+    step = {"SLURM_JOB_ID": "12", "SLURM_STEP_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1"}
+    env = script_environment(spec(("n1", 2), ("n2", 1), shape=shape), step)
+    told = {
+        "SLURM_CPUS_PER_TASK": "4",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_GPUS_PER_TASK": "a:1",
+        "SLURM_JOB_GPUS": "0,1",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "SLURM_JOB_CPUS_PER_NODE": "8,4",
+        "SLURM_TASKS_PER_NODE": "2,1",
+    }
+    assert {name: env.get(name) for name in told} == told
+
+
+def test_tasks_of_whole_nodes_are_as_many_as_they_take() -> None:
+    shape = {"cpus_per_proc": 2, "exclusive": True, "min_nodes": 2, "max_nodes": 2}
+    step = {"SLURM_JOB_ID": "12", "SLURM_JOB_CPUS_PER_NODE": "16(x2)"}
+    env = script_environment(spec(("n1", 1), ("n2", 1), shape=shape), step)
+    assert (env["SLURM_TASKS_PER_NODE"], "SLURM_NTASKS" in env) == ("8(x2)", False)
+    named = spec(("n1", 2), ("n2", 2), shape=shape)
+    assert script_environment(named, step)["SLURM_NTASKS"] == "4"
+
+
 def test_elsewhere_it_finds_the_numbers() -> None:
     env = script_environment(spec(("a", 2), ("b", 2)), {"JOB_ID": "3"})
     assert (env["NSLOTS"], env["NHOSTS"]) == ("4", "2")
