@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from coalloc.adapters.batch.token import parse_comment
-from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, NodeRecord
+from coalloc.adapters.slurm.parsers.records import NodeRecord
 from coalloc.adapters.slurm.reading import Answers, spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.shape import taken
@@ -65,12 +64,9 @@ def _ours(answers: Answers, sizes: Mapping[str, NodeReading]) -> Mapping[str, Co
     """Memory and GRES that our parts have of each node."""
     total: dict[str, Counter[str]] = defaultdict(Counter)
     for entry in answers.queue:
-        token = parse_comment(entry.comment)
-        held = answers.held.get(entry.id if token is None else token.claim)
-        if held is None or entry.state not in HOLDS_NODES:
-            continue
-        for name, procs in held.nodes.items():
-            if name in sizes:
+        held = answers.holding(entry)
+        for name, procs in () if held is None else held.nodes.items():
+            if held is not None and name in sizes:
                 room = taken(held.shape, held.memory_mb_per_proc, sizes[name], procs)
                 total[name].update({**room.resources, MEMORY: int(room.memory_mb)})
     return total

@@ -293,7 +293,8 @@ def sbatch_variables(spec: BatchSpec) -> dict[str, str]:
     """Variables for srun that a script of the step needs: as sbatch has them, and `OVERLAP`."""
     variables = {OVERLAP: "1"} if is_whole_nodes(spec) else {}
     for unit, value in memory_of(spec):
-        variables[f"SLURM_MEM_PER_{'CPU' if unit else 'NODE'}"] = str(value)
+        if value:
+            variables[f"SLURM_MEM_PER_{'CPU' if unit else 'NODE'}"] = str(value)
     return variables
 
 

@@ -16,6 +16,7 @@ from coalloc.adapters.slurm.part_commands import (
     FIRST,
     allocated,
     canceller,
+    cpus_each,
     is_no_such_job,
     is_without_accounting,
     room_of,
@@ -62,11 +63,18 @@ class ShownJob:
 
     def _slots(self, text: str) -> dict[str, int]:
         """The nodes that were allocated, and the processes that each takes."""
-        slots: dict[str, int] = {}
-        for names, cpus, gres in allocated(text):
-            each = self._slurm.run("scontrol", "show", "hostnames", names).split()
-            slots |= dict.fromkeys(each, room_of(self._spec, cpus, gres))
-        return slots
+        spec = self._spec
+        given = {
+            name: (cpus, gres)
+            for names, cpus, gres in allocated(text)
+            for name in self._slurm.run("scontrol", "show", "hostnames", names).split()
+        }
+        slots = {name: room_of(spec, *each) for name, each in given.items()}
+        if sum(slots.values()) >= len(spec["ranks"]):
+            return slots
+        # 22.05 may give a task a part of its CPUs, where nothing is said of its nodes.
+        more = cpus_each(spec) - 1
+        return {name: room_of(spec, cpus + more, gres) for name, (cpus, gres) in given.items()}
 
     def listed_after(self, number: str, limit_s: float, over: frozenset[str] = frozenset()) -> str:
         """The job's state in the queue once it is gone or one of these, or after this time."""

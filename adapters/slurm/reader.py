@@ -184,7 +184,13 @@ class SlurmReader:
             handed=self._to_hold(answers), revived=tuple(revived_jobs(answers.queue, given_back))
         )
         notices = odd_records(answers)
-        answers = replace(answers, nodes=tuple(node for node in answers.nodes if node.name))
+        by_core = bool(self._counted & {"CORE", "SOCKET"})
+        nodes = (
+            node if by_core else replace(node, cpus_per_core=1)
+            for node in answers.nodes
+            if node.name
+        )
+        answers = replace(answers, nodes=tuple(nodes))
         self._share.plan(answers, chosen_nodes(self._settings, answers.nodes))
         return self._reading(answers, notices)
 
@@ -388,7 +394,7 @@ class SlurmReader:
             power=effective_power(relative_power(settings, entry, measured), load),
             slots=slots_of(settings, entry),
             cpus=entry.cpus if is_whole else None,
-            cpus_per_core=entry.cpus_per_core if self._counted & {"CORE", "SOCKET"} else 1,
+            cpus_per_core=entry.cpus_per_core,
             slot_cpus=entry.cpus // slots_of(settings, entry),
             features=entry.features,
             memory_mb=entry.memory_mb if is_whole or "MEMORY" in self._counted else None,

@@ -86,6 +86,11 @@ class Answers(Struct, frozen=True, kw_only=True):
     layouts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Fields of handed jobs that wait, by number, as far as they are known."""
 
+    def holding(self, entry: QueueEntry) -> Holding | None:
+        """What the part of ours has whose claim this is; None: it has nothing, or none is."""
+        token = parse_comment(entry.comment) if entry.state in HOLDS_NODES else None
+        return None if token is None else self.held.get(token.claim)
+
     def is_ours(self, entry: QueueEntry) -> bool:
         """Whether a part of ours has this job, submitted or handed over.
 
@@ -169,7 +174,8 @@ def running_jobs(
     if settings.slots == "node":
         taken = _whole_nodes(local, known, answers.now)
     else:
-        ours = [entry for entry in answers.queue if answers.is_ours(entry)]
+        own = (entry for entry in answers.queue if answers.is_ours(entry))
+        ours = [part for entry in own for part in _cpus_of_ours(answers, entry, known)]
         taken = _cpus(local, ours, known, answers.now, lost.id if lost else "")
     if lost is not None:
         for node in _unlisted(answers, known):
@@ -238,7 +244,7 @@ def _whole_nodes(
 
 def _cpus(
     local: Iterable[QueueEntry],
-    ours: Iterable[QueueEntry],
+    ours: Iterable[tuple[str, int]],
     known: Mapping[str, NodeRecord],
     now: float,
     lost: str,
@@ -250,27 +256,53 @@ def _cpus(
     free = {name: node.cpus for name, node in known.items()}
     rest = {name: node.cpus_taken for name, node in known.items()}
     held: dict[str, int] = {}
-    for entry in ours:
-        for name, count in spread(entry):
-            held[name] = held.get(name, 0) + count
-            if name in rest:
-                rest[name] -= count
+    for name, count in ours:
+        held[name] = held.get(name, 0) + count
+        if name in rest:
+            rest[name] -= count
     taken: dict[str, dict[str, int]] = {}
-    # Those that stay longest come first: what is cut off is theirs last. What is not understood
-    # has all that is left.
-    for entry in sorted(local, key=lambda e: (bool(e.odd), -end_of(e, now))):
+    # On one node it is known how many they have. Those that stay longest come first: what is cut
+    # off is theirs last. What is not understood has all that is left.
+    order = sorted(local, key=lambda e: (bool(e.odd), len(e.nodes) > 1, -end_of(e, now)))
+    missing = {entry.id: entry.cpus for entry in order if len(entry.nodes) > 1}
+    for entry in order:
         for name, count in spread(entry):
             most = free.get(name, 0) - (held.get(name, 0) if entry.odd else 0)
+            if entry.id in missing and name in known and known[name].cpus_taken:
+                most = min(most, rest[name])
             if (share := min(count, most)) > 0:
                 taken.setdefault(entry.id, {})[name] = share
+                missing[entry.id] = missing.get(entry.id, 0) - share
                 free[name] -= share
                 rest[name] -= share
     for name in known:
-        # Allocated by Slurm to nothing that was listed: jobs of a moment ago, or uneven shares.
+        # Allocated by Slurm to nothing that was listed, or to jobs with uneven shares.
+        for entry in order if rest[name] > 0 else ():
+            if name in entry.nodes and (share := min(rest[name], missing.get(entry.id, 0))) > 0:
+                shares = taken.setdefault(entry.id, {})
+                shares[name] = shares.get(name, 0) + share
+                missing[entry.id] -= share
+                free[name] -= share
+                rest[name] -= share
         if (more := min(rest[name], free[name])) > 0:
             shares = taken.setdefault(lost or f"rest:{name}", {})
             shares[name] = shares.get(name, 0) + more
     return taken
+
+
+def _cpus_of_ours(
+    answers: Answers, entry: QueueEntry, known: Mapping[str, NodeRecord]
+) -> Iterator[tuple[str, int]]:
+    """The CPUs of a job of ours on each of its nodes."""
+    held = answers.holding(entry)
+    if held is None:
+        yield from spread(entry)
+        return
+    for name, procs in held.nodes.items():
+        if name in known:
+            each = known[name].cpus_per_core
+            cpus = -(-procs * max(1, held.shape.cpus_per_proc) // each) * each
+            yield name, known[name].cpus if held.shape.exclusive else cpus
 
 
 def spread(entry: QueueEntry) -> list[tuple[str, int]]:
