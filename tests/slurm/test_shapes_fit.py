@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -85,9 +86,9 @@ def free_rooms(reading: ClusterReading) -> dict[str, Room]:
     return free
 
 
-def queued(cluster: Cluster) -> list[str]:
-    """Numbers of the jobs in the queue."""
-    return cluster.run("squeue", "-h", "-o", "%i").split()
+def has(cluster: Cluster, count: int) -> bool:
+    """Whether so many jobs are in the queue."""
+    return len(cluster.run("squeue", "-h", "-o", "%i").split()) == count
 
 
 def start(cluster: Cluster, *words: str) -> str:
@@ -140,10 +141,7 @@ def test_what_fits_starts_at_once_and_nothing_else(
     for _ in range(count):
         while len(running) > random.randrange(MOST_RUNNING + 1):
             cluster.run("scancel", running.pop(random.randrange(len(running))))
-            kinds.wait(
-                lambda left=len(running): len(queued(cluster)) == left,
-                "it has gone",
-            )
+            kinds.wait(partial(has, cluster, len(running)), "it has gone")
         drawn = Drawn(random, gpus=name == "g")
         reading = reader.read()
         sizes = {node.name: node for node in reading.nodes}
