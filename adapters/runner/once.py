@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from coalloc.adapters.runner.spec import NodeSpec, RunnerSpec
+    from coalloc.adapters.runner.spec import NodeSpec, RankPlace, RunnerSpec
 
 OVERLAP: Final = "COALLOC_OVERLAP"
 """Set in a step of wrappers that only steps with ``--overlap`` may overlap: srun refuses that
@@ -40,9 +40,12 @@ def started_once(spec: RunnerSpec) -> RunnerSpec:
     place = next((each for each in ranks if each["rank"] == 0), None)
     if place is None:
         return {**spec, "ranks": [{**ranks[0], HOLDS: True}]}
-    # What the command starts may use every slot of the part on this machine.
-    cpus = sorted({cpu for each in ranks for cpu in each["cpus"] or ()})
-    return {**spec, "ranks": [{**place, "cpus": cpus or None}]}
+    # What the command starts may use all that the part has on this machine.
+    cpus = sorted({cpu for each in ranks for cpu in each.get("cpus") or ()})
+    whole: RankPlace = {**place, "cpus": cpus or None}
+    if "gpus" in place:
+        whole["gpus"] = list(dict.fromkeys(gpu for each in ranks for gpu in each["gpus"]))
+    return {**spec, "ranks": [whole]}
 
 
 def is_holder(spec: RunnerSpec) -> bool:
@@ -67,7 +70,8 @@ def script_environment(spec: NodeSpec, environ: Mapping[str, str]) -> dict[str, 
         kept = {name: value for name, value in env.items() if not name.startswith("SLURM_")}
         return kept | _slurm_variables(spec, hosts, environ)
     if "JOB_ID" in environ:
-        return env | {"NSLOTS": str(spec["size"]), "NHOSTS": str(len(hosts))}
+        slots = spec["size"] * int(env.get("COALLOC_CPUS_PER_TASK", 1))
+        return env | {"NSLOTS": str(slots), "NHOSTS": str(len(hosts))}
     return env
 
 
