@@ -273,9 +273,9 @@ def test_words_of_a_request_that_may_wait() -> None:
     """Any host but those to be avoided, and later; what it may hold is added to its limit."""
     waits = spec() | {"queue": {"hold_s": 30.0}}
     waits["site"] = waits["site"] | {"avoid": ["n2", "n3"]}
-    text = " ".join(request(waits, "", 2, instant(0.0)))
+    text = " ".join(request(waits, "", 2, ["h_vmem=1024K"], instant(0.0)))
     assert "-q all.q -S" in text
-    assert "-l h=!(n2|n3) -a 197001010000.00" in text
+    assert "-l h=!(n2|n3) -l h_vmem=1024K -a 197001010000.00" in text
     assert "-l h_rt=156" in text
     assert "h=!" not in " ".join(request(waits, "n1", 2))
     assert 'export COALLOC_BARRIER_NODE="$HOSTNAME"\n' in job_script(
@@ -285,9 +285,9 @@ def test_words_of_a_request_that_may_wait() -> None:
 
 def test_what_a_claim_was_given_and_how_many_are_before_it() -> None:
     status = CellStatus(queues=(queue(job(7, 3), job(8)), queue(job(9), host="n2")))
-    assert given(["7"], status) == {"n1": 3}
-    assert given(["7"], status, {"n1"}) == {"n1": 1}
-    assert given(["5"], status) == {}
+    assert given({"7": 3}, status) == {"n1": 3}
+    assert given({"7": 1, "9": 2}, status) == {"n1": 1, "n2": 2}, "processes, whatever their slots"
+    assert given({"5": 1}, status) == {}
     states = ("qw", "hqw", "Eqw", "qw", "qw")
     line = [job(number, state=state) for number, state in enumerate(states, 1)]
     assert [place_in_queue([name], line) for name in ("1", "4", "5")] == [0, 1, 2]
