@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from coalloc.adapters.runner.spec import NodeSpec, RankPlace, RunnerSpec
+    from coalloc.adapters.runner.spec import NodeSpec, RunnerSpec
 
 OVERLAP: Final = "COALLOC_OVERLAP"
 """Set in a step of wrappers that only steps with ``--overlap`` may overlap: srun refuses that
@@ -42,7 +42,8 @@ def started_once(spec: RunnerSpec) -> RunnerSpec:
         return {**spec, "ranks": [{**ranks[0], HOLDS: True}]}
     # What the command starts may use all that the part has on this machine.
     cpus = sorted({cpu for each in ranks for cpu in each.get("cpus") or ()})
-    whole: RankPlace = {**place, "cpus": cpus or None}
+    whole = place.copy()
+    whole["cpus"] = cpus or None
     if "gpus" in place:
         whole["gpus"] = list(dict.fromkeys(gpu for each in ranks for gpu in each["gpus"]))
     return {**spec, "ranks": [whole]}

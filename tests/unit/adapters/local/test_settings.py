@@ -89,6 +89,19 @@ def test_errors_say_where_and_what(value: Any, error: str) -> None:
     assert str(caught.value).startswith(error)
 
 
+def test_resources_of_nodes() -> None:
+    given = {"nodes": ["a", {"name": "b", "gres": "gpu:3090:2,nvme:900,fpga"}], "gres": "gpu:4"}
+    first, second = read_settings(given, "c").nodes
+    assert (first.resources, first.gpus) == ({"gpu": 4}, ["gpu"] * 4)
+    assert second.resources == {"gpu:3090": 2, "nvme": 900, "fpga": 1}
+    assert second.gpus == ["gpu:3090"] * 2
+    for wrong in ("gpu:a100:x:2", "gpu:a100:", ":4", "gpu:1,,"):
+        with pytest.raises(
+            InputError, match=r"^gres: .* is not a list such as gpu:a100:4,nvme:900"
+        ):
+            read_settings({"gres": wrong}, "c")
+
+
 def test_cpu_lists() -> None:
     assert read_cpus("8, 0-2,1", "at") == (0, 1, 2, 8)
 
