@@ -76,7 +76,7 @@ class LocalLauncher(PartLauncher):
             self._places = self._placed(part, known)
 
     def _placed(self, part: PartSpec, known: list[PartFolder]) -> dict[str, list[OwnPlace]]:
-        """What the processes of a part would have, by node, beside the parts that are known."""
+        """Places of the processes of a part, by node, beside the parts that are known."""
         places = {}
         for name in part.nodes:
             node = self._nodes.get(name)

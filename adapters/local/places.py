@@ -1,4 +1,4 @@
-"""What a part gets of a node: room by its shape, CPUs and GPUs by number.
+"""Places of a part on a node: room by its shape, CPUs and GPUs by number.
 
 The numbers are in the part's folder: they are given back when it has ended, whoever was restarted.
 """
@@ -21,7 +21,7 @@ from coalloc.model.sites.parts import PartSpec
 def places_on(
     node: LocalNode, gpus: Mapping[int, str], part: PartSpec, there: Sequence[PartFolder]
 ) -> list[OwnPlace]:
-    """What each process of a part gets of a node, with these GPUs, beside the parts that are there.
+    """Places of a part's processes on a node with these GPUs, beside the parts that are there.
 
     `ClaimRefusedError`: something that it needs is taken.
     """

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 
 class OwnPlace(TypedDict, total=False):
-    """What a process has of its node for itself."""
+    """CPUs and GPUs that a process has of its node for itself."""
 
     cpus: Sequence[int] | None
     """What it is pinned to; None: anything."""
