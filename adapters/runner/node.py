@@ -216,6 +216,15 @@ class RunnerAddress:
             pause_s = min(2.0 * pause_s, RETRY_S)
 
 
+def deal_gpus(spec: NodeSpec, visible: str) -> None:
+    """Give each process its own of the GPUs that the batch system shows its wrapper."""
+    gpus, each = visible.split(","), int(spec["env"].get("COALLOC_GPUS_PER_TASK", 0))
+    shared = max(0, len(gpus) - each * len(spec["ranks"]))
+    for index, rank in enumerate(spec["ranks"] if visible else ()):
+        first = shared + index * each
+        rank["gpus"] = [*gpus[:shared], *gpus[first : first + each]]
+
+
 def written(spec: NodeSpec, parent: str) -> str:
     """Write on the node what its processes read; returns the folder."""
     folder = f"{parent}/coalloc-{os.urandom(8).hex()}"
@@ -250,6 +259,7 @@ def main() -> None:
     for ours, theirs in JOB_IDS:
         if theirs in os.environ:
             spec["env"][ours] = os.environ[theirs]
+    deal_gpus(spec, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     try:
         folder = written(spec, os.environ.get("TMPDIR", "/tmp"))
     except OSError as error:

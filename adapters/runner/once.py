@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from coalloc.adapters.runner.spec import NodeSpec, RunnerSpec, ShapeKeys
+    from coalloc.adapters.runner.spec import NodeSpec, RunnerSpec
 
 OVERLAP: Final = "COALLOC_OVERLAP"
 """Set in a step of wrappers that only steps with ``--overlap`` may overlap: srun refuses that
@@ -43,9 +43,13 @@ def started_once(spec: RunnerSpec) -> RunnerSpec:
     place = next((each for each in ranks if each["rank"] == 0), None)
     if place is None:
         return {**spec, "ranks": [{**ranks[0], HOLDS: True}]}
-    # What the command starts may use every slot of the part on this machine.
-    cpus = sorted({cpu for each in ranks for cpu in each["cpus"] or ()})
-    return {**spec, "ranks": [{**place, "cpus": cpus or None}]}
+    # What the command starts may use all that the part has on this machine.
+    cpus = sorted({cpu for each in ranks for cpu in each.get("cpus") or ()})
+    whole = place.copy()
+    whole["cpus"] = cpus or None
+    if "gpus" in place:
+        whole["gpus"] = list(dict.fromkeys(gpu for each in ranks for gpu in each["gpus"]))
+    return {**spec, "ranks": [whole]}
 
 
 def is_holder(spec: RunnerSpec) -> bool:
@@ -70,7 +74,8 @@ def script_environment(spec: NodeSpec, environ: Mapping[str, str]) -> dict[str, 
         kept = {name: value for name, value in env.items() if not name.startswith("SLURM_")}
         return kept | _slurm_variables(spec, hosts, environ)
     if "JOB_ID" in environ:
-        return env | {"NSLOTS": str(spec["size"]), "NHOSTS": str(len(hosts))}
+        slots = spec["size"] * int(env.get("COALLOC_CPUS_PER_TASK", 1))
+        return env | {"NSLOTS": str(slots), "NHOSTS": str(len(hosts))}
     return env
 
 
@@ -125,7 +130,7 @@ def _slurm_variables(
     return out
 
 
-def gpus_of(shape: ShapeKeys) -> str:
+def gpus_of(shape: Mapping[str, Any]) -> str:
     """GPUs of each process, as ``--gpus-per-task`` has them; empty: none."""
     asked = (f"{name}:{count}" for name, count in shape.get("per_proc", {}).items())
     return ",".join(word.removeprefix("gpu:") for word in asked if word.startswith("gpu:"))

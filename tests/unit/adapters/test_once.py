@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coalloc.adapters.runner.node import deal_gpus
 from coalloc.adapters.runner.once import HOLDS, is_holder, script_environment, started_once
 from tests.support.part_specs import batch_spec
 
@@ -22,6 +23,23 @@ def test_the_first_process_alone_is_started_with_the_cpus_of_all() -> None:
     assert (place["rank"], place["node"], place["cpus"]) == (0, "a", [3, 4, 5])
     assert not is_holder(whole)
     assert started_once(spec(("a", 1)))["ranks"][0]["cpus"] is None
+
+
+def test_gpus_of_a_wrapper_are_dealt_to_its_processes() -> None:
+    """Those of the node to all, its own to each; what a script starts has those of all."""
+
+    def dealt(each: str, visible: str) -> list[Any]:
+        wrapper = spec(("a", 2), env={"COALLOC_GPUS_PER_TASK": each})
+        deal_gpus(wrapper, visible)
+        return [rank.get("gpus") for rank in wrapper["ranks"]]
+
+    assert dealt("1", "0,1,2") == [["0", "1"], ["0", "2"]]
+    assert dealt("2", "4,5,6,7") == [["4", "5"], ["6", "7"]]
+    assert dealt("0", "0,1") == [["0", "1"]] * 2
+    assert dealt("1", "") == [None, None]
+    whole = spec(("a", 2), env={"COALLOC_GPUS_PER_TASK": "1"})
+    deal_gpus(whole, "0,1,2")
+    assert started_once(whole)["ranks"][0]["gpus"] == ["0", "1", "2"]
 
 
 def test_on_other_nodes_one_process_waits() -> None:
