@@ -221,7 +221,7 @@ class SlurmLauncher(BatchLauncher):
         return cpus * self._facts.memory_of(map(self._settings.plain, part.nodes))
 
     def holdings(self) -> dict[str, Holding]:
-        """What parts have, by their claims; may be called from another thread."""
+        """Nodes of parts that have some, by claim; may be called from another thread."""
         found = {}
         for key, folder in tuple(self._parts.items()):
             live = self._live.get(key)

@@ -61,7 +61,7 @@ class SlurmFacts(Struct, frozen=True, kw_only=True):
 
 
 class Holding(Struct, frozen=True):
-    """What a part of ours takes of its nodes: processes by Slurm's names, what each needs."""
+    """Nodes of a part of ours, by Slurm's names, with processes, and what these need."""
 
     nodes: Mapping[str, int]
     shape: Shape
@@ -87,7 +87,7 @@ class Answers(Struct, frozen=True, kw_only=True):
     """Fields of handed jobs that wait, by number, as far as they are known."""
 
     def holding(self, entry: QueueEntry) -> Holding | None:
-        """What the part of ours has whose claim this is; None: it has nothing, or none is."""
+        """Nodes of the part of ours whose claim this is; None: it has none, or is none of ours."""
         token = parse_comment(entry.comment) if entry.state in HOLDS_NODES else None
         return None if token is None else self.held.get(token.claim)
 

@@ -12,7 +12,7 @@ from coalloc.model.shape import ONE_SLOT, Shape
 
 
 class Asked(NamedTuple):
-    """What a job asks for."""
+    """Processes of a job, and their needs."""
 
     procs: int
     memory_mb_per_proc: int = 0
@@ -20,7 +20,7 @@ class Asked(NamedTuple):
 
 
 def asked_for(pairs: Mapping[str, str], *, whole_nodes: bool) -> Asked | None:
-    """What a job asks for, by ``scontrol show job``; None: it is not known, or no shape says it.
+    """Needs of a job by ``scontrol show job``; None: they are not known, or no shape says them.
 
     Where one process on each slot is all that it says, it has no shape.
     """
