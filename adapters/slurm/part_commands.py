@@ -173,7 +173,7 @@ def may_be_at_once(spec: BatchSpec) -> bool:
 
 def cpus_each(spec: BatchSpec) -> int:
     """CPUs of each process."""
-    return max(1, spec["shape"].get("cpus_per_proc", 0))
+    return max(1, int(spec["shape"].get("cpus_per_proc", 0)))
 
 
 def is_whole_nodes(spec: BatchSpec) -> bool:
@@ -409,7 +409,7 @@ def room_of(spec: BatchSpec, cpus: int, gres: str) -> int:
     for name, each in spec["shape"].get("per_proc", {}).items():
         named = re.findall(rf"(?:^|,){re.escape(name)}(?::[^:,(]*)?:(\d+)", gres)
         most = min(most, sum(map(int, named)) // each)
-    return min(most, spec["shape"].get("procs_per_node", most))
+    return min(most, int(spec["shape"].get("procs_per_node", most)))
 
 
 def explained(state: str, reason: str) -> tuple[str, str]:
