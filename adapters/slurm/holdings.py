@@ -1,8 +1,7 @@
 """Memory and GRES that Slurm has given out on each node, shared among the local jobs there.
 
-The sums are Slurm's own of each node (``AllocMem``, ``GresUsed``), less what our parts have there.
-``squeue`` does not tell what each job has: its memory is taken to be by its CPUs, its GRES as it
-asked for them on each node, or by its CPUs too.
+The sums are Slurm's own, less what our parts have. ``squeue`` tells of no job how much it has: its
+memory is taken to be by its CPUs, its GRES as it asked for them on each node, or by its CPUs too.
 """
 
 from __future__ import annotations

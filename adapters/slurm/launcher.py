@@ -202,6 +202,10 @@ class SlurmLauncher(BatchLauncher):
         asked = own | dict(part.batch.given())
         options = [f"--{name}={value}" for name, value in asked.items() if value]
         options += part.batch.passed
+        says_memory = part.shape.memory_mb_per_node or part.shape.all_memory
+        share = self._facts.memory_of(map(site.plain, part.nodes)) * max(
+            1, part.shape.cpus_per_proc
+        )
         return {
             **site_of_part(site, part, options),
             "gate": 0 if self.gate is None else self.gate.port,
@@ -210,15 +214,8 @@ class SlurmLauncher(BatchLauncher):
             "exclusive": site.slots == "node",
             "passed": bool(part.batch.passed),
             "max_time_s": self._longest_s(part),
-            "memory_mb": part.memory_mb_per_proc or self._share_of_memory(part),
+            "memory_mb": part.memory_mb_per_proc or (0 if says_memory else share),
         }
-
-    def _share_of_memory(self, part: PartSpec) -> int:
-        """Memory of each process, of a job that names none, where Slurm would give it all; MiB."""
-        if part.shape.memory_mb_per_node or part.shape.all_memory:
-            return 0
-        cpus = max(1, part.shape.cpus_per_proc)
-        return cpus * self._facts.memory_of(map(self._settings.plain, part.nodes))
 
     def holdings(self) -> dict[str, Holding]:
         """Nodes of parts that have some, by claim; may be called from another thread."""

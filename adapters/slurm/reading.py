@@ -13,6 +13,7 @@ Slurm lets go of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
@@ -264,29 +265,28 @@ def _cpus(
     # On one node it is known how many they have. Those that stay longest come first: what is cut
     # off is theirs last. What is not understood has all that is left.
     order = sorted(local, key=lambda e: (bool(e.odd), len(e.nodes) > 1, -end_of(e, now)))
-    missing = {entry.id: entry.cpus for entry in order if len(entry.nodes) > 1}
+    missing = Counter({entry.id: entry.cpus for entry in order})
+
+    def give(job: str, name: str, count: int) -> None:
+        if count > 0:
+            shares = taken.setdefault(job, {})
+            shares[name] = shares.get(name, 0) + count
+            missing[job] -= count
+            free[name] -= count
+            rest[name] -= count
+
     for entry in order:
         for name, count in spread(entry):
             most = free.get(name, 0) - (held.get(name, 0) if entry.odd else 0)
-            if entry.id in missing and name in known and known[name].cpus_taken:
-                most = min(most, rest[name])
-            if (share := min(count, most)) > 0:
-                taken.setdefault(entry.id, {})[name] = share
-                missing[entry.id] = missing.get(entry.id, 0) - share
-                free[name] -= share
-                rest[name] -= share
+            is_known = name in known and known[name].cpus_taken > 0
+            most = min(most, rest[name]) if is_known and len(entry.nodes) > 1 else most
+            give(entry.id, name, min(count, most))
     for name in known:
-        # Allocated by Slurm to nothing that was listed, or to jobs with uneven shares.
-        for entry in order if rest[name] > 0 else ():
-            if name in entry.nodes and (share := min(rest[name], missing.get(entry.id, 0))) > 0:
-                shares = taken.setdefault(entry.id, {})
-                shares[name] = shares.get(name, 0) + share
-                missing[entry.id] -= share
-                free[name] -= share
-                rest[name] -= share
-        if (more := min(rest[name], free[name])) > 0:
-            shares = taken.setdefault(lost or f"rest:{name}", {})
-            shares[name] = shares.get(name, 0) + more
+        # Allocated by Slurm to jobs with uneven shares, or to nothing that was listed.
+        for entry in order:
+            if len(entry.nodes) > 1 and name in entry.nodes:
+                give(entry.id, name, min(rest[name], missing[entry.id]))
+        give(lost or f"rest:{name}", name, min(rest[name], free[name]))
     return taken
 
 

@@ -8,7 +8,6 @@ line: an answer that was cut short must not look like an idle cluster.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -203,10 +202,9 @@ def parse_clock(text: str) -> float:
 
 def select_words(text: str) -> frozenset[str]:
     """Words of what Slurm gives out and counts, such as CORE and MEMORY, by ``show config``."""
-    found = re.search(r"^SelectTypeParameters[ \t]*=[ \t]*(\S*)", text, re.M)
-    each = found[1].upper().split(",") if found else []
-    units = (word for word in each if re.fullmatch(r"CR_(CPU|CORE|SOCKET)?_?(MEMORY)?", word))
-    return frozenset(word for unit in units for word in unit.split("_"))
+    said = r"^SelectTypeParameters[ \t]*=.*\bCR_((CPU|CORE|SOCKET)?_?(MEMORY)?)\b"
+    found = re.search(said, text, re.M | re.I)
+    return frozenset(found[1].upper().split("_")) if found else frozenset()
 
 
 def gives_whole_memory(text: str) -> bool:
@@ -241,13 +239,8 @@ def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
 
 
 def parse_jobs(text: str) -> dict[str, Mapping[str, str]]:
-    """Fields of jobs, by number, of ``scontrol -o show job``.
-
-    Of one that stands there twice, in the name of another, none are taken.
-    """
-    rows = [pairs for pairs, _ in read_records(text, "JobId", None)]
-    often = Counter(pairs["JobId"] for pairs in rows)
-    return {pairs["JobId"]: pairs for pairs in rows if often[pairs["JobId"]] == 1}
+    """Fields of jobs, by number, of ``scontrol -o show job``."""
+    return {pairs["JobId"]: pairs for pairs, _ in read_records(text, "JobId", None)}
 
 
 def says_none(text: str, what: str) -> bool:

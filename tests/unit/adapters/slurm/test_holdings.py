@@ -142,4 +142,3 @@ def test_one_process_on_each_whole_node_has_no_shape() -> None:
     known = asked_for(parse_jobs(text)["7"], whole_nodes=True)
     assert known == Asked(3, 0, ONE_SLOT)
     assert asked_for({}, whole_nodes=True) is None
-    assert parse_jobs(text + text) == {}, "one of them is in another's name"
