@@ -76,6 +76,7 @@ class SlurmLauncher(BatchLauncher):
         self._facts = self._followed = SlurmFacts()
         self._limited: dict[PartKey, float] = {}
         """When a part's limit was changed by order, monotonic seconds."""
+        self._asked: dict[PartKey, tuple[Shape, int]] = {}
         self.refusals = 0
         super().__init__(state_dir)
         self._turns = Turns()
@@ -161,6 +162,7 @@ class SlurmLauncher(BatchLauncher):
         if folder is not None and key not in self._parts:
             self._ledger.add(folder.claim)
             self._limited.pop(key, None)
+            self._asked.pop(key, None)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""
@@ -222,14 +224,15 @@ class SlurmLauncher(BatchLauncher):
         found = {}
         for key, folder in tuple(self._parts.items()):
             live = self._live.get(key)
-            if key not in self._parked and live is not None:
+            if key in self._parked or live is None:
+                continue
+            if key not in self._asked:
                 spec = kept(str(folder.path), "spec.json")
-                nodes = live.nodes or folder.nodes
-                found[folder.claim] = Holding(
-                    {self._settings.plain(name): count for name, count in nodes.items()},
-                    convert(spec.get("shape", {}), Shape),
-                    spec.get("memory_mb_per_proc", 0),
-                )
+                shape = convert(spec.get("shape", {}), Shape)
+                self._asked[key] = shape, spec.get("memory_mb_per_proc", 0)
+            nodes = (live.nodes or folder.nodes).items()
+            plain = {self._settings.plain(name): count for name, count in nodes}
+            found[folder.claim] = Holding(plain, *self._asked[key])
         return found
 
     def _of_share(self, part: PartSpec) -> str:

@@ -281,11 +281,11 @@ def _cpus(
             is_known = name in known and known[name].cpus_taken > 0
             most = min(most, rest[name]) if is_known and len(entry.nodes) > 1 else most
             give(entry.id, name, min(count, most))
+    # Allocated by Slurm to jobs with uneven shares, or to nothing that was listed.
+    for entry in (entry for entry in order if len(entry.nodes) > 1):
+        for name in entry.nodes:
+            give(entry.id, name, min(rest.get(name, 0), missing[entry.id]))
     for name in known:
-        # Allocated by Slurm to jobs with uneven shares, or to nothing that was listed.
-        for entry in order:
-            if len(entry.nodes) > 1 and name in entry.nodes:
-                give(entry.id, name, min(rest[name], missing[entry.id]))
         give(lost or f"rest:{name}", name, min(rest[name], free[name]))
     return taken
 
