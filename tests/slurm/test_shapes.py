@@ -12,7 +12,7 @@ import pytest
 
 from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import BatchOptions
-from coalloc.model.sites.parts import PartSpec
+from coalloc.model.sites.parts import PartSpec, QueueTerms
 from tests.support.launch_bed import Signpost
 from tests.testbeds.slurm import ClusterShape, SlurmTestbed, bed
 from tests.testbeds.slurm_launches import SlurmLaunches
@@ -201,4 +201,18 @@ def test_a_script_gets_the_signals_that_are_for_it(kinds: SlurmTestbed, root: Pa
         assert launch.ended(spec.key).exit_code == 7
     finally:
         sign.close()
+        launch.close()
+
+
+def test_processes_follow_what_slurm_has_laid_out(kinds: SlurmTestbed, root: Path) -> None:
+    """Slurm fills the first of the nodes that a claim at once names, whatever was planned."""
+    launch = SlurmLaunches(root, kinds["g"], start="sbatch", slots="cpus")
+    try:
+        nodes = {"nodes": (("g3", 1), ("g4", 3)), "size": 4, "queue": QueueTerms(at_once=True)}
+        spec = launch.shell("echo $COALLOC_NODE > out.$COALLOC_RANK", **nodes)
+        report = launch.run(spec)
+        assert report.exit_code == 0, report
+        found = [(launch.cwd / f"out.{rank}").read_text().strip() for rank in range(4)]
+        assert found == ["g3", "g3", "g3", "g4"]
+    finally:
         launch.close()
