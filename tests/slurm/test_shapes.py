@@ -216,3 +216,17 @@ def test_processes_follow_what_slurm_has_laid_out(kinds: SlurmTestbed, root: Pat
         assert found == ["g3", "g3", "g3", "g4"]
     finally:
         launch.close()
+
+
+@pytest.mark.parametrize("way", ["salloc", "sbatch"])
+def test_each_process_has_its_cpus_and_gpus(kinds: SlurmTestbed, root: Path, way: str) -> None:
+    launch = SlurmLaunches(root, kinds["g"], start=way, slots="cpus")
+    try:
+        shape = Shape(cpus_per_proc=2, min_nodes=2, max_nodes=2, per_proc={"gpu:v100": 1})
+        text = "echo $OMP_NUM_THREADS $CUDA_VISIBLE_DEVICES > out.$COALLOC_RANK"
+        nodes = (("g3", 2), ("g4", 2))
+        assert launch.run(launch.shell(text, nodes=nodes, size=4, shape=shape)).exit_code == 0
+        found = [(launch.cwd / f"out.{rank}").read_text().strip() for rank in range(4)]
+        assert found == ["2 0", "2 1", "2 0", "2 1"]
+    finally:
+        launch.close()
