@@ -29,18 +29,19 @@ import os
 import secrets
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, cast
 
-from msgspec import structs
+from msgspec import MsgspecError, convert, structs, to_builtins
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
 from coalloc.adapters.runner import cgroup
-from coalloc.adapters.runner.grant import LAYOUT
-from coalloc.adapters.runner.spec import Queue, RankPlace, RunnerSpec
+from coalloc.adapters.runner.grant import LAYOUT, PER_NODE, per_node, ranks_on
+from coalloc.adapters.runner.spec import OwnPlace, RunnerSpec
 from coalloc.adapters.runner.status import (
     END,
     PAGE,
@@ -53,6 +54,7 @@ from coalloc.adapters.runner.status import (
 )
 from coalloc.adapters.sweeper import removed
 from coalloc.model.formats.nodeset import fold
+from coalloc.model.shape import ONE_SLOT, Shape, is_gpu
 from coalloc.model.sites.parts import (
     Launch,
     PartKey,
@@ -61,6 +63,7 @@ from coalloc.model.sites.parts import (
     PartState,
     worst_exit_code,
 )
+from coalloc.model.values import replace
 
 NEW = ".new-"
 # linux/posix_acl.h, linux/posix_acl_xattr.h
@@ -77,18 +80,22 @@ class PartFolder:
     key: PartKey
     nodes: Mapping[str, int]
     """Processes on each node, in rank order."""
-    claim: str
+    claim: str = ""
     """Marks its processes' environments."""
     cgroup: str = ""
     """Folder of the cgroup in which they are; empty: none."""
+    shape: Shape = ONE_SLOT
+    memory_mb_per_proc: int = 0
+    places: Sequence[Mapping[str, Any]] = ()
+    """Of processes that have CPUs or GPUs of their node for themselves."""
 
     @classmethod
     def create(
         cls,
         root: Path,
         spec: PartSpec,
-        cpus: Mapping[str, tuple[int, ...] | None],
         *,
+        places: Mapping[str, Sequence[OwnPlace]] | None = None,
         extra: Mapping[str, object] | None = None,
         claim: str = "",
         address: str = "",
@@ -97,8 +104,8 @@ class PartFolder:
 
         Parameters
         ----------
-        cpus : mapping of node name to CPUs
-            What its processes are pinned to; None is anything.
+        places : mapping of node name to places, optional
+            What each of its processes there has for itself.
         extra : mapping, optional
             What this kind of runner needs to know besides.
         claim : str
@@ -114,8 +121,8 @@ class PartFolder:
         path, draft = root / spec.key.folder, root / f"{NEW}{claim}"
         try:
             draft.mkdir(mode=0o711)
-            record = _runner_spec(spec, path / "user", cpus, claim)
-            _write(draft / "spec.json", json.dumps({**record, **(extra or {})}), 0o600)
+            record = {**_runner_spec(spec, path / "user", places or {}, claim), **(extra or {})}
+            _write(draft / "spec.json", json.dumps(record), 0o600)
             _write(draft / "lock", "", 0o600)
             os.mkfifo(draft / "barrier", 0o600)
             write_users(draft / "user", spec, address)
@@ -123,8 +130,7 @@ class PartFolder:
         except Exception:
             removed(draft)
             raise
-        group = str((extra or {}).get("cgroup", ""))
-        return cls(path=path, key=spec.key, nodes=dict(spec.nodes), claim=claim, cgroup=group)
+        return cls._of(path, spec.key, record)
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
@@ -132,15 +138,24 @@ class PartFolder:
         key = PartKey.of_folder(path.name)
         if key is None or not path.is_dir():
             return None
-        nodes: dict[str, int] = {}
-        claim = group = ""
         # After a loss of power the spec may be empty; the status is what counts.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            record = json.loads((path / "spec.json").read_bytes())
-            claim, group = record["claim"], record.get("cgroup", "")
-            for rank in record["ranks"]:
-                nodes[rank["node"]] = nodes.get(rank["node"], 0) + 1
-        return cls(path=path, key=key, nodes=nodes, claim=claim, cgroup=group)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, MsgspecError):
+            return cls._of(path, key, json.loads((path / "spec.json").read_bytes()))
+        return cls(path=path, key=key, nodes={})
+
+    @classmethod
+    def _of(cls, path: Path, key: PartKey, record: Mapping[str, Any]) -> Self:
+        """The folder of a part with this specification."""
+        return cls(
+            path=path,
+            key=key,
+            nodes=dict(Counter(rank["node"] for rank in record["ranks"])),
+            claim=record["claim"],
+            cgroup=record.get("cgroup", ""),
+            shape=convert(record.get("shape", {}), Shape),
+            memory_mb_per_proc=record.get("memory_mb_per_proc", 0),
+            places=[rank for rank in record["ranks"] if rank.get("cpus") or rank.get("gpus")],
+        )
 
     def keep_layout(self, nodes: Mapping[str, int], rendezvous: str) -> None:
         """Write down all nodes of the part's job, in rank order, and where they meet."""
@@ -193,25 +208,12 @@ class PartFolder:
     def reached(self, status: bytes, reason: str = "") -> PartReport:
         """The newest step of a part that has not ended."""
         run = decoded(status[RUN * PAGE : END * PAGE])
-        if run is not None:
-            return PartReport(
-                job=self.key.job,
-                attempt=self.key.attempt,
-                part=self.key.part,
-                state=PartState.RUNNING,
-                started=run["started"],
-                reason=reason,
-            )
         # Between START and RUN it is still reported ready: its start time is not yet known.
         is_ready = decoded(status[READY * PAGE : START * PAGE]) is not None
         state = PartState.READY if is_ready else PartState.PREPARING
-        return PartReport(
-            job=self.key.job,
-            attempt=self.key.attempt,
-            part=self.key.part,
-            state=state,
-            reason=reason,
-        )
+        report = PartReport(**structs.asdict(self.key), state=state, reason=reason)
+        running = PartState.RUNNING
+        return report if run is None else replace(report, state=running, started=run["started"])
 
     def left(self) -> int:
         """Processes that lived when the part's end was written without theirs, and live on."""
@@ -285,9 +287,7 @@ class PartFolder:
         if self.claim:
             kill_marked(f"COALLOC_CLAIM={self.claim}")
         return PartReport(
-            job=self.key.job,
-            attempt=self.key.attempt,
-            part=self.key.part,
+            **structs.asdict(self.key),
             state=PartState.LOST,
             ended=time.time(),
             reason="state_removed",
@@ -299,9 +299,7 @@ def ended_report(key: PartKey, end: Mapping[str, Any]) -> PartReport:
     """A report from the record of an end."""
     codes = tuple(end.get("codes", ()))
     return PartReport(
-        job=key.job,
-        attempt=key.attempt,
-        part=key.part,
+        **structs.asdict(key),
         state=PartState(end["state"]),
         exit_code=worst_exit_code(codes),
         codes=codes,
@@ -315,47 +313,37 @@ def ended_report(key: PartKey, end: Mapping[str, Any]) -> PartReport:
 
 
 def _runner_spec(
-    spec: PartSpec, user: Path, cpus: Mapping[str, tuple[int, ...] | None], claim: str
+    spec: PartSpec, user: Path, places: Mapping[str, Sequence[OwnPlace]], claim: str
 ) -> RunnerSpec:
     launch = spec.launch or Launch(argv=())
-    ranks: list[RankPlace] = []
-    for node, count in spec.nodes.items():
-        ranks += [
-            {
-                "rank": spec.first_rank + len(ranks) + local,
-                "node": node,
-                "cpus": cpus[node],
-                "local_rank": local,
-                "local_size": count,
-            }
-            for local in range(count)
-        ]
-    return {
-        "job": spec.job,
-        "name": spec.name,
-        "attempt": spec.attempt,
-        "part": spec.part,
-        "epoch": spec.epoch,
-        "cluster": spec.cluster,
+    given = {**structs.asdict(launch), **structs.asdict(spec)}
+    own = {
         "claim": claim,
-        "argv": launch.argv,
         "script": str(user / "script") if launch.script else "",
-        "env": dict(launch.env),
-        "cwd": launch.cwd,
-        "stdout": launch.stdout,
-        "stderr": launch.stderr,
-        "uid": spec.uid,
-        "ranks": ranks,
-        "size": spec.size,
+        "env": _environment(spec, launch),
+        "ranks": ranks_on(spec.nodes.items(), spec.first_rank, places),
         "nodelist": fold(spec.all_nodes),
         "hostfile": str(user / "hostfile"),
-        "rendezvous": spec.rendezvous,
         "time_limit_s": spec.time_limit,
-        "grace_s": spec.grace_s,
-        "lease_s": spec.lease_s,
-        "chunks": spec.chunks,
-        "once": spec.once,
-        "queue": None if spec.queue is None else cast("Queue", structs.asdict(spec.queue)),
+        "queue": None if spec.queue is None else structs.asdict(spec.queue),
+        "shape": to_builtins(spec.shape),
+    }
+    keys = RunnerSpec.__required_keys__ & given.keys()
+    return cast("RunnerSpec", {**{name: given[name] for name in keys}, **own})
+
+
+def _environment(spec: PartSpec, launch: Launch) -> dict[str, str]:
+    """The user's variables, and those that tell of the shape, none of which an outer job left."""
+    cpus = spec.shape.cpus_per_proc
+    gpus = (count for name, count in spec.shape.per_proc.items() if is_gpu(name))
+    told = {"COALLOC_CPUS_PER_TASK": cpus, "COALLOC_GPUS_PER_TASK": sum(gpus)}
+    old = {PER_NODE, "COALLOC_GPUS", *told}
+    return {
+        # a script of one CPU for each process may start one that uses them all
+        **({"OMP_NUM_THREADS": str(cpus)} if cpus > spec.once else {}),
+        **{name: value for name, value in launch.env.items() if name not in old},
+        **{name: str(count) for name, count in told.items() if count},
+        **per_node(spec.all_nodes.values()),
     }
 
 
@@ -363,10 +351,9 @@ def write_users(folder: Path, spec: PartSpec, address: str = "") -> None:
     """Write the files that the job's processes read, closed to others and to writing."""
     folder.mkdir(mode=0o700)
     own = dict.fromkeys(spec.nodes, address) if address else {}
-    slots: dict[str, int] = {}
+    slots = Counter[str]()
     for node, count in spec.all_nodes.items():
-        host = own.get(node, node)
-        slots[host] = slots.get(host, 0) + count
+        slots[own.get(node, node)] += count
     hosts = "".join(f"{host} slots={count}\n" for host, count in slots.items())
     _write(folder / "hostfile", hosts, 0o600)
     if spec.launch is not None and spec.launch.script:

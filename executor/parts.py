@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from msgspec import structs
+
 from coalloc.core.base.messages import Prepare
 from coalloc.model.output_names import pattern_of_ranks
 from coalloc.model.sites.parts import JobPart, Launch, PartReport, PartSpec, PartState
@@ -12,14 +14,8 @@ from coalloc.model.values import replace
 
 def refused(order: Prepare, reason: str, detail: str) -> PartReport:
     """The report of a claim that was not granted."""
-    return PartReport(
-        job=order.job,
-        attempt=order.attempt,
-        part=order.part,
-        state=PartState.REFUSED,
-        reason=reason,
-        detail=detail,
-    )
+    state = PartState.REFUSED
+    return PartReport(**structs.asdict(order.key), state=state, reason=reason, detail=detail)
 
 
 def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:

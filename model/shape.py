@@ -82,6 +82,11 @@ class Room(NamedTuple):
     resources: Mapping[str, int]
 
 
+def is_gpu(resource: str) -> bool:
+    """True for GPUs of any type, which processes find by number."""
+    return resource.partition(":")[0] == "gpu"
+
+
 def demands(amounts: Mapping[str, int]) -> dict[str, int]:
     """What is asked for, with what that comes to in each family."""
     out = Counter(amounts)

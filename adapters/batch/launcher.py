@@ -218,8 +218,7 @@ class BatchLauncher(PartLauncher):
             "key": secrets.token_hex(32),
             "token": {"name": token.name, "comment": token.comment},
         }
-        cpus = dict.fromkeys(part.nodes)
-        return BatchFolder.create(self._root, part, cpus, extra=terms, claim=token.claim)
+        return BatchFolder.create(self._root, part, extra=terms, claim=token.claim)
 
     def _site(self, part: PartSpec) -> BatchSite:
         """Facts of the cluster for the runner."""

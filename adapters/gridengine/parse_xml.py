@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 LARGEST = 256 << 20
@@ -59,6 +59,8 @@ class JobEntry:
     """Seconds since 1970."""
     time_limit: float | None = None
     """h_rt, seconds; None: none was asked for."""
+    requests: Mapping[str, str] = field(default_factory=dict)
+    """What it asked for by ``-l``."""
 
     @property
     def id(self) -> str:
@@ -94,6 +96,8 @@ class QueueInstance:
     time_limit: float | None = None
     """The queue's own h_rt, seconds; None: none."""
     arch: str = ""
+    said: Mapping[str, str] = field(default_factory=dict)
+    """Values of its complexes; of consumables, what is left."""
     jobs: tuple[JobEntry, ...] = ()
 
 
@@ -161,10 +165,10 @@ def parse_time(text: str) -> float | None:
     return float(timegm((year, month, day, hour, minute, second)))
 
 
-def parse_size_mb(text: str) -> int | None:
-    """An amount of memory, MiB; None: not said."""
+def parse_size_mb(text: str, unit: float = MIB) -> int | None:
+    """An amount of memory, MiB, or of another unit; None: not said."""
     match = _SIZE.fullmatch(text.strip())
-    return None if match is None else int(float(match[1]) * SUFFIXES[match[2]] / MIB)
+    return None if match is None else int(float(match[1]) * SUFFIXES[match[2]] / unit)
 
 
 def parse_span(text: str) -> float | None:
@@ -216,6 +220,7 @@ def _instance(item: ElementTree.Element, odd: list[str] | None) -> QueueInstance
         load=_number(said.get("load_short", "")),
         time_limit=parse_span(said.get("h_rt", "")),
         arch=said.get("arch", "") or _text(item, "arch"),
+        said=said,
         jobs=tuple(_job(each, odd) for each in item.findall("job_list")),
     )
 
@@ -232,11 +237,8 @@ def _job(item: ElementTree.Element, odd: list[str] | None) -> JobEntry:
         raise QstatError(what)
     if what and odd is not None:
         odd.append(f"job {number[:40]} is not understood ({what}): its slots count as taken")
-    limits = [
-        limit
-        for request in item.findall("hard_request")
-        if request.get("name") == "h_rt" and (limit := _number(request.text or "")) is not None
-    ]
+    asked = [(each.get("name", ""), each.text or "") for each in item.findall("hard_request")]
+    limits = [_number(text) for name, text in asked if name == "h_rt"]
     return JobEntry(
         number=number,
         tasks=_text(item, "tasks"),
@@ -246,7 +248,8 @@ def _job(item: ElementTree.Element, odd: list[str] | None) -> JobEntry:
         slots=slots,
         start=parse_time(_text(item, "JAT_start_time")),
         submitted=parse_time(_text(item, "JB_submission_time")),
-        time_limit=min(limits, default=None),
+        time_limit=min((limit for limit in limits if limit is not None), default=None),
+        requests=dict(asked),
     )
 
 

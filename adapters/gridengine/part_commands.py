@@ -8,7 +8,7 @@ standard library only, as the runner does.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from coalloc.adapters.gridengine.parse_xml import CellStatus, JobEntry
@@ -58,8 +58,10 @@ class GridEngineSite(BatchSite):
     queue: str
     pe: str
     queue_wait_s: float
-    whole: dict[str, int]
-    """Slots of each of the part's hosts, where it has them for itself; empty: it shares them."""
+    whole: bool
+    """The part has its hosts for itself."""
+    asked: dict[str, tuple[int, list[str]]]
+    """Slots of each of its hosts, and what ``-l`` asks for besides."""
     avoid: list[str]
     """Hosts that a claim which may wait must not get."""
 
@@ -69,8 +71,10 @@ def site_of(spec: BatchSpec) -> GridEngineSite:
     return cast(GridEngineSite, spec["site"])
 
 
-def request(spec: BatchSpec, host: str, slots: int, begin: str = "") -> list[str]:
-    """The options of ``qsub`` by which so many slots of a host are asked for.
+def request(
+    spec: BatchSpec, host: str, slots: int, besides: Iterable[str] = (), begin: str = ""
+) -> list[str]:
+    """The options of ``qsub`` by which so many slots of a host are asked for, and what besides.
 
     No host: any of the queue, but for those that are to be avoided. It is not to be started before
     `begin`, as Grid Engine writes times.
@@ -80,6 +84,8 @@ def request(spec: BatchSpec, host: str, slots: int, begin: str = "") -> list[str
     words = ["-N", spec["token"]["name"], "-q", where, "-S", "/bin/sh", "-wd", "/"]
     if not host and site["avoid"]:
         words += ["-l", f"h=!({'|'.join(site['avoid'])})"]
+    for each in besides:
+        words += ["-l", each]
     if begin:
         words += ["-a", begin]
     words += ["-r", "n", "-b", "n", "-j", "y", "-o", "/dev/null", "-m", "n", "-now", "n"]
@@ -136,18 +142,12 @@ def joint_state(numbers: Iterable[str], jobs: Iterable[JobEntry]) -> str:
     return RUNS
 
 
-def given(
-    numbers: Iterable[str], status: CellStatus, whole: Collection[str] = ()
-) -> dict[str, int]:
-    """The hosts of a part's jobs that have started, and how many processes each takes.
-
-    Those in `whole` take one process, however many slots they have.
-    """
-    mine, found = set(numbers), dict[str, int]()
+def given(procs: Mapping[str, int], status: CellStatus) -> dict[str, int]:
+    """The hosts of a part's jobs that have started, and the processes of those jobs."""
+    found = dict[str, int]()
     for queue in status.queues:
-        slots = sum(job.slots for job in queue.jobs if job.number in mine)
-        if slots:
-            found[queue.host] = 1 if queue.host in whole else slots
+        if count := sum(procs.get(job.number, 0) for job in queue.jobs):
+            found[queue.host] = count
     return found
 
 

@@ -124,8 +124,8 @@ class GridEngineJob(PartJob):
         except (QstatError, BatchError):
             return None
         if state == RUNS:
-            whole = site_of(self._spec)["whole"]
-            return Turn(state, slots=given(self._numbers, status, whole))
+            procs = dict(zip(self._numbers, node_counts(self._spec).values(), strict=False))
+            return Turn(state, slots=given(procs, status))
         before = place_in_queue(self._numbers, status.waiting)
         return Turn(state, f"{before} jobs are before it", is_next=before == 0)
 
@@ -178,15 +178,14 @@ class GridEngineJob(PartJob):
 
     def _requests(self) -> dict[str, list[str]]:
         """The options of ``qsub`` for each host; no name: for any host."""
-        whole, queue = site_of(self._spec)["whole"], self._spec["queue"]
+        site, queue = site_of(self._spec), self._spec["queue"]
         begin_s = queue["begin_s"] if queue is not None and self._is_queued else 0.0
         begin = instant(time.time() + begin_s) if begin_s >= 1.0 else ""
         requests = {}
-        for host, count in node_counts(self._spec).items():
+        for host in node_counts(self._spec):
             # A host that is claimed whole is asked for with its own number of slots.
-            where = "" if self._is_queued and not whole else host
-            slots = whole.get(host, count)
-            requests[where] = request(self._spec, where, slots, begin)
+            where = "" if self._is_queued and not site["whole"] else host
+            requests[where] = request(self._spec, where, *site["asked"][host], begin)
         return requests
 
     def _ask_whether_free(self) -> None:

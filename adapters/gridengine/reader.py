@@ -19,11 +19,12 @@ from coalloc.adapters.gridengine.parse_xml import (
     parse_status,
 )
 from coalloc.adapters.gridengine.reading import (
+    MEMORY,
     chosen_queues,
     measured,
     relative_power,
     running_jobs,
-    slots_of,
+    sized,
     state_of,
     waiting_count,
 )
@@ -32,6 +33,7 @@ from coalloc.adapters.runner.command import BatchError
 from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.sites.site_rules import PartitionRules, SiteRules
+from coalloc.model.values import replace
 
 UTC = {"TZ": "UTC"}
 RESOURCES = "num_proc,mem_total,load_short,slots,h_rt,arch"
@@ -40,7 +42,6 @@ WAYS = {
     "queue": "at once, else as jobs that wait their turn",
 }
 """How parts get in."""
-QSTAT = ("-f", "-xml", "-F", RESOURCES, "-r", "-u", "*")
 
 
 class GridEngineReader:
@@ -67,11 +68,11 @@ class GridEngineReader:
         `AdapterError`: the command failed, its answer was not understood, or there is no such
         queue.
         """
-        odd: list[str] = []
-        status = read_status(self._commands, odd)
+        settings, odd = self._settings, list[str]()
+        status = read_status(settings, self._commands, odd)
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
-        settings, now = self._settings, self._clock()
+        now = self._clock()
         entries = chosen_queues(settings, status)
         if not entries and status.queues:
             raise AdapterError(f"qstat: no slots of queue {settings.queue} on any host of ours")
@@ -92,32 +93,35 @@ class GridEngineReader:
                 honoured=("account", "partition"),
                 usual=BatchOptions(partition=settings.queue),
                 partitions=(PartitionRules(name=settings.queue),),
+                bounds_memory=MEMORY in settings.complexes,
             ),
         )
 
     def _node(self, entry: QueueInstance, load: Load) -> NodeReading:
         settings = self._settings
         state, reason, _ = state_of(entry.state)
-        name = settings.published(entry.host)
-        return NodeReading(
-            name=name,
+        host = sized(settings, entry)
+        return replace(
+            host,
             power=effective_power(relative_power(settings, entry.host), load),
-            slots=slots_of(settings, entry),
             features=(entry.arch,) if entry.arch and entry.arch != "-" else (),
-            memory_mb=entry.memory_mb,
             state=state,
             load=load.share,
-            address=entry.host if name != entry.host else "",
+            address=entry.host if host.name != entry.host else "",
             load_age_s=load.age_s,
             reason=reason,
             partitions=(settings.queue,),
         )
 
 
-def read_status(commands: GridEngine, odd: list[str] | None = None) -> CellStatus:
+def read_status(
+    settings: GridEngineSettings, commands: GridEngine, odd: list[str] | None = None
+) -> CellStatus:
     """All queue instances and jobs; `odd` as for `parse_status`. Raises `AdapterError`."""
+    names = ",".join([RESOURCES, *settings.complexes.values()])
     try:
-        return parse_status(commands.run("qstat", *QSTAT, env=UTC), odd)
+        words = ("-f", "-xml", "-F", names, "-r", "-u", "*")
+        return parse_status(commands.run("qstat", *words, env=UTC), odd)
     except BatchError as error:
         raise AdapterError(str(error)) from error
     except QstatError as error:

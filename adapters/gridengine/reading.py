@@ -13,17 +13,28 @@ A local job occupies its slots until its h_rt, or the queue's; one that has neit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
 from coalloc.adapters.batch.token import claim_in_name
-from coalloc.adapters.gridengine.parse_xml import MOST_SLOTS, CellStatus, JobEntry, QueueInstance
+from coalloc.adapters.gridengine.parse_xml import (
+    MIB,
+    MOST_SLOTS,
+    CellStatus,
+    JobEntry,
+    QueueInstance,
+    parse_size_mb,
+)
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.model.platform import NodeState
+from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Running
 
 ENDLESS_S = 365 * 86400.0
+MEMORY, EXCLUSIVE = "memory", "exclusive"
+"""What complexes stand for that are no counted resources."""
 STATES = {
     "u": (NodeState.DOWN, "execd is out of reach"),
     "E": (NodeState.DOWN, "the queue is in error"),
@@ -62,9 +73,28 @@ def chosen_queues(settings: GridEngineSettings, status: CellStatus) -> list[Queu
     ]
 
 
-def slots_of(settings: GridEngineSettings, entry: QueueInstance) -> int:
-    """Processes that a host takes."""
-    return entry.slots if settings.slots == "queue" else 1
+def sized(settings: GridEngineSettings, entry: QueueInstance) -> NodeReading:
+    """A host as shapes see it: of a consumable it has what is left, and what its jobs have."""
+    is_whole = settings.slots == "node"
+    size = Counter(counted(settings, entry.said, 1))
+    for job in entry.jobs:
+        size.update(counted(settings, job.requests, job.slots % MOST_SLOTS))
+    return NodeReading(
+        name=settings.published(entry.host),
+        slots=1 if is_whole else entry.slots,
+        cpus=entry.cpus or entry.slots if is_whole else None,
+        memory_mb=size.pop(MEMORY, 0) or entry.memory_mb,
+        resources=size,
+    )
+
+
+def counted(settings: GridEngineSettings, said: Mapping[str, str], slots: int) -> dict[str, int]:
+    """Counted resources of so many slots, and memory in MiB, by values of complexes."""
+    return {
+        name: size * slots
+        for name, key in settings.complexes.items()
+        if (size := parse_size_mb(said.get(key, ""), MIB if name == MEMORY else 1.0)) is not None
+    }
 
 
 def state_of(letters: str) -> tuple[NodeState, str, str]:
@@ -111,6 +141,7 @@ def running_jobs(
 ) -> tuple[Running, ...]:
     """Local jobs on these queue instances, with the slots that they take on each host."""
     taken: dict[str, dict[str, int]] = {}
+    held: dict[str, dict[str, dict[str, int]]] = {}
     spans: dict[str, tuple[float, float]] = {}
     for entry in entries:
         local = [job for job in entry.jobs if not is_ours(job, claims)]
@@ -119,8 +150,11 @@ def running_jobs(
             counts = _whole(entry, local, bool(ours), now)
         else:
             counts = _counted(entry, local, ours, now)
+        asked = {job.id: counted(settings, job.requests, job.slots % MOST_SLOTS) for job in local}
+        host = settings.published(entry.host)
         for name, count, start, end in counts:
-            taken.setdefault(name, {})[settings.published(entry.host)] = count
+            taken.setdefault(name, {})[host] = count
+            held.setdefault(name, {})[host] = asked.get(name, {})
             first, last = spans.get(name, (start, end))
             spans[name] = min(first, start), max(last, end)
     return tuple(
@@ -130,6 +164,8 @@ def running_jobs(
             start=spans[name][0],
             end=spans[name][1],
             ours=False,
+            memory_mb={host: own.pop(MEMORY) for host, own in held[name].items() if MEMORY in own},
+            resources={host: own for host, own in held[name].items() if own},
         )
         for name, nodes in taken.items()
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from coalloc.adapters.batch.settings import (
     BatchSettings,
@@ -52,6 +52,11 @@ class GridEngineSettings(BatchSettings, frozen=True, kw_only=True, dict=True):
     pe: Needed = "smp"
     """Parallel environment with allocation_rule $pe_slots, for parts with more than one slot of a
     host."""
+    pe_slots: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """Its allocation_rule, where that is a number: a part has so many slots of a host, or one."""
+    complexes: dict[str, Needed] = field(default_factory=dict)
+    """Complexes that jobs ask for, by what they stand for: { memory = "h_vmem", gpu = "gpu" },
+    consumable for each slot, and `exclusive`, one with relop EXCL."""
     load: Literal["gridengine", "none"] = "gridengine"
     """Whether load that is not ours is read from what execd reports."""
     start: Literal["at_once", "queue"] = "at_once"

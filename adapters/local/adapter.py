@@ -23,7 +23,7 @@ def open_local(settings: LocalSettings, state_dir: Path) -> Adapter:
     """
     usable = os.sched_getaffinity(0)
     for node in settings.nodes:
-        missing = sorted(set(node.cpus or ()) - usable)
+        missing = sorted(set(node.pinned or ()) - usable)
         if missing:
             raise InputError(f"{settings.cluster}.nodes", f"{node.name}: no CPU {missing[0]} here")
     launcher = LocalLauncher(settings, state_dir)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import secrets
 from binascii import crc32
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from glob import glob
+from itertools import count
 from pathlib import Path
 
 from coalloc.adapters.base import ClaimRefusedError
 from coalloc.adapters.launcher import PartLauncher, unended
+from coalloc.adapters.local.places import places_on
 from coalloc.adapters.local.settings import LocalSettings
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner import cgroup
+from coalloc.adapters.runner.spec import OwnPlace
 from coalloc.model.sites.parts import PartSpec
 
 
@@ -21,10 +24,16 @@ class LocalLauncher(PartLauncher):
     """Claims slots of this machine's nodes and starts processes on them."""
 
     runner = "runner.runner:Runner"
+    _places: Mapping[str, Sequence[OwnPlace]]
+    """Of the part that was checked last."""
 
     def __init__(self, settings: LocalSettings, state_dir: Path) -> None:
         self._nodes = {node.name: node for node in settings.nodes}
+        numbers = count()
+        self._gpus = {n.name: {next(numbers): kind for kind in n.gpus} for n in settings.nodes}
         self._address = settings.address
+        if any(node.partitions for node in settings.nodes):
+            self.honours = self.honours | {"partition"}
         home = cgroup.own()
         mark = crc32(os.fsencode(state_dir.resolve()))
         self._groups = f"{home}/coalloc-{mark:08x}-" if home else ""
@@ -42,40 +51,40 @@ class LocalLauncher(PartLauncher):
         }
 
     def _create(self, part: PartSpec) -> PartFolder:
-        cpus = {name: self._nodes[name].cpus for name in part.nodes}
         # the names of its nodes are nothing to a script's mpirun
         address = self._address if part.once else ""
         claim = secrets.token_hex(16)
         extra = {"cgroup": f"{self._groups}{claim}"} if self._groups else {}
-        return PartFolder.create(self._root, part, cpus, extra=extra, claim=claim, address=address)
+        return PartFolder.create(
+            self._root, part, places=self._places, extra=extra, claim=claim, address=address
+        )
 
     def _check_nodes(self, part: PartSpec) -> None:
-        """Refuse nodes that do not exist, or have too few slots left."""
+        """Refuse nodes that do not exist, or have too little left, and choose what it gets."""
         left = self.left()
         known = [
             folder for key, folder in self._parts.items() if key not in self._ended or key in left
         ]
         try:
-            self._check_slots(part, known)
+            self._places = self._placed(part, known)
         except ClaimRefusedError:
             # Some of them may have ended meanwhile.
             self._looked = float("-inf")
             living = {report.key for report in self.poll() if not report.is_ended}
             living |= set(self.left())
-            self._check_slots(part, [folder for folder in known if folder.key in living])
+            known = [folder for folder in known if folder.key in living]
+            self._places = self._placed(part, known)
 
-    def _check_slots(self, part: PartSpec, living: Iterable[PartFolder]) -> None:
-        taken: dict[str, int] = {}
-        for folder in living:
-            for name, count in folder.nodes.items():
-                taken[name] = taken.get(name, 0) + count
-        for name, count in part.nodes.items():
+    def _placed(self, part: PartSpec, known: list[PartFolder]) -> dict[str, list[OwnPlace]]:
+        """Places of the processes of a part, by node, beside the parts that are known."""
+        places = {}
+        for name in part.nodes:
             node = self._nodes.get(name)
             if node is None:
                 raise ClaimRefusedError("unknown_node", f"there is no node {name}")
-            taken[name] = taken.get(name, 0) + count
-            if taken[name] > node.slots:
-                free = max(0, node.slots - taken[name] + count)
-                raise ClaimRefusedError(
-                    "nodes_taken", f"{name}: {count} slots wanted, {free} of {node.slots} free"
-                )
+            if part.batch.partition and not set(part.batch.partitions) & set(node.partitions):
+                why = f"{name} is not in partition {part.batch.partition}"
+                raise ClaimRefusedError("not_permitted", why)
+            there = [folder for folder in known if name in folder.nodes]
+            places[name] = places_on(node, self._gpus[name], part, there)
+        return places

@@ -27,10 +27,10 @@ import psutil
 from msgspec import Struct
 
 from coalloc.adapters.base import AdapterError
-from coalloc.adapters.local.settings import LocalSettings
+from coalloc.adapters.local.settings import LocalNode, LocalSettings
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
-from coalloc.model.sites.site_rules import SiteRules
+from coalloc.model.sites.site_rules import PartitionRules, SiteRules
 
 LEAST_INTERVAL_S = 0.2
 """Two readings closer than this are one: the kernel counts in ticks of 10 ms."""
@@ -42,6 +42,7 @@ NOISE = 0.03
 """A load below this is the system itself; without it no machine would ever be whole."""
 
 LEAST_SHARE = 0.05
+SHARED = [name for name in NodeReading.__struct_fields__ if name in LocalNode.__struct_fields__]
 OURS = b"coalloc"
 PPID, TIMES, STARTED = 1, slice(11, 15), 19
 """Fields of ``/proc/PID/stat`` behind the name, see proc(5)."""
@@ -78,11 +79,9 @@ class LocalReader:
         self, settings: LocalSettings, kept: Callable[[], Mapping[str, str]] = dict
     ) -> None:
         self._settings, self._kept = settings, kept
-        self._pinned = {frozenset(node.cpus) for node in settings.nodes if node.cpus is not None}
+        self._pinned = {frozenset(node.pinned) for node in settings.nodes if node.pinned}
         self._last: MachineSample | None = None
         self._loads: dict[frozenset[int] | None, float] = {}
-        machine_mb = psutil.virtual_memory().total >> 20
-        self._memory_mb = machine_mb // len(settings.nodes) if settings.wants_memory else None
 
     def read(self) -> ClusterReading:
         """Return the nodes as they are now; the first reading takes as long as its span."""
@@ -96,21 +95,24 @@ class LocalReader:
             self._last = sample
         nodes, kept = [], self._kept()
         for node in self._settings.nodes:
-            load = self._loads.get(None if node.cpus is None else frozenset(node.cpus), 0.0)
+            load = self._loads.get(frozenset(node.pinned) if node.pinned else None, 0.0)
+            shared = {name: getattr(node, name) for name in SHARED}
+            shared["power"] = node.power * max(1.0 - load, LEAST_SHARE)
             nodes.append(
                 NodeReading(
-                    name=node.name,
-                    power=node.power * max(1.0 - load, LEAST_SHARE),
-                    slots=node.slots,
-                    features=node.features,
-                    memory_mb=node.memory_mb if self._memory_mb is None else self._memory_mb,
+                    **shared,
                     load=load,
                     state=NodeState.DRAINING if node.name in kept else NodeState.UP,
                     reason=kept.get(node.name, ""),
                     address=self._settings.address,
                 )
             )
-        rules = SiteRules(bounds_memory=False)
+        names = {name for node in self._settings.nodes for name in node.partitions}
+        rules = SiteRules(
+            honoured=("account", "partition") if names else ("account",),
+            partitions=tuple(PartitionRules(name=name) for name in sorted(names)),
+            bounds_memory=False,
+        )
         return ClusterReading(rules=rules, cluster=self._settings.cluster, nodes=tuple(nodes))
 
     def _sample(self) -> MachineSample:

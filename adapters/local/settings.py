@@ -4,10 +4,12 @@
 
     nodes = 4                     # alpha1 .. alpha4 for the cluster alpha; or node sets:
     nodes = ["n[1-3]", {name = "n4", slots = 2, power = 0.5, cpus = ["2-3"]}]
-    slots = 1                     # these four stand in for what a node set leaves out
+    slots = 1                     # these stand in for what a node set leaves out
     power = 1.0
     features = ["x86"]
     memory_mb = 4000
+    gres = "gpu:a100:4"
+    partitions = ["short"]
     qualified = false             # publish alpha/n1 instead of n1
     address = "127.0.0.1"         # where ranks on other clusters reach this machine
 """
@@ -15,19 +17,23 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.formats.structs import read_struct
 from coalloc.model.ranges import MemoryMb, Name, Slots
+from coalloc.model.shape import is_gpu
 from coalloc.model.values import fields_of, replace
 
 MOST_NODES = 100_000
+GRES = r"([\w.-]+(?::[\w.-]+)??)(?::([0-9]{1,6}))?(?:,|\Z)"
 Address = Annotated[str, Meta(pattern=r"^[!-~]+\Z", extra={"kind": "a host name or an address"})]
 
 
@@ -43,6 +49,12 @@ class NodeKeys(Struct, frozen=True, kw_only=True):
     memory_mb: MemoryMb | None = None
     """Memory, MiB, by which jobs are placed, and which does not bound what their processes take;
     default an equal share of the machine's for each node of the cluster; null is unlimited."""
+    gres: Annotated[
+        str, Meta(pattern=f"^({GRES})*\\Z", extra={"kind": "a list such as gpu:a100:4,nvme:900"})
+    ] = ""
+    """Counted resources; GPUs are numbered from 0, in the order of the nodes."""
+    partitions: tuple[Name, ...] = ()
+    """Partitions a job may name."""
 
 
 class NodeSet(NodeKeys, frozen=True, kw_only=True):
@@ -51,7 +63,8 @@ class NodeSet(NodeKeys, frozen=True, kw_only=True):
     name: Name
     """Name or node set."""
     cpus: tuple[str, ...] = ()
-    """Per node of the set the CPUs its processes are pinned to, such as "0-3,8"."""
+    """Per node of the set the CPUs its processes are pinned to, such as "0-3,8"; default: as many
+    as slots, and any."""
 
 
 class LocalTable(NodeKeys, frozen=True, kw_only=True):
@@ -73,8 +86,17 @@ class LocalNode(NodeKeys, frozen=True, kw_only=True):
     name: str
     """As published."""
     slots: int = 1
-    cpus: tuple[int, ...] | None = None
+    pinned: tuple[int, ...] | None = None
     """CPUs to which its processes are pinned; None is anything."""
+    cpus: int | None = None
+    cpus_per_core: int = 1
+    resources: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> list[str]:
+        """For each of its GPUs the resource that it is."""
+        named = [(name, size) for name, size in self.resources.items() if is_gpu(name)]
+        return [name for name, size in named for _ in range(size)]
 
 
 class LocalSettings(Struct, frozen=True, kw_only=True):
@@ -82,8 +104,6 @@ class LocalSettings(Struct, frozen=True, kw_only=True):
 
     cluster: str
     nodes: tuple[LocalNode, ...]
-    wants_memory: bool = False
-    """Its nodes have equal shares of the machine's memory, as measured."""
     read_limit_s: float = 5.0
     address: str = "127.0.0.1"
 
@@ -99,26 +119,28 @@ def read_settings(
     place = f"{where}.nodes" if where else "nodes"
     shared = {key: value[key] for key in NodeKeys.__struct_fields__ if key in value}
     sets = _node_sets(table.nodes, shared, cluster, place)
-    count = sum(len(names) for _, names, _ in sets)
-    if count > MOST_NODES:
-        raise InputError(place, f"{count} nodes are more than {MOST_NODES}")
-    share = max(1, (cpu_count or os.cpu_count() or 1) // count)
+    total = sum(len(names) for _, names, _ in sets)
+    if total > MOST_NODES:
+        raise InputError(place, f"{total} nodes are more than {MOST_NODES}")
+    own = [] if isinstance(table.nodes, int) else table.nodes
+    given = [shared, *(item for item in own if isinstance(item, dict))]
+    memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    share = {"slots": max(1, (cpu_count or os.cpu_count() or 1) // total)}
+    if not any("memory_mb" in one for one in given):
+        share["memory_mb"] = memory_mb // total
     nodes = [
         _node(name, one, cpus, share)
         for one, names, pinning in sets
         for name, cpus in zip(names, pinning, strict=True)
     ]
-    if len({node.name for node in nodes}) < count:
-        twice = next(node.name for i, node in enumerate(nodes) if node.name in _names(nodes[:i]))
-        raise InputError(place, f"{twice} is named twice")
+    name, times = Counter(node.name for node in nodes).most_common(1)[0]
+    if times > 1:
+        raise InputError(place, f"{name} is named twice")
     if table.qualified:
         nodes = [replace(node, name=f"{cluster}/{node.name}") for node in nodes]
-    own = [] if isinstance(table.nodes, int) else table.nodes
-    given = [shared, *(item for item in own if isinstance(item, dict))]
     return LocalSettings(
         cluster=cluster,
         nodes=tuple(nodes),
-        wants_memory=not any("memory_mb" in one for one in given),
         read_limit_s=table.read_limit_s,
         address=table.address,
     )
@@ -187,10 +209,14 @@ def _read_set(value: Any, shared: Mapping[str, Any], where: str) -> NodeSet:
     return read_struct({**shared, **value} if isinstance(value, dict) else value, NodeSet, where)
 
 
-def _node(name: str, one: NodeSet, cpus: tuple[int, ...] | None, share: int) -> LocalNode:
-    slots = one.slots or (len(cpus) if cpus is not None else share)
-    return LocalNode(**{**fields_of(one, NodeKeys), "slots": slots}, name=name, cpus=cpus)
-
-
-def _names(nodes: list[LocalNode]) -> set[str]:
-    return {node.name for node in nodes}
+def _node(
+    name: str, one: NodeSet, pinned: tuple[int, ...] | None, share: Mapping[str, int]
+) -> LocalNode:
+    cpus = None if pinned is None else len(pinned)
+    return LocalNode(
+        **{**fields_of(one, NodeKeys), **share, "slots": one.slots or cpus or share["slots"]},
+        name=name,
+        pinned=pinned,
+        cpus=cpus,
+        resources={kind: int(number or 1) for kind, number in re.findall(GRES, one.gres)},
+    )

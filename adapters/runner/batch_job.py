@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import cast
 
@@ -237,11 +238,8 @@ def _read(path: str) -> str:
 
 def node_counts(spec: BatchSpec) -> dict[str, int]:
     """The batch system's names of a part's nodes, and their processes, in rank order."""
-    counts: dict[str, int] = {}
-    for rank in spec["ranks"]:
-        name = spec["site"]["names"][rank["node"]]
-        counts[name] = counts.get(name, 0) + 1
-    return counts
+    names = spec["site"]["names"]
+    return dict(Counter(names[rank["node"]] for rank in spec["ranks"]))
 
 
 def account_of(spec: BatchSpec) -> Account | None:

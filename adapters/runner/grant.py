@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coalloc.adapters.runner.spec import BatchSpec, RankPlace
+from coalloc.adapters.runner.spec import BatchSpec, OwnPlace, RankPlace
 
+PER_NODE = "COALLOC_NTASKS_PER_NODE"
 GRANT, LAYOUT, CLAIM = "grant.json", "layout.json", "claim.json"
 LIMIT = "limit.json"
 """The part's time limit where it was changed, and what the batch system shows then."""
@@ -54,10 +57,7 @@ def keep_grant(folder: str, record: dict[str, Any]) -> None:
 
 def planned_nodes(spec: BatchSpec) -> Nodes:
     """The nodes that a part was planned on."""
-    counts: dict[str, int] = {}
-    for rank in spec["ranks"]:
-        counts[rank["node"]] = counts.get(rank["node"], 0) + 1
-    return list(counts.items())
+    return list(Counter(rank["node"] for rank in spec["ranks"]).items())
 
 
 def is_whole(spec: BatchSpec) -> bool:
@@ -68,19 +68,44 @@ def is_whole(spec: BatchSpec) -> bool:
 def dealt(spec: BatchSpec, slots: dict[str, int]) -> Nodes:
     """The part's processes on the nodes it was granted, by the batch system's names.
 
-    In the planned order where the same nodes were granted, else in the batch system's.
+    In the planned order where the same nodes were granted, else in the batch system's. Each node
+    gets one before any gets more.
     """
-    site, left = spec["site"], len(spec["ranks"])
+    site, size = spec["site"], len(spec["ranks"])
     planned = planned_nodes(spec)
     found: Nodes = []
-    for name, room in slots.items():
-        count = min(room, left)
-        left -= count
-        if count:
-            found.append((site["prefix"] + name, count))
+    chosen = [name for name, room in slots.items() if room][:size]
+    left = size - len(chosen)
+    for name in chosen:
+        more = min(slots[name] - 1, left)
+        left -= more
+        found.append((site["prefix"] + name, 1 + more))
     if left:
         raise ValueError(f"{left} processes have no slot on {', '.join(slots)}")
     return planned if dict(found) == dict(planned) else found
+
+
+def per_node(counts: Iterable[int]) -> dict[str, str]:
+    """The variable that tells how many processes each node of a job has; empty: they differ."""
+    found = set(counts)
+    return {PER_NODE: str(found.pop())} if len(found) == 1 else {}
+
+
+def ranks_on(
+    nodes: Iterable[tuple[str, int]],
+    first: int,
+    places: Mapping[str, Sequence[OwnPlace]] | None = None,
+) -> list[RankPlace]:
+    """The places of processes on these nodes, in rank order, with what each has for itself."""
+    ranks: list[RankPlace] = []
+    for node, size in nodes:
+        for local in range(size):
+            own: OwnPlace = places[node][local] if places else {}
+            rank = first + len(ranks)
+            ranks.append(
+                {"rank": rank, "node": node, "local_rank": local, "local_size": size, **own}
+            )
+    return ranks
 
 
 def settled(spec: BatchSpec, folder: str) -> BatchSpec:
@@ -89,23 +114,14 @@ def settled(spec: BatchSpec, folder: str) -> BatchSpec:
     nodes = [(name, count) for name, count in grant.get("nodes", [])]
     if not nodes:
         return spec
-    first, prefix = spec["ranks"][0]["rank"], spec["site"]["prefix"]
-    ranks: list[RankPlace] = []
-    for node, count in nodes:
-        ranks += [
-            {
-                "rank": first + len(ranks) + local,
-                "node": node,
-                "cpus": None,
-                "local_rank": local,
-                "local_size": count,
-            }
-            for local in range(count)
-        ]
+    prefix = spec["site"]["prefix"]
+    ranks = ranks_on(nodes, spec["ranks"][0]["rank"])
     names = {node: node.removeprefix(prefix) for node, _ in nodes}
     changed: BatchSpec = {**spec, "ranks": ranks, "site": {**spec["site"], "names": names}}
     if layout:
         hosts = "".join(f"{name} slots={count}\n" for name, count in layout["hosts"])
         changed["nodelist"], changed["hostfile_text"] = layout["nodelist"], hosts
+        env = {name: value for name, value in spec["env"].items() if name != PER_NODE}
+        changed["env"] = env | per_node(count for _, count in layout["hosts"])
         changed["rendezvous"] = layout["rendezvous"] or spec["rendezvous"]
     return changed

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ GATE_RETRY_S = 0.1
 OVER_LIMIT_S = 10.0
 JOB_IDS = (("COALLOC_SLURM_JOB_ID", "SLURM_JOB_ID"), ("COALLOC_GRIDENGINE_JOB_ID", "JOB_ID"))
 """What a process sees of the batch system's own variables, and their names there."""
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 PATIENCE_S = 900.0
 """How long an end is kept for a runner that does not come back, seconds."""
 
@@ -63,6 +65,21 @@ class NodeRunner(Runner):
         self._records: dict[int, dict[str, Any]] = {}
         self._patience_end = float("inf")
         self.exit_code = 0
+
+    def _open(self) -> None:
+        super()._open()
+        for number in PASSED_ON:
+            signal.signal(number, self._pass_on)
+
+    def _pass_on(self, number: int, _: object) -> None:
+        """Give the processes a signal of the batch system's, which knows the wrapper alone.
+
+        A script gets none of those for steps.
+        """
+        is_for_steps = self.spec.get("once") and "SLURM_STEP_ID" in os.environ
+        for pid in self.pids if self.is_started and not is_for_steps else ():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
 
     def _load(self) -> None:
         os.set_blocking(self.orders_fd, True)
@@ -199,6 +216,15 @@ class RunnerAddress:
             pause_s = min(2.0 * pause_s, RETRY_S)
 
 
+def deal_gpus(spec: NodeSpec, visible: str) -> None:
+    """Give each process its own of the GPUs that the batch system shows its wrapper."""
+    gpus, each = visible.split(","), int(spec["env"].get("COALLOC_GPUS_PER_TASK", 0))
+    shared = max(0, len(gpus) - each * len(spec["ranks"]))
+    for index, rank in enumerate(spec["ranks"] if visible else ()):
+        first = shared + index * each
+        rank["gpus"] = [*gpus[:shared], *gpus[first : first + each]]
+
+
 def written(spec: NodeSpec, parent: str) -> str:
     """Write on the node what its processes read; returns the folder."""
     folder = f"{parent}/coalloc-{os.urandom(8).hex()}"
@@ -233,6 +259,7 @@ def main() -> None:
     for ours, theirs in JOB_IDS:
         if theirs in os.environ:
             spec["env"][ours] = os.environ[theirs]
+    deal_gpus(spec, os.environ.get("CUDA_VISIBLE_DEVICES", ""))
     try:
         folder = written(spec, os.environ.get("TMPDIR", "/tmp"))
     except OSError as error:

@@ -8,9 +8,10 @@ standard library only, as the runner does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import NodeSpec, RunnerSpec
@@ -26,7 +27,9 @@ OF_SLURM = (
     *("SLURM_JOB_UID", "SLURM_JOB_GID", "SLURM_JOB_USER", "SLURM_JOB_GPUS"),
     *("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_SUBMIT_HOST"),
     *("SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_PRIO_PROCESS"),
+    *("SLURM_HINT", "SLURM_THREADS_PER_CORE"),
     *("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURM_WORKING_CLUSTER"),
+    *("SLURM_GPUS_ON_NODE", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
     "SLURM_TASK_PID",  # in whose place the command's own is put (`runner.rank`)
 )
 """Variables of a Slurm job that mean the same in the step of the wrappers and in a script."""
@@ -40,9 +43,13 @@ def started_once(spec: RunnerSpec) -> RunnerSpec:
     place = next((each for each in ranks if each["rank"] == 0), None)
     if place is None:
         return {**spec, "ranks": [{**ranks[0], HOLDS: True}]}
-    # What the command starts may use every slot of the part on this machine.
-    cpus = sorted({cpu for each in ranks for cpu in each["cpus"] or ()})
-    return {**spec, "ranks": [{**place, "cpus": cpus or None}]}
+    # What the command starts may use all that the part has on this machine.
+    cpus = sorted({cpu for each in ranks for cpu in each.get("cpus") or ()})
+    whole = place.copy()
+    whole["cpus"] = cpus or None
+    if "gpus" in place:
+        whole["gpus"] = list(dict.fromkeys(gpu for each in ranks for gpu in each["gpus"]))
+    return {**spec, "ranks": [whole]}
 
 
 def is_holder(spec: RunnerSpec) -> bool:
@@ -67,7 +74,8 @@ def script_environment(spec: NodeSpec, environ: Mapping[str, str]) -> dict[str, 
         kept = {name: value for name, value in env.items() if not name.startswith("SLURM_")}
         return kept | _slurm_variables(spec, hosts, environ)
     if "JOB_ID" in environ:
-        return env | {"NSLOTS": str(spec["size"]), "NHOSTS": str(len(hosts))}
+        slots = spec["size"] * int(env.get("COALLOC_CPUS_PER_TASK", 1))
+        return env | {"NSLOTS": str(slots), "NHOSTS": str(len(hosts))}
     return env
 
 
@@ -78,11 +86,31 @@ def _slurm_variables(
     size, nodes = str(spec["size"]), str(len(hosts))
     ordered = sorted((name for name, _ in hosts), key=lambda n: (n.rstrip("0123456789"), len(n), n))
     names = ",".join(name for name, _ in hosts)
-    if ",".join(ordered) == names and environ.get("SLURM_JOB_NUM_NODES") == nodes:
+    is_slurms = ",".join(ordered) == names and environ.get("SLURM_JOB_NUM_NODES") == nodes
+    if is_slurms:
         names = environ.get("SLURM_JOB_NODELIST", names)
     tasks = _repeated([count for _, count in hosts])
     cpus = environ.get("SLURM_JOB_CPUS_PER_NODE", "")
+    shape = spec["shape"]
+    each = max(1, shape.get("cpus_per_proc", 0))
+    if not cpus or ("," in cpus and not is_slurms):
+        # Slurm's own has its order of the nodes, which need not be that of the ranks.
+        cpus = _repeated([count * each for _, count in hosts])
     out = {name: environ[name] for name in OF_SLURM if name in environ}
+    if gpus := environ.get("SLURM_STEP_GPUS"):
+        out.setdefault("SLURM_JOB_GPUS", gpus)
+    if each > 1:
+        out["SLURM_CPUS_PER_TASK"] = str(each)
+    if most := shape.get("procs_per_node"):
+        out["SLURM_NTASKS_PER_NODE"] = str(most)
+    if gpus := gpus_of(shape):
+        out["SLURM_GPUS_PER_TASK"] = gpus
+    nodes_asked = {shape.get("min_nodes", 1), shape.get("max_nodes", 0)}
+    if shape.get("exclusive") and not most and nodes_asked == {int(size)}:
+        # Whole nodes, of which it is not said how many tasks they take: as many as they can.
+        tasks = re.sub(r"(^|,)(\d+)", lambda found: f"{found[1]}{int(found[2]) // each}", cpus)
+    else:
+        out |= dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), size)
     out |= {
         "SLURM_NODE_ALIASES": environ.get("SLURM_NODE_ALIASES", "(null)"),
         "SLURM_JOBID": environ["SLURM_JOB_ID"],
@@ -90,10 +118,8 @@ def _slurm_variables(
         "SLURM_SUBMIT_DIR": spec["cwd"],
         **dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), nodes),
         **dict.fromkeys(("SLURM_JOB_NODELIST", "SLURM_NODELIST"), names),
-        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), size),
         "SLURM_TASKS_PER_NODE": tasks,
-        # Slurm's own has its order of the nodes, which need not be that of the ranks.
-        "SLURM_JOB_CPUS_PER_NODE": tasks if not cpus or "," in cpus else cpus,
+        "SLURM_JOB_CPUS_PER_NODE": cpus,
         **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"), "0"),
     }
     if OVERLAP in environ:
@@ -102,6 +128,12 @@ def _slurm_variables(
         if value := spec["env"].get(f"COALLOC_ARRAY_{name}"):
             out[f"SLURM_ARRAY_{name}"] = value
     return out
+
+
+def gpus_of(shape: Mapping[str, Any]) -> str:
+    """GPUs of each process, as ``--gpus-per-task`` has them; empty: none."""
+    asked = (f"{name}:{count}" for name, count in shape.get("per_proc", {}).items())
+    return ",".join(word.removeprefix("gpu:") for word in asked if word.startswith("gpu:"))
 
 
 def _repeated(counts: list[int]) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+GPUS = ("COALLOC_GPUS", "CUDA_VISIBLE_DEVICES")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # What belongs to the executor's service, not to a job that was submitted from one.
 FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
@@ -55,7 +56,8 @@ class Rank:
         self.account = account
         self.index = index
         place = spec["ranks"][index]
-        self.rank, self.node, self.cpus = place["rank"], place["node"], place["cpus"]
+        self.rank, self.node, self.cpus = place["rank"], place["node"], place.get("cpus")
+        self.gpus = place.get("gpus")
         self.local_rank, self.local_size = place["local_rank"], place["local_size"]
         self.is_once, self.is_holder = bool(spec.get("once")), HOLDS in place
 
@@ -180,6 +182,7 @@ class Rank:
             "MASTER_ADDR": host.strip("[]"),
             "MASTER_PORT": port,
             **own,
+            **({} if self.gpus is None else dict.fromkeys(GPUS, ",".join(map(str, self.gpus)))),
             **chunk_variables(spec.get("chunks"), self.rank, spec["size"]),
         }
 

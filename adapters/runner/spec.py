@@ -7,23 +7,26 @@ that this module need not be sent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
-class Holding(TypedDict, total=False):
-    """Mark of a place whose process only waits for the end of a command that is started once."""
+class OwnPlace(TypedDict, total=False):
+    """CPUs and GPUs that a process has of its node for itself."""
 
+    cpus: Sequence[int] | None
+    """What it is pinned to; None: anything."""
+    gpus: Sequence[int | str]
+    """Those that it sees; absent: as its environment says."""
     holds: bool
+    """It only waits for the end of a command that is started once."""
 
 
-class RankPlace(Holding):
+class RankPlace(OwnPlace):
     """The place of one process."""
 
     rank: int
     node: str
     """Name as the service knows it."""
-    cpus: Sequence[int] | None
-    """What it is pinned to; None: anything."""
     local_rank: int
     local_size: int
 
@@ -64,6 +67,9 @@ class RunnerSpec(RunnerHome):
     stdout: str
     stderr: str
     uid: int | None
+    shape: dict[str, Any]
+    """`coalloc.model.shape.Shape`, without what is not said."""
+    memory_mb_per_proc: int
     ranks: list[RankPlace]
     size: int
     nodelist: str

@@ -198,7 +198,13 @@ class PartSupervisor(OrderLoop):
                 self._see_orders()
                 self._leave()
         elif self._may_wait:
-            self._grant(planned_nodes(self.spec))
+            planned = planned_nodes(self.spec)
+            # Where it is not the same number on each, the batch system has laid it out by itself.
+            turn = self._job.turn() if len({count for _, count in planned}) > 1 else None
+            if turn is not None and turn.slots:
+                self._deal(turn.slots)
+            else:
+                self._grant(planned)
 
     # -- a claim that waits
 
@@ -241,6 +247,13 @@ class PartSupervisor(OrderLoop):
         if is_whole(self.spec) and dict(nodes) == dict(planned_nodes(self.spec)):
             self._brief()
 
+    def _deal(self, slots: dict[str, int]) -> None:
+        """The part has nodes with so many slots."""
+        try:
+            self._grant(dealt(self.spec, slots))
+        except ValueError as error:
+            self._conclude("nodes_taken", str(error))
+
     def _brief(self) -> None:
         """Tell the wrappers what to run, now that all nodes of the job are known."""
         if self._is_waiting or self._barrier.nodes or self._reason:
@@ -262,10 +275,7 @@ class PartSupervisor(OrderLoop):
                 raise FaultError("state_unwritable", f"{self._folder} is gone")
             return
         if turn.slots:
-            try:
-                self._grant(dealt(self.spec, turn.slots))
-            except ValueError as error:
-                self._conclude("nodes_taken", str(error))
+            self._deal(turn.slots)
         elif turn.is_stuck or not self._job.is_alive(turn.state):
             self._conclude(*self._job.explained(turn.state, turn.reason))
         elif self._job.is_parked:

@@ -32,6 +32,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         state_dir=state_dir,
         claims=own.claims,
         given_back=own.given_back,
+        held=own.holdings,
         claimed=frozenset if handed is None else handed.claimed,
         share=share,
         learn=own.learn,

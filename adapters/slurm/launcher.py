@@ -13,6 +13,8 @@ import os
 import time
 from pathlib import Path
 
+from msgspec import convert
+
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import (
     BatchLauncher,
@@ -28,11 +30,12 @@ from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.runner.grant import CLAIM, kept
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import ALIVE, SlurmSite
-from coalloc.adapters.slurm.reading import ENDLESS_S, SlurmFacts
+from coalloc.adapters.slurm.reading import ENDLESS_S, Holding, SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.turns import Turns
 from coalloc.model.formats.nodeset import fold
+from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 from coalloc.model.sites.site_rules import Asking, judged
@@ -73,6 +76,7 @@ class SlurmLauncher(BatchLauncher):
         self._facts = self._followed = SlurmFacts()
         self._limited: dict[PartKey, float] = {}
         """When a part's limit was changed by order, monotonic seconds."""
+        self._asked: dict[PartKey, tuple[Shape, int]] = {}
         self.refusals = 0
         super().__init__(state_dir)
         self._turns = Turns()
@@ -158,10 +162,14 @@ class SlurmLauncher(BatchLauncher):
         if folder is not None and key not in self._parts:
             self._ledger.add(folder.claim)
             self._limited.pop(key, None)
+            self._asked.pop(key, None)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""
-        is_whole = self._settings.slots == "node"
+        if part.batch.passed and part.queue is None:
+            why = f"{part.batch.passed[0]} cannot be honoured by a claim that is made at once"
+            raise ClaimRefusedError("not_permitted", why)
+        is_whole = self._settings.slots == "node" and not part.shape.cpus_per_proc
         wanted = plain_counts(self._settings, part, is_whole=is_whole).keys()
         if not wanted <= self._names:
             self._read_names()
@@ -195,16 +203,37 @@ class SlurmLauncher(BatchLauncher):
         }
         asked = own | dict(part.batch.given())
         options = [f"--{name}={value}" for name, value in asked.items() if value]
+        options += part.batch.passed
+        says_memory = part.shape.memory_mb_per_node or part.shape.all_memory
+        share = self._facts.memory_of(map(site.plain, part.nodes)) * max(
+            1, part.shape.cpus_per_proc
+        )
         return {
             **site_of_part(site, part, options),
             "gate": 0 if self.gate is None else self.gate.port,
             "conf": self._slurm.conf,
             "avoid": self._avoided(part),
             "exclusive": site.slots == "node",
+            "passed": bool(part.batch.passed),
             "max_time_s": self._longest_s(part),
-            "memory_mb": part.memory_mb_per_proc
-            or self._facts.memory_of(map(site.plain, part.nodes)),
+            "memory_mb": part.memory_mb_per_proc or (0 if says_memory else share),
         }
+
+    def holdings(self) -> dict[str, Holding]:
+        """Nodes of parts that have some, by claim; may be called from another thread."""
+        found = {}
+        for key, folder in tuple(self._parts.items()):
+            live = self._live.get(key)
+            if key in self._parked or live is None:
+                continue
+            if key not in self._asked:
+                spec = kept(str(folder.path), "spec.json")
+                shape = convert(spec.get("shape", {}), Shape)
+                self._asked[key] = shape, spec.get("memory_mb_per_proc", 0)
+            nodes = (live.nodes or folder.nodes).items()
+            plain = {self._settings.plain(name): count for name, count in nodes}
+            found[folder.claim] = Holding(plain, *self._asked[key])
+        return found
 
     def _of_share(self, part: PartSpec) -> str:
         wanted = {self._settings.plain(name) for name in part.nodes}

@@ -11,8 +11,9 @@ from typing import cast
 from coalloc.adapters.runner.batch_job import node_counts
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.grant import is_whole
-from coalloc.adapters.runner.once import OVERLAP
+from coalloc.adapters.runner.once import OVERLAP, gpus_of
 from coalloc.adapters.runner.payload import BOOT
+from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
 from coalloc.adapters.runner.status import NO_RUNNER
 from coalloc.adapters.slurm.pending_reasons import (
@@ -37,12 +38,16 @@ ENDING = "COMPLETING"
 REQUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 """States of a job that has run and is to run once more."""
 
+OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_NODE")
+"""Variables of a batch job by which the tasks of its steps would be like its own."""
 NODE_COUNT = '"$SLURM_JOB_NUM_NODES"'
 STEP = (
     *("--wait=0", "--mpi=none", "--cpu-bind=none", "--input=none"),
     *("--kill-on-bad-exit=1", "--export=ALL"),
 )
 """Options of the step that the wrappers are."""
+UNBOUND = "--gpu-bind=closest"
+"""Where each task has GPUs: the first sees all of its node. (With ``none``, 22.05 shows none.)"""
 ONE_ON_EACH_NODE = 'exec 2>&1; [ "${SLURM_LOCALID:-0}" = 0 ] || exit 0; exec "$@"'
 """Slurm counts CPUs that are not equally many on each node as tasks; the first brings all up."""
 FULL = ("job queue full", "temporarily unable to accept")
@@ -111,10 +116,12 @@ class SlurmSite(BatchSite):
     """Node set that a claim which may wait must not get."""
     exclusive: bool
     """A part has its nodes for itself."""
+    passed: bool
+    """Its options are more than what a claim at once can say."""
     max_time_s: float | None
     """The longest time limit that Slurm lets the part have; None: not known."""
     memory_mb: int
-    """Of each process; 0: as much as Slurm gives."""
+    """Of each process; 0: its job says no such thing, or as much as Slurm gives."""
 
 
 def site_of(spec: BatchSpec) -> SlurmSite:
@@ -127,26 +134,81 @@ def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
 
     `is_shape`: any nodes that have room for as many processes, not exactly its own.
     """
-    site = site_of(spec)
     words = [f"--job-name={shown_name(spec)}", f"--comment={spec['token']['comment']}"]
     words.append(f"--chdir={spec['cwd']}")
-    counts = node_counts(spec)
+    counts, cpus = node_counts(spec), cpus_each(spec)
+    names, size = ",".join(counts), str(len(counts))
+    # First, so that what follows prevails.
+    words += site_of(spec)["options"]
     if is_shape:
-        words += _shape(spec)
-    elif site["exclusive"] or len(set(counts.values())) == 1:
-        names, size = ",".join(counts), str(len(counts))
-        each = "--exclusive" if site["exclusive"] else f"--cpus-per-task={max(counts.values())}"
-        words += [each, f"--nodelist={names}", "-N", size, "-n", size, "--ntasks-per-node=1"]
+        words += [*_shape(spec), *_gres(spec, 1 if is_one_on_each(spec) else 0)]
+    elif is_whole_nodes(spec) or len(set(counts.values())) == 1:
+        # One task on each node sees all CPUs and GPUs that the part asks for there.
+        words += ["--exclusive"] if is_whole_nodes(spec) else []
+        if not is_one_on_each(spec):
+            words.append(f"--cpus-per-task={max(counts.values()) * cpus}")
+        words += [f"--nodelist={names}", "-N", size, "-n", size, "--ntasks-per-node=1"]
+        words += _gres(spec, min(counts.values()))
     else:
-        # One word for each CPU: the only way to ask for other numbers on other nodes.
-        names = ",".join(name for name, count in counts.items() for _ in range(count))
-        words += ["--distribution=arbitrary", f"--nodelist={names}"]
-        words += ["-N", str(len(counts)), "-n", str(sum(counts.values()))]
-    if site["memory_mb"]:
-        words.append(f"--mem{'' if site['exclusive'] else '-per-cpu'}={site['memory_mb']}")
+        # How many on which of them is Slurm's to find: it heeds no distribution before it starts.
+        words += [f"--nodelist={names}", "-N", size, "-n", str(sum(counts.values()))]
+        words += [*([f"--cpus-per-task={cpus}"] if cpus > 1 else []), *_gres(spec, 0)]
+    words += [f"--mem{unit}={value}" for unit, value in memory_of(spec)]
     if (wanted_s := asked_s(spec, is_shape=is_shape)) is not None:
         words.append(f"--time={int(wanted_s // 60)}")
-    return words + site["options"]
+    return words
+
+
+def may_be_at_once(spec: BatchSpec) -> bool:
+    """Whether a claim at once can say all that is asked, and its step has all that is granted.
+
+    Other options may be of a batch job alone. A step of tasks that are not one on each node takes
+    whole cores for each; one of whole nodes has no GPUs for which nobody has asked.
+    """
+    of_tasks = cpus_each(spec) > 1 or gpus_of(spec["shape"])
+    is_uneven = len(set(node_counts(spec).values())) > 1 and not is_whole_nodes(spec)
+    is_open = spec["shape"].get("exclusive", False)
+    return not (site_of(spec)["passed"] or is_open or (is_uneven and of_tasks))
+
+
+def cpus_each(spec: BatchSpec) -> int:
+    """CPUs of each process."""
+    return max(1, int(spec["shape"].get("cpus_per_proc", 0)))
+
+
+def is_whole_nodes(spec: BatchSpec) -> bool:
+    """Whether the part has its nodes for itself."""
+    return site_of(spec)["exclusive"] or spec["shape"].get("exclusive", False)
+
+
+def is_one_on_each(spec: BatchSpec) -> bool:
+    """Whether a process is a node."""
+    return site_of(spec)["exclusive"] and not spec["shape"].get("cpus_per_proc", 0)
+
+
+def memory_of(spec: BatchSpec) -> list[tuple[str, int]]:
+    """Ending of ``--mem`` and MiB, on each node or for each CPU; none where nothing is asked."""
+    site, shape, each = site_of(spec), spec["shape"], site_of(spec)["memory_mb"]
+    on_node = shape.get("memory_mb_per_node", 0)
+    if shape.get("all_memory"):
+        return [("", 0)]
+    if each and not on_node and not site["exclusive"]:
+        return [("-per-cpu", -(-each // cpus_each(spec)))]
+    total = on_node + each * max(node_counts(spec).values())
+    return [("", total)] if total else []
+
+
+def _gres(spec: BatchSpec, procs: int) -> list[str]:
+    """GRES of nodes with so many processes each; 0: with numbers that differ."""
+    on_node, gpus = dict(spec["shape"].get("per_node", {})), gpus_of(spec["shape"])
+    for name, count in spec["shape"].get("per_proc", {}).items():
+        if procs:
+            on_node[name] = on_node.get(name, 0) + count * procs
+        elif not name.startswith("gpu"):
+            raise FaultError("not_permitted", f"{name} for each process cannot be asked of Slurm")
+    words = ",".join(f"{name}:{count}" for name, count in on_node.items())
+    of_tasks = [f"--gpus-per-task={gpus}"] if gpus and not procs else []
+    return [*([f"--gres={words}"] if words else []), *of_tasks]
 
 
 def asked_s(spec: BatchSpec, *, is_shape: bool) -> float | None:
@@ -177,17 +239,37 @@ def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
 
 
 def _shape(spec: BatchSpec) -> list[str]:
-    """As many nodes, or CPUs on whatever nodes, as the part has processes."""
-    site, size = site_of(spec), str(len(spec["ranks"]))
+    """As many nodes, or CPUs on whatever nodes, as the part's processes ask for."""
+    site, shape, size = site_of(spec), spec["shape"], str(len(spec["ranks"]))
     begin_s = 0.0 if spec["queue"] is None else spec["queue"]["begin_s"]
     words = ["-n", size]
-    if site["exclusive"]:
-        words += ["--exclusive", "-N", size, "--ntasks-per-node=1"]
+    nodes, on_each = _node_range(spec), shape.get("procs_per_node", 0)
+    if is_one_on_each(spec):
+        nodes, on_each = size, 1
+    elif not on_each and memory_of(spec) and site["memory_mb"] and memory_of(spec)[0][0] == "":
+        on_each = max(node_counts(spec).values())  # for so many is the memory of a node
+    if (cpus := cpus_each(spec)) > 1:
+        words += ["-c", str(cpus)]
+    if is_whole_nodes(spec):
+        words.append("--exclusive")
+    words += ["-N", nodes] if nodes else []
+    words += [f"--ntasks-per-node={on_each}"] if on_each else []
     if site["avoid"]:
         words.append(f"--exclude={site['avoid']}")
     if begin_s >= 1.0:
         words.append(f"--begin=now+{int(begin_s)}")
     return words
+
+
+def _node_range(spec: BatchSpec) -> str:
+    """The nodes that a part may have, as ``-N`` has them; empty: any number."""
+    low, high = spec["shape"].get("min_nodes", 1), spec["shape"].get("max_nodes", 0)
+    if low == 1 and not high:
+        return ""
+    if not is_whole(spec):  # they are of all parts together
+        low = high = len(node_counts(spec))
+    high = high or len(spec["ranks"])
+    return str(low) if low == high else f"{low}-{high}"
 
 
 def shown_name(spec: BatchSpec) -> str:
@@ -202,16 +284,17 @@ def srun_words(spec: BatchSpec) -> list[str]:
     Without ``--immediate``, whose refusals Slurm accounts as failed jobs: a claim that comes to
     wait is withdrawn (`part_job`). The wrappers' end is the job's, with their exit code.
     """
-    words = ["-v", *allocation(spec), *STEP, *([] if site_of(spec)["exclusive"] else ["--overlap"])]
+    words = ["-v", *allocation(spec), *STEP, *([] if is_whole_nodes(spec) else ["--overlap"])]
+    words += [UNBOUND] if any(word.startswith("--gpus-per-task") for word in words) else []
     return [*words, "/bin/sh", "-c", ONE_ON_EACH_NODE, "sh", *_wrapper(spec)]
 
 
 def sbatch_variables(spec: BatchSpec) -> dict[str, str]:
     """Variables for srun that a script of the step needs: as sbatch has them, and `OVERLAP`."""
-    site = site_of(spec)
-    unit, variables = ("NODE", {OVERLAP: "1"}) if site["exclusive"] else ("CPU", {})
-    if site["memory_mb"]:
-        variables[f"SLURM_MEM_PER_{unit}"] = str(site["memory_mb"])
+    variables = {OVERLAP: "1"} if is_whole_nodes(spec) else {}
+    for unit, value in memory_of(spec):
+        if value:
+            variables[f"SLURM_MEM_PER_{'CPU' if unit else 'NODE'}"] = str(value)
     return variables
 
 
@@ -234,13 +317,18 @@ def batch_script(spec: BatchSpec, srun: str) -> str:
     that was allocated there.
     """
     wrapper = " ".join("'" + word.replace("'", "'\\''") + "'" for word in _wrapper(spec))
-    step = ("--ntasks-per-node=1", "--overlap", "--whole", "--mem=0", *STEP)
+    layout = f"-n {NODE_COUNT} --ntasks-per-node=1 --whole"
+    if gpus := gpus_of(spec["shape"]):
+        # A step with other tasks would have other GPUs than the job has.
+        layout = f"-n {len(spec['ranks'])} -c {cpus_each(spec)} --gpus-per-task={gpus} {UNBOUND}"
+        wrapper = f"/bin/sh -c '{ONE_ON_EACH_NODE}' sh {wrapper}"
     return (
         "#!/bin/sh\n"
         # A requeued job must not come to the barrier a second time.
         '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 1\n'
         f"[ {NODE_COUNT} = 1 ] && exec {wrapper}\n"
-        f"exec {srun} -N {NODE_COUNT} -n {NODE_COUNT} {' '.join(step)} {wrapper}\n"
+        f"unset {' '.join(OF_TASKS)}\n"
+        f"exec {srun} -N {NODE_COUNT} {layout} --overlap --mem=0 {' '.join(STEP)} {wrapper}\n"
     )
 
 
@@ -302,13 +390,26 @@ def is_without_accounting(error: BatchError) -> bool:
     return any(phrase in error.why.lower() for phrase in NO_ACCOUNTING)
 
 
-def allocated(text: str) -> list[tuple[str, int]]:
-    """Node sets and the CPUs on each of their nodes, of ``scontrol -d -o show job``."""
+def allocated(text: str) -> list[tuple[str, int, str]]:
+    """Node sets, the CPUs on each of their nodes, and its GRES, of ``scontrol -d show job``."""
     found = []
-    for names, cpus in re.findall(r"(?:^|\s)Nodes=(\S+) CPU_IDs=(\S+)", text):
+    shown = r"(?:^|\s)Nodes=(\S+) CPU_IDs=(\S+)(?: Mem=\S*)?(?: GRES=(\S*))?"
+    for names, cpus, gres in re.findall(shown, text):
         spans = (span.partition("-") for span in cpus.split(","))
-        found.append((names, sum(int(last or first) - int(first) + 1 for first, _, last in spans)))
+        count = sum(int(last or first) - int(first) + 1 for first, _, last in spans)
+        found.append((names, count, gres))
     return found
+
+
+def room_of(spec: BatchSpec, cpus: int, gres: str) -> int:
+    """Processes for which what was allocated on a node is enough."""
+    if is_one_on_each(spec):
+        return 1
+    most = cpus // cpus_each(spec)
+    for name, each in spec["shape"].get("per_proc", {}).items():
+        named = re.findall(rf"(?:^|,){re.escape(name)}(?::[^:,(]*)?:(\d+)", gres)
+        most = min(most, sum(map(int, named)) // each)
+    return min(most, int(spec["shape"].get("procs_per_node", most)))
 
 
 def explained(state: str, reason: str) -> tuple[str, str]:

@@ -36,6 +36,7 @@ from coalloc.adapters.slurm.part_commands import (
     batch_script,
     explained,
     granted,
+    may_be_at_once,
     pending_claim,
     refusal,
     sbatch_variables,
@@ -76,14 +77,15 @@ class SlurmJob(PartJob):
             timeout_s=site["limit_s"],
             tally=f"{os.path.dirname(folder)}/rpcs",
         )
-        self._shown = ShownJob(self._slurm, is_exclusive=site["exclusive"])
+        self._shown = ShownJob(self._slurm, spec)
         self._step: StartedCommand | None = None
         self._leave_until = 0.0
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes at once, or take a turn in the queue; whether it waits there."""
         queue = self._spec["queue"]
-        if queue is not None and not (queue["at_once"] and self._is_granted_at_once(port)):
+        may_try = queue is not None and queue["at_once"] and may_be_at_once(self._spec)
+        if queue is not None and not (may_try and self._is_granted_at_once(port)):
             self.submit(port)
             keep()
             return True

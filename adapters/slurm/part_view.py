@@ -10,13 +10,16 @@ from calendar import timegm
 
 from coalloc.adapters.runner.batch_job import Turn
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError
+from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_commands import (
     FIRST,
     allocated,
     canceller,
+    cpus_each,
     is_no_such_job,
     is_without_accounting,
+    room_of,
     shown_field,
     shown_reason,
 )
@@ -28,11 +31,11 @@ POLL_S, LONGEST_POLL_S = 0.01, 0.2
 class ShownJob:
     """Reads jobs of one cluster by their numbers, and changes none.
 
-    Where it is exclusive, a node is one slot, however many processors it has.
+    `spec` is the part's whose job it is.
     """
 
-    def __init__(self, slurm: Slurm, *, is_exclusive: bool) -> None:
-        self._slurm, self._is_exclusive = slurm, is_exclusive
+    def __init__(self, slurm: Slurm, spec: BatchSpec) -> None:
+        self._slurm, self._spec = slurm, spec
 
     def state(self, number: str) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
@@ -60,12 +63,18 @@ class ShownJob:
 
     def _slots(self, text: str) -> dict[str, int]:
         """The nodes that were allocated, and the processes that each takes."""
-        slots: dict[str, int] = {}
-        for names, cpus in allocated(text):
-            count = 1 if self._is_exclusive else cpus
-            each = self._slurm.run("scontrol", "show", "hostnames", names).split()
-            slots |= dict.fromkeys(each, count)
-        return slots
+        spec = self._spec
+        given = {
+            name: (cpus, gres)
+            for names, cpus, gres in allocated(text)
+            for name in self._slurm.run("scontrol", "show", "hostnames", names).split()
+        }
+        slots = {name: room_of(spec, *each) for name, each in given.items()}
+        if sum(slots.values()) >= len(spec["ranks"]):
+            return slots
+        # 22.05 may give a task a part of its CPUs, where nothing is said of its nodes.
+        more = cpus_each(spec) - 1
+        return {name: room_of(spec, cpus + more, gres) for name, (cpus, gres) in given.items()}
 
     def listed_after(self, number: str, limit_s: float, over: frozenset[str] = frozenset()) -> str:
         """The job's state in the queue once it is gone or one of these, or after this time."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from coalloc.adapters.base import Act, AdapterError
@@ -31,13 +31,11 @@ from coalloc.adapters.slurm.health import (
     revived_jobs,
     shut,
 )
+from coalloc.adapters.slurm.holdings import with_holdings
 from coalloc.adapters.slurm.load import Seldom, Tally, hint_of, is_busy
 from coalloc.adapters.slurm.native.handover import handed_jobs, to_hold
 from coalloc.adapters.slurm.parsers.queue import parse_queue, queue_format
-from coalloc.adapters.slurm.parsers.records import (
-    NodeRecord,
-    ParseError,
-)
+from coalloc.adapters.slurm.parsers.records import WAITS, NodeRecord, ParseError, QueueEntry
 from coalloc.adapters.slurm.parsers.rules import (
     Manager,
     enforced,
@@ -50,14 +48,18 @@ from coalloc.adapters.slurm.parsers.text import (
     keeps_places,
     parse_boot,
     parse_clock,
+    parse_jobs,
     parse_node_list,
     parse_reservations,
+    select_words,
 )
 from coalloc.adapters.slurm.reading import (
     Answers,
+    Holding,
     SlurmFacts,
     chosen_nodes,
     expected_nodes,
+    is_handed,
     kept_nodes,
     local_waiting,
     local_waits,
@@ -108,6 +110,8 @@ class SlurmReader:
         The claims of our other parts, as tokens name them; absent: every token is ours.
     given_back : callable
         The claims of parts that are over, and whose nodes were given back.
+    held : callable
+        What our parts have, by claim.
     share : Share, optional
         The share of the cluster on which we go first, planned with every reading.
     learn : callable
@@ -127,6 +131,7 @@ class SlurmReader:
         claimed: Callable[[], Collection[str]] = frozenset,
         claims: Callable[[], Collection[str]] | None = None,
         given_back: Callable[[], Collection[str]] = frozenset,
+        held: Callable[[], Mapping[str, Holding]] = dict,
         share: Share | None = None,
         learn: Callable[[SlurmFacts], None] = lambda facts: None,
         refusals: Callable[[], int] = lambda: 0,
@@ -135,8 +140,11 @@ class SlurmReader:
         self._settings, self._slurm = settings, slurm
         self._claimed, self._claims, self._clock = claimed, claims, clock
         self._given_back, self._learn, self._refusals = given_back, learn, refusals
+        self._held = held
         self._share = Share(settings=settings, slurm=slurm) if share is None else share
         self._whole_memory, self._enforced = False, frozenset[str]()
+        self._counted = frozenset[str]()
+        self._layouts: tuple[object, dict[str, Mapping[str, str]]] = None, {}
         self._keeps_places = True
         self._boot_s = 0.0
         self._manager: Manager | None = None
@@ -176,7 +184,13 @@ class SlurmReader:
             handed=self._to_hold(answers), revived=tuple(revived_jobs(answers.queue, given_back))
         )
         notices = odd_records(answers)
-        answers = replace(answers, nodes=tuple(node for node in answers.nodes if node.name))
+        by_core = bool(self._counted & {"CORE", "SOCKET"})
+        nodes = (
+            node if by_core else replace(node, cpus_per_core=1)
+            for node in answers.nodes
+            if node.name
+        )
+        answers = replace(answers, nodes=tuple(nodes))
         self._share.plan(answers, chosen_nodes(self._settings, answers.nodes))
         return self._reading(answers, notices)
 
@@ -210,7 +224,7 @@ class SlurmReader:
         mark = f"\x1f{secrets.token_hex(4)}\x1f"
         listed = self._run("squeue", "--local", "-h", "-r", "-a", "-o", queue_format(mark))
         queue = parse_queue(listed, mark)
-        nodes = parse_node_list(self._run(*SHOW, "node"))
+        nodes = parse_node_list(self._run("scontrol", "-d", *SHOW[1:], "node"))
         # After it: a job that is in the queue has its claim on disk.
         claims = None if self._claims is None else self._claims()
         seldom, hint = self._seldom, (self._refusals(), hint_of(nodes, queue))
@@ -233,7 +247,18 @@ class SlurmReader:
             partitions=seldom.partitions,
             claimed=claimed,
             claims=claims,
+            held=self._held(),
+            layouts=self._ask_layouts(queue),
         )
+
+    def _ask_layouts(self, queue: Iterable[QueueEntry]) -> Mapping[str, Mapping[str, str]]:
+        """Read how handed jobs are to lie on nodes, when one has come, and once in a while."""
+        waiting = [e for e in queue if e.state in WAITS and is_handed(self._settings, e)]
+        asked = frozenset((e.id, e.submitted, e.cpus, e.node_count) for e in waiting)
+        if (asked, self._seldom.asked) != self._layouts[0] and asked:
+            found = parse_jobs(self._run(*SHOW, "job"))
+            self._layouts = (asked, self._seldom.asked), found
+        return self._layouts[1]
 
     def _run(self, name: str, *arguments: str) -> str:
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=self._settings.command_limit_s)
@@ -253,6 +278,7 @@ class SlurmReader:
         config = self._run("scontrol", "show", "config")
         there = parse_clock(config)
         self._whole_memory, self._enforced = gives_whole_memory(config), enforced(config)
+        self._counted = select_words(config)
         self._boot_s, self._keeps_places = parse_boot(config), keeps_places(config)
         self._ask_licenses()
         self._clock_off_s = clock_offset(there, asked, self._clock())
@@ -321,14 +347,16 @@ class SlurmReader:
         states, unknown = states_of(entries)
         loads = self._loads.loads(entries, answers.now)
         measured = {} if self._calibration is None else read_calibration(self._calibration)
+        nodes = tuple(
+            self._node(entry, states[entry.name], loads.get(entry.name, Load()), measured)
+            for entry in entries
+        )
+        running = running_jobs(settings, answers, entries)
         return ClusterReading(
             cluster=settings.cluster,
-            nodes=tuple(
-                self._node(entry, states[entry.name], loads.get(entry.name, Load()), measured)
-                for entry in entries
-            ),
+            nodes=nodes,
             running=(
-                *running_jobs(settings, answers, entries),
+                *with_holdings(settings, answers, nodes, running),
                 *powered_down(settings, answers, chosen if queues else (), self._boot_s),
             ),
             waiting=len(local_waiting(settings, answers)),
@@ -360,13 +388,16 @@ class SlurmReader:
         self, entry: NodeRecord, state: NodeState, load: Load, measured: dict[str, float]
     ) -> NodeReading:
         settings = self._settings
+        is_whole = settings.slots == "node"
         return NodeReading(
             name=settings.published(entry.name),
             power=effective_power(relative_power(settings, entry, measured), load),
             slots=slots_of(settings, entry),
+            cpus=entry.cpus if is_whole else None,
+            cpus_per_core=entry.cpus_per_core,
             slot_cpus=entry.cpus // slots_of(settings, entry),
             features=entry.features,
-            memory_mb=entry.memory_mb,
+            memory_mb=entry.memory_mb if is_whole or "MEMORY" in self._counted else None,
             state=state,
             load=load.share,
             address="" if entry.address == entry.name else entry.address,

@@ -13,6 +13,7 @@ Slurm lets go of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
@@ -29,6 +30,7 @@ from coalloc.adapters.slurm.parsers.records import (
 )
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.platform import NodeState
+from coalloc.model.shape import Shape
 from coalloc.model.sites.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
@@ -59,6 +61,14 @@ class SlurmFacts(Struct, frozen=True, kw_only=True):
         return min((self.memory_by_cpu.get(name, 0) for name in nodes), default=0)
 
 
+class Holding(Struct, frozen=True):
+    """Nodes of a part of ours, by Slurm's names, with processes, and what these need."""
+
+    nodes: Mapping[str, int]
+    shape: Shape
+    memory_mb_per_proc: int
+
+
 class Answers(Struct, frozen=True, kw_only=True):
     """Slurm's answers of one cycle."""
 
@@ -72,6 +82,15 @@ class Answers(Struct, frozen=True, kw_only=True):
     claims: Collection[str] | None = None
     """The claims of our parts, as tokens name them; None: every token is ours."""
     partitions: tuple[PartitionEntry, ...] = ()
+    held: Mapping[str, Holding] = field(default_factory=dict)
+    """By our parts, by claim."""
+    layouts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Fields of handed jobs that wait, by number, as far as they are known."""
+
+    def holding(self, entry: QueueEntry) -> Holding | None:
+        """Nodes of the part of ours whose claim this is; None: it has none, or is none of ours."""
+        token = parse_comment(entry.comment) if entry.state in HOLDS_NODES else None
+        return None if token is None else self.held.get(token.claim)
 
     def is_ours(self, entry: QueueEntry) -> bool:
         """Whether a part of ours has this job, submitted or handed over.
@@ -156,7 +175,8 @@ def running_jobs(
     if settings.slots == "node":
         taken = _whole_nodes(local, known, answers.now)
     else:
-        ours = [entry for entry in answers.queue if answers.is_ours(entry)]
+        own = (entry for entry in answers.queue if answers.is_ours(entry))
+        ours = [part for entry in own for part in _cpus_of_ours(answers, entry, known)]
         taken = _cpus(local, ours, known, answers.now, lost.id if lost else "")
     if lost is not None:
         for node in _unlisted(answers, known):
@@ -225,7 +245,7 @@ def _whole_nodes(
 
 def _cpus(
     local: Iterable[QueueEntry],
-    ours: Iterable[QueueEntry],
+    ours: Iterable[tuple[str, int]],
     known: Mapping[str, NodeRecord],
     now: float,
     lost: str,
@@ -237,27 +257,52 @@ def _cpus(
     free = {name: node.cpus for name, node in known.items()}
     rest = {name: node.cpus_taken for name, node in known.items()}
     held: dict[str, int] = {}
-    for entry in ours:
-        for name, count in spread(entry):
-            held[name] = held.get(name, 0) + count
-            if name in rest:
-                rest[name] -= count
+    for name, count in ours:
+        held[name] = held.get(name, 0) + count
+        if name in rest:
+            rest[name] -= count
     taken: dict[str, dict[str, int]] = {}
-    # Those that stay longest come first: what is cut off is theirs last. What is not understood
-    # has all that is left.
-    for entry in sorted(local, key=lambda e: (bool(e.odd), -end_of(e, now))):
+    # On one node it is known how many they have. Those that stay longest come first: what is cut
+    # off is theirs last. What is not understood has all that is left.
+    order = sorted(local, key=lambda e: (bool(e.odd), len(e.nodes) > 1, -end_of(e, now)))
+    missing = Counter({entry.id: entry.cpus for entry in order})
+
+    def give(job: str, name: str, count: int) -> None:
+        if count > 0:
+            shares = taken.setdefault(job, {})
+            shares[name] = shares.get(name, 0) + count
+            missing[job] -= count
+            free[name] -= count
+            rest[name] -= count
+
+    for entry in order:
         for name, count in spread(entry):
             most = free.get(name, 0) - (held.get(name, 0) if entry.odd else 0)
-            if (share := min(count, most)) > 0:
-                taken.setdefault(entry.id, {})[name] = share
-                free[name] -= share
-                rest[name] -= share
+            is_known = name in known and known[name].cpus_taken > 0
+            most = min(most, rest[name]) if is_known and len(entry.nodes) > 1 else most
+            give(entry.id, name, min(count, most))
+    # Allocated by Slurm to jobs with uneven shares, or to nothing that was listed.
+    for entry in (entry for entry in order if len(entry.nodes) > 1):
+        for name in entry.nodes:
+            give(entry.id, name, min(rest.get(name, 0), missing[entry.id]))
     for name in known:
-        # Allocated by Slurm to nothing that was listed: jobs of a moment ago, or uneven shares.
-        if (more := min(rest[name], free[name])) > 0:
-            shares = taken.setdefault(lost or f"rest:{name}", {})
-            shares[name] = shares.get(name, 0) + more
+        give(lost or f"rest:{name}", name, min(rest[name], free[name]))
     return taken
+
+
+def _cpus_of_ours(
+    answers: Answers, entry: QueueEntry, known: Mapping[str, NodeRecord]
+) -> Iterator[tuple[str, int]]:
+    """The CPUs of a job of ours on each of its nodes."""
+    held = answers.holding(entry)
+    if held is None:
+        yield from spread(entry)
+        return
+    for name, procs in held.nodes.items():
+        if name in known:
+            each = known[name].cpus_per_core
+            cpus = -(-procs * max(1, held.shape.cpus_per_proc) // each) * each
+            yield name, known[name].cpus if held.shape.exclusive else cpus
 
 
 def spread(entry: QueueEntry) -> list[tuple[str, int]]:

@@ -21,6 +21,8 @@ restart does not lose them.
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from coalloc.core.base.messages import (
     ABILITIES,
     Abort,
@@ -227,12 +229,7 @@ class ExecutorCore:
         key = order.key
         if key in state.parts:
             return
-        report = PartReport(
-            job=order.job,
-            attempt=order.attempt,
-            part=order.part,
-            state=PartState.PREPARING,
-        )
+        report = PartReport(**structs.asdict(key), state=PartState.PREPARING)
         newer = [k for k in state.parts if k.job == order.job and k.attempt > order.attempt]
         if newer:
             report = replace(
@@ -277,9 +274,7 @@ class ExecutorCore:
         match effect:
             case ClaimPart(order=order):
                 report = PartReport(
-                    job=order.job,
-                    attempt=order.attempt,
-                    part=order.part,
+                    **structs.asdict(order.key),
                     state=PartState.REFUSED,
                     reason="executor_failed",
                     detail=why,

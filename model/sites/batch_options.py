@@ -26,10 +26,12 @@ class BatchOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reservation: str = ""
     licenses: str = ""
     gres: str = ""
+    passed: tuple[str, ...] = ()
+    """Options that only the batch system judges, each as it was written: ``--exclude=n1``."""
 
     def given(self) -> Iterator[tuple[str, str]]:
-        """Option and value of those that were said, in the order of `NAMES`."""
-        return ((name, value) for name in NAMES if (value := getattr(self, name)))
+        """Option and value of those that were said, in the order of `NAMES`; none of `passed`."""
+        return ((n, value) for n in NAMES if n != "passed" and (value := getattr(self, n)))
 
     def with_account(self, account: str) -> BatchOptions:
         """The same for another account."""

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import AdapterError
+from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.gridengine.launcher import GridEngineLauncher
 from coalloc.adapters.gridengine.settings import read_settings
+from coalloc.model.shape import Shape
 from coalloc.model.sites.parts import PartState
 from tests.support.launch_bed import LaunchTestbed
 
@@ -129,6 +130,66 @@ def test_a_part_on_two_hosts_is_a_job_on_each(make: Make) -> None:
     report = cell.ended(spec.key)
     assert report.codes == (0, 1, 2, 3)
     assert sorted(cell.output().splitlines()) == ["0 n2", "1 n1", "2 n1", "3 n1"]
+
+
+COUNTED = QSTAT.replace("{letters}", "r").replace(
+    "</slots_total>",
+    "</slots_total><resource name='h_vmem'>8.000G</resource>"
+    "<resource name='gpu'>4.000000</resource>",
+)
+COMPLEXES = {"memory": "h_vmem", "gpu": "gpu", "exclusive": "alone"}
+
+
+def test_what_a_shape_asks_for_by_slot(make: Make) -> None:
+    cell = make({"complexes": COMPLEXES}, qstat=COUNTED)
+    shape = Shape(cpus_per_proc=2, memory_mb_per_node=1000, per_proc={"gpu": 2})
+    text = "echo $COALLOC_CPUS_PER_TASK $COALLOC_GPUS_PER_TASK $CUDA_VISIBLE_DEVICES"
+    spec = cell.shell(text, nodes=(("n1", 2), ("n2", 1)), shape=shape, memory_mb_per_proc=500)
+    assert cell.run(spec).codes == (0,) * 3
+    first, second = cell.submitted()
+    assert "-l gpu=1 -l h_vmem=512000K" in first
+    assert "-pe smp 4" in first
+    assert "-l gpu=1 -l h_vmem=768000K" in second
+    assert "-pe smp 2" in second
+    assert all("h_vmem,gpu,alone" in line for line in cell.asked("qstat") if "-F" in line)
+    assert set(cell.output().splitlines()) == {"2 2"}
+    alone = cell.spec("true", job="2", shape=Shape(cpus_per_proc=1, exclusive=True))
+    cell.launcher.claim(alone)
+    cell.wait_until(lambda: len(cell.submitted()) == 3)
+    assert "-l alone=true" in cell.submitted()[2]
+    assert "-pe smp 4" in cell.submitted()[2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "procs", "reason", "said"),
+    [
+        ({}, {"exclusive": True}, 1, "not_permitted", "--exclusive (4 slots of n1) cannot be"),
+        ({}, {"per_node": {"gpu": 1}}, 1, "not_permitted", "gpu=1 (1 slots of n1) cannot be"),
+        # a consumable is asked for by the slot
+        ({"complexes": COMPLEXES}, {"per_node": {"gpu": 1}}, 2, "not_permitted", "gpu=1 (2 slots"),
+        ({"pe_slots": 4}, {"cpus_per_proc": 2}, 1, "not_permitted", "(2 slots of n1) cannot be"),
+        ({}, {"cpus_per_proc": 5}, 1, "nodes_taken", "n1 has 4 slots, 5 are asked for"),
+        ({"slots": "node"}, {}, 2, "nodes_taken", "n1 has 1 slots, 2 are asked for"),
+    ],
+)
+def test_a_shape_that_the_queue_cannot_honour(
+    make: Make, settings: dict[str, Any], shape: dict[str, Any], procs: int, reason: str, said: str
+) -> None:
+    cell = make(settings, qstat=COUNTED)
+    with pytest.raises(ClaimRefusedError) as caught:
+        cell.launcher.claim(cell.spec("true", nodes=(("n1", procs),), shape=Shape(**shape)))
+    assert (caught.value.reason, caught.value.detail[: len(said)]) == (reason, said)
+    assert cell.asked("qsub") == []
+
+
+def test_several_processes_on_a_host_that_is_claimed_whole(make: Make) -> None:
+    counted = COUNTED.replace(
+        "<slots_total>", "<resource name='num_proc'>8</resource><slots_total>"
+    )
+    cell = make({"slots": "node"}, qstat=counted)
+    shape = Shape(cpus_per_proc=2)
+    assert cell.run(cell.spec("true", nodes=(("n1", 4),), shape=shape)).codes == (0,) * 4
+    assert "-pe smp 4" in cell.submitted()[0], "all its slots, whatever its CPUs"
 
 
 def test_one_host_that_is_taken_keeps_the_others_free(make: Make) -> None:

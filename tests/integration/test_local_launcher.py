@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import select
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.local.adapter import open_local
@@ -22,8 +24,9 @@ from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.status import END, PAGE, START, StatusFile, encoded
 from coalloc.model.platform import NodeState
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.sites.parts import PartKey, PartState
-from tests.support.launch_bed import LIMIT_S, LaunchTestbed, Signpost, wait_dead
+from tests.support.launch_bed import LIMIT_S, NODES, LaunchTestbed, Signpost, wait_dead
 from tests.support.small_disk import mounted
 
 # ---- claims ----------------------------------------------------------------------------------
@@ -125,19 +128,20 @@ def test_unusable_state_folder(tmp_path: Path, bed: LaunchTestbed) -> None:
 # ---- restarts --------------------------------------------------------------------------------
 
 EXECUTOR = """
-import os, select, sys
+import json, os, select, sys
 from pathlib import Path
 from coalloc.adapters.local.launcher import LocalLauncher
 from coalloc.adapters.local.settings import read_settings
+from coalloc.model.shape import Shape
 from coalloc.model.sites.parts import Launch, PartSpec, PartState
 
-state, cwd, sign, until = sys.argv[1:]
-launcher = LocalLauncher(read_settings({"nodes": ["n[1-4]"], "slots": 4}, "c"), Path(state))
+state, cwd, sign, until, settings, shape = sys.argv[1:]
+launcher = LocalLauncher(read_settings(json.loads(settings), "c"), Path(state))
 command = ("sh", "-c", f"echo $$ > {sign}; read code < {cwd}/end; exit $code")
 launch, nodes = Launch(argv=command, cwd=cwd), {"n1": 1}
 spec = PartSpec(
     job="1", attempt=1, part=0, cluster="c", launch=launch, nodes=nodes, all_nodes=nodes,
-    first_rank=0, size=1, lease_s=60.0,
+    first_rank=0, size=1, lease_s=60.0, shape=Shape(**json.loads(shape)),
 )
 launcher.claim(spec)
 while until != "claimed":
@@ -152,13 +156,20 @@ sys.stdin.read()
 """
 
 
-def executor_killed(tmp_path: Path, sign: Signpost, until: str) -> Path:
+def executor_killed(
+    tmp_path: Path,
+    sign: Signpost,
+    until: str,
+    settings: object = NODES,
+    shape: Shape = ONE_SLOT,
+) -> Path:
     """Run an executor until its part is so far, kill it, and return the state folder."""
     cwd, state = tmp_path / "work", tmp_path / "state"
     cwd.mkdir()
     os.mkfifo(cwd / "end")
+    words = [str(state), str(cwd), str(sign.path), until, json.dumps(settings)]
     with subprocess.Popen(
-        [sys.executable, "-c", EXECUTOR, str(state), str(cwd), str(sign.path), until],
+        [sys.executable, "-c", EXECUTOR, *words, json.dumps(to_builtins(shape))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

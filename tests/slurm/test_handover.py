@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.native.launcher import NativeLauncher
 from coalloc.adapters.slurm.reader import SlurmReader
 from coalloc.adapters.slurm.settings import read_settings
+from coalloc.model.shape import Shape
 from coalloc.model.sites.parts import PartKey, PartReport, PartState
 from coalloc.model.sites.reading import NativeJob
 from tests.support.part_specs import part_spec
@@ -62,10 +64,11 @@ class Desk:
         )
         return answer.strip()
 
-    def claim(self, job: str, *nodes: str) -> PartKey:
+    def claim(self, job: str, *nodes: str, **fields: Any) -> PartKey:
         self.attempt += 1
         counts = [(node, 1) for node in nodes]
-        spec = part_spec(job="9", attempt=self.attempt, nodes=counts, foreign=job)
+        whole = {"job": "9", "attempt": self.attempt, "nodes": counts, "foreign": job}
+        spec = part_spec(**{**whole, **fields})
         assert self.launcher.claim(spec).is_new
         assert not self.launcher.claim(spec).is_new
         return spec.key
@@ -150,6 +153,25 @@ def test_layout_is_kept_where_cpus_are_given_out(
     running = desk.until(key, PartState.RUNNING)
     assert (len(running.nodes), set(running.nodes.values())) == (2, slots)
     assert desk.shown(job, "%D") == "2"
+    assert desk.until(key, PartState.FINISHED).codes == (0,)
+
+
+def test_a_layout_that_a_shape_says_runs_where_it_was_placed(desk: Desk) -> None:
+    desk.settings = read_settings({**GIVEN, "slots": "cpus"}, "h")
+    desk.restart()
+    job = desk.submit("-p", "coalloc", "-N2", "--ntasks-per-node=2", "-c3", command="sleep 1")
+    handed = desk.handed()[job]
+    assert (handed.procs, handed.waits) == (4, "")
+    shape = Shape(cpus_per_proc=3, min_nodes=2, max_nodes=2, procs_per_node=2)
+    assert handed.shape == shape
+    key = desk.claim(job, nodes=[("h2", 2), ("h4", 2)], shape=shape)
+    desk.launcher.abort(key, "not yet")  # it goes back as it was
+    desk.until(key, PartState.REFUSED)
+    assert (desk.shown(job, "%P %D"), desk.handed()[job]) == ("coalloc 2", handed)
+    key = desk.claim(job, nodes=[("h2", 2), ("h4", 2)], shape=shape)
+    desk.launcher.go(key)
+    desk.until(key, PartState.RUNNING)
+    assert desk.shown(job, "%N %C") == "h[2,4] 12"
     assert desk.until(key, PartState.FINISHED).codes == (0,)
 
 

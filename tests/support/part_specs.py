@@ -47,6 +47,8 @@ def batch_spec(*nodes: tuple[str, int], site: Any = None, **fields: Any) -> Any:
         "stdout": "",
         "stderr": "",
         "uid": None,
+        "shape": {},
+        "memory_mb_per_proc": 0,
         "nodelist": "",
         "hostfile": "",
         "ranks": [

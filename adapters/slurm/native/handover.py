@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from coalloc.adapters.slurm.native.shapes import Asked, asked_for
 from coalloc.adapters.slurm.parsers.records import WAITS, QueueEntry
 from coalloc.adapters.slurm.reading import Answers, chosen_nodes, is_handed
 from coalloc.adapters.slurm.settings import SlurmSettings
@@ -28,6 +29,10 @@ def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[NativeJob, .
         claimed = entry.id in answers.claimed
         if not claimed and not (entry.state in WAITS and is_handed(settings, entry)):
             continue
+        fields = answers.layouts.get(entry.number, {})
+        asked = asked_for(fields, whole_nodes=settings.slots == "node")
+        if asked is None:
+            asked = Asked(procs=_procs(settings, answers, entry))
         found.append(
             NativeJob(
                 id=entry.id,
@@ -36,7 +41,9 @@ def handed_jobs(settings: SlurmSettings, answers: Answers) -> tuple[NativeJob, .
                 user=entry.user,
                 uid=entry.uid,
                 gid=entry.gid,
-                procs=_procs(settings, answers, entry),
+                procs=asked.procs,
+                memory_mb_per_proc=asked.memory_mb_per_proc,
+                shape=asked.shape,
                 time_limit=entry.time_limit,
                 features=simple_features(entry.features) or (),
                 waits="" if claimed else _waits(settings, entry, answers.now),

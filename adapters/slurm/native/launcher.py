@@ -43,6 +43,7 @@ from coalloc.adapters.slurm.parsers.text import (
 from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.formats.nodeset import fold
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import CANCELLED_THERE, PartKey, PartReport, PartSpec, PartState
 
 UTC = {"TZ": "UTC"}
@@ -110,8 +111,9 @@ class NativeLauncher:
             raise ClaimRefusedError(CANCELLED_THERE, f"job {mine.foreign} is {state} in Slurm")
         mine.partition, mine.node_count = facts.partition, facts.node_count
         mine.was_held = facts.is_held
-        # Slots say nothing of layouts: where its user does, Slurm finds the nodes.
-        bound = facts.layout & {CONTIGUOUS} if self._settings.slots == "node" else facts.layout
+        # Where its user says of its layout what no shape does, Slurm finds the nodes.
+        is_placed = self._settings.slots == "node" or part.shape != ONE_SLOT
+        bound = facts.layout & {CONTIGUOUS} if is_placed else facts.layout
         mine.keeps_shape = bool(bound)
         self._keep(mine)
         try:

@@ -16,6 +16,7 @@ from coalloc.adapters.slurm.parsers.records import ParseError, QueueEntry, job_s
 from coalloc.adapters.slurm.parsers.text import (
     present,
     read_duration,
+    read_gres,
     read_integer,
     read_nodes,
     read_time,
@@ -43,6 +44,7 @@ QUEUE_FIELDS = (
     ("submitted", "%V"),
     ("time_limit", "%l"),
     ("exclusive", "%h"),
+    ("gres", "%b"),
     ("features", "%f"),
     ("reservation", "%v"),
     ("required_nodes", "%n"),
@@ -135,6 +137,7 @@ def _entry_of(found: Mapping[str, str], line: str) -> QueueEntry:
         time_limit=read_duration(found["time_limit"], line),
         features=present(found["features"]),
         exclusive=found["exclusive"].strip() == "NO",
+        gres=read_gres(found["gres"]),
         reservation=present(found["reservation"]),
         required_nodes=present(found["required_nodes"]),
         dependency=present(found["dependency"]),

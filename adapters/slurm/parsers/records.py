@@ -31,11 +31,15 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     """Base state and flags in capitals, as `state_words` gives them."""
     cpus: int = 1
     """Usable by jobs."""
+    cpus_per_core: int = 1
     cpus_taken: int = 0
-    """Allocated to jobs."""
+    """Allocated to jobs, as the next two."""
+    memory_taken_mb: int = 0
+    gres_taken: Mapping[str, int] = field(default_factory=dict)
     cpu_load: float | None = None
     """Runnable processes, a mean over a minute or so; None: not known."""
     memory_mb: int | None = None
+    """Usable by jobs."""
     free_mb: int | None = None
     """MiB that the operating system calls free."""
     features: tuple[str, ...] = ()
@@ -89,6 +93,8 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     features: str = ""
     exclusive: bool = False
     """Has its nodes for itself."""
+    gres: Mapping[str, int] = field(default_factory=dict)
+    """Generic resources on each node, as far as it asked for them so."""
     reservation: str = ""
     required_nodes: str = ""
     dependency: str = ""

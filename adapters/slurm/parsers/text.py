@@ -41,6 +41,7 @@ _NODE_KEYS = frozenset(
         *("CPUSpecList", "MemSpecLimit", "NextState", "ReservationName", "ResumeAfterTime"),
         *("Features", "Topology", "Reason", "Comment", "Extra", "InstanceId", "InstanceType"),
         *("AveWatts", "ExtSensorsWatts", "ExtSensorsTemp", "BcastAddr", "GpuSpec", "TLS"),
+        "GresDrain",
     }
 )
 _RESERVATION_KEYS = frozenset(
@@ -122,23 +123,33 @@ def _node_entry(pairs: Mapping[str, str], where: str) -> NodeRecord:
         if key not in pairs:
             raise ParseError(where, f"no {key}")
     total = read_integer(pairs["CPUTot"], where, "CPUTot")
-    usable = read_integer(pairs.get("CPUEfctv", pairs["CPUTot"]), where, "CPUEfctv")
+    threads, cores, sockets, spared = (
+        bound(pairs.get(key, "")) or 0
+        for key in ("ThreadsPerCore", "CoresPerSocket", "Sockets", "CoreSpecCount")
+    )
+    # Where fewer CPUs are configured than there are threads, each is a core.
+    each = max(1, min(threads, total // max(1, cores * sockets)))
+    usable = read_integer(pairs.get("CPUEfctv", str(total - spared * each)), where, "CPUEfctv")
     taken = read_integer(pairs.get("CPUAlloc", "0"), where, "CPUAlloc")
     memory = present(pairs.get("RealMemory", ""))
+    of_system = bound(pairs.get("MemSpecLimit", "")) or 0
     return NodeRecord(
         name=pairs["NodeName"],
         states=state_words(pairs["State"]),
         cpus=max(1, min(usable, total) if usable >= taken else total),
+        cpus_per_core=each,
         cpus_taken=taken,
+        memory_taken_mb=_megabytes(pairs.get("AllocMem", "")) or 0,
+        gres_taken=read_gres(pairs.get("GresUsed", "")),
         cpu_load=_number(pairs.get("CPULoad", "")),
-        memory_mb=read_integer(memory, where, "RealMemory") if memory else None,
+        memory_mb=max(0, read_integer(memory, where, "RealMemory") - of_system) if memory else None,
         free_mb=_megabytes(pairs.get("FreeMem", "")),
         features=read_words(pairs.get("ActiveFeatures", pairs.get("Features", ""))),
         weight=read_integer(pairs.get("Weight", "1"), where, "Weight"),
         partitions=read_words(pairs.get("Partitions", "")),
         address=present(pairs.get("NodeAddr", "")),
         reason=present(pairs.get("Reason", "")),
-        gres=_gres(pairs.get("Gres", "")),
+        gres=read_gres(pairs.get("Gres", "")),
         extra=present(pairs.get("Extra", "")),
     )
 
@@ -189,12 +200,18 @@ def parse_clock(text: str) -> float:
     return stamp
 
 
+def select_words(text: str) -> frozenset[str]:
+    """Words of what Slurm gives out and counts, such as CORE and MEMORY, by ``show config``."""
+    said = r"^SelectTypeParameters[ \t]*=.*\bCR_((CPU|CORE|SOCKET)?_?(MEMORY)?)\b"
+    found = re.search(said, text, re.M | re.I)
+    return frozenset(found[1].upper().split("_")) if found else frozenset()
+
+
 def gives_whole_memory(text: str) -> bool:
     """Whether Slurm gives a job that names no memory all of it, by ``scontrol show config``."""
     values = dict(re.findall(r"^(\w+)[ \t]*=[ \t]*(\S*)", text, re.M))
-    counts = "MEMORY" in values.get("SelectTypeParameters", "").upper()
     given = {values.get(key, "UNLIMITED").upper() for key in ("DefMemPerNode", "DefMemPerCPU")}
-    return counts and given <= {"UNLIMITED", "0"}
+    return "MEMORY" in select_words(text) and given <= {"UNLIMITED", "0"}
 
 
 def keeps_places(text: str) -> bool:
@@ -219,6 +236,11 @@ def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
     if not text.lstrip().startswith(f"{first}="):
         raise ParseError(text, f"no {first}")
     return read_pairs(text, None)
+
+
+def parse_jobs(text: str) -> dict[str, Mapping[str, str]]:
+    """Fields of jobs, by number, of ``scontrol -o show job``."""
+    return {pairs["JobId"]: pairs for pairs, _ in read_records(text, "JobId", None)}
 
 
 def says_none(text: str, what: str) -> bool:
@@ -293,11 +315,15 @@ def bound(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.A) else None
 
 
-def _gres(text: str) -> dict[str, int]:
-    """``gpu:a100:4(S:0-1),gpu:v100:2`` as counts of ``gpu``, ``gpu:a100`` and ``gpu:v100``."""
+def read_gres(text: str) -> dict[str, int]:
+    """``gpu:a100:4(S:0-1),gpu:v100:2`` as counts of ``gpu``, ``gpu:a100`` and ``gpu:v100``.
+
+    ``gres:``, ``gres/`` before them, and ``=`` before a count, are of a job that asks for them.
+    """
     counts: dict[str, int] = {}
-    for item in read_words(re.sub(r"\([^)]*\)", "", text)):
-        *names, last = [word for word in item.split(":") if word != "no_consume"] or [item]
+    plain = re.sub(r"\bgres[:/]|\([^)]*\)", "", text).replace("=", ":")
+    for item in read_words(plain):
+        *names, last = [w for w in item.split(":") if w not in {"", "no_consume"}] or [item]
         try:
             number = read_integer(last.upper(), item, "count")
         except ParseError:

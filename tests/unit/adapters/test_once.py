@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coalloc.adapters.runner.node import deal_gpus
 from coalloc.adapters.runner.once import HOLDS, is_holder, script_environment, started_once
 from tests.support.part_specs import batch_spec
 
@@ -22,6 +23,23 @@ def test_the_first_process_alone_is_started_with_the_cpus_of_all() -> None:
     assert (place["rank"], place["node"], place["cpus"]) == (0, "a", [3, 4, 5])
     assert not is_holder(whole)
     assert started_once(spec(("a", 1)))["ranks"][0]["cpus"] is None
+
+
+def test_gpus_of_a_wrapper_are_dealt_to_its_processes() -> None:
+    """Those of the node to all, its own to each; what a script starts has those of all."""
+
+    def dealt(each: str, visible: str) -> list[Any]:
+        wrapper = spec(("a", 2), env={"COALLOC_GPUS_PER_TASK": each})
+        deal_gpus(wrapper, visible)
+        return [rank.get("gpus") for rank in wrapper["ranks"]]
+
+    assert dealt("1", "0,1,2") == [["0", "1"], ["0", "2"]]
+    assert dealt("2", "4,5,6,7") == [["4", "5"], ["6", "7"]]
+    assert dealt("0", "0,1") == [["0", "1"]] * 2
+    assert dealt("1", "") == [None, None]
+    whole = spec(("a", 2), env={"COALLOC_GPUS_PER_TASK": "1"})
+    deal_gpus(whole, "0,1,2")
+    assert started_once(whole)["ranks"][0]["gpus"] == ["0", "1", "2"]
 
 
 def test_on_other_nodes_one_process_waits() -> None:
@@ -67,6 +85,31 @@ def test_a_script_within_slurm_finds_its_job() -> None:
         for order in (("n9", "n10"), ("n10", "n9"), ("n9",))
     }
     assert list(given.values()) == ["n[9-10]", "n10,n9", "n9"], "Slurm's, where it is the same"
+
+
+def test_a_script_is_told_of_its_shape() -> None:
+    shape = {"cpus_per_proc": 4, "procs_per_node": 2, "per_proc": {"gpu:a": 1}}
+    step = {"SLURM_JOB_ID": "12", "SLURM_STEP_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1"}
+    env = script_environment(spec(("n1", 2), ("n2", 1), shape=shape), step)
+    told = {
+        "SLURM_CPUS_PER_TASK": "4",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_GPUS_PER_TASK": "a:1",
+        "SLURM_JOB_GPUS": "0,1",
+        "CUDA_VISIBLE_DEVICES": "0,1",
+        "SLURM_JOB_CPUS_PER_NODE": "8,4",
+        "SLURM_TASKS_PER_NODE": "2,1",
+    }
+    assert {name: env.get(name) for name in told} == told
+
+
+def test_tasks_of_whole_nodes_are_as_many_as_they_take() -> None:
+    shape = {"cpus_per_proc": 2, "exclusive": True, "min_nodes": 2, "max_nodes": 2}
+    step = {"SLURM_JOB_ID": "12", "SLURM_JOB_CPUS_PER_NODE": "16(x2)"}
+    env = script_environment(spec(("n1", 1), ("n2", 1), shape=shape), step)
+    assert (env["SLURM_TASKS_PER_NODE"], "SLURM_NTASKS" in env) == ("8(x2)", False)
+    named = spec(("n1", 2), ("n2", 2), shape=shape)
+    assert script_environment(named, step)["SLURM_NTASKS"] == "4"
 
 
 def test_elsewhere_it_finds_the_numbers() -> None:

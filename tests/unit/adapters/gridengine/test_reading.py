@@ -9,7 +9,12 @@ import pytest
 
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.gridengine.commands import GridEngine
-from coalloc.adapters.gridengine.parse_xml import CellStatus, JobEntry, QueueInstance
+from coalloc.adapters.gridengine.parse_xml import (
+    MOST_SLOTS,
+    CellStatus,
+    JobEntry,
+    QueueInstance,
+)
 from coalloc.adapters.gridengine.part_commands import (
     DELETING,
     FAILED,
@@ -28,7 +33,13 @@ from coalloc.adapters.gridengine.part_commands import (
     site_of,
 )
 from coalloc.adapters.gridengine.reader import GridEngineReader
-from coalloc.adapters.gridengine.reading import ENDLESS_S, running_jobs, state_of, waiting_count
+from coalloc.adapters.gridengine.reading import (
+    ENDLESS_S,
+    running_jobs,
+    sized,
+    state_of,
+    waiting_count,
+)
 from coalloc.adapters.gridengine.settings import GridEngineSettings, read_settings
 from coalloc.adapters.runner.command import UnreachableError
 from coalloc.model.errors import InputError
@@ -126,6 +137,29 @@ def test_hosts_that_take_one_process() -> None:
     assert {name: dict(each.nodes) for name, each in found.items()} == {"c:2": {"n1": 1}}
     assert running(queue(job(1, 8, name=OURS)), site=whole) == {}
     assert list(running(queue(used=1), site=whole)) == ["c:rest:n1"]
+
+
+def test_consumables_are_what_is_left_and_what_jobs_have() -> None:
+    """Of a job in each case what it asks for, times its slots; ours take of the host, too."""
+    given = {"complexes": {"memory": "h_vmem", "gpu": "gpus", "exclusive": "alone"}}
+    site = read_settings({"queue": "all.q", **given}, "c")
+    asks = {"h_vmem": "1G", "gpus": "1"}
+    jobs = (
+        job(1, 2, requests=asks),
+        job(2, 1, requests={"h_vmem": "512M"}),
+        job(3, 1, name=OURS, requests=asks),
+        job(4, MOST_SLOTS, requests=asks),
+    )
+    entry = queue(*jobs, memory_mb=64000, said={"h_vmem": "4.500G", "gpus": "1.000000"})
+    host = sized(site, entry)
+    assert (host.memory_mb, host.resources) == (4608 + 2048 + 512 + 1024, {"gpu": 4})
+    found = {each.id: each for each in running_jobs(site, [entry], NOW, {32 * "a"})}
+    assert (found["c:1"].memory_mb, found["c:1"].resources) == ({"n1": 2048}, {"n1": {"gpu": 2}})
+    assert (found["c:2"].memory_mb, found["c:2"].resources) == ({"n1": 512}, {})
+    down = sized(site, queue(memory_mb=64000))
+    assert (down.memory_mb, down.resources) == (64000, {})
+    whole = sized(read_settings({"slots": "node"}, "c"), queue(slots=8, cpus=16))
+    assert (whole.slots, whole.cpus) == (1, 16)
 
 
 def test_waiting_jobs_are_counted_by_task() -> None:
@@ -273,9 +307,9 @@ def test_words_of_a_request_that_may_wait() -> None:
     """Any host but those to be avoided, and later; what it may hold is added to its limit."""
     waits = spec() | {"queue": {"hold_s": 30.0}}
     waits["site"] = waits["site"] | {"avoid": ["n2", "n3"]}
-    text = " ".join(request(waits, "", 2, instant(0.0)))
+    text = " ".join(request(waits, "", 2, ["h_vmem=1024K"], instant(0.0)))
     assert "-q all.q -S" in text
-    assert "-l h=!(n2|n3) -a 197001010000.00" in text
+    assert "-l h=!(n2|n3) -l h_vmem=1024K -a 197001010000.00" in text
     assert "-l h_rt=156" in text
     assert "h=!" not in " ".join(request(waits, "n1", 2))
     assert 'export COALLOC_BARRIER_NODE="$HOSTNAME"\n' in job_script(
@@ -285,9 +319,9 @@ def test_words_of_a_request_that_may_wait() -> None:
 
 def test_what_a_claim_was_given_and_how_many_are_before_it() -> None:
     status = CellStatus(queues=(queue(job(7, 3), job(8)), queue(job(9), host="n2")))
-    assert given(["7"], status) == {"n1": 3}
-    assert given(["7"], status, {"n1"}) == {"n1": 1}
-    assert given(["5"], status) == {}
+    assert given({"7": 3}, status) == {"n1": 3}
+    assert given({"7": 1, "9": 2}, status) == {"n1": 1, "n2": 2}, "processes, whatever their slots"
+    assert given({"5": 1}, status) == {}
     states = ("qw", "hqw", "Eqw", "qw", "qw")
     line = [job(number, state=state) for number, state in enumerate(states, 1)]
     assert [place_in_queue([name], line) for name in ("1", "4", "5")] == [0, 1, 2]

@@ -17,15 +17,15 @@ from coalloc.model.errors import InputError
 
 def test_one_node_is_the_whole_machine() -> None:
     settings = read_settings({}, "alpha", cpu_count=8)
-    assert settings.nodes == (LocalNode(name="alpha1", slots=8),)
-    assert settings.wants_memory
+    (node,) = settings.nodes
+    assert node == LocalNode(name="alpha1", slots=8, memory_mb=node.memory_mb)
+    assert node.memory_mb
 
 
 def test_a_number_of_nodes_shares_the_machine() -> None:
     settings = read_settings({"nodes": 3, "memory_mb": 500}, "alpha", cpu_count=8)
     assert [node.name for node in settings.nodes] == ["alpha1", "alpha2", "alpha3"]
     assert {(node.slots, node.memory_mb) for node in settings.nodes} == {(2, 500)}
-    assert not settings.wants_memory
     more = read_settings({"nodes": 30}, "alpha", cpu_count=8)
     assert {node.slots for node in more.nodes} == {1}
 
@@ -47,8 +47,8 @@ def test_node_sets_with_and_without_a_table() -> None:
     assert settings.nodes == (
         LocalNode(name="a1", power=0.9, features=("x86",)),
         LocalNode(name="a2", power=0.9, features=("x86",)),
-        LocalNode(name="b1", slots=2, power=0.5, features=("slow",), cpus=(0, 1)),
-        LocalNode(name="b2", slots=1, power=0.5, features=("slow",), cpus=(3,)),
+        LocalNode(name="b1", slots=2, power=0.5, features=("slow",), cpus=2, pinned=(0, 1)),
+        LocalNode(name="b2", slots=1, power=0.5, features=("slow",), cpus=1, pinned=(3,)),
     )
 
 
@@ -87,6 +87,19 @@ def test_errors_say_where_and_what(value: Any, error: str) -> None:
     with pytest.raises(InputError) as caught:
         read_settings(value, "alpha", "at")
     assert str(caught.value).startswith(error)
+
+
+def test_resources_of_nodes() -> None:
+    given = {"nodes": ["a", {"name": "b", "gres": "gpu:3090:2,nvme:900,fpga"}], "gres": "gpu:4"}
+    first, second = read_settings(given, "c").nodes
+    assert (first.resources, first.gpus) == ({"gpu": 4}, ["gpu"] * 4)
+    assert second.resources == {"gpu:3090": 2, "nvme": 900, "fpga": 1}
+    assert second.gpus == ["gpu:3090"] * 2
+    for wrong in ("gpu:a100:x:2", "gpu:a100:", ":4", "gpu:1,,"):
+        with pytest.raises(
+            InputError, match=r"^gres: .* is not a list such as gpu:a100:4,nvme:900"
+        ):
+            read_settings({"gres": wrong}, "c")
 
 
 def test_cpu_lists() -> None:

@@ -49,6 +49,7 @@ BASE = {
     "submitted": "2026-11-20T13:26:54",
     "time_limit": "10:00",
     "exclusive": "NO",
+    "gres": "gres/gpu:a100=2",
     "features": "(null)",
     "reservation": "(null)",
     "required_nodes": "",

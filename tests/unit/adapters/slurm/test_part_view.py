@@ -10,6 +10,7 @@ from coalloc.adapters.runner.command import CommandOutput
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.part_view import ShownJob
 from coalloc.adapters.slurm.pending_reasons import waits
+from tests.support.part_specs import batch_spec
 
 GONE = CommandOutput(code=1, out="", err="slurm_load_jobs error: Invalid job id specified\n")
 NONE_KEPT = CommandOutput(code=1, out="", err="Slurm accounting storage is disabled\n")
@@ -34,7 +35,7 @@ class Said(Slurm):
 
 def shown(**answers: CommandOutput) -> ShownJob:
     Said.answers = answers
-    return ShownJob(Said(), is_exclusive=True)
+    return ShownJob(Said(), batch_spec())
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

@@ -84,10 +84,10 @@ def test_a_node_belongs_to_the_job_that_leaves_it_last() -> None:
 
 
 def test_what_slurm_allocated_beyond_the_queue_is_taken_too() -> None:
-    nodes = (replace(NODES[0], cpus_taken=7), replace(NODES[1], cpus_taken=3), *NODES[2:])
+    nodes = (replace(NODES[0], cpus_taken=8), replace(NODES[1], cpus_taken=3), *NODES[2:])
     found = taken(JOB, nodes=nodes, slots="cpus")
-    assert found["a:5"][0] == {"n1": 5, "n2": 5}
-    assert found["a:rest:n1"] == ({"n1": 2}, NOW)
+    assert found["a:5"][0] == {"n1": 7, "n2": 3}, "ten, as unevenly as Slurm has laid them out"
+    assert found["a:rest:n1"] == ({"n1": 1}, NOW)
     assert "a:rest:n2" not in found
 
 
