@@ -59,25 +59,25 @@ def solve(
     bound = bound_of(queue, weighs=weight) if budget.bounds else None
     trials, draws = _starts(queue, name), np.random.default_rng(budget.seed)
     work = fails = 0
+    patience = (options.get("patience") or 0) if name in SEARCHES and not budget.live else 0
     best: tuple[Any, ...] = ()
-    stopped = False
+    stopped = met = False
 
     def plan() -> Plan:
         rank, board, label, settings = best
-        met = bound is not None and rank[0] == 0 and rank[1] <= bound * (1.0 + PROVED)
         status = Status.TIME_LIMIT if stopped else Status.HEURISTIC
         return queue.plan(
             board,
             name,
             {"work": work, "seed": budget.seed, "order": label, "booked": settings.get("depth", 0)},
-            rank[1] if met else bound,
+            rank[1] if met else bound if rank[0] == 0 else None,
             Status.OPTIMAL if met else status,
         )
 
     while True:
         trial = next(trials, None)
         if trial is None:
-            if name not in SEARCHES or budget.live or fails >= (options.get("patience") or 0):
+            if fails >= patience or met or len(queue.items) < 2:
                 return plan()
             trial = "moved", _moved(best[3], draws)
         board = queue.lay(**trial[1])
@@ -86,6 +86,7 @@ def solve(
         fails += 1
         if not best or rank < best[0]:
             best, fails = (rank, board, *trial), 0
+            met = bound is not None and rank[0] == 0 and rank[1] <= bound * (1.0 + PROVED)
             if on_incumbent is not None:
                 on_incumbent(plan())
         stopped = budget.stop()

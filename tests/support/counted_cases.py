@@ -75,15 +75,15 @@ def random_case(draws: Random, *, easy: bool = False) -> dict[str, Any]:
 
 def _random_job(draws: Random, n: int, *, easy: bool) -> dict[str, Any]:
     pick = draws.choice
-    procs = draws.randint(1, 6)
+    procs = pick([1, 1, 2, 2, 3, 4, 6])
     shape: dict[str, Any] = {
-        "cpus_per_proc": pick([0, 1, 1, 2, 3]),
+        "cpus_per_proc": pick([0, 1, 1, 1, 2, 3]),
         "memory_mb_per_node": pick([0, 0, 2, 5]),
         "min_nodes": min(procs, pick([1, 1, 1, 2, 3])),
-        "exclusive": draws.random() < 0.15,
+        "exclusive": draws.random() < 0.1,
         "all_memory": draws.random() < 0.1,
-        "per_node": pick([{}, {}, {"gpu": 1}, {"gpu:a": 1}]),
-        "per_proc": pick([{}, {}, {}, {"gpu": 1}]),
+        "per_node": pick([{}, {}, {}, {}, {"gpu": 1}, {"gpu:a": 1}]),
+        "per_proc": pick([{}, {}, {}, {}, {}, {"gpu": 1}]),
     }
     if draws.random() < 0.3:
         shape["procs_per_node"] = draws.randint(1, 3)
@@ -97,7 +97,7 @@ def _random_job(draws: Random, n: int, *, easy: bool) -> dict[str, Any]:
     if shape["all_memory"]:
         shape["memory_mb_per_node"] = 0
     else:
-        job["memory_mb_per_proc"] = pick([0, 0, 1, 3])
+        job["memory_mb_per_proc"] = pick([0, 0, 0, 1, 3])
     if not easy:
         job |= {"proc_gbps": pick([0.0, 0.1, 0.5]), "weight": pick([1.0, 3.0])}
         job |= {"features": pick([[], [], ["f"]]), "earliest": pick([0.0, 0.0, 4.0])}
