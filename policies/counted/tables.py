@@ -196,6 +196,7 @@ class Tables:
         for name, size in sizes.items():
             c[name] = [0] * size
         c["free"] = [*c["size"], *([0.0] * ((nodes + 1) * resources))]
+        c["soonest"] = [inf]
         c["use_head"], c["start"], c["end"] = [-1] * rows, [nan] * items, [nan] * items
         for use, (v, until, amounts) in enumerate(self.held):
             c["use_node"][use], c["use_from"][use], c["use_to"][use] = v, -inf, until

@@ -24,7 +24,7 @@ NUMBERS = "nodes clusters licences resources forms items classes kinds reservati
 FLOATS = (
     "power level shut_from shut_to latency gbps inner per_proc per_node form_pool item_gbps least"
     " limit arrival scaled fixed comm parent_gbit free use_from use_to use_take heap_key peek_key"
-    " start end ready failed shortest passed"
+    " start end ready failed shortest passed soonest"
 )
 INTS = (
     "cpus core kind node_first level_first shut_first shut form_cpus cap low high alone all_memory"
@@ -60,8 +60,13 @@ def fits(b: Any, s: int, v: int, row: int) -> int:
     if b.form_kind[s * b.kinds + b.kind[v]] == 0:
         return 0
     most = int(b.free[at])
+    if most <= 0:
+        return 0
     if b.form_cpus[s] > 0:
-        most = most * b.cpus[v] // int(b.size[own]) // b.core[v] * b.core[v] // b.form_cpus[s]
+        if b.cpus[v] != b.size[own] or b.core[v] > 1:
+            most = most * b.cpus[v] // int(b.size[own]) // b.core[v] * b.core[v]
+        if b.form_cpus[s] > 1:
+            most = most // b.form_cpus[s]
     most = min(most, b.cap[s])
     for r in range(b.resources):
         left = b.free[at + r]
@@ -74,8 +79,8 @@ def fits(b: Any, s: int, v: int, row: int) -> int:
             if left < 0.0:
                 return 0
             if each * most > left:
-                most = int(left // each)
-    return max(most, 0)
+                most = int(left / each)  # exact below 2**52
+    return most
 
 
 def lower(b: Any, v: int, t: float) -> None:
@@ -91,24 +96,22 @@ def lower(b: Any, v: int, t: float) -> None:
         b.free[low + r] = min(b.free[low + r], left)
 
 
-def look(b: Any, v: int, t: float, e: float) -> float:
-    """Fill the last row of ``free`` with the least that a row has in [t, e); its first entry."""
+def look(b: Any, v: int, t: float, e: float, row: int) -> float:
+    """Fill the last row of ``free`` with the least that a row has in [t, e); its first entry.
+
+    `row`: that of ``free`` which shows t; -1: none does.
+    """
     low = len(b.free) - b.resources
     for r in range(b.resources):
-        b.free[low + r] = inf
-    lower(b, v, t)
+        b.free[low + r] = inf if row < 0 else b.free[row * b.resources + r]
+    if row < 0:
+        lower(b, v, t)
     use = b.use_head[v]
     while use >= 0:
         if t < b.use_from[use] < e:
             lower(b, v, b.use_from[use])
         use = b.use_next[use]
     return float(b.free[low])
-
-
-def fits_over(b: Any, s: int, v: int, t: float, e: float) -> int:
-    """Processes of a form that a node takes for a run in [t, e)."""
-    look(b, v, t, e)
-    return fits(b, s, v, len(b.free) // b.resources - 1)
 
 
 def closed(b: Any, s: int, v: int, t: float, e: float) -> bool:
@@ -144,11 +147,13 @@ def survey(b: Any, s: int, form: int, k: int, power: float, t: float, e: float) 
     `form`: the row of ``fit`` for that start.
     """
     first, last, base, seen = b.node_first[k], b.node_first[k + 1], form * b.nodes, b.count[SEEN]
+    shown = 0 if form < b.forms else b.rows
     to, at = k * b.width, b.bar_first[form] + k * (b.cap[s] + 1)
     whole = power <= b.level[b.level_first[k + 1] - 1] and b.shut_first[first] == b.shut_first[last]
     for x in range(b.cap[s] + 1):
         b.bar[to + x] = b.bars[at + x] if whole else 0
-    for j in range(b.count[KEPT] if whole else last - first):
+    kept = b.count[KEPT] if e > b.soonest[0] else 0
+    for j in range(kept if whole else last - first):
         v = b.kept[j] if whole else first + j
         if v < first or v >= last:
             continue
@@ -157,8 +162,9 @@ def survey(b: Any, s: int, form: int, k: int, power: float, t: float, e: float) 
             b.bar[to + x] -= 1
         elif x > 0 and (b.power[v] < power or closed(b, s, v, t, e)):
             x = 0
-        if x > 0 and b.booked[v] > 0:
-            x = fits_over(b, s, v, t, e)
+        if x > 0 and kept > 0 and b.booked[v] > 0:
+            look(b, v, t, e, shown + v)
+            x = fits(b, s, v, len(b.free) // b.resources - 1)
         b.room[v], b.seen[v] = x, seen
         b.bar[to + x] += 1
 
@@ -224,7 +230,7 @@ def licensed(b: Any, s: int, k: int, t: float, e: float) -> bool:
     """Whether a cluster, or -1: the site, has what a form takes of it as a whole."""
     for j in range(b.licences):
         need = b.form_pool[s * b.licences + j]
-        if need > 0.0 and b.pool_cluster[j] == k and look(b, b.nodes + j, t, e) < need:
+        if need > 0.0 and b.pool_cluster[j] == k and look(b, b.nodes + j, t, e, -1) < need:
             return False
     return True
 
@@ -275,7 +281,7 @@ def split(b: Any, i: int, m: int, t: float, form: int) -> float:
         for x in range(unit, b.cap[s] + 1):
             b.part[k] += b.bar[k * b.width + x] * (x if unit == 1 else unit)
         link = b.nodes + b.licences + k
-        room = look(b, link, t, e) + TOLERANCE * b.size[link * b.resources]
+        room = look(b, link, t, e, -1) + TOLERANCE * b.size[link * b.resources]
         side = low_side(n, b.item_gbps[i], room)
         b.part[total + k] = side
         b.part[2 * total + k] = min(b.part[k], side) // unit * unit

@@ -178,6 +178,7 @@ def unbook(b: Any, v: int) -> None:
     """One use to come of a row less."""
     b.booked[v] -= 1
     if b.booked[v] == 0:
+        b.soonest[0] = inf if b.count[KEPT] == 1 else b.soonest[0]
         j = 0
         while b.kept[j] != v:
             j += 1
@@ -193,6 +194,7 @@ def use_of(b: Any, v: int, i: int) -> int:
     b.use_next[use], b.use_head[v] = b.use_head[v], use
     b.entry_count[i] += 1
     if b.start[i] > 0.0:
+        b.soonest[0] = min(b.soonest[0], b.start[i])
         if b.booked[v] == 0:
             b.kept[b.count[KEPT]] = v
             b.count[KEPT] += 1
@@ -271,12 +273,18 @@ def start_now(b: Any, i: int, t: float) -> bool:
         if e < inf:
             commit(b, i, t, e, t)
             return True
-    full, n = b.splits[i] == 0, b.procs[b.mode_first[i]]
+    b.failed[q] = b.least[i] if has_room(b, i) else 0.0
+    return False
+
+
+def has_room(b: Any, i: int) -> bool:
+    """Whether there is room for an item now, whatever is booked and however long it runs."""
+    s, n = b.item_form[i], b.procs[b.mode_first[i]]
     for k in range(b.clusters):
         at = b.bar_first[s] + k * (b.cap[s] + 1)
-        full = full and enough(b.bars, at, b.cap[s], n, b.low[s], b.high[s]) == 0
-    b.failed[q] = 0.0 if full else b.least[i]
-    return False
+        if enough(b.bars, at, b.cap[s], n, b.low[s], b.high[s]) > 0:
+            return True
+    return bool(b.splits[i] == 1)
 
 
 def book(b: Any, i: int, now: float) -> bool:
@@ -346,8 +354,9 @@ def backfill(b: Any, t: float) -> None:
             i = b.class_first[q] = following(b, i)
         if i < 0:
             continue
-        grown = max(b.grown[b.item_form[i]], b.count[GROWN]) > b.tried[q]
-        if grown or b.shortest[q] < b.failed[q]:
+        if max(b.grown[b.item_form[i]], b.count[GROWN]) > b.tried[q]:
+            b.tried[q], b.failed[q] = b.count[STAMP], inf if has_room(b, i) else 0.0
+        if b.shortest[q] < b.failed[q]:
             b.cursor[q], b.passed[q], b.active[count] = i, inf, q
             count += 1
     while count > 0:
@@ -364,7 +373,6 @@ def backfill(b: Any, t: float) -> None:
         b.cursor[q] = following(b, i)
         if b.cursor[q] < 0:
             b.shortest[q] = b.passed[q]
-        known = max(b.grown[b.item_form[i]], b.count[GROWN]) <= b.tried[q]
-        if b.cursor[q] < 0 or (known and b.failed[q] == 0.0):
+        if b.cursor[q] < 0 or b.failed[q] == 0.0:
             count -= 1
             b.active[chosen] = b.active[count]
