@@ -186,7 +186,7 @@ class Tables:
             **dict.fromkeys(("entry_first", "entry_count"), items + held),
             **dict.fromkeys(("heap_key", "heap_id", "peek_key", "peek_id"), events),
             **dict.fromkeys(("pending", "lost", "ready", "rank", "class_next", "home"), items),
-            **dict.fromkeys(("class_first", "cursor", "active", "tried"), self.classes),
+            **dict.fromkeys(("class_first", "tried"), self.classes),
             **dict.fromkeys(("shortest", "passed", "failed"), self.classes),
             **{"count": 10, "fit": (forms + 1) * nodes, "use_take": uses * resources},
             **{"bars": c["bar_first"][-1] + clusters * width, "bar": clusters * width},

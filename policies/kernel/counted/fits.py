@@ -31,8 +31,7 @@ INTS = (
     " form_kind form_open pool_cluster bar_first item_form item_class splits mode_first procs"
     " parent_first parent child_first child count fit bars grown waiting booked kept use_head"
     " use_next use_node use_procs entry_first entry_count heap_id peek_id room seen bar chosen"
-    " pick_node pick_procs part pending lost home widest rank class_first class_next cursor active"
-    " tried"
+    " pick_node pick_procs part pending lost home widest rank class_first class_next tried"
 )
 Board: Any = namedtuple("Board", f"{NUMBERS} size {FLOATS} {INTS}")  # noqa: PYI024
 """Numbers and flat tables; those from ``free`` and ``count`` on change."""

@@ -81,23 +81,28 @@ def prepare(b: Any) -> None:
         for k in range(b.clusters):
             b.ready[i] = min(b.ready[i], b.arrival[i * b.clusters + k])
             if b.arrival[i * b.clusters + k] > 0.0:
-                push(b, b.arrival[i * b.clusters + k], WAKE)
+                note(b, b.arrival[i * b.clusters + k], WAKE)
     for j in range(b.reservations):
-        push(b, b.shut_to[j], OPENED)
+        note(b, b.shut_to[j], OPENED)
     for use in range(b.count[USES]):
-        push(b, b.use_to[use], 2 * (b.items + use))
+        note(b, b.use_to[use], 2 * (b.items + use))
 
 
-def push(b: Any, key: float, value: int) -> None:
-    """Put an event on the heap, unless it never comes."""
+def push(keys: Any, ids: Any, count: Any, place: int, key: float, value: int) -> None:
+    """Put an event on a heap, whose size stands in that place, unless it never comes."""
     if key == inf:
         return
-    i = b.count[HEAP]
-    b.count[HEAP] = i + 1
-    while i > 0 and b.heap_key[(i - 1) // 2] > key:
-        b.heap_key[i], b.heap_id[i] = b.heap_key[(i - 1) // 2], b.heap_id[(i - 1) // 2]
+    i = count[place]
+    count[place] = i + 1
+    while i > 0 and keys[(i - 1) // 2] > key:
+        keys[i], ids[i] = keys[(i - 1) // 2], ids[(i - 1) // 2]
         i = (i - 1) // 2
-    b.heap_key[i], b.heap_id[i] = key, value
+    keys[i], ids[i] = key, value
+
+
+def note(b: Any, key: float, value: int) -> None:
+    """Put an event on the agenda."""
+    push(b.heap_key, b.heap_id, b.count, HEAP, key, value)
 
 
 def pop(keys: Any, ids: Any, count: Any, place: int) -> int:
@@ -230,9 +235,9 @@ def commit(b: Any, i: int, t: float, e: float, now: float) -> None:
             b.use_take[use_of(b, b.nodes + j, i)] = need
     b.waiting[s] -= 1
     b.count[LEFT] -= 1
-    push(b, e, 2 * i)
+    note(b, e, 2 * i)
     if t > now:
-        push(b, t, 2 * i + 1)
+        note(b, t, 2 * i + 1)
     else:
         change(b, i, False)
     for j in range(b.child_first[i], b.child_first[i + 1]):
@@ -243,7 +248,7 @@ def commit(b: Any, i: int, t: float, e: float, now: float) -> None:
             for k in range(total):
                 ready = ready_at(b, child, k)
                 b.ready[child] = min(b.ready[child], ready)
-                push(b, ready, WAKE)
+                note(b, ready, WAKE)
 
 
 def take_first(b: Any, queue: Any, mode: int, t: float) -> int:
@@ -347,7 +352,7 @@ def following(b: Any, i: int) -> int:
 
 def backfill(b: Any, t: float) -> None:
     """Start what fits now, in the order; classes of which nothing can fit are passed over."""
-    count = 0
+    b.count[PEEK] = 0
     for q in range(b.classes):
         i = b.class_first[q]
         if i >= 0 and b.start[i] == b.start[i]:
@@ -357,22 +362,16 @@ def backfill(b: Any, t: float) -> None:
         if max(b.grown[b.item_form[i]], b.count[GROWN]) > b.tried[q]:
             b.tried[q], b.failed[q] = b.count[STAMP], inf if has_room(b, i) else 0.0
         if b.shortest[q] < b.failed[q]:
-            b.cursor[q], b.passed[q], b.active[count] = i, inf, q
-            count += 1
-    while count > 0:
-        chosen = 0
-        for j in range(1, count):
-            if b.rank[b.cursor[b.active[j]]] < b.rank[b.cursor[b.active[chosen]]]:
-                chosen = j
-        q = b.active[chosen]
-        i = b.cursor[q]
+            b.passed[q] = inf
+            push(b.peek_key, b.peek_id, b.count, PEEK, float(b.rank[i]), i)
+    while b.count[PEEK] > 0:
+        i = pop(b.peek_key, b.peek_id, b.count, PEEK)
+        q, later = b.item_class[i], following(b, i)
         if b.start[i] != b.start[i]:
             may = b.pending[i] == 0 and b.ready[i] <= t and b.lost[i] == 0
             if not (may and start_now(b, i, t)):
                 b.passed[q] = min(b.passed[q], b.least[i])
-        b.cursor[q] = following(b, i)
-        if b.cursor[q] < 0:
+        if later < 0:
             b.shortest[q] = b.passed[q]
-        if b.cursor[q] < 0 or b.failed[q] == 0.0:
-            count -= 1
-            b.active[chosen] = b.active[count]
+        elif b.failed[q] > 0.0:
+            push(b.peek_key, b.peek_id, b.count, PEEK, float(b.rank[later]), later)
