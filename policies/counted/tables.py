@@ -188,7 +188,7 @@ class Tables:
             **dict.fromkeys(("pending", "lost", "ready", "rank", "class_next", "home"), items),
             **dict.fromkeys(("class_first", "tried"), self.classes),
             **dict.fromkeys(("shortest", "passed", "failed"), self.classes),
-            **{"count": 10, "fit": (forms + 1) * nodes, "use_take": uses * resources},
+            **{"count": 11, "fit": (forms + 1) * nodes, "use_take": uses * resources},
             **{"bars": c["bar_first"][-1] + clusters * width, "bar": clusters * width},
             **{"chosen": width, "part": 5 * clusters},
         }

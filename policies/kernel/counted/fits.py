@@ -17,7 +17,7 @@ SHORTEST = 5e-7
 """No run is planned shorter, seconds."""
 TOLERANCE = 5e-10
 """How far loads may pass a link, relative: rounding."""
-SEEN, PICKS, KEPT, STAMP, GROWN, USES, HEAP, PEEK, FIRST, LEFT = range(10)
+SEEN, PICKS, KEPT, STAMP, GROWN, USES, HEAP, PEEK, FIRST, LEFT, AHEAD = range(11)
 """Places in ``count``."""
 
 NUMBERS = "nodes clusters licences resources forms items classes kinds reservations rows width"

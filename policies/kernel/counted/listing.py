@@ -10,6 +10,7 @@ from math import inf
 from typing import Any
 
 from coalloc.policies.kernel.counted.fits import (
+    AHEAD,
     FIRST,
     GROWN,
     HEAP,
@@ -27,6 +28,7 @@ from coalloc.policies.kernel.counted.fits import (
 )
 
 STRICT, EVENT, EASY = 0, 1, 2
+ROUNDING = 1e-12
 WAKE, OPENED = -1, -2
 """Events that begin or end nothing: an item may start, a reservation is over."""
 
@@ -59,7 +61,7 @@ def listing(b: Any, order: Any, queue: Any, mode: int, depth: int, most: int) ->
         while b.count[HEAP] > 0 and b.heap_key[0] == t:
             event = pop(b.heap_key, b.heap_id, b.count, HEAP)
             if event >= 0:
-                change(b, event // 2, event % 2 == 0)
+                change(b, event // 2, event % 2 == 0, True)
             elif event == OPENED:
                 b.count[GROWN] = b.count[STAMP]
         if head >= 0 and b.start[head] <= t:
@@ -147,8 +149,8 @@ def refit(b: Any, s: int, form: int, v: int, row: int) -> int:
     return int(x - old)
 
 
-def change(b: Any, entry: int, ends: bool) -> None:
-    """Let an entry, which is an item or what runs, begin or end."""
+def change(b: Any, entry: int, ends: bool, booked: bool) -> None:
+    """Let an entry, which is an item or what runs, begin, booked or not, or end."""
     first = b.entry_first[entry]
     for use in range(first, first + b.entry_count[entry]):
         v = b.use_node[use]
@@ -157,8 +159,9 @@ def change(b: Any, entry: int, ends: bool) -> None:
             b.free[v * b.resources + r] += taken if ends else -taken
         if ends:
             unlink(b, v, use)
-        elif b.use_from[use] > 0.0:
+        elif booked:
             unbook(b, v)
+            b.count[AHEAD] -= 1 if use == first else 0
         if v >= b.nodes:
             b.count[GROWN] = b.count[STAMP] if ends else b.count[GROWN]
             continue
@@ -191,14 +194,14 @@ def unbook(b: Any, v: int) -> None:
         b.kept[j] = b.kept[b.count[KEPT]]
 
 
-def use_of(b: Any, v: int, i: int) -> int:
-    """A new use of a row by an item, booked ahead, of nothing yet; where its amounts stand."""
+def use_of(b: Any, v: int, i: int, now: float) -> int:
+    """A new use of a row by an item, of nothing yet; where its amounts stand."""
     use = b.count[USES]
     b.count[USES] = use + 1
     b.use_node[use], b.use_from[use], b.use_to[use] = v, b.start[i], b.end[i]
     b.use_next[use], b.use_head[v] = b.use_head[v], use
     b.entry_count[i] += 1
-    if b.start[i] > 0.0:
+    if b.start[i] > now:
         b.soonest[0] = min(b.soonest[0], b.start[i])
         if b.booked[v] == 0:
             b.kept[b.count[KEPT]] = v
@@ -215,7 +218,7 @@ def commit(b: Any, i: int, t: float, e: float, now: float) -> None:
         b.part[c] = 0
     for j in range(b.count[PICKS]):
         v, n = b.pick_node[j], b.pick_procs[j]
-        at = use_of(b, v, i)
+        at = use_of(b, v, i, now)
         b.use_procs[at // b.resources] = n
         for r in range(b.resources):
             b.use_take[at + r] = amount(b, s, v, n, r)
@@ -228,18 +231,19 @@ def commit(b: Any, i: int, t: float, e: float, now: float) -> None:
         n = b.part[c]
         if 0 < n < procs and b.item_gbps[i] > 0.0:
             load = b.item_gbps[i] * n * (procs - n) / (procs - 1)
-            b.use_take[use_of(b, b.nodes + b.licences + c, i)] = load
+            b.use_take[use_of(b, b.nodes + b.licences + c, i, now)] = load
     for j in range(b.licences):
         need, c = b.form_pool[s * b.licences + j], b.pool_cluster[j]
         if need > 0.0 and (c < 0 or b.part[c] > 0):
-            b.use_take[use_of(b, b.nodes + j, i)] = need
+            b.use_take[use_of(b, b.nodes + j, i, now)] = need
     b.waiting[s] -= 1
     b.count[LEFT] -= 1
+    b.count[AHEAD] += 1 if t > now else 0
     note(b, e, 2 * i)
     if t > now:
         note(b, t, 2 * i + 1)
     else:
-        change(b, i, False)
+        change(b, i, False, False)
     for j in range(b.child_first[i], b.child_first[i + 1]):
         child = b.child[j]
         b.pending[child] -= 1
@@ -279,6 +283,9 @@ def start_now(b: Any, i: int, t: float) -> bool:
             commit(b, i, t, e, t)
             return True
     b.failed[q] = b.least[i] if has_room(b, i) else 0.0
+    ahead = b.soonest[0] - t
+    if b.count[AHEAD] == 1 and b.reservations == 0 and b.failed[q] > ahead:
+        b.failed[q] = ahead * (1.0 + ROUNDING)  # all that meet the one booking fare alike
     return False
 
 
