@@ -1,6 +1,6 @@
 """Rounds by counted resources against the same cores asked for as one-slot jobs.
 
-    python -m benchmarks.counted [--corpus FILE] [--jobs 10000] [--nodes 200 2000 10000] [--auto 1000]
+    python -m benchmarks.counted [--corpus FILE] [--jobs 10000] [--nodes N ...] [--auto 1000]
 
 Shapes are drawn by count from options of batch scripts (``sbatch-options.json``); nodes have 64
 cores, 256 GiB and 4 GPUs, of a type on every other one. EASY at each number of nodes, and a round

@@ -7,7 +7,7 @@ from math import inf, nan
 from typing import Any
 
 from coalloc.model.shape import demands, room_of
-from coalloc.policies.kernel.counted.fits import MEMORY, UNLIMITED, USES, Board
+from coalloc.policies.kernel.counted.fits import MEMORY, NAMES, UNLIMITED, USES, Board
 from coalloc.policies.kernel.instance.intake import Intake
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
@@ -89,7 +89,9 @@ class Tables:
         for form, most in self.most.items():
             group, shape, memory = form
             open_to, need = intake.groups[group].exempt, intake.groups[group].need
-            roomy = [kind.room(memory, shape) for kind, n in zip(intake.kinds, need, strict=True) if n]
+            roomy = [
+                kind.room(memory, shape) for kind, n in zip(intake.kinds, need, strict=True) if n
+            ]
             c["cap"].append(min(most, max(roomy, default=0)))
             c["form_cpus"].append(shape.cpus_per_proc)
             c["low"].append(shape.min_nodes)
@@ -188,9 +190,13 @@ class Tables:
             **dict.fromkeys(("pending", "lost", "ready", "rank", "class_next", "home"), items),
             **dict.fromkeys(("class_first", "tried"), self.classes),
             **dict.fromkeys(("shortest", "passed", "failed"), self.classes),
-            **{"count": 11, "fit": (forms + 1) * nodes, "use_take": uses * resources},
-            **{"bars": c["bar_first"][-1] + clusters * width, "bar": clusters * width},
-            **{"chosen": width, "part": 5 * clusters},
+            "count": 11,
+            "fit": (forms + 1) * nodes,
+            "use_take": uses * resources,
+            "bars": c["bar_first"][-1] + clusters * width,
+            "bar": clusters * width,
+            "chosen": width,
+            "part": 5 * clusters,
         }
         kinds = (len(self.intake.kinds), len(self.intake.reservations), rows, width)
         for name, size in sizes.items():
@@ -206,5 +212,5 @@ class Tables:
                 c["use_take"][use * resources + r] = taken
                 c["free"][v * resources + r] -= taken
         c["count"][USES] = held
-        values = dict(zip(Board._fields, (*numbers, *kinds), strict=False))
-        return Board(**values, **{name: c[name] for name in Board._fields[len(values) :]})
+        values = (*numbers, *kinds)
+        return Board(*values, *(c[name] for name in NAMES[len(values) :]))

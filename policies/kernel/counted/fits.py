@@ -33,7 +33,8 @@ INTS = (
     " use_next use_node use_procs entry_first entry_count heap_id peek_id room seen bar chosen"
     " pick_node pick_procs part pending lost home widest rank class_first class_next tried"
 )
-Board: Any = namedtuple("Board", f"{NUMBERS} size {FLOATS} {INTS}")  # noqa: PYI024
+NAMES = (*NUMBERS.split(), "size", *FLOATS.split(), *INTS.split())
+Board: Any = namedtuple("Board", NAMES)  # type: ignore[misc]
 """Numbers and flat tables; those from ``free`` and ``count`` on change."""
 
 
@@ -117,9 +118,9 @@ def closed(b: Any, s: int, v: int, t: float, e: float) -> bool:
     """Whether a reservation keeps a form from a node in [t, e)."""
     for j in range(b.shut_first[v], b.shut_first[v + 1]):
         own = b.shut[j]
-        if b.form_open[s * b.reservations + own] == 0 and b.shut_from[own] < e:
-            if b.shut_to[own] > t:
-                return True
+        overlaps = b.shut_from[own] < e and t < b.shut_to[own]
+        if overlaps and b.form_open[s * b.reservations + own] == 0:
+            return True
     return False
 
 

@@ -141,7 +141,11 @@ def refit(b: Any, s: int, form: int, v: int, row: int) -> int:
     k = 0
     while b.node_first[k + 1] <= v:
         k += 1
-    at, old, x = b.bar_first[form] + k * (b.cap[s] + 1), b.fit[form * b.nodes + v], fits(b, s, v, row)
+    at, old, x = (
+        b.bar_first[form] + k * (b.cap[s] + 1),
+        b.fit[form * b.nodes + v],
+        fits(b, s, v, row),
+    )
     if x != old:
         b.bars[at + old] -= 1
         b.bars[at + x] += 1
@@ -166,9 +170,9 @@ def change(b: Any, entry: int, ends: bool, booked: bool) -> None:
             b.count[GROWN] = b.count[STAMP] if ends else b.count[GROWN]
             continue
         for s in range(b.forms):
-            if b.waiting[s] > 0 and (ends or b.fit[s * b.nodes + v] > 0):
-                if refit(b, s, s, v, v) > 0:
-                    b.grown[s] = b.count[STAMP]
+            waits = b.waiting[s] > 0 and (ends or b.fit[s * b.nodes + v] > 0)
+            if waits and refit(b, s, s, v, v) > 0:
+                b.grown[s] = b.count[STAMP]
 
 
 def unlink(b: Any, v: int, use: int) -> None:
