@@ -18,7 +18,7 @@ Form = tuple[int, Any, int]
 
 
 def form_of(item: Item) -> Form:
-    """What an item asks of a node."""
+    """Key of all that an item asks of a node."""
     return item.group, item.shape, item.job.memory_mb_per_proc
 
 
@@ -135,7 +135,7 @@ class Tables:
         self.classes = len(classes)
 
     def _class(self, n: int, item: Item) -> Any:
-        """What decides, beside its run time, whether an item fits."""
+        """Key of all that decides, beside its run time, whether an item fits."""
         if item.parents or item.arrival:
             return n
         modes = item.modes[0][0] if len(item.modes) == 1 else tuple(item.modes)

@@ -1,4 +1,4 @@
-"""What a node takes of an item, and nodes for one at one start, on one cluster or several.
+"""Fits of items on nodes, and nodes for one at one start, on one cluster or several.
 
 `Board` holds the tables: V nodes by cluster, K clusters, L licences, R resources (slots and memory
 first), S forms, N items, Q classes of items that fit or not together, W = V + L + K rows.
@@ -40,7 +40,7 @@ Board: Any = _named_tuple("Board", NAMES)
 
 
 def amount(b: Any, s: int, v: int, n: int, r: int) -> float:
-    """What so many processes of a form take of a resource of a node."""
+    """Amount of a resource of a node that so many processes of a form take."""
     size = b.size[v * b.resources + r]
     if b.alone[s] == 1 and r != MEMORY:
         return float(size)
@@ -214,7 +214,7 @@ def run_time(b: Any, i: int, m: int, power: float, k: int) -> float:
 
 
 def ready_at(b: Any, i: int, k: int) -> float:
-    """When an item may start on a cluster, with the data of its parents there."""
+    """Time from which an item may start on a cluster, its parents' data there."""
     ready = b.arrival[i * b.clusters + k]
     for j in range(b.parent_first[i], b.parent_first[i + 1]):
         end, home, gbit = b.end[b.parent[j]], b.home[b.parent[j]], b.parent_gbit[j]
