@@ -73,7 +73,7 @@ def test_what_runs_holds_what_it_tells() -> None:
             "resources": {"n1": {"gpu:a100": 3}},
         }
     ]
-    jobs = [
+    jobs: list[dict[str, Any]] = [
         {"shape": {"memory_mb_per_node": 70_000}},
         {"shape": {"per_node": {"gpu": 2}}},
         {"shape": {"per_node": {"gpu:a100": 1}, "memory_mb_per_node": 60_000}},
@@ -84,7 +84,7 @@ def test_what_runs_holds_what_it_tells() -> None:
 
 def test_what_can_never_run_is_told_apart_from_what_cannot_now() -> None:
     down = {**NODE, "name": "n2", "state": "down"}
-    jobs = [
+    jobs: list[dict[str, Any]] = [
         {"procs": 2, "shape": {"min_nodes": 2}},
         {"procs": 3, "shape": {"min_nodes": 3}},
         {"shape": {"per_node": {"gpu": 5}}},
@@ -98,7 +98,8 @@ def test_easy_is_that_on_dictionaries() -> None:
     for seed in range(300):
         snapshot = read_snapshot(random_case(Random(seed), easy=True))
         plan = plain_counted(snapshot)
-        assert {one.job: one.start for one in plan.placements} == easy_starts(snapshot), seed
+        found = {one.job: one.start for one in plan.placements}
+        assert found == easy_starts(snapshot), seed
         assert not faults(snapshot, plan), seed
 
 
@@ -109,8 +110,8 @@ def test_plans_are_allowed(name: str) -> None:
         for live in (False, True) if name == "auto" else (False,):
             plan = solved(name, snapshot, live=live)
             assert not faults(snapshot, plan), seed
-            answered = {one.job for one in (*plan.placements, *plan.deferred)}
-            assert answered == {job.id for job in snapshot.queue}, seed
+            entries: Any = (*plan.placements, *plan.deferred)
+            assert {one.job for one in entries} == {job.id for job in snapshot.queue}, seed
             told = plan.objective
             assert told.bound is None or told.bound <= told.value * (1.0 + 1e-9), seed
 
