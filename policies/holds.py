@@ -4,7 +4,7 @@ The checker has a reading of its own (`coalloc.policies.checking.occupation`), w
 
 Notes
 -----
-A snapshot does not tell how much memory running work uses: on each node it counts
+Where a snapshot does not tell how much memory running work uses, on each node that counts
 floor(memory_mb * its slots / slots), for each piece of work by itself. Work holds its slots, memory
 and link load from before the snapshot's time until max(end, time + overrun_s). What lies on nodes
 or links that the snapshot does not have is left out, and so is what has ended.
@@ -13,22 +13,24 @@ or links that the snapshot does not have is left out, and so is what has ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coalloc.model.platform import Node
+from coalloc.model.shape import supplies
 from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.policies.latest import keep_latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHold:
-    """Slots and memory of a node that running work holds; `until` in seconds."""
+    """Slots, memory and resources of a node that running work holds; `until` in seconds."""
 
     work: str
     node: str
     slots: int
     memory_mb: int
     until: float
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,14 @@ def holds(snapshot: Snapshot) -> Holds:
             if name in known:
                 share = (known[name].memory_mb or 0) * slots // known[name].slots
                 nodes.append(
-                    NodeHold(work=work.id, node=name, slots=slots, memory_mb=share, until=until)
+                    NodeHold(
+                        work=work.id,
+                        node=name,
+                        slots=slots,
+                        memory_mb=work.memory_mb.get(name, share),
+                        until=until,
+                        resources=supplies(work.resources.get(name, {})),
+                    )
                 )
         links += [
             LinkHold(work=work.id, cluster=name, gbps=gbps, until=until)

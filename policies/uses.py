@@ -6,25 +6,27 @@ Explanations count on them what a job could have, and divisible jobs fill what t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from coalloc.model.cost import link_loads, pieces_of, task_loads
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Placement
+from coalloc.model.shape import ONE_SLOT, Shape, taken
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.holds import holds
+from coalloc.policies.holds import holds, nodes_by_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUse:
-    """Slots and memory of a node in [start, end), seconds; running work starts at -inf."""
+    """Slots, memory and resources of a node in [start, end), s; running work starts at -inf."""
 
     who: str
     start: float
     end: float
     slots: int
     memory_mb: float
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +49,33 @@ def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
             end=hold.until,
             slots=hold.slots,
             memory_mb=float(hold.memory_mb),
+            resources=hold.resources,
         )
         out.setdefault(hold.node, []).append(use)
-    needs = {job.id: job.memory_mb_per_proc for job in snapshot.queue}
+    jobs = {job.id: job for job in snapshot.queue}
+    shapes: dict[tuple[str, str | None], Shape | None] = {
+        (job.id, task.id): task.shape
+        for job in snapshot.queue
+        if isinstance(job, WorkflowJob)
+        for task in job.tasks
+    }
+    known = nodes_by_name(*(cluster.nodes for cluster in snapshot.clusters))
     for placement in placements:
-        memory = needs.get(placement.job, 0)
+        job = jobs.get(placement.job)
+        shape = shapes.get((placement.job, placement.task)) or (job.shape if job else ONE_SLOT)
+        memory = job.memory_mb_per_proc if job else 0
         for name, procs in placement.nodes.items():
+            plain = shape == ONE_SLOT
+            room = (
+                (procs, memory * procs, {}) if plain else taken(shape, memory, known[name], procs)
+            )
             use = NodeUse(
                 who=placement.job,
                 start=placement.start,
                 end=placement.end,
-                slots=procs,
-                memory_mb=float(memory * procs),
+                slots=room[0],
+                memory_mb=float(room[1]),
+                resources=room[2],
             )
             out.setdefault(name, []).append(use)
     return out

@@ -30,7 +30,7 @@ from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies import uses
-from coalloc.policies.divisible.idle import Gap, Idle, Taking, slack
+from coalloc.policies.divisible.idle import Gap, Idle, Taking, charged, slack
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -209,8 +209,7 @@ def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Place
             procs = min(gap.lanes, lanes - place * gap.lanes)
             node = group.nodes[place]
             nodes[node] = nodes.get(node, 0) + procs
-            memory = float(job.memory_mb_per_proc * procs)
-            taking = Taking(gap.start, end, procs, memory)
+            taking = Taking(gap.start, end, *charged(job, group.node, procs))
             taken.setdefault(gap.group, {}).setdefault(place, []).append(taking)
     for number, places in taken.items():
         idle.take(number, places)

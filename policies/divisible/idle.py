@@ -12,6 +12,7 @@ whole. Every lane may then be filled without a look at the others.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -20,7 +21,8 @@ from typing import Any
 from coalloc.model.cost import within_limit
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
-from coalloc.model.platform import NodeState
+from coalloc.model.platform import Node, NodeState
+from coalloc.model.shape import ONE_SLOT, Room, most_procs, supplies, taken
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.holds import reserved
 from coalloc.policies.kernel.instance.kinds import floored_power
@@ -43,6 +45,7 @@ class Taking:
     end: float
     slots: int
     memory_mb: float
+    resources: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,8 @@ class IdleGroup:
 
     nodes: tuple[int, ...]
     """Indices in snapshot order, rising."""
+    node: Node
+    """One of them."""
     cluster: int
     power: float
     """By which run times are planned."""
@@ -97,7 +102,10 @@ class Idle:
         place = {name: n for n, name in enumerate(self.names)}
         taken = {
             name: tuple(
-                sorted(Taking(use.start, use.end, use.slots, use.memory_mb) for use in uses)
+                sorted(
+                    Taking(use.start, use.end, use.slots, use.memory_mb, _named(use.resources))
+                    for use in uses
+                )
             )
             for name, uses in node_uses(snapshot, placements).items()
         }
@@ -107,15 +115,17 @@ class Idle:
             key = (
                 *(k, node.power, node.slots, node.memory_mb, node.features, node.state),
                 *(node.free_at, kept.get(node.name, ()), taken.get(node.name, ())),
+                (node.cpus, node.cpus_per_core, _named(node.resources)),
             )
             members.setdefault(key, []).append(place[node.name])
         self.groups: list[IdleGroup] = []
         for key, nodes in members.items():
-            cluster, power, slots, memory_mb, features, state, free_at, reservations, rows = key
+            cluster, power, slots, memory_mb, features, state, free_at, reservations, rows, _ = key
             usable = state is NodeState.UP and not snapshot.clusters[cluster].stale
             self.groups.append(
                 IdleGroup(
                     nodes=tuple(nodes),
+                    node=pairs[nodes[0]][1],
                     cluster=cluster,
                     power=floored_power(power, power_step),
                     slots=slots,
@@ -132,6 +142,8 @@ class Idle:
         """Whether the job may run on such nodes, were they up and empty."""
         allowed = job.clusters is None or self.clusters[group.cluster] in job.clusters
         roomy = job.memory_mb_per_proc <= group.memory_mb
+        if job.shape != ONE_SLOT:
+            roomy = most_procs(job.shape, job.memory_mb_per_proc, group.node) > 0
         return allowed and roomy and frozenset(job.features) <= group.features
 
     def gaps(self, job: DivisibleJob, earliest: float) -> list[Gap]:
@@ -183,6 +195,9 @@ class Idle:
                     change = changes.setdefault(at, [0, 0.0])
                     change[0] += sign * row.slots
                     change[1] += sign * row.memory_mb
+        if job.shape != ONE_SLOT:
+            yield from self._counted_steps(group, job, sorted(changes), rows)
+            return
         slots, memory = 0.0, 0.0
         for at in sorted(changes):
             if at == inf:
@@ -191,6 +206,22 @@ class Idle:
             memory += changes[at][1]
             free, spare = group.slots - int(slots), group.memory_mb - memory
             yield at, fitting(free, spare, job.memory_mb_per_proc)
+
+    def _counted_steps(
+        self, group: IdleGroup, job: DivisibleJob, times: Iterable[float], rows: Iterable[Taking]
+    ) -> Iterator[tuple[float, int]]:
+        """The same for a job whose shape counts."""
+        for at in times:
+            free, named = group.slots, Counter(supplies(group.node.resources))
+            spare = group.memory_mb
+            for row in rows:
+                if row.start <= at < row.end:
+                    free -= row.slots
+                    spare -= row.memory_mb
+                    named.subtract(dict(row.resources))
+            if at < inf:
+                room = Room(max(free, 0), spare, named)
+                yield at, most_procs(job.shape, job.memory_mb_per_proc, group.node, room)
 
     def take(self, number: int, uses: Mapping[int, Iterable[Taking]]) -> None:
         """Note what is taken of nodes of a group, by their place in it, which splits it."""
@@ -205,17 +236,33 @@ class Idle:
 
 def _levels(taken: Iterable[Taking]) -> tuple[Taking, ...]:
     """The same as sums over time: intervals that do not overlap, as few as there can be."""
-    changes: dict[float, tuple[int, float]] = {}
+    changes: dict[float, tuple[int, float, Counter[str]]] = {}
     for row in taken:
         for at, sign in ((row.start, 1), (row.end, -1)):
-            slots, memory = changes.get(at, (0, 0.0))
-            changes[at] = slots + sign * row.slots, memory + sign * row.memory_mb
+            slots, memory, named = changes.get(at, (0, 0.0, Counter[str]()))
+            for name, count in row.resources:
+                named[name] += sign * count
+            changes[at] = slots + sign * row.slots, memory + sign * row.memory_mb, named
     out: list[Taking] = []
-    since, slots, memory = -inf, 0, 0.0
+    since, slots, memory, held = -inf, 0, 0.0, Counter[str]()
     for at in sorted(changes):
-        if changes[at] == (0, 0.0):
+        more, further, named = changes[at]
+        if (more, further) == (0, 0.0) and not any(named.values()):
             continue
         if slots:
-            out.append(Taking(since, at, slots, memory))
-        since, slots, memory = at, slots + changes[at][0], memory + changes[at][1]
+            out.append(Taking(since, at, slots, memory, _named(+held)))
+        since, slots, memory = at, slots + more, memory + further
+        held.update(named)
     return tuple(out)
+
+
+def charged(job: DivisibleJob, node: Node, procs: int) -> tuple[int, float, Any]:
+    """Slots, memory and resources that so many processes take of a node."""
+    if job.shape == ONE_SLOT:
+        return procs, float(job.memory_mb_per_proc * procs), ()
+    slots, memory, resources = taken(job.shape, job.memory_mb_per_proc, node, procs)
+    return slots, memory, _named(resources)
+
+
+def _named(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(amounts.items()))
