@@ -281,9 +281,9 @@ class PartLauncher:
         if part.uid is not None and part.uid < 0:
             # to the kernel -1 means "as it is", which would be root
             raise ClaimRefusedError("impossible", f"{part.uid} is no user")
-        for option, value in part.batch.given():
-            if option not in self.honours:
-                why = f"--{option}={value} cannot be honoured there"
+        for name, option in part.batch.written():
+            if name not in self.honours:
+                why = f"{option} cannot be honoured there"
                 raise ClaimRefusedError("not_permitted", why)
         if any("\0" in text for text in (*launch.argv, launch.cwd, launch.stdout, launch.stderr)):
             raise ClaimRefusedError("impossible", "a command or path holds a NUL character")

@@ -11,6 +11,15 @@ from coalloc.model.values import replace
 
 LONGEST = 256
 """Characters of one option."""
+_VALUED = (
+    *("acctg-freq", "core-spec", "cores-per-socket", "cpu-freq", "distribution", "exclude"),
+    *("extra-node-info", "gpu-bind", "gpu-freq", "gres-flags", "hint", "mem-bind", "mincpus"),
+    *("network", "nodelist", "ntasks-per-core", "ntasks-per-socket", "prefer", "signal"),
+    *("sockets-per-node", "switches", "thread-spec", "threads-per-core", "tmp", "tres-bind"),
+    "wckey",
+)
+PASSED = frozenset(f"{name}=" for name in _VALUED) | {"contiguous", "spread-job", "use-min-nodes"}
+"""Options that only the batch system of a job's one cluster judges; ``=``: it has a value."""
 
 
 class BatchOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -25,11 +34,17 @@ class BatchOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of node features, where it is more than a list of features that every node must have."""
     reservation: str = ""
     licenses: str = ""
-    gres: str = ""
+    passed: tuple[str, ...] = ()
+    """Options of `PASSED`, each as it was written: ``--exclude=n1``."""
 
     def given(self) -> Iterator[tuple[str, str]]:
-        """Option and value of those that were said, in the order of `NAMES`."""
-        return ((name, value) for name in NAMES if (value := getattr(self, name)))
+        """Option and value of those that were said, in the order of `NAMES`; none of `passed`."""
+        return ((n, value) for n in NAMES if n != "passed" and (value := getattr(self, n)))
+
+    def written(self) -> Iterator[tuple[str, str]]:
+        """Field and option, as a command has it, of all that were said."""
+        yield from ((name, f"--{name}={value}") for name, value in self.given())
+        yield from (("passed", option) for option in self.passed)
 
     def with_account(self, account: str) -> BatchOptions:
         """The same for another account."""
@@ -48,8 +63,13 @@ PLAIN = BatchOptions()
 
 def check_options(options: BatchOptions, where: str = "batch") -> None:
     """Refuse what is no value of an option of a command. Raises `InputError`."""
-    for name, value in options.given():
+    for name, value in (*options.given(), *(("passed", each) for each in options.passed)):
         if len(value) > LONGEST:
             raise InputError(f"{where}.{name}", f"is longer than {LONGEST} characters")
         if not value.isprintable() or any(letter.isspace() for letter in value):
             raise InputError(f"{where}.{name}", f"{value!r} holds a blank or a control character")
+    for option in options.passed:
+        name, equals, value = option.partition("=")
+        if name[:2] != "--" or name[2:] + equals not in PASSED or bool(equals) != bool(value):
+            known = ", ".join(f"--{each}" for each in sorted(PASSED))
+            raise InputError(f"{where}.passed", f"{option!r} is not one of {known}")

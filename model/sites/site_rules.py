@@ -6,7 +6,7 @@ What is not known stands in nobody's way: it is learnt from refusals.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -127,10 +127,10 @@ class Asking(Struct, frozen=True, kw_only=True):
     batch: BatchOptions = PLAIN
     """With the account that this cluster knows."""
     time_limit_s: float | None = None
-    procs: int = 1
+    nodes: int = 1
     """At the most in one part."""
     least: int = 1
-    """Processes, with fewer of which it does not start."""
+    """Slots, with fewer of which it does not start."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -155,9 +155,9 @@ ANY = Verdict()
 
 def judged(rules: SiteRules, asking: Asking) -> Verdict:
     """Judge a job by the rules of a batch system."""
-    for name, value in asking.batch.given():
+    for name, option in asking.batch.written():
         if name not in rules.honoured:
-            return Verdict(never=f"--{name}={value} cannot be honoured there")
+            return Verdict(never=f"{option} cannot be honoured there")
     batch = _filled(rules.usual, asking.batch)
     named = asking.batch.reservation
     is_there = any(id.partition(":")[2] == named for id in rules.reservations)
@@ -182,7 +182,8 @@ def judged(rules: SiteRules, asking: Asking) -> Verdict:
 
 
 def _filled(usual: BatchOptions, own: BatchOptions) -> BatchOptions:
-    return replace(usual, **dict(own.given()))
+    given: dict[str, Any] = dict(own.given())
+    return replace(usual, **given)
 
 
 def _licenses(known: Mapping[str, tuple[int, int]] | None, asked: str) -> tuple[str, str]:
@@ -297,8 +298,8 @@ def _objections(
     # Root may always; and of whom nothing is known, nothing is said.
     if partition.gids is not None and is_outside and asking.uid > 0 and asking.gid >= 0:
         yield f"{where} is not for {asking.user}"
-    if asking.procs < limits.least_nodes:
-        what = "1 process" if asking.procs == 1 else f"{asking.procs} processes"
+    if asking.nodes < limits.least_nodes:
+        what = "1" if asking.nodes == 1 else f"at most {asking.nodes}"
         yield f"{where} takes no fewer than {limits.least_nodes} nodes, the job has {what}"
 
 

@@ -90,8 +90,8 @@ def test_arguments_that_only_the_exec_finds_too_long(bed: LaunchTestbed) -> None
 
 
 def test_option_of_batch_systems_that_a_local_cluster_does_not_have(bed: LaunchTestbed) -> None:
-    spec = bed.spec("true", batch=BatchOptions(account="chem", gres="gpu:1"))
-    with pytest.raises(ClaimRefusedError, match="--gres=gpu:1 cannot be honoured there") as refusal:
+    spec = bed.spec("true", batch=BatchOptions(account="chem", qos="low"))
+    with pytest.raises(ClaimRefusedError, match="--qos=low cannot be honoured there") as refusal:
         bed.launcher.claim(spec)
     assert refusal.value.reason == "not_permitted"
     bed.claim(bed.spec("true", job="2", batch=BatchOptions(account="chem")))  # stands for nothing

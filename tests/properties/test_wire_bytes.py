@@ -161,7 +161,7 @@ def test_statements_round_trip(statement: messages.Statement) -> None:
         array=st.lists(NUMBERS, max_size=3).map(tuple),
         hold=st.booleans(),
         hold_infeasible=st.booleans(),
-        batch=st.builds(BatchOptions, account=TEXT, gres=TEXT),
+        batch=st.builds(BatchOptions, account=TEXT, qos=TEXT),
     )
 )
 def test_submits_round_trip(submit: requests.Submit) -> None:

@@ -48,11 +48,11 @@ RULES = SiteRules(
 
 
 def asking(
-    user: str = "ann", limit_s: float | None = 600.0, procs: int = 1, least: int = 1, **told: str
+    user: str = "ann", limit_s: float | None = 600.0, nodes: int = 1, least: int = 1, **told: str
 ) -> Asking:
     ids = {"uid": 7, "gid": 7, "least": least}
     batch = BatchOptions(**told)
-    return Asking(user=user, batch=batch, time_limit_s=limit_s, procs=procs, **ids)
+    return Asking(user=user, batch=batch, time_limit_s=limit_s, nodes=nodes, **ids)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def asking(
         ({"partition": "open"}, ""),  # which QOS is her usual one is not known
         ({"qos": "tiny"}, "QOS tiny or account chem allows 1 min, the job asks for 10 min"),
         ({"partition": "quick"}, "partition quick allows 1 min, the job asks for 10 min"),
-        ({"partition": "wide", "procs": 2}, "takes no fewer than 4 nodes, the job has 2 processes"),
-        ({"partition": "wide", "procs": 4}, ""),
+        ({"partition": "wide", "nodes": 2}, "takes no fewer than 4 nodes, the job has at most 2"),
+        ({"partition": "wide", "nodes": 4}, ""),
         ({"partition": "groups"}, "partition groups is not for ann"),
         ({"partition": "groups", "user": "eve"}, ""),
         ({"partition": "closed"}, ""),  # it may open again
@@ -136,7 +136,9 @@ def test_closed_partition_takes_nothing_now() -> None:
 def test_option_that_a_batch_system_cannot_be_told() -> None:
     local = SiteRules()
     assert judged(local, asking(account="chem")).never == ""
-    assert "--gres=gpu:1 cannot be honoured" in judged(local, asking(gres="gpu:1")).never
+    assert "--qos=low cannot be honoured" in judged(local, asking(qos="low")).never
+    passed = Asking(user="ann", batch=BatchOptions(passed=("--exclude=n1",)))
+    assert "--exclude=n1 cannot be honoured" in judged(local, passed).never
 
 
 def test_what_is_not_known_forbids_nothing() -> None:

@@ -54,7 +54,7 @@ def test_a_record_reads_back_equal(job: Job) -> None:
         link_gbps={"a": 0.5},
         deadline=7.0,
         skew_s=0.002,
-        batch=BatchOptions(account="chem", gres="gpu:2"),
+        batch=BatchOptions(account="chem", passed=("--exclude=n1",)),
         throttle=5,
         finish_by=9.0,
     )  # fmt: skip
