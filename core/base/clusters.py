@@ -83,7 +83,7 @@ class ClusterState:
     openings: dict[Hashable, tuple[NodeReading, ...]] = field(
         default_factory=dict, compare=False, repr=False
     )
-    """Its nodes in some partitions, with some generic resources."""
+    """Its nodes in some partitions, that some constraints admit."""
     refused: dict[str, dict[Hashable, float]] = field(default_factory=dict)
     """Nodes that refused a claim, until when they are avoided, by what was asked for."""
     others_at: float = float("-inf")
@@ -94,11 +94,21 @@ class ClusterState:
     """Users whose claims its batch system refused for a limit on submits, and until when."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
     """Its nodes as the latest snapshot had them."""
+    named: tuple[ClusterReading | None, Mapping[str, NodeReading]] = field(
+        default=(None, {}), compare=False, repr=False
+    )
+    """Its nodes by name, and the reading that they are of."""
 
     @property
     def clock_ahead_s(self) -> float | None:
         """Lead of its executor's clock over ours, by the message that was quickest here."""
         return max(self.clock_leads_s, default=None)
+
+    def node(self, name: str) -> NodeReading | None:
+        """One of its nodes, as it was read last."""
+        if self.named[0] is not self.reading and self.reading is not None:
+            self.named = self.reading, {node.name: node for node in self.reading.nodes}
+        return self.named[1].get(name)
 
     def power_of(self, node: NodeReading, power_step: float) -> float:
         """Power of one of its nodes as planning sees it: in steps, published or as it was read."""

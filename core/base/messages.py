@@ -16,8 +16,10 @@ from coalloc.model.sites.reading import ClusterReading
 
 LIMIT = "limit"
 """Ability of an executor: it knows the order `Limit`; another one is not sent it."""
-ABILITIES = (LIMIT,)
-"""Abilities of an executor of this version: orders that it knows and earlier ones do not."""
+SHAPES = "shapes"
+"""Ability of an executor: it takes what a job's shape asks for; another one gets no such part."""
+ABILITIES = (LIMIT, SHAPES)
+"""Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
 
@@ -166,7 +168,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
-    """What it can do that earlier ones could not: ``limit``."""
+    """What it can do that earlier ones could not: ``limit``, ``shapes``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -54,6 +54,8 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Counted from 0."""
     nodes: Mapping[str, int]
     """Processes on each node, in rank order."""
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """Slots that they take of each, where that is not one for each process."""
     first_rank: int
     """Rank of its first process."""
     state: PartState = PartState.PREPARING
@@ -96,6 +98,11 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Memory of the largest of its processes, MiB; None: not known."""
 
     @property
+    def held(self) -> Mapping[str, int]:
+        """Slots of each of its nodes."""
+        return self.slots or self.nodes
+
+    @property
     def is_waiting(self) -> bool:
         """It was sent into a queue and holds no nodes, as far as was heard."""
         is_queued = self.state is PartState.PREPARING and self.expected is not None
@@ -136,7 +143,8 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     it holds the slots of all; others are refused. The daemon sets the job's ``one_cluster``."""
     batch: BatchOptions = PLAIN
     """What the batch systems are told, as in sbatch: ``account``, ``qos``, ``partition``,
-    ``constraint``, ``reservation``, ``licenses``, ``gres``; a cluster that cannot honour one of
+    ``constraint``, ``reservation``, ``licenses``; ``passed`` lists options that only the batch
+    system of a job's one cluster judges, as they were written. A cluster that cannot honour one of
     them does not take the job."""
     throttle: int = 0
     """Of an array: so many of its members are placed at once, at the most; 0: all."""
@@ -305,6 +313,12 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def placed_procs(self) -> int:
         """Processes of all its parts; of siblings, of the largest."""
         each = [sum(part.nodes.values()) for part in self.parts]
+        return max(each, default=0) if self.siblings else sum(each)
+
+    @property
+    def placed_slots(self) -> int:
+        """Slots of all its parts; of siblings, of the largest."""
+        each = [sum(part.held.values()) for part in self.parts]
         return max(each, default=0) if self.siblings else sum(each)
 
     @property

@@ -109,7 +109,11 @@ class State:
     sharing: Sharing = field(default_factory=Sharing)
     round: RoundState | None = None
     schedule: FollowedPlan = field(default_factory=FollowedPlan)
-    suitable: dict[tuple[object, ...], dict[str, int] | None] = field(default_factory=dict)
+    suitable: dict[tuple[object, ...], dict[str, Counter[tuple[int, int]]] | None] = field(
+        default_factory=dict
+    )
+    """By what is asked of nodes, and by cluster: nodes by the processes that each takes when idle,
+    and the slots of these."""
     out: list[Effect] = field(default_factory=list)
 
     def put(self, record: JobRecord) -> None:

@@ -1,6 +1,6 @@
 """Usage of users and projects: decayed for the shares, by day for the limits of a window.
 
-A process that ran for a second at time t counts as 2^(-(now - t) / h) processor-seconds now, h the
+A slot held for a second at time t counts as 2^(-(now - t) / h) processor-seconds now, h the
 half-life. The ended jobs of a user in a project are one number, and the time for which it holds;
 what runs is counted from its records. Both by the same integral, so that nothing jumps when a job
 ends.
@@ -71,14 +71,9 @@ def part_span(record: JobRecord, part: PartRecord, now: float) -> tuple[float, f
     return (start, end) if end > start else None
 
 
-def part_procs(part: PartRecord) -> int:
-    """Processes of a part."""
-    return sum(part.nodes.values())
-
-
 def spans(record: JobRecord, now: float) -> Iterator[tuple[PartRecord, int, float, float]]:
-    """The parts of a job that have run, each with its processes, start and end."""
+    """The parts of a job that have run, each with its slots, start and end."""
     for part in record.parts:
         span = part_span(record, part, now)
         if span is not None:
-            yield part, part_procs(part), *span
+            yield part, sum(part.held.values()), *span

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from coalloc.model.platform import Node, NodeState
-from coalloc.model.shape import ONE_SLOT, Shape
+from coalloc.model.shape import ONE_SLOT, Amounts, Shape
 from coalloc.model.sites.site_rules import SiteRules
 from coalloc.model.snapshot import Reservation, Running
 
@@ -126,6 +126,8 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     cluster: str
     nodes: tuple[NodeReading, ...]
     """Below."""
+    resources: Amounts = field(default_factory=dict)
+    """Counted resources of no particular node."""
     running: tuple[Running, ...] = ()
     """Work that is not ours."""
     waiting: int = 0

@@ -73,7 +73,7 @@ WITHIN = {
                 *("errors", "jobs", "plan", "platform", "ranges", "snapshot", "speedup"),
                 "values",
             ),
-            "sites": ("errors", "platform", "ranges", "snapshot", "values"),
+            "sites": ("errors", "platform", "ranges", "shape", "snapshot", "values"),
         }.items()
     },
     "core/executor": ("coalloc.core.base",),
