@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import to_builtins
+
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.records import JobRecord, JobState
@@ -30,6 +32,7 @@ from coalloc.core.jobs.ends import dismiss, end_waiting
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import Job
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import CANCELLED_THERE, Launch
 from coalloc.model.sites.reading import ClusterReading, NativeJob
 from coalloc.model.values import replace
@@ -114,6 +117,8 @@ def _fields(name: str, entry: NativeJob) -> dict[str, Any]:
         fields["features"] = list(entry.features)
     if entry.memory_mb_per_proc:
         fields["memory_mb_per_proc"] = entry.memory_mb_per_proc
+    if entry.shape != ONE_SLOT:
+        fields["shape"] = to_builtins(entry.shape)
     return fields
 
 
@@ -220,4 +225,5 @@ def _differs(record: JobRecord, entry: NativeJob) -> bool:
         )
         or job.features != entry.features
         or job.memory_mb_per_proc != entry.memory_mb_per_proc
+        or job.shape != entry.shape
     )

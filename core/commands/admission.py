@@ -17,18 +17,16 @@ from coalloc.core.base.requests import Submit, SubmitWorkflow
 from coalloc.core.base.state import State
 from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.eligibility import (
-    MOST_KEPT,
     UNKNOWN_OWNER,
     JobOwner,
     bound_text,
     nodes_text,
-    offered,
     open_nodes,
     owner_of,
     verdict_of,
-    widest,
 )
 from coalloc.core.jobs.ends import end_waiting
+from coalloc.core.jobs.suitable_nodes import fit, lacks, room_of, sizes_of, suitable
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.flows import APART, homes, streams
@@ -41,6 +39,8 @@ from coalloc.model.jobs import (
     WorkflowJob,
     stays_whole,
 )
+from coalloc.model.shape import ONE_SLOT
+from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.launch_limits import check_launch
 from coalloc.model.sites.parts import ADMIN, CANCELLED_THERE, ENDED_BY_ADMIN, LASTING
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
@@ -61,12 +61,20 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
     deadlines.check(command.finish_by)
     if command.once and not isinstance(job, RigidJob | MoldableJob):
         raise InputError("once", "is for rigid and moldable jobs")
+    check_passed(command.batch, job, once=command.once)
     if isinstance(job, WorkflowJob):
         _check_workflow(command, job, max_tasks)
     elif isinstance(command, SubmitWorkflow):
         raise InputError("job.kind", "is not workflow")
     elif isinstance(job, DivisibleJob):
         _check_divisible(command, job)
+
+
+def check_passed(batch: BatchOptions, job: Job, *, once: bool) -> None:
+    """Refuse options that one batch system judges, of a job that may run on several clusters."""
+    if batch.passed and not once and not stays_whole(job) and len(job.clusters or ()) != 1:
+        why = "is for jobs of one cluster: name it, or ask for one_cluster"
+        raise InputError("batch.passed", f"{batch.passed[0]} {why}")
 
 
 def _commands(command: Submit) -> Mapping[str, tuple[str, ...]]:
@@ -117,10 +125,11 @@ def never_fits(state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER) -> str:
 
     The rules of batch systems judge it by its owner; without one, they have done so.
     """
-    slots = suitable_slots(state, job, owner)
-    if slots is None:
+    takes = suitable(state, job, owner)
+    if takes is None:
         return ""  # Unknown is not "no": the cluster may have what is asked for.
-    lacking = _lacking(state, job, slots)
+    slots = {name: room_of(nodes, job.shape) for name, nodes in takes.items()}
+    lacking = _lacking(state, job, slots, owner)
     rules = _rules_against(state, job, owner) if lacking else ""
     if not rules:
         return lacking
@@ -161,7 +170,7 @@ def _rules_against(state: State, job: Job, owner: JobOwner) -> str:
     return "; ".join(told)
 
 
-def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
+def _lacking(state: State, job: Job, slots: Mapping[str, int], owner: JobOwner) -> str:
     """Reason why the job cannot run on these slots, however free; empty if it can."""
     match job:
         case RigidJob(procs=procs, proc_gbps=gbps):
@@ -170,9 +179,12 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
             exist = _reachable(job, slots)
             gbps = wanted or 0.0
         case WorkflowJob():
-            return _tasks_lack(state, job, slots)
+            return _tasks_lack(state, job, owner)
         case DivisibleJob():
             procs, gbps, exist = 1, 0.0, sum(slots.values())
+    if job.shape != ONE_SLOT and (short := lacks(state, job, owner, job.shape, procs)):
+        unknown = _features_of_no_node(state, job)
+        return f"{short}; no node has {unknown}" if unknown else short
     if procs <= exist:
         return _never_carried(state, procs, gbps, slots)
     what = "1 process" if procs == 1 else f"{procs} processes"
@@ -182,18 +194,25 @@ def _lacking(state: State, job: Job, slots: Mapping[str, int]) -> str:
     if unknown:
         where = f" on {', '.join(job.clusters)}" if job.clusters else ""
         return f"needs {what} with {'&'.join(job.features)}; no node{where} has {unknown}"
-    suitable = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
+    kind = "suitable " if job.features or job.memory_mb_per_proc or job.clusters else ""
     if isinstance(job, RigidJob | MoldableJob) and job.one_cluster and procs <= sum(slots.values()):
-        return f"needs {what} on one cluster; the largest has {exist} {suitable}slots"
-    return f"needs {what}; {exist} {suitable}slots exist"
+        return f"needs {what} on one cluster; the largest has {exist} {kind}slots"
+    return f"needs {what}; {exist} {kind}slots exist"
 
 
-def _tasks_lack(state: State, job: WorkflowJob, slots: Mapping[str, int]) -> str:
-    """Reason why some tasks, or those that share data, cannot run on these slots; empty if none."""
-    links = {name: state.clusters[name].settings.link_capacity_gbps for name in slots}
+def _tasks_lack(state: State, job: WorkflowJob, owner: JobOwner) -> str:
+    """Reason why some tasks, or those that share data, cannot run on the nodes; empty if none."""
+    known = suitable(state, job, owner) or {}
+    links = {name: state.clusters[name].settings.link_capacity_gbps for name in known}
 
     def lack(task: Task, names: Iterable[str]) -> str:
-        procs, free = task.min_procs, [slots[name] for name in names]
+        procs, shape = task.min_procs, job.shape if task.shape is None else task.shape
+        takes = suitable(state, job, owner, shape) or {}
+        free = [room_of(takes[name], shape) for name in names]
+        each = (size for name in names for size in sizes_of(takes[name]))
+        if shape != ONE_SLOT and not fit(shape, procs, each):
+            short = lacks(state, job, owner, shape, procs)
+            return f"task {task.id} {short or 'needs nodes of several clusters'}"
         if procs > sum(free):
             return f"task {task.id} needs {procs} processes; {sum(free)} slots exist"
         if split_task(procs, free, [links[name] for name in names], task.comm_gb) is None:
@@ -241,45 +260,6 @@ def _never_carried(state: State, procs: int, gbps: float, slots: Mapping[str, in
         f"needs {procs} processes, and no cluster has more than {largest} suitable slots; "
         f"at {gbps:g} Gbit/s each, no split of them fits the links ({narrow} Gbit/s)"
     )
-
-
-def suitable_slots(
-    state: State, job: Job, owner: JobOwner = UNKNOWN_OWNER
-) -> dict[str, int] | None:
-    """Slots with the features and memory a job asks for, by cluster; None if one is unread.
-
-    Kept until a cluster is read again: a stream of submits asks for the same few kinds.
-    """
-    rules = () if owner is UNKNOWN_OWNER else (owner, job.time_limit, widest(job))
-    key = (job.clusters, job.features, job.memory_mb_per_proc, rules)
-    if key not in state.suitable:
-        if len(state.suitable) >= MOST_KEPT:
-            state.suitable.clear()
-        state.suitable[key] = _counted(state, job, owner)
-    return state.suitable[key]
-
-
-def _counted(state: State, job: Job, owner: JobOwner) -> dict[str, int] | None:
-    slots: dict[str, int] = {}
-    wanted = set(job.features)
-    for name, cluster in state.clusters.items():
-        if not cluster.configured:
-            continue
-        if cluster.reading is None:
-            return None
-        if job.clusters is not None and name not in job.clusters:
-            continue
-        slots[name] = 0
-        verdict = verdict_of(cluster, job, owner)
-        if verdict.never:
-            continue
-        for node in offered(cluster, job, owner, verdict, {}):
-            if wanted.issubset(node.features):
-                fitting = node.slots
-                if node.memory_mb is not None and job.memory_mb_per_proc:
-                    fitting = min(fitting, node.memory_mb // job.memory_mb_per_proc)
-                slots[name] += fitting
-    return slots
 
 
 def has_other(state: State, record: JobRecord, cluster: str) -> bool:

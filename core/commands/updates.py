@@ -122,6 +122,7 @@ def _changed(
         job, sources = record.job, record.sources
         if command.fields:
             job, sources = _planned(state, record, command.fields, now)
+        admission.check_passed(batch, job, once=record.once)
         deadlines.check(command.finish_by or None)
     except InputError as error:
         return Refused(code="bad_request", message=str(error))
@@ -224,9 +225,11 @@ def _planned(
 def _with_options(old: BatchOptions, changes: Mapping[str, str]) -> BatchOptions:
     """Options for the batch systems, with its changes."""
     for name in changes:
-        if name not in NAMES:
-            raise InputError(f"batch.{name}", f"is not one of {', '.join(NAMES)}")
-    new = replace(old, **changes)
+        if name not in NAMES or name == "passed":
+            known = ", ".join(known for known in NAMES if known != "passed")
+            raise InputError(f"batch.{name}", f"is not one of {known}")
+    given: dict[str, Any] = dict(changes)
+    new = replace(old, **given)
     check_options(new)
     return new
 

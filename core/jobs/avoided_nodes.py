@@ -1,4 +1,4 @@
-"""Nodes that have just refused a claim, and are not tried again at once with the same shape.
+"""Nodes that have just refused a claim, and are not tried again at once for the same.
 
 A batch system refuses nodes for reasons that no reading tells, such as memory that local jobs take.
 The nodes of a refused claim are left out for jobs that ask for the same of each node, as long as
@@ -12,6 +12,7 @@ from collections.abc import Collection, Hashable
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import PartState
 from coalloc.model.sites.reading import ClusterReading
 
@@ -20,9 +21,11 @@ OF_NODES = frozenset({"nodes_taken", "node_unavailable", "unknown_node"})
 AVOIDED_S = 60.0
 
 
-def shape_of(record: JobRecord) -> Hashable:
+def asked_of(record: JobRecord) -> Hashable:
     """All that a job asks for of each node."""
-    return record.job.memory_mb_per_proc, record.job.features, record.batch
+    job = record.job
+    shape = None if job.shape is ONE_SLOT else job.shape
+    return job.memory_mb_per_proc, job.features, record.batch, shape
 
 
 def note_refused(state: State, record: JobRecord, now: float) -> None:
@@ -33,13 +36,13 @@ def note_refused(state: State, record: JobRecord, now: float) -> None:
         if part.state is PartState.REFUSED and part.reason in OF_NODES:
             refused = state.clusters[part.cluster].refused
             for node in part.nodes:
-                refused.setdefault(node, {})[shape_of(record)] = now + AVOIDED_S
+                refused.setdefault(node, {})[asked_of(record)] = now + AVOIDED_S
 
 
 def avoided(cluster: ClusterState, record: JobRecord, now: float) -> frozenset[str]:
     """The nodes of a cluster that have just refused a claim like those of this job."""
-    shape = shape_of(record) if cluster.refused else None
-    return frozenset(node for node, until in cluster.refused.items() if until.get(shape, now) > now)
+    asked = asked_of(record) if cluster.refused else None
+    return frozenset(node for node, until in cluster.refused.items() if until.get(asked, now) > now)
 
 
 def forget_changed(cluster: ClusterState, after: ClusterReading, now: float) -> None:
@@ -50,7 +53,7 @@ def forget_changed(cluster: ClusterState, after: ClusterReading, now: float) -> 
     nodes = tuple(cluster.refused)
     was, is_now = _running(before, nodes), _running(after, nodes)
     for node in nodes:
-        left = {shape: at for shape, at in cluster.refused.pop(node).items() if at > now}
+        left = {asked: at for asked, at in cluster.refused.pop(node).items() if at > now}
         if left and was[node] == is_now[node]:
             cluster.refused[node] = left
 

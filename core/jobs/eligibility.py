@@ -19,11 +19,13 @@ from math import ceil, inf
 from msgspec import Struct
 
 from coalloc.core.base.clusters import ClusterState
+from coalloc.core.base.messages import SHAPES
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.batch_accounts import account_there
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 from coalloc.model.sites.constraint import admits
 from coalloc.model.sites.reading import NodeReading
@@ -42,6 +44,7 @@ class JobOwner(Struct, frozen=True, kw_only=True):
 
 
 UNKNOWN_OWNER = JobOwner()
+OLDER = Verdict(closed="its executor is older than shapes")
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
@@ -55,26 +58,41 @@ def owner_of(record: JobRecord) -> JobOwner:
 
 def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
     """Verdict of a cluster's batch system on a job; kept until its rules change."""
+    if is_older(cluster, job):
+        return OLDER
     if cluster.reading is None or cluster.reading.rules is None or owner is UNKNOWN_OWNER:
         return ANY
     rules, least = cluster.reading.rules, narrowest(job)
-    key = (owner, job.time_limit, widest(job), least)
+    shape = None if job.shape is ONE_SLOT else job.shape
+    key = (owner, job.time_limit, widest(job), least, shape)
     if key not in cluster.verdicts:
         if len(cluster.verdicts) >= MOST_KEPT:
             cluster.verdicts.clear()
         account = account_there(cluster.settings.accounts, owner.user, owner.batch.account)
+        nodes = cluster.reading.nodes
+        if job.shape.cpus_per_proc:
+            each = min((node.slots / (node.cpus or node.slots) for node in nodes), default=1.0)
+            least = ceil(least * job.shape.cpus_per_proc * each)
         asking = Asking(
             user=owner.user,
             uid=owner.uid,
             gid=owner.gid,
             batch=owner.batch.with_account(account),
             time_limit_s=job.time_limit,
-            procs=widest(job),
+            nodes=most_nodes(job, widest(job)),
             # The part here of a job that is wider than the cluster may be of any width.
-            least=least if least <= sum(node.slots for node in cluster.reading.nodes) else 1,
+            least=least if least <= sum(node.slots for node in nodes) else 1,
         )
         cluster.verdicts[key] = judged(rules, asking)
     return cluster.verdicts[key]
+
+
+def is_older(cluster: ClusterState, job: Job) -> bool:
+    """Whether a job, or a task of it, has a shape, which the cluster's executor does not know."""
+    if cluster.abilities is None or SHAPES in cluster.abilities:
+        return False
+    tasks = job.tasks if isinstance(job, WorkflowJob) else ()
+    return job.shape != ONE_SLOT or any(task.shape not in {None, ONE_SLOT} for task in tasks)
 
 
 def widest(job: Job) -> int:
@@ -88,6 +106,11 @@ def widest(job: Job) -> int:
             return max((task.max_procs for task in tasks), default=1)
         case DivisibleJob():
             return job.chunks
+
+
+def most_nodes(job: Job, procs: int) -> int:
+    """Nodes of so many processes of a job, at the most."""
+    return procs if job.shape.max_nodes is None else min(procs, job.shape.max_nodes)
 
 
 def narrowest(job: Job) -> int:
@@ -106,44 +129,29 @@ def narrowest(job: Job) -> int:
 def open_nodes(
     cluster: ClusterState, verdict: Verdict, batch: BatchOptions
 ) -> tuple[NodeReading, ...]:
-    """The nodes in the right partitions, with the generic resources asked for.
+    """The nodes in the right partitions, that the constraint admits.
 
     All of them where nothing is asked; kept until the nodes change.
     """
     assert cluster.reading is not None
     is_known = cluster.reading.rules is not None
-    if not is_known or (verdict.partitions is None and not batch.gres and not batch.constraint):
+    if not is_known or (verdict.partitions is None and not batch.constraint):
         return cluster.reading.nodes
-    key = (verdict.partitions, batch.gres, batch.constraint)
+    key = (verdict.partitions, batch.constraint)
     if key not in cluster.openings:
         partitions = frozenset(verdict.partitions or ())
-        wanted = wanted_gres(batch.gres)
         cluster.openings[key] = tuple(
             node
             for node in cluster.reading.nodes
             if (verdict.partitions is None or not partitions.isdisjoint(node.partitions))
-            and all(node.resources.get(name, 0) >= count for name, count in wanted.items())
             and (not batch.constraint or admits(batch.constraint, node.features))
         )
     return cluster.openings[key]
 
 
-def wanted_gres(text: str) -> dict[str, int]:
-    """Counts of ``gpu:a100:2,fast`` by name, for each node."""
-    counts: dict[str, int] = {}
-    for item in filter(None, text.split(",")):
-        *names, last = item.removeprefix("gres:").replace("=", ":").split(":")
-        is_count = bool(names) and last.isdecimal()
-        name = ":".join(names) if is_count else ":".join([*names, last])
-        counts[name] = counts.get(name, 0) + (int(last) if is_count else 1)
-    return counts
-
-
 def is_capped(verdict: Verdict, job: Job) -> bool:
     """Whether a job has to do with fewer nodes or processes there than it could use."""
-    limits, wanted = verdict.limits, widest(job)
-    most = (each for each in (limits.nodes, limits.procs) if each is not None)
-    return min(most, default=wanted) < wanted
+    return bool(bound_text(verdict, job))
 
 
 def offered(
@@ -176,17 +184,18 @@ def offered(
 def bound_text(verdict: Verdict, job: Job) -> str:
     """Limit of a cluster on a job's nodes or processes, in words, where that is too few."""
     limits, wanted = verdict.limits, widest(job)
-    if limits.nodes is not None and limits.nodes < wanted:
+    if limits.nodes is not None and limits.nodes < most_nodes(job, wanted):
         return f"at most {limits.nodes} {'node' if limits.nodes == 1 else 'nodes'} at once"
-    if limits.procs is not None and limits.procs < wanted:
-        return f"at most {limits.procs} processes at once"
+    if limits.procs is not None and limits.procs < wanted * max(1, job.shape.cpus_per_proc):
+        what = "slots" if job.shape.cpus_per_proc else "processes"
+        return f"at most {limits.procs} {what} at once"
     return ""
 
 
 def nodes_text(verdict: Verdict, batch: BatchOptions) -> str:
     """Needs of a job on its nodes, in words."""
     partitions = ", ".join(verdict.partitions or ())
-    asked = [f"--{k}={v}" for k, v in batch.given() if k in {"gres", "constraint"}]
+    asked = [f"--constraint={batch.constraint}"] if batch.constraint else []
     return " and ".join([*asked, *([f"partition {partitions}"] if partitions else [])])
 
 

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from math import inf
 
 from coalloc.core.base.state import State
-from coalloc.core.jobs.occupation import occupation
+from coalloc.core.jobs.occupation import occupation, slots_on
+from coalloc.core.jobs.offers import room_on
+from coalloc.model.jobs import Job
 from coalloc.model.plan import Plan
+from coalloc.model.shape import ONE_SLOT, most_procs
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Snapshot
 
@@ -26,7 +29,8 @@ class FreeTimes:
 
     def __init__(self, state: State, snapshot: Snapshot, plan: Plan, now: float) -> None:
         self._now = now
-        self._view = occupation(state, now)
+        self.view = occupation(state, now)
+        """What is free now."""
         readings = (cluster.reading for cluster in state.clusters.values())
         self._nodes = [node for reading in readings if reading for node in reading.nodes]
         self._busy: dict[str, list[tuple[float, float, int]]] = {}
@@ -34,8 +38,10 @@ class FreeTimes:
         for work in snapshot.running:
             self.take(work.nodes, -inf, work.busy_until(now, snapshot.overrun_s))
         for planned in plan.placements:
-            if planned.chunks is None:
-                self.take(planned.nodes, planned.start, planned.end)
+            record = state.jobs.get(planned.job)
+            if planned.chunks is None and record is not None:
+                slots = slots_on(state.clusters.values(), record.job, planned.nodes)
+                self.take(slots or planned.nodes, planned.start, planned.end)
         for kept in snapshot.reservations:
             self.take(dict.fromkeys(kept.nodes, ALL_SLOTS), kept.start, kept.end)
         ends = {end for taken in self._busy.values() for _, end, _ in taken}
@@ -50,23 +56,30 @@ class FreeTimes:
 
     def link_free(self, cluster: str) -> float:
         """Capacity that is left of a cluster's link now, Gbit/s."""
-        return self._view.link_free[cluster]
+        return self.view.link_free[cluster]
 
-    def slots(self, node: NodeReading, start: float, end: float) -> int:
-        """Slots of a node that are free in all of [start, end); what overlaps it counts whole."""
-        if node.name not in self._open_at(start):
+    def procs(self, job: Job, node: NodeReading, end: float) -> int:
+        """Processes of a job for which a node is free in all of [now, end).
+
+        Slots are counted over time; of memory and resources, what is free now.
+        """
+        if node.name not in self._open_at(self._now):
             return 0
-        return max(0, self._left(node, start, end))
+        slots = max(0, self._left(node, self._now, end))
+        if job.shape == ONE_SLOT:
+            return min(slots, room_on(job, node))
+        room = self.view.room(node.name)._replace(slots=slots)
+        return min(room_on(job, node), most_procs(job.shape, job.memory_mb_per_proc, node, room))
 
     def _left(self, node: NodeReading, start: float, end: float) -> int:
         taken = self._busy.get(node.name, ())
         left = node.slots - sum(count for s, e, count in taken if s < end and e > start)
-        return min(left, self._view.free[node.name]) if start <= self._now else left
+        return min(left, self.view.free[node.name]) if start <= self._now else left
 
     def _open_at(self, time: float) -> frozenset[str]:
         """The nodes that may get work and are not full at an instant, looked up once for all."""
         if time not in self._open:
-            usable = (node for node in self._nodes if node.name in self._view.free)
+            usable = (node for node in self._nodes if node.name in self.view.free)
             self._open[time] = frozenset(
                 node.name for node in usable if self._left(node, time, time + INSTANT_S) > 0
             )

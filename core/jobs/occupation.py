@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from coalloc.core.base.composites import ChunkPool, WorkflowState
+from coalloc.core.base.clusters import ClusterState
+from coalloc.core.base.composites import WorkflowState
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State, arrival
+from coalloc.core.jobs.eligibility import OLDER, is_older
 from coalloc.model.cost import link_loads, task_loads
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
+from coalloc.model.shape import (
+    ONE_SLOT,
+    Amounts,
+    Room,
+    charged_slots,
+    most_procs,
+    room_of,
+    supplies,
+    taken,
+)
 from coalloc.model.sites.parts import PART_ENDED
+from coalloc.model.sites.reading import NodeReading
+from coalloc.model.snapshot import Running
 
 LINK_TOLERANCE = 1e-9
 PORTS = range(20_000, 30_000)
@@ -21,8 +37,9 @@ PORTS = range(20_000, 30_000)
 
 @dataclass(slots=True)
 class SlotsInUse:
-    """Slots and link capacity that are free at this instant."""
+    """What is free at this instant; memory and resources are counted once they are asked for."""
 
+    state: State
     free: dict[str, int] = field(default_factory=dict)
     """By node name: free slots, of nodes only that may get new work."""
     cluster_of: dict[str, str] = field(default_factory=dict)
@@ -31,8 +48,7 @@ class SlotsInUse:
     """By cluster name: Gbit/s."""
     links: dict[str, float] = field(default_factory=dict)
     """By cluster name: what its link carries, Gbit/s."""
-    composites: Mapping[str, WorkflowState | ChunkPool] = field(default_factory=dict)
-    """Workflows and divisible jobs, by id."""
+    _rooms: dict[str, Room] | None = None
 
     def take(self, nodes: Mapping[str, int], loads: Mapping[str, float]) -> None:
         """Book slots and link load."""
@@ -43,10 +59,45 @@ class SlotsInUse:
             if cluster in self.link_free:
                 self.link_free[cluster] -= load
 
+    def place(self, record: JobRecord) -> None:
+        """Book what a job that has just been placed holds."""
+        held = held_by(self.state, record)
+        self.take(held.nodes, held.link_gbps)
+        if self._rooms is not None:
+            self._subtract(held)
+
+    def node(self, name: str) -> NodeReading | None:
+        """A node that is read."""
+        cluster = self.state.clusters.get(self.cluster_of.get(name, ""))
+        return None if cluster is None else cluster.node(name)
+
+    def room(self, name: str) -> Room:
+        """What is free on a node that takes work."""
+        if self._rooms is None:
+            nodes = (self.node(name) for name in self.free)
+            self._rooms = {node.name: room_of(node) for node in nodes if node is not None}
+            readings = (cluster.reading for cluster in self.state.clusters.values())
+            for work in (work for reading in readings if reading for work in reading.running):
+                self._subtract(work)
+            for record in self.state.placed_records():
+                self._subtract(held_by(self.state, record))
+        return self._rooms[name]._replace(slots=max(0, self.free[name]))
+
+    def _subtract(self, held: Running) -> None:
+        rooms = self._rooms or {}
+        for name, slots in held.nodes.items():
+            node = self.node(name) if name in rooms else None
+            if node is not None:
+                share = (node.memory_mb or 0) * slots // node.slots
+                left = Counter(rooms[name].resources)
+                left.subtract(supplies(held.resources.get(name, {})))
+                free_mb = rooms[name].memory_mb - held.memory_mb.get(name, share)
+                rooms[name] = Room(0, free_mb, left)
+
 
 def occupation(state: State, now: float) -> SlotsInUse:
     """Free slots and links now, counted afresh from the current state."""
-    view = SlotsInUse(composites=state.composites)
+    view = SlotsInUse(state)
     for name, cluster in state.clusters.items():
         view.link_free[name] = view.links[name] = cluster.settings.link_capacity_gbps
         if cluster.reading is None:
@@ -64,18 +115,69 @@ def occupation(state: State, now: float) -> SlotsInUse:
     for record in state.placed_records():
         for part in record.parts:
             if part.state not in PART_ENDED and not part.is_waiting:
-                view.take(part.nodes, {})
+                view.take(part.held, {})
         view.take({}, record.link_gbps)
     return view
 
 
+def slots_on(
+    clusters: Iterable[ClusterState], job: Job, nodes: Mapping[str, int]
+) -> dict[str, int]:
+    """Slots that processes of a job take of nodes; {}: one for each process."""
+    if job.shape == ONE_SLOT:
+        return {}
+    found = dict(nodes)
+    for cluster in clusters:
+        for name, procs in nodes.items():
+            if (node := cluster.node(name)) is not None:
+                found[name] = charged_slots(job.shape, node, procs)
+    return {} if found == nodes else found
+
+
+def held_by(state: State, record: JobRecord, start: float = 0.0, end: float = 0.0) -> Running:
+    """What a placed job holds of the nodes that are read; parts that wait in a queue hold nothing.
+
+    Memory is told where the job has asked for some.
+    """
+    slots: dict[str, int] = {}
+    memory: dict[str, int] = {}
+    resources: dict[str, Amounts] = {}
+    shape, each_mb = record.job.shape, record.job.memory_mb_per_proc
+    tells_memory = bool(each_mb or shape.memory_mb_per_node or shape.all_memory)
+    for part in record.parts:
+        cluster = state.clusters.get(part.cluster)
+        if cluster is None or part.state in PART_ENDED or part.is_waiting:
+            continue
+        for name, count in part.held.items():
+            if (node := cluster.node(name)) is None:
+                continue
+            slots[name] = count
+            if tells_memory and node.memory_mb is not None:
+                memory[name] = int(taken(shape, each_mb, node, part.nodes[name]).memory_mb)
+            if shape.per_node or shape.per_proc:
+                asked = {what: n * part.nodes[name] for what, n in shape.per_proc.items()}
+                resources[name] = dict(Counter(shape.per_node) + Counter(asked))
+    told: dict[str, Any] = {"memory_mb": memory, "resources": resources}
+    told["per_job"] = shape.per_job if slots else {}
+    links = record.link_gbps
+    return Running(id=record.id, nodes=slots, start=start, end=end, link_gbps=links, **told)
+
+
 def misfit(placement: Placement, record: JobRecord, view: SlotsInUse) -> str:
     """Reason why the placement no longer fits; empty if it does."""
-    for node, count in placement.nodes.items():
-        if node not in view.free:
-            return f"node {node} no longer takes work"
-        if view.free[node] < count:
-            return f"node {node} has {view.free[node]} free slots, {count} were planned"
+    job = record.job
+    is_shaped = job.shape != ONE_SLOT
+    for name, count in placement.nodes.items():
+        if name not in view.free:
+            return f"node {name} no longer takes work"
+        if not is_shaped and view.free[name] < count:
+            return f"node {name} has {view.free[name]} free slots, {count} were planned"
+        if is_shaped and (node := view.node(name)) is not None:
+            if is_older(view.state.clusters[view.cluster_of[name]], job):
+                return f"{view.cluster_of[name]}: {OLDER.closed}"
+            room = most_procs(job.shape, job.memory_mb_per_proc, node, view.room(name))
+            if room < count:
+                return f"node {name} has room for {room} processes, {count} were planned"
     return misfit_of_links(loads_of(placement, record, view), view)
 
 
@@ -90,7 +192,7 @@ def misfit_of_links(loads: Mapping[str, float], view: SlotsInUse) -> str:
 
 def loads_of(placement: Placement, record: JobRecord, view: SlotsInUse) -> dict[str, float]:
     """Link load of a placement, Gbit/s by cluster."""
-    job, flow = record.job, view.composites.get(record.flow)
+    job, flow = record.job, view.state.composites.get(record.flow)
     inside: dict[str, int] = {}
     for node, count in placement.nodes.items():
         cluster = view.cluster_of[node]
@@ -102,18 +204,20 @@ def loads_of(placement: Placement, record: JobRecord, view: SlotsInUse) -> dict[
     return {}
 
 
-def parts_of(placement: Placement, view: SlotsInUse) -> tuple[PartRecord, ...]:
+def parts_of(nodes: Mapping[str, int], job: Job, view: SlotsInUse) -> tuple[PartRecord, ...]:
     """One part for each cluster, in the order in which the plan first names them.
 
     Ranks fill nodes in plan order inside each part, and parts one after the other.
     """
     grouped: dict[str, dict[str, int]] = {}
-    for node, count in placement.nodes.items():
+    for node, count in nodes.items():
         grouped.setdefault(view.cluster_of[node], {})[node] = count
     parts, rank = [], 0
-    for index, (cluster, nodes) in enumerate(grouped.items()):
-        parts.append(PartRecord(cluster=cluster, index=index, nodes=nodes, first_rank=rank))
-        rank += sum(nodes.values())
+    for index, (cluster, own) in enumerate(grouped.items()):
+        slots = slots_on([view.state.clusters[cluster]], job, own)
+        part = PartRecord(cluster=cluster, index=index, nodes=own, slots=slots, first_rank=rank)
+        parts.append(part)
+        rank += sum(own.values())
     return tuple(parts)
 
 

@@ -12,9 +12,10 @@ from math import inf
 
 from msgspec import Struct
 
+from coalloc.core.base.messages import SHAPES
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.jobs.avoided_nodes import avoided, shape_of
+from coalloc.core.jobs.avoided_nodes import asked_of, avoided
 from coalloc.core.jobs.eligibility import (
     JobOwner,
     is_capped,
@@ -28,13 +29,14 @@ from coalloc.core.jobs.eligibility import (
     verdict_of,
     widest,
 )
+from coalloc.core.jobs.suitable_nodes import fit, procs_on
 from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.sites.reading import NodeReading
 
-OF_NODES = frozenset({"partition", "gres", "constraint"})
+OF_NODES = frozenset({"partition", "constraint"})
 """Options that say on which nodes a job may run."""
 TOLERANCE = 1e-9
 
@@ -90,7 +92,9 @@ class Offers:
         """Offer of the clusters to a waiting job."""
         if self._are_needed is None:
             self._are_needed = bool(self.state.maintenance.reserved) or any(
-                cluster.refused or (cluster.reading is not None and cluster.reading.rules)
+                cluster.refused
+                or SHAPES not in (cluster.abilities or ())
+                or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
             )
         is_timed = record.finish_by is not None and record.job.time_limit is None
@@ -98,7 +102,7 @@ class Offers:
             return NO_OFFER
         job = record.job
         who = (record.user, record.uid, record.gid, record.id if is_timed else "")
-        key = (who, shape_of(record), job.time_limit, widest(job), job.clusters)
+        key = (who, asked_of(record), job.time_limit, widest(job), job.clusters)
         if key not in self._kept:
             self._kept[key] = self._made(record)
         return self._kept[key]
@@ -143,14 +147,13 @@ class Offers:
             else:
                 earliest = max(earliest, later)
         untried = [node for node in chosen if node.name not in refused]
-        if len(untried) < len(chosen) and _rooms(job, untried) >= narrowest(job):
+        if len(untried) < len(chosen) and _has_room(job, untried):
             chosen, is_bounded = untried, True
         if not is_bounded:
             return Offer(refusing=refusing, earliest=earliest)
         told = owner.batch
         key = (
             tuple(kinds),
-            told.gres,
             told.constraint,
             told.reservation,
             frozenset(ahead),
@@ -169,7 +172,7 @@ class Offers:
             if not (verdict.full or refusal_now(cluster, verdict)):
                 nodes = offered(cluster, job, owner, verdict, self.busy)
                 free = (room_on(job, node) - self.busy.get(node.name, 0) for node in nodes)
-                if sum(max(0, slots) for slots in free) >= narrowest(job):
+                if fit(job.shape, narrowest(job), (max(0, procs) for procs in free)):
                     return True
         return False
 
@@ -182,28 +185,26 @@ def _later(
 ) -> float | None:
     """Time from which reservations leave a job enough nodes; None: they do now, or never will."""
     needed = narrowest(job)
-    room = _rooms(job, clear)
-    if room >= needed:
+    room = [room_on(job, node) for node in clear]
+    if fit(job.shape, needed, room):
         return None
+    left = needed - sum(room)
     ending = (n for n in nodes if ahead.get(n.name, EVENT.high) < EVENT.high)
     for node in sorted(ending, key=lambda n: ahead[n.name]):
-        room += room_on(job, node)
-        if room >= needed:
+        room.append(room_on(job, node))
+        left -= room[-1]
+        if left <= 0 and fit(job.shape, needed, room):
             return ahead[node.name]
     return None
 
 
-def _rooms(job: Job, nodes: Iterable[NodeReading]) -> int:
-    return sum(room_on(job, node) for node in nodes)
+def _has_room(job: Job, nodes: Iterable[NodeReading]) -> bool:
+    return fit(job.shape, narrowest(job), [room_on(job, node) for node in nodes])
 
 
 def room_on(job: Job, node: NodeReading) -> int:
     """Processes of a job that a node can take when it is idle."""
-    if node.state is not NodeState.UP or not set(job.features).issubset(node.features):
-        return 0
-    if node.memory_mb is None or not job.memory_mb_per_proc:
-        return node.slots
-    return min(node.slots, node.memory_mb // job.memory_mb_per_proc)
+    return procs_on(job, node, job.shape) if node.state is NodeState.UP else 0
 
 
 def _least_power(record: JobRecord, now: float) -> float:

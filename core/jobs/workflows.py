@@ -24,7 +24,7 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import has_started
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, release_dependents
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.jobs import RigidJob
+from coalloc.model.jobs import RigidJob, WorkflowJob
 from coalloc.model.values import replace
 
 RETRIED = frozenset({JobState.FAILED, JobState.TIMEOUT, JobState.LOST})
@@ -40,8 +40,10 @@ def task_record(state: State, flow: WorkflowState, task: str) -> JobRecord:
 
 def first_record(workflow: JobRecord, task: str, number: int) -> JobRecord:
     """A task's record before it is placed: a rigid job of its own, with its workflow's owner."""
-    record = part_record(workflow, number)
-    return replace(record, name=f"{workflow.name}.{task}", task=task)
+    record, flow = part_record(workflow, number), workflow.job
+    shape = flow.tasks[number - 1].shape if isinstance(flow, WorkflowJob) else None
+    job = record.job if shape is None else replace(record.job, shape=shape)
+    return replace(record, job=job, name=f"{workflow.name}.{task}", task=task)
 
 
 def part_record(workflow: JobRecord, number: int) -> JobRecord:
@@ -61,6 +63,7 @@ def part_record(workflow: JobRecord, number: int) -> JobRecord:
             clusters=whole.clusters,
             features=whole.features,
             memory_mb_per_proc=whole.memory_mb_per_proc,
+            shape=whole.shape,
         ),
         name=workflow.name,
         user=workflow.user,

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from coalloc.core.base.effects import Effect, LogLine, Reply, SaveJob, SaveMeta, SendOrder, Solve
 from coalloc.core.base.events import Requested, Solved, StatementReceived, Ticked
-from coalloc.core.base.messages import Hello, Order, Read, Report
+from coalloc.core.base.messages import SHAPES, Hello, Order, Read, Report
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import Command, CommandAnswer, Done, Submit, SubmitWorkflow
 from coalloc.core.base.state_tables import Maintenance
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import Coordinator, StoredState
+from coalloc.core.jobs.suitable_nodes import laid_out
 from coalloc.model.cost import piece_time
-from coalloc.model.jobs import DivisibleJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, WorkflowJob
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.settings import ClusterConfig, TriggerConfig
+from coalloc.model.shape import ONE_SLOT, Room, most_procs, room_of, supplies, taken
 from coalloc.model.sites.parts import Launch, PartReport, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from tests.support.settings import core_settings
 
 HOUR = 3600.0
@@ -52,6 +56,7 @@ def first_fit(snapshot: Snapshot) -> Plan:
         for name, count in busy.nodes.items():
             if name in free:
                 free[name] -= count
+    rooms = Rooms(snapshot, free)
     placements, deferred = [], []
     for job in snapshot.queue:
         if isinstance(job, DivisibleJob):
@@ -60,13 +65,15 @@ def first_fit(snapshot: Snapshot) -> Plan:
             deferred.append(Deferred(job=job.id, reason=Reason.INSUFFICIENT, detail="no nodes"))
             continue
         if isinstance(job, WorkflowJob):
-            placements += _tasks_in_turn(job, snapshot.time, free)
+            placements += _tasks_in_turn(job, snapshot.time, free, rooms)
             continue
         procs = getattr(job, "procs", 1)
         nodes: dict[str, int] = {}
-        for name, count in free.items():
-            if job.clusters is not None and home[name] not in job.clusters:
-                continue
+        named = {n: c for n, c in free.items() if job.clusters is None or home[n] in job.clusters}
+        if job.shape != ONE_SLOT:
+            nodes = laid_out(job.shape, procs, {name: rooms.takes(job, name) for name in named})
+            named = {}
+        for name, count in named.items():
             take = min(count, procs - sum(nodes.values()))
             if take > 0:
                 nodes[name] = take
@@ -74,12 +81,12 @@ def first_fit(snapshot: Snapshot) -> Plan:
             deferred.append(Deferred(job=job.id, reason=Reason.INSUFFICIENT, detail="no room"))
             continue
         for name, count in nodes.items():
-            free[name] -= count
+            free[name] -= rooms.take(job, name, count)
         end = snapshot.time + getattr(job, "base_time", 1.0)
         placements.append(Placement(job=job.id, start=snapshot.time, end=end, nodes=nodes))
     for job in snapshot.queue:
         if isinstance(job, DivisibleJob):
-            found = _chunks_in_turn(job, snapshot, free)
+            found = _chunks_in_turn(job, snapshot, free, rooms)
             placements += found
             if not found:
                 deferred.append(Deferred(job=job.id, reason=Reason.INSUFFICIENT, detail="no room"))
@@ -92,20 +99,60 @@ def first_fit(snapshot: Snapshot) -> Plan:
     )
 
 
-def _tasks_in_turn(job: WorkflowJob, time: float, free: dict[str, int]) -> list[Placement]:
+class Rooms:
+    """Memory and resources beside the free slots of nodes."""
+
+    def __init__(self, snapshot: Snapshot, free: Mapping[str, int]) -> None:
+        self._free = free
+        self._nodes = {node.name: node for _, node in snapshot.nodes()}
+        self._held: dict[str, list[tuple[float, Mapping[str, int]]]] = {}
+        for busy in snapshot.running:
+            for name, slots in busy.nodes.items():
+                if (node := self._nodes.get(name)) is None:
+                    continue
+                share = (node.memory_mb or 0) * slots // node.slots
+                held = busy.memory_mb.get(name, share), supplies(busy.resources.get(name, {}))
+                self._held.setdefault(name, []).append(held)
+
+    def takes(self, job: Job, name: str, *, idle: bool = False) -> int:
+        """Processes of a job that a node takes beside what it has, or when it is idle."""
+        _, memory, resources = room_of(self._nodes[name])
+        if idle:
+            return most_procs(job.shape, job.memory_mb_per_proc, self._nodes[name])
+        if job.shape == ONE_SLOT:
+            return max(0, self._free[name])
+        left = Counter(resources)
+        for held_mb, held in self._held.get(name, ()):
+            memory -= held_mb
+            left.subtract(held)
+        room = Room(max(0, self._free[name]), memory, left)
+        return most_procs(job.shape, job.memory_mb_per_proc, self._nodes[name], room)
+
+    def take(self, job: Job, name: str, procs: int) -> int:
+        """Have a node hold processes of a job; their slots."""
+        use = taken(job.shape, job.memory_mb_per_proc, self._nodes[name], procs)
+        self._held.setdefault(name, []).append((use.memory_mb, use.resources))
+        return use.slots
+
+
+def _tasks_in_turn(
+    job: WorkflowJob, time: float, free: dict[str, int], rooms: Rooms
+) -> list[Placement]:
     """Tasks of one process: now where that is possible, else one after the other, node by node."""
     waits = {edge.child for edge in job.edges}
     done = {one.task for one in job.started if one.end <= time}
     waits -= {c for c in waits if all(e.parent in done for e in job.edges if e.child == c)}
     out, later = [], time
     for turn, task in enumerate(job.tasks):
-        now = next((name for name, count in free.items() if count > 0), None)
+        mine = replace(job, shape=job.shape if task.shape is None else task.shape)
+        now = next((name for name in free if rooms.takes(mine, name)), None)
         if task.id not in waits and now is not None and job.earliest <= time and not job.after:
-            free[now] -= 1
+            free[now] -= rooms.take(mine, now, 1)
             start, node = time, now
         else:
             later += HOUR
-            start, node = later, list(free)[turn % len(free)]
+            able = [name for name in free if rooms.takes(mine, name, idle=True)] or list(free)
+            start, node = later, able[turn % len(able)]
         placement = Placement(
             job=job.id, task=task.id, start=start, end=start + task.work, nodes={node: 1}
         )
@@ -113,24 +160,27 @@ def _tasks_in_turn(job: WorkflowJob, time: float, free: dict[str, int]) -> list[
     return out
 
 
-def _chunks_in_turn(job: DivisibleJob, snapshot: Snapshot, free: dict[str, int]) -> list[Placement]:
+def _chunks_in_turn(
+    job: DivisibleJob, snapshot: Snapshot, free: dict[str, int], rooms: Rooms
+) -> list[Placement]:
     """Two chunks for each process of one now, on as many nodes as are free; the rest later."""
     time, left = snapshot.time, job.chunks
     if job.held or job.after or job.earliest > time or not free:
         return []
     home = {node.name: cluster.name for cluster, node in snapshot.nodes()}
-    nodes = {name: 1 for name, count in free.items() if count > 0}
+    nodes = {name: 1 for name in free if rooms.takes(job, name)}
     nodes = {name: 1 for name in nodes if home[name] == home[next(iter(nodes))]}
     out = []
     if nodes:
         now = min(left, 2 * len(nodes))
         left -= now
         for name in nodes:
-            free[name] -= 1
+            free[name] -= rooms.take(job, name, 1)
         end = time + piece_time(job.chunk_s, now, len(nodes), 1.0)
         out.append(Placement(job=job.id, start=time, end=end, nodes=nodes, chunks=now))
     if left:
-        start, node = time + HOUR, next(iter(free))
+        able = [name for name in free if rooms.takes(job, name, idle=True)] or list(free)
+        start, node = time + HOUR, able[0]
         end = start + piece_time(job.chunk_s, left, 1, 1.0)
         out.append(Placement(job=job.id, start=start, end=end, nodes={node: 1}, chunks=left))
     return out
@@ -192,7 +242,7 @@ class Site:
         self.answers: list[CommandAnswer] = []
         self.pending_solves: list[Solve] = []
         for name, size in self.sizes.items():
-            self.do(StatementReceived(statement=Hello(cluster=name)))
+            self.do(StatementReceived(statement=Hello(cluster=name, abilities=(SHAPES,))))
             self.do(
                 StatementReceived(
                     statement=Read(cluster=name, reading=reading(name, size, slots=slots))

@@ -461,12 +461,33 @@ def test_a_power_that_really_changes_is_followed() -> None:
 
 def test_what_batch_systems_are_told_is_kept_and_sent_with_each_part() -> None:
     site = Site({"a": 2})
-    asked = BatchOptions(account="chem", gres="gpu:1")
-    answer = submit(site, job={"procs": 2}, batch=asked)
+    asked = BatchOptions(account="chem", passed=("--exclude=n1", "--contiguous"))
+    answer = submit(site, job={"procs": 2, "clusters": ["a"]}, batch=asked)
     assert isinstance(answer, Done)
     job = answer.body["job"]
     assert site.job(job).account == "chem"
     assert [order.batch for _, order in site.orders_for(job, Prepare)] == [asked]
+
+
+@pytest.mark.parametrize(
+    ("passed", "why"),
+    [
+        (("--exclude=n1",), "batch.passed: --exclude=n1 is for jobs of one cluster: name it, or"),
+        (("--uid=0",), "batch.passed: '--uid=0' is not one of --acctg-freq=, --contiguous,"),
+        (("--contiguous=1",), "batch.passed: '--contiguous=1' is not one of"),
+        (("--exclude=",), "batch.passed: '--exclude=' is not one of"),
+        (("exclude=n1",), "batch.passed: 'exclude=n1' is not one of"),
+        (("--exclude=n1 --uid=0",), "batch.passed: '--exclude=n1 --uid=0' holds a blank"),
+    ],
+)
+def test_options_that_one_cluster_judges_are_of_a_table(passed: tuple[str, ...], why: str) -> None:
+    site, batch = Site({"a": 2, "b": 2}), BatchOptions(passed=passed)
+    clusters = None if "of one cluster" in why else ["a"]
+    answer = submit(site, job={"clusters": clusters}, batch=batch)
+    assert isinstance(answer, Refused)
+    assert answer.message.startswith(why)
+    once = submit(site, batch=BatchOptions(passed=("--exclude=n1",)), once=True, token="once")
+    assert isinstance(once, Done)
 
 
 @pytest.mark.parametrize("value", ["a b", "x\n", "y" * 300])

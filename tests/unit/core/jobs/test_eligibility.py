@@ -9,7 +9,7 @@ import pytest
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Prepare, Read
 from coalloc.core.base.requests import Done, Refused, Submit
-from coalloc.core.jobs.eligibility import refused_by_all, wanted_gres
+from coalloc.core.jobs.eligibility import refused_by_all
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.jobs import RigidJob
 from coalloc.model.settings import TriggerConfig
@@ -69,7 +69,7 @@ def test_it_is_told_at_submit_where_no_cluster_ever_takes_a_job() -> None:
         "needs 2 processes; 1 slots exist (a: at most 1 node at once; "
         "b: --partition=short cannot be honoured there)"
     )
-    assert "a: no node there has --gres=gpu:1" in refused(site, gres="gpu:1")
+    assert "a: no node there has --constraint=a|b" in refused(site, constraint="a|b")
     ruled(site, "a", None)  # what is not known forbids nothing
     assert refused(site, limit=7200.0, partition="any") == ""
 
@@ -98,21 +98,21 @@ def test_memory_that_is_not_enforced_is_told_at_submit() -> None:
 def test_job_goes_to_the_cluster_and_the_nodes_that_take_it() -> None:
     site = Site({"a": 2, "b": 3}, solving=False)
     ruled(site, "a", SiteRules())
-    ruled(site, "b", RULES, b1={"partitions": ("main",)}, b3={"gres": {"gpu": 2, "gpu:x": 2}})
+    ruled(site, "b", RULES, b1={"partitions": ("main",)}, b3={"features": ("big", "new")})
     plain = site.submit(1)
     short = site.submit(1, batch=BatchOptions(partition="short"))
-    gpu = site.submit(1, batch=BatchOptions(gres="gpu:x:1,gpu:1"))
+    big = site.submit(1, batch=BatchOptions(constraint="big&(new|old)"))
     found = snapshot(site.state, site.now)
     jobs = {job.id: job for job in found.queue}
     assert (jobs[plain].clusters, jobs[plain].features) == (None, ())
-    assert jobs[short].clusters == jobs[gpu].clusters == ("b",)
+    assert jobs[short].clusters == jobs[big].clusters == ("b",)
 
     def open_to(job: str) -> list[str]:
         wanted = set(jobs[job].features)
         return [n.name for _, n in found.nodes() if wanted and wanted.issubset(n.features)]
 
     assert open_to(short) == ["b2", "b3"]
-    assert open_to(gpu) == ["b3"]
+    assert open_to(big) == ["b3"]
 
 
 def test_more_nodes_than_a_partition_allows_are_not_offered() -> None:
@@ -131,8 +131,8 @@ def test_more_nodes_than_a_partition_allows_are_not_offered() -> None:
 def test_policies_keep_to_it(policy: str) -> None:
     site = Site({"a": 2, "b": 3}, solving=False)
     ruled(site, "a", SiteRules())
-    ruled(site, "b", RULES, b3={"gres": {"gpu": 1}})
-    job = site.submit(1, batch=BatchOptions(gres="gpu"))
+    ruled(site, "b", RULES, b3={"features": ("big",)})
+    job = site.submit(1, batch=BatchOptions(constraint="big|huge"))
     plan = POLICIES[policy].solve(snapshot(site.state, site.now), {}, Budget())
     assert {p.job: dict(p.nodes) for p in plan.placements} == {job: {"b3": 1}}
 
@@ -223,15 +223,9 @@ def test_job_runs_in_the_reservation_that_it_names() -> None:
     assert [each.jobs for each in found.reservations] == [(job,)]
 
 
-def test_counts_of_generic_resources() -> None:
-    assert wanted_gres("gpu") == {"gpu": 1}
-    assert wanted_gres("gres:gpu:a100:2,fast") == {"gpu:a100": 2, "fast": 1}
-    assert wanted_gres("") == {}
-
-
 def test_nodes_are_those_of_the_reading_where_nothing_is_known() -> None:
     site = Site({"a": 1}, solving=False)
-    site.submit(1, batch=BatchOptions(gres="gpu:9"))
+    site.submit(1, batch=BatchOptions(constraint="a|b"))
     (job,) = snapshot(site.state, site.now).queue
     assert isinstance(job, RigidJob)
     assert job.features == ()
