@@ -61,7 +61,7 @@ def start_now(state: State, plan: Plan, now: float) -> None:
             continue  # As many claims as may wait there already, and others go first.
         queueing.commit(by, current, claims, record, placement, queued=queued)
         if book is not None:
-            book.take(record, *limits.start_of(record, placement))
+            book.take(record, *limits.start_of(state, record, placement))
         started.append(record.id)
     if started:
         _count_passed_over(state, started, now)

@@ -131,7 +131,7 @@ def _start_all(
         )
         place(by, record, placement, queued=queued)
         if book is not None:
-            book.take(record, *start_of(record, placement))
+            book.take(record, *start_of(state, record, placement))
         for other in behind:
             if other[1] and other in plan_order.placements:
                 heapq.heappush(todo, (plan_order.placements[other].start, other))

@@ -9,6 +9,7 @@ from coalloc.core.base.clusters import ClusterState, ViewedNodes
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.commands import reservations as reserving
+from coalloc.core.jobs.occupation import held_by
 from coalloc.core.jobs.offers import Offers
 from coalloc.core.rounds.waiting_jobs import waiting_view
 from coalloc.core.sharing import guarantees, limits, priority
@@ -59,7 +60,7 @@ def snapshot(
     )
     known = {node.name for cluster in clusters for node in cluster.nodes}
     waiting = (*state.waiting_records(), *(() if also is None else (also,)))
-    running = _running(state, known, now)
+    running = _running(state, now)
     reservations = _reservations(state, waiting, known, now)
     planned = [
         record
@@ -83,9 +84,9 @@ def snapshot(
     )
 
 
-def _running(state: State, known: set[str], now: float) -> list[Running]:
-    """The placed jobs and the clusters' native ones; `known`: the nodes that are read."""
-    running = [running_view(record, known, now) for record in state.placed_records()]
+def _running(state: State, now: float) -> list[Running]:
+    """The placed jobs and the clusters' native ones."""
+    running = [running_view(state, record, now) for record in state.placed_records()]
     for cluster in state.clusters.values():
         if cluster.reading is not None:
             running += map(_told_running, cluster.reading.running)
@@ -162,7 +163,7 @@ def _busy(state: State) -> dict[str, int]:
     for record in state.placed_records():
         for part in record.parts:
             if part.state not in PART_ENDED and not part.is_waiting:
-                taken.update(part.nodes)
+                taken.update(part.held)
     return taken
 
 
@@ -197,6 +198,7 @@ def cluster_view(name: str, cluster: ClusterState, state: State, now: float) -> 
         link_latency_s=site.link_latency_s,
         intra_latency_s=site.intra_latency_s,
         stale=cluster.is_stale(now, state.settings.readings.max_age_s),
+        resources={} if cluster.reading is None else cluster.reading.resources,
     )
 
 
@@ -272,23 +274,12 @@ def weakness(cluster: ClusterState, node: NodeReading) -> str:
     return "" if power >= POWER.low else f"its power {power:.2g} is below {POWER.low:g}"
 
 
-def running_view(record: JobRecord, known: set[str], now: float) -> Running:
+def running_view(state: State, record: JobRecord, now: float) -> Running:
     """A placed job as running work; nodes that are no longer read are left out."""
     start = now if record.started is None else record.started
-    nodes = {
-        node: count
-        for part in record.parts
-        if part.state not in PART_ENDED and not part.is_waiting
-        for node, count in part.nodes.items()
-        if node in known
-    }
-    return Running(
-        id=record.id,
-        nodes=nodes,
-        start=min(start, now),
-        end=min(max(start + within_limit(record.job, record.planned), min(start, now)), EVENT.high),
-        link_gbps=record.link_gbps,
-    )
+    begun = min(start, now)
+    end = min(max(start + within_limit(record.job, record.planned), begun), EVENT.high)
+    return held_by(state, record, begun, end)
 
 
 def _expected(record: JobRecord, known: set[str], now: float) -> list[Reservation]:

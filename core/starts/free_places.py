@@ -11,10 +11,11 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.jobs.avoided_nodes import avoided, shape_of
+from coalloc.core.jobs.avoided_nodes import asked_of, avoided
 from coalloc.core.jobs.eligibility import widest
 from coalloc.core.jobs.free_times import FreeTimes
-from coalloc.core.jobs.offers import room_on
+from coalloc.core.jobs.occupation import parts_of, slots_on
+from coalloc.core.jobs.suitable_nodes import laid_out
 from coalloc.core.starts.queued_claims import LEAST_POWER, nodes_for
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.waits import is_crowded
@@ -23,7 +24,6 @@ from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.split import filled
 from coalloc.model.values import replace
 
 
@@ -39,7 +39,7 @@ class FreePlaces:
     def room(self, record: JobRecord, cluster: str) -> Sequence[NodeReading]:
         """The nodes of a cluster that suit a job; none where it takes no such job now."""
         who = (record.user, record.uid, record.gid)
-        key = (cluster, who, shape_of(record), record.job.time_limit, widest(record.job))
+        key = (cluster, who, asked_of(record), record.job.time_limit, widest(record.job))
         if key not in self._rooms:
             avoid = avoided(self._state.clusters[cluster], record, self._now)
             found = nodes_for(self._state, record, cluster, self._now) or ()
@@ -52,16 +52,21 @@ class FreePlaces:
         if not room or is_crowded(self._state, cluster):
             return {}
         end = self._now + seconds_on(self._state, record, cluster, room)
-        counts = {
-            node.name: min(self._times.slots(node, self._now, end), room_on(record.job, node))
-            for node in room
-        }
-        nodes = filled({name: count for name, count in counts.items() if count}, procs)
+        counts = {node.name: self._times.procs(record.job, node, end) for node in room}
+        free = {name: count for name, count in counts.items() if count}
+        nodes = laid_out(record.job.shape, procs, free)
         return nodes if sum(nodes.values()) == procs else {}
 
-    def take(self, nodes: Mapping[str, int], seconds: float) -> None:
-        """Book the slots of a job that starts now."""
-        self._times.take(nodes, self._now, self._now + seconds)
+    def take(self, record: JobRecord, nodes: Mapping[str, int]) -> None:
+        """Book the room of a job that starts now."""
+        view = self._times.view
+        view.place(replace(record, parts=parts_of(nodes, record.job, view)))
+
+    def billed(self, record: JobRecord, nodes: Mapping[str, int]) -> int:
+        """Processors that a job is charged for on these nodes."""
+        each = {node: cpus for of in self.bills.values() for node, cpus in of.items()}
+        slots = slots_on(self._state.clusters.values(), record.job, nodes) or nodes
+        return sum(count * each.get(name, 1) for name, count in slots.items())
 
 
 def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Placement) -> Placement:
@@ -71,20 +76,21 @@ def cheaper(state: State, places: FreePlaces, record: JobRecord, placement: Plac
     if len(names) > 1 or not may_be_one(record):
         return placement
     procs, planned = sum(placement.nodes.values()), placement.end - placement.start
-    least, best = _billed(bills, placement.nodes), placement
+    least, best = places.billed(record, placement.nodes), placement
     for name in record.job.clusters or state.clusters:
         if name in names or name in record.barred or name not in state.clusters:
             continue
         nodes = places.at_once(record, name, procs)
         room = [node for node in places.room(record, name) if node.name in nodes]
-        if not room or _billed(bills, nodes) >= least:
+        billed = places.billed(record, nodes)
+        if not room or billed >= least:
             continue
         seconds = seconds_on(state, record, name, room, planned=planned)
         if seconds <= planned:
-            least = _billed(bills, nodes)
+            least = billed
             best = replace(placement, nodes=nodes, end=placement.start + seconds)
     if best is not placement:
-        places.take(best.nodes, best.end - best.start)
+        places.take(record, best.nodes)
     return best
 
 
@@ -97,11 +103,6 @@ def _bills(state: State) -> dict[str, dict[str, int]]:
     """By cluster and node: the processors that a slot is charged as."""
     read = ((name, cluster.reading) for name, cluster in state.clusters.items())
     return {name: {n.name: n.slot_cpus for n in each.nodes} for name, each in read if each}
-
-
-def _billed(bills: Mapping[str, Mapping[str, int]], nodes: Mapping[str, int]) -> int:
-    each = {node: cpus for of in bills.values() for node, cpus in of.items()}
-    return sum(count * each.get(name, 1) for name, count in nodes.items())
 
 
 def seconds_on(

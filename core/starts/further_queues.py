@@ -16,8 +16,9 @@ from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.deadlines import misses
 from coalloc.core.jobs.eligibility import owner_of, verdict_of
-from coalloc.core.jobs.occupation import meeting_place
+from coalloc.core.jobs.occupation import meeting_place, slots_on
 from coalloc.core.jobs.offers import room_on
+from coalloc.core.jobs.suitable_nodes import laid_out
 from coalloc.core.starts.free_places import FreePlaces, seconds_on
 from coalloc.core.starts.negotiation import may_queue
 from coalloc.core.starts.queued_claims import SOON_S
@@ -36,7 +37,6 @@ from coalloc.core.starts.waits import (
 from coalloc.model.plan import Plan
 from coalloc.model.sites.parts import HELD_BY_OWNER
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.split import filled
 from coalloc.model.values import replace
 
 MOST_AT_ONCE = 100
@@ -89,7 +89,8 @@ class _Sender:
             nodes = self.places.at_once(record, name, procs) if at_once else {}
             expected = None
             if not nodes and self._may_wait(record, name):
-                nodes = filled({node.name: room_on(record.job, node) for node in room}, procs)
+                idle = {node.name: room_on(record.job, node) for node in room}
+                nodes = laid_out(record.job.shape, procs, idle)
                 expected = self._expected(record, name, nodes)
             used = [node for node in room if node.name in nodes]
             if sum(nodes.values()) < procs:
@@ -106,7 +107,8 @@ class _Sender:
 
     def _expected(self, record: JobRecord, name: str, nodes: Mapping[str, int]) -> float:
         """Time at which a sibling is expected to be granted, until its batch system says more."""
-        width = nodes_held(self.state.clusters[name], nodes)
+        cluster = self.state.clusters[name]
+        width = nodes_held(cluster, slots_on([cluster], record.job, nodes) or nodes)
         wait = expected_wait(self.state, name, jobs_ahead(self.state, name), width=width)
         others = [part.expected for part in record.parts if part.expected is not None]
         return max(self.now + max(wait, SOON_S), min(others, default=self.now))
@@ -125,6 +127,7 @@ class _Sender:
             cluster=name,
             index=record.siblings,
             nodes=nodes,
+            slots=slots_on([state.clusters[name]], record.job, nodes),
             first_rank=0,
             asked=now,
             ahead=jobs_ahead(state, name),
@@ -141,7 +144,7 @@ class _Sender:
         record = replace(record, deadline=due(state, record))
         state.put(record)
         if expected is None:
-            self.places.take(nodes, planned)
+            self.places.take(record, nodes)
             state.out.append(Wake(at=record.deadline or now))
         else:
             self.claims[name, record.user] += 1

@@ -50,9 +50,9 @@ def due(state: State, now: float) -> Iterator[tuple[JobRecord, list[PartRecord]]
     room = Counter({name: _up(state, name) for name in state.clusters}) if meeting else Counter()
     for record in sorted(meeting, key=lambda record: arrival(record.id)):
         begun = any(part.granted is not None or not _is_put_off(part) for part in record.parts)
-        fits = all(room[part.cluster] >= _procs(part) for part in record.parts)
+        fits = all(room[part.cluster] >= _slots(part) for part in record.parts)
         if begun or (fits and all(_has_place(state, part, now) for part in record.parts)):
-            room.subtract({part.cluster: _procs(part) for part in record.parts})
+            room.subtract({part.cluster: _slots(part) for part in record.parts})
             if parts := _to_open(state, record, now):
                 yield record, parts
 
@@ -93,12 +93,12 @@ def gathering_s(state: State, part: PartRecord) -> float:
         return 0.0
     cluster = state.clusters[part.cluster]
     busy = _busy(state, part.cluster)
-    missing = min(busy, busy + _procs(part) - _up(state, part.cluster))
+    missing = min(busy, busy + _slots(part) - _up(state, part.cluster))
     return sum(cluster.run_s / (busy - k) for k in range(missing))
 
 
-def _procs(part: PartRecord) -> int:
-    return sum(part.nodes.values())
+def _slots(part: PartRecord) -> int:
+    return sum(part.held.values())
 
 
 def _up(state: State, name: str) -> int:
@@ -113,7 +113,7 @@ def _busy(state: State, name: str) -> int:
     reading = state.clusters[name].reading
     others = sum(sum(job.nodes.values()) for job in reading.running) if reading else 0
     return others + sum(
-        _procs(part)
+        _slots(part)
         for record in state.placed_records()
         for part in record.parts
         if part.cluster == name and part.granted is not None and part.state not in PART_ENDED

@@ -20,8 +20,9 @@ from coalloc.core.base.messages import Arrange, Hasten
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
-from coalloc.core.jobs.eligibility import owner_of, verdict_of
+from coalloc.core.jobs.eligibility import is_older, owner_of, verdict_of
 from coalloc.core.jobs.occupation import meeting_place
+from coalloc.core.jobs.suitable_nodes import fit, procs_on
 from coalloc.core.starts import meetings
 from coalloc.core.starts.queue_order import nice
 from coalloc.core.starts.share_room import fits_share
@@ -60,6 +61,8 @@ WILL = {
 
 def may_queue(state: State, clusters: Collection[str], record: JobRecord) -> bool:
     """Whether claims of a job may wait in all of these clusters' queues."""
+    if any(is_older(state.clusters[name], record.job) for name in clusters):
+        return False
     readings = [state.clusters[name].reading for name in clusters]
     return all(reading is not None and reading.queues for reading in readings) and not (
         any(reading is not None and reading.share for reading in readings)
@@ -97,7 +100,7 @@ def parts_to_queue(
 def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> QueueTerms:
     """Terms on which a part's claim may wait."""
     cluster = state.clusters[part.cluster]
-    held = nodes_held(cluster, part.nodes)
+    held = nodes_held(cluster, part.held)
     alone = len(record.parts) == 1
     is_free = part.expected is None and part.asked <= now
     return QueueTerms(
@@ -118,10 +121,7 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
 def suits(record: JobRecord, node: NodeReading) -> bool:
     """Whether a node has what a process of the job needs; tasks ask for nothing."""
     job = record.job
-    if isinstance(job, WorkflowJob):
-        return True
-    enough = node.memory_mb is None or node.memory_mb >= job.memory_mb_per_proc
-    return enough and set(job.features).issubset(node.features)
+    return isinstance(job, WorkflowJob) or procs_on(job, node, job.shape) > 0
 
 
 def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> JobRecord:
@@ -350,17 +350,17 @@ def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str,
     job = record.job
     if not late or isinstance(job, WorkflowJob):
         return None
-    found, slots = [], 0
+    found, room = [], []
     for name, cluster in state.clusters.items():
         is_allowed = job.clusters is None or name in job.clusters
         is_closed = name in late or name in record.barred
         if is_closed or not is_allowed or cluster.drained or not cluster.connected:
             continue
         nodes = cluster.reading.nodes if cluster.reading is not None else ()
-        fitting = [n for n in nodes if n.state is NodeState.UP and suits(record, n)]
-        slots += sum(node.slots for node in fitting)
+        fitting = [node for node in nodes if node.state is NodeState.UP]
+        room += [procs_on(job, node, job.shape) for node in fitting]
         found.append(name)
-    return tuple(found) if slots >= procs_of(record) else None
+    return tuple(found) if fit(job.shape, procs_of(record), room) else None
 
 
 def idle_node_s(state: State, record: JobRecord, now: float) -> float:
@@ -369,7 +369,7 @@ def idle_node_s(state: State, record: JobRecord, now: float) -> float:
     for part in record.parts:
         if part.granted is not None:
             until = now if part.started is None else part.started
-            held = nodes_held(state.clusters[part.cluster], part.nodes)
+            held = nodes_held(state.clusters[part.cluster], part.held)
             total += held * max(0.0, min(until, now) - part.granted)
     return total
 
@@ -378,7 +378,7 @@ def idle_for_others(state: State, record: JobRecord) -> float:
     """Node-seconds of those that parts held before the last one was granted its nodes."""
     grants = [part.granted for part in record.parts if part.granted is not None]
     return sum(
-        nodes_held(state.clusters[part.cluster], part.nodes) * (max(grants) - part.granted)
+        nodes_held(state.clusters[part.cluster], part.held) * (max(grants) - part.granted)
         for part in record.parts
         if part.granted is not None
     )
@@ -387,7 +387,7 @@ def idle_for_others(state: State, record: JobRecord) -> float:
 def _held(state: State, record: JobRecord) -> float:
     """Nodes that the parts of this attempt hold now."""
     return sum(
-        nodes_held(state.clusters[part.cluster], part.nodes)
+        nodes_held(state.clusters[part.cluster], part.held)
         for part in record.parts
         if part.granted is not None and part.state not in PART_ENDED
     )

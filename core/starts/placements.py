@@ -75,7 +75,7 @@ def place(
     `queued`: its claims may wait in their clusters' queues; where it starts later, they are to.
     """
     state, view, now = by.state, by.view, by.now
-    parts = parts_of(placement, view)
+    parts = parts_of(placement.nodes, record.job, view)
     is_alone = queued and len(parts) == 1 and may_be_one(record)
     # Where others wait, it takes its turn behind them, though its nodes are free.
     takes_turn = placement.start > now + NOW_S or (is_alone and is_crowded(state, parts[0].cluster))
@@ -111,7 +111,7 @@ def place(
     if chosen.flow:
         begin(state, state.jobs[chosen.flow], chosen, now)
     prepare(state, chosen, now)
-    view.take({} if later is not None else placement.nodes, loads)
+    view.place(chosen)
     if state.schedule.order is not None:
         state.schedule.order.drop((placement.job, placement.task or ""))
     return chosen

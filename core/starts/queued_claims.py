@@ -23,8 +23,10 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.jobs.deadlines import misses
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.jobs.eligibility import offered, owner_of, verdict_of
+from coalloc.core.jobs.eligibility import offered, owner_of, verdict_of, widest
 from coalloc.core.jobs.occupation import LINK_TOLERANCE, SlotsInUse, loads_of, misfit_of_links
+from coalloc.core.jobs.offers import room_on
+from coalloc.core.jobs.suitable_nodes import fit, laid_out, least_slots
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.sharing.limits import are_on, holds, start_of, trimmed
 from coalloc.core.starts.negotiation import may_queue, others, suits
@@ -51,9 +53,10 @@ from coalloc.model.cost import piece_time, run_time, within_limit
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.platform import NodeState
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import PartState
 from coalloc.model.sites.reading import NodeReading
-from coalloc.model.split import filled, low_side, split
+from coalloc.model.split import low_side, split
 
 LEFT_OUT = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME})
 """Reasons of jobs that the plan leaves for later without saying when."""
@@ -184,7 +187,7 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, no
             continue
         commit(by, current, claims, record, placement, queued=True)
         if book is not None:
-            book.take(record, *start_of(record, placement))
+            book.take(record, *start_of(state, record, placement))
     for pool in [flow for flow in state.composites.values() if isinstance(flow, ChunkPool)]:
         _send_pieces(by, current, claims, pool)
 
@@ -227,9 +230,10 @@ def _piece_on(
     assert isinstance(job, DivisibleJob)
     power, start = max(node.power, LEAST_POWER), now + SOON_S
     each = max(1, int(within_limit(job, state.settings.rounds.piece_s) * power / job.chunk_s))
-    chunks = max(1, min(pool.left(now), node.slots * each))
-    end = start + within_limit(job, piece_time(job.chunk_s, chunks, node.slots, power))
-    return Placement(job=job.id, start=start, end=end, nodes={node.name: node.slots}, chunks=chunks)
+    procs = room_on(job, node)
+    chunks = max(1, min(pool.left(now), procs * each))
+    end = start + within_limit(job, piece_time(job.chunk_s, chunks, procs, power))
+    return Placement(job=job.id, start=start, end=end, nodes={node.name: procs}, chunks=chunks)
 
 
 def _later(
@@ -279,19 +283,20 @@ def turn_of(
     rooms = _rooms(state, record, now)
     if among is not None:
         rooms = {name: nodes for name, nodes in rooms.items() if name in among}
-    slots = [sum(node.slots for node in nodes) for nodes in rooms.values()]
+    idle = [{node.name: room_on(job, node) for node in nodes} for nodes in rooms.values()]
+    slots = [sum(each.values()) for each in idle]
     low = [
         low_side(job.procs, job.proc_gbps, view.link_free[name], LINK_TOLERANCE) for name in rooms
     ]
-    if job.one_cluster:
+    if job.one_cluster or job.shape != ONE_SLOT:
         low = [0] * len(slots)
-        slots = [count if count >= job.procs else 0 for count in slots]
+        slots = [job.procs if fit(job.shape, job.procs, each.values()) else 0 for each in idle]
     shares = _even(job.procs, slots, low) or split(job.procs, slots, low)
     if shares is None:
         return None
     nodes: dict[str, int] = {}
-    for share, room in zip(shares, rooms.values(), strict=True):
-        nodes |= filled({node.name: node.slots for node in room}, share)
+    for share, each in zip(shares, idle, strict=True):
+        nodes |= laid_out(job.shape, share, each) if share else {}
     used = (node.power for room in rooms.values() for node in room if node.name in nodes)
     power = min(1.0, *used)
     seconds = run_time(job.base_time, job.sigma, max(power, LEAST_POWER))
@@ -371,7 +376,7 @@ def wanted_slots(state: State, name: str, now: float) -> int:
         return 0
     most = sum(node.slots for node in cluster.reading.nodes)
     wanted = sum(
-        sum(part.nodes.values())
+        sum(part.held.values())
         for record in state.placed_records()
         for part in record.parts
         if part.cluster == name and part.state is PartState.PREPARING and not record.queued
@@ -387,7 +392,7 @@ def wanted_slots(state: State, name: str, now: float) -> int:
         record = state.jobs[job]
         is_allowed = record.job.clusters is None or name in record.job.clusters
         if is_allowed and record.state is not JobState.HELD and record.opens(now) <= now:
-            wanted += _slots(record.job, most) if _may_use(state, cluster, record) else 0
+            wanted += _slots(state, record.job, most) if _may_use(state, cluster, record) else 0
     return min(wanted, most)
 
 
@@ -401,10 +406,6 @@ def _may_use(state: State, cluster: ClusterState, record: JobRecord) -> bool:
     return not open_needs(state, record) and fits_share(state, record)
 
 
-def _slots(job: Job, most: int) -> int:
-    match job:
-        case RigidJob(procs=procs):
-            return procs
-        case MoldableJob(max_procs=procs):
-            return procs
-    return most
+def _slots(state: State, job: Job, most: int) -> int:
+    is_one = isinstance(job, RigidJob | MoldableJob)
+    return least_slots(state, job, widest(job)) if is_one else most

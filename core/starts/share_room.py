@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.commands.admission import suitable_slots
 from coalloc.core.jobs.eligibility import narrowest, owner_of
+from coalloc.core.jobs.suitable_nodes import Takes, room_of, sizes_of, suitable
 from coalloc.model.jobs import stays_whole
+from coalloc.model.shape import Shape
 
 
 def has_share(state: State, cluster: str) -> bool:
@@ -20,19 +21,20 @@ def has_share(state: State, cluster: str) -> bool:
 
 def fits_share(state: State, record: JobRecord) -> bool:
     """Whether a job has room in the shares, and in clusters that have none."""
-    suitable = suitable_slots(state, record.job, owner_of(record))
-    if suitable is None or record.foreign:
+    takes, shape = suitable(state, record.job, owner_of(record)), record.job.shape
+    if takes is None or record.foreign:
         return True
     if record.batch.reservation:
         return False
-    rooms = [_room(state, name, slots) for name, slots in suitable.items()]
+    rooms = [_room(state, name, nodes, shape) for name, nodes in takes.items()]
     room = max(rooms, default=0) if stays_whole(record.job) else sum(rooms)
     return narrowest(record.job) <= room
 
 
-def _room(state: State, cluster: str, suitable: int) -> int:
+def _room(state: State, cluster: str, takes: Takes, shape: Shape) -> int:
     reading = state.clusters[cluster].reading
     if reading is None or reading.share is None:
-        return suitable
+        return room_of(takes, shape)
     # Which nodes are kept is not known beforehand: all of them have to suit.
-    return reading.share.slots if suitable >= reading.share.all_slots else 0
+    sizes = sizes_of(takes) if takes.total() == len(reading.nodes) else []
+    return sum(sizes[: reading.share.nodes][-(shape.max_nodes or len(sizes)) :])

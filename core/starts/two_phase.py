@@ -28,6 +28,7 @@ from coalloc.core.jobs.after_restore import (
 from coalloc.core.jobs.batch_accounts import told
 from coalloc.core.jobs.dependencies import has_started
 from coalloc.core.jobs.ends import abort_parts, release_dependents
+from coalloc.core.jobs.occupation import slots_on
 from coalloc.core.jobs.outcome import remember, verdict
 from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
@@ -147,10 +148,13 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         elif report.state is part.state is PartState.READY and record.siblings:
             _advance(state, record, now)  # It could not be chosen before all were heard of.
         return
+    nodes = report.nodes or part.nodes
+    is_other = nodes != part.nodes
     changed = replace(
         part,
         state=report.state,
-        nodes=report.nodes or part.nodes,
+        nodes=nodes,
+        slots=slots_on([state.clusters[cluster]], record.job, nodes) if is_other else part.slots,
         granted=now if part.granted is None and step in HOLDS_NODES else part.granted,
         expected=report.expected,
         exit_code=report.exit_code,

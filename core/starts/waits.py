@@ -115,11 +115,11 @@ def kept_waits(text: str) -> tuple[ClaimWait, ...]:
 
 def width_of(state: State, part: PartRecord) -> float:
     """Nodes that a part asks for."""
-    return nodes_held(state.clusters[part.cluster], part.nodes)
+    return nodes_held(state.clusters[part.cluster], part.held)
 
 
 def nodes_held(cluster: ClusterState, nodes: Mapping[str, int]) -> float:
-    """Nodes, those of which only some slots are held in parts."""
+    """Nodes of so many slots each, those of which only some are held in parts."""
     reading = cluster.reading
     slots = {} if reading is None else {node.name: node.slots for node in reading.nodes}
     return sum(min(1.0, count / max(1, slots.get(name, 1))) for name, count in nodes.items())
