@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import procs_of
+from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.core.sharing.priority import project_of
 from coalloc.model.cost import within_limit
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
@@ -41,7 +42,8 @@ def reservations(
         ]
         for name, procs in given.guarantees.items():
             wanting = [job for _, job in mine if job.clusters is None or name in job.clusters]
-            wanted = sum(procs_of(record) for record, job in mine if job in wanting)
+            asking = (record for record, job in mine if job in wanting)
+            wanted = sum(least_slots(state, each.job, procs_of(each)) for each in asking)
             needed = min(procs - _used(state, project, name), wanted)
             if needed > 0 and name in of and not of[name].stale:
                 nodes = _nodes(of[name], needed, _busy_until(running, now, state))
@@ -72,9 +74,9 @@ def _length_s(job: Job) -> float:
 
 
 def _used(state: State, project: str, cluster: str) -> int:
-    """Processes of a project, and of those below it, that a cluster runs."""
+    """Slots of a project, and of those below it, in a cluster."""
     return sum(
-        sum(part.nodes.values())
+        sum(part.held.values())
         for record in state.placed_records()
         if project in state.sharing.tree.path(project_of(state, record))
         for part in record.parts

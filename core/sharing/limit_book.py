@@ -14,6 +14,8 @@ from coalloc.core.base.projects import DAY_S, Scope
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.usage import by_day, spans
+from coalloc.core.jobs.eligibility import widest
+from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.core.sharing.priority import project_of
 from coalloc.model.settings import LimitsConfig
 
@@ -70,22 +72,27 @@ class LimitBook:
             use.proc_s += procs * seconds
 
     def room(self, record: JobRecord) -> float:
-        """Processes of a job that may start now, as far as `max_procs` goes."""
+        """Processes of a job that may start now at the most, as far as `max_procs` goes."""
         rooms = (
             scope.limits.max_procs - use.procs
             for scope, use in self._uses_of(record)
             if scope.limits.max_procs is not None
         )
-        return max(min(rooms, default=inf), 0)
+        return max(min(rooms, default=inf), 0) / self._each(record)
 
     def room_s(self, record: JobRecord) -> float:
-        """Processor-seconds that may be committed to a job now."""
+        """Seconds of processes that may be committed to a job now at the most."""
         rooms = (
             scope.limits.max_proc_hours * HOUR_S - use.proc_s
             for scope, use in self._uses_of(record)
             if scope.limits.max_proc_hours is not None
         )
-        return max(min(rooms, default=inf), 0.0)
+        return max(min(rooms, default=inf), 0.0) / self._each(record)
+
+    def _each(self, record: JobRecord) -> float:
+        """Slots of one process of a job, at the least."""
+        procs = widest(record.job)
+        return least_slots(self._state, record.job, procs) / procs
 
     def overbooked(self, record: JobRecord, procs: int) -> str:
         """Ask for room; says where the jobs before this one have asked for more than there is."""
@@ -130,7 +137,7 @@ class LimitBook:
         return self._uses.setdefault((scope.project, scope.user, scope.array), ScopeUse())
 
     def _count(self, record: JobRecord) -> None:
-        procs = record.placed_procs
+        procs = record.placed_slots
         begun = self._now if record.started is None else record.started
         left_s = max(begun + record.planned - self._now, 0.0)
         for scope, use in self._uses_of(record):

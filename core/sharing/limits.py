@@ -2,7 +2,7 @@
 
 A job may start while, in each of its scopes (`core.projects.Scope`), with it
 
-- no more than `max_procs` processes run,
+- no more than `max_procs` slots are taken, one by each process that asks for nothing more,
 - no more than `max_running_jobs` jobs run; a workflow or a divisible job is one,
 - no more than `max_proc_hours` have been used within `window_days`, with all that runs counted to
   its planned end.
@@ -22,6 +22,9 @@ from coalloc.core.base.projects import ITS_ARRAY, Scope
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import open_needs
+from coalloc.core.jobs.eligibility import narrowest
+from coalloc.core.jobs.occupation import slots_on
+from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.core.sharing.limit_book import HOUR_S, TOLERANCE_S, LimitBook, ScopeUse, over_hours
 from coalloc.core.sharing.priority import factors, is_on, project_of
 from coalloc.model.cost import base_time
@@ -40,7 +43,7 @@ MANY = 1e9
 
 def never_fits(state: State, project: str, user: str, job: Job) -> str:
     """The limit that no start of this job can keep, in words; empty if there is none."""
-    procs, seconds = least_of(job)
+    procs, seconds = least_of(state, job)
     for scope in state.sharing.tree.scopes(project, user):
         most, hours = scope.limits.max_procs, scope.limits.max_proc_hours
         if most is not None and procs > most:
@@ -50,17 +53,13 @@ def never_fits(state: State, project: str, user: str, job: Job) -> str:
     return ""
 
 
-def least_of(job: Job) -> tuple[int, float]:
-    """The fewest processes of a job at a time, and the seconds for which it has them."""
-    match job:
-        case RigidJob(procs=procs):
-            return procs, job.base_time
-        case MoldableJob(min_procs=procs):
-            return procs, base_time(job, procs)
-        case WorkflowJob(tasks=tasks):
-            return max(task.min_procs for task in tasks), 0.0
-        case DivisibleJob(chunk_s=seconds):
-            return 1, seconds
+def least_of(state: State, job: Job) -> tuple[int, float]:
+    """The fewest slots of a job at a time, and the seconds for which it has them."""
+    procs = narrowest(job)
+    slots = least_slots(state, job, procs)
+    if isinstance(job, RigidJob | MoldableJob):
+        return slots, base_time(job, procs)
+    return slots, job.chunk_s if isinstance(job, DivisibleJob) else 0.0
 
 
 def are_on(state: State) -> bool:
@@ -91,7 +90,7 @@ def held_back(state: State, now: float, *, of_site: bool = True) -> dict[str, st
     for record in _in_turn(state, now):
         if record.id in state.composites or not (of_site or record.throttle):
             continue
-        procs, seconds = least_of(record.job)
+        procs, seconds = least_of(state, record.job)
         why = book.why_not(record, procs, seconds) or _no_allotment(book, record)
         if not why and _may_start(state, record, now):
             why = book.overbooked(record, procs)
@@ -135,6 +134,7 @@ def capped(book: LimitBook, record: JobRecord, job: Job) -> Job:
     if isinstance(job, WorkflowJob):
         limits = (scope.limits.max_procs for scope in book.scopes(record))
         widest = min((most for most in limits if most is not None), default=inf)
+        widest //= max(1, job.shape.cpus_per_proc)
         if any(task.max_procs > widest for task in job.tasks):
             tasks = (
                 replace(task, max_procs=max(int(widest), task.min_procs))
@@ -155,22 +155,22 @@ def _allotment(book: LimitBook, record: JobRecord, job: MoldableJob) -> int:
     return most
 
 
-def start_of(record: JobRecord, placement: Placement) -> tuple[int, float]:
-    """Processes and seconds by which a start counts.
+def start_of(state: State, record: JobRecord, placement: Placement) -> tuple[int, float]:
+    """Slots and seconds by which a start counts.
 
     A job's own run time on full-speed nodes, as before it was planned; of tasks and pieces, the
     planned one.
     """
-    procs = sum(placement.nodes.values())
-    job = record.job
+    procs, job = sum(placement.nodes.values()), record.job
+    slots = sum(slots_on(state.clusters.values(), job, placement.nodes).values()) or procs
     if isinstance(job, RigidJob | MoldableJob) and not record.flow:
-        return procs, base_time(job, procs)
-    return procs, placement.end - placement.start
+        return slots, base_time(job, procs)
+    return slots, placement.end - placement.start
 
 
 def holds(state: State, book: LimitBook, record: JobRecord, placement: Placement) -> bool:
     """Whether a limit keeps a placement from starting now; then a job has to be planned again."""
-    why = book.why_not(record, *start_of(record, placement))
+    why = book.why_not(record, *start_of(state, record, placement))
     if why and not record.flow:
         state.findings.limited[record.id] = why
         state.rounds.want(LIMIT)
@@ -183,10 +183,10 @@ def trimmed(state: State, record: JobRecord, placement: Placement, now: float) -
         return placement
     book = LimitBook(state, now)
     seconds = placement.end - placement.start
-    if book.why_not(record, 1, seconds):
-        return None
     left = int(min(book.room(record), book.room_s(record) / max(seconds, TOLERANCE_S), MANY))
     nodes = filled(placement.nodes, left)
+    if not nodes or book.why_not(record, least_of(state, record.job)[0], seconds):
+        return None
     procs, before = sum(nodes.values()), sum(placement.nodes.values())
     if procs == before or placement.chunks is None:
         return placement

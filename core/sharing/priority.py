@@ -39,6 +39,7 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import procs_of
 from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
+from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.ranges import WEIGHT
@@ -133,7 +134,7 @@ def charged_proc_s(state: State, now: float) -> dict[ProjectUser, float]:
             total += decayed_proc_s(procs, start, end, now, rule.half_life_s)
         begun = now if record.started is None else record.started
         left = min(max(begun + record.planned - now, 0.0), rule.ahead_s)
-        total += left * record.placed_procs
+        total += left * record.placed_slots
         out[owner] = total
     return out
 
@@ -221,7 +222,7 @@ def factors(
         lead_s = current.seconds.get(owner)
         if lead_s is not None:
             shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
-            ahead[project] = before_s + charge_of(record, rule) / slots[project]
+            ahead[project] = before_s + charge_of(state, record, rule) / slots[project]
         allowed = min(record.job.weight, most[owner])
         age = _age(record, rule, now)
         size = _size(record, rule, current.capacity)
@@ -248,13 +249,14 @@ def _entitled(tree: ProjectTree, project: str, slots: int) -> float:
     return max(share_of(tree, project) * slots, LEAST)
 
 
-def charge_of(record: JobRecord, rule: PriorityConfig) -> float:
+def charge_of(state: State, record: JobRecord, rule: PriorityConfig) -> float:
     """Charge to its project at a job's start, processor-seconds."""
     job = record.job
     match job:
         case RigidJob() | MoldableJob():
             procs = procs_of(record)
-            return procs * min(base_time(job, procs), rule.ahead_s)
+            slots = least_slots(state, job, procs)
+            return slots * min(base_time(job, procs), rule.ahead_s)
         case WorkflowJob(tasks=tasks):
             return min(sum(task.work for task in tasks), procs_of(record) * rule.ahead_s)
         case DivisibleJob(work=work):
