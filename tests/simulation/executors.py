@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from coalloc.core.base.messages import Read, Started, Statement
+from coalloc.core.base.messages import LIMIT, Hello, Read, Started, Statement
 from coalloc.core.executor.effects import (
     ArrangePart,
     ClaimPart,
@@ -155,7 +155,7 @@ class ExecutorHost:
         """A job of others that has all the slots."""
         return Running(
             id="x",
-            nodes=dict(self.batch.slots),
+            nodes={name: node.slots for name, node in self.batch.nodes.items()},
             start=now - FULL_S,
             end=now + FULL_S,
             ours=False,
@@ -232,6 +232,8 @@ class ExecutorHost:
 
     def say(self, statement: Statement) -> None:
         self._pass()
+        if isinstance(statement, Hello) and self.batch.is_older:
+            statement = replace(statement, abilities=(LIMIT,))
         self.network.send_up(self.cluster, statement)
 
     def explain(self, effect: ExecutorEffect, error: Exception) -> str:

@@ -21,7 +21,14 @@ from coalloc.core.commands import queue
 from coalloc.core.commands import updates as updating
 from coalloc.core.executor import machine as executor
 from coalloc.core.executor import turn as executor_turn
-from coalloc.core.jobs import after_restore, deadlines, dependencies, occupation, workflows
+from coalloc.core.jobs import (
+    after_restore,
+    deadlines,
+    dependencies,
+    eligibility,
+    occupation,
+    workflows,
+)
 from coalloc.core.rounds import commitment as committing
 from coalloc.core.sharing import accounting, limit_book, limits
 from coalloc.core.starts import negotiation as negotiating
@@ -102,7 +109,7 @@ MUTANTS: dict[str, Mutant] = {
         "    for part in record.parts[:1]:\n",
     ),
     "granted-nodes-not-followed": Mutant(
-        starting.reported, "nodes=report.nodes or part.nodes", "nodes=part.nodes"
+        starting.reported, "nodes = report.nodes or part.nodes", "nodes = part.nodes"
     ),
     "idle-nodes-held-for-ever": Mutant(negotiating._deadline, "if held <= 0.0:", "if True:"),
     "claims-that-wait-take-no-link": Mutant(
@@ -147,8 +154,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "siblings-counted-apart": Mutant(
         limit_book.LimitBook._count,
-        "procs = record.placed_procs",
-        "procs = sum(sum(part.nodes.values()) for part in record.parts)",
+        "procs = record.placed_slots",
+        "procs = sum(sum(part.held.values()) for part in record.parts)",
     ),
     # Expected starts
     "expected-starts-forgotten-by-a-restart": Mutant(
@@ -292,7 +299,7 @@ MUTANTS: dict[str, Mutant] = {
     # Limits, reservations, changes and usage
     "limits-not-checked-again": Mutant(
         limits.holds,
-        "why = book.why_not(record, *start_of(record, placement))",
+        "why = book.why_not(record, *start_of(state, record, placement))",
         'why = ""',
         steps=600,
     ),
@@ -311,6 +318,13 @@ MUTANTS: dict[str, Mutant] = {
         "state.put(replace(record, priority=command.priority))",
         "state.index(replace(record, priority=command.priority))",
         steps=800,
+    ),
+    # Shapes
+    "slots-counted-as-processes": Mutant(
+        occupation.slots_on, "if job.shape == ONE_SLOT:", "if job.shape is not None:"
+    ),
+    "shapes-sent-to-older-executors": Mutant(
+        eligibility.is_older, "return job.shape", "return False and job.shape", steps=800
     ),
     # Throttles of arrays, and deadlines
     "throttles-ignored": Mutant(

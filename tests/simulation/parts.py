@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from coalloc.core.base.messages import Arrange, Prepare
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import OVER_LIMIT, PART_ENDED, PartKey, PartReport, PartState
+from coalloc.model.sites.reading import NodeReading
 from tests.simulation.guests import Guests
+from tests.simulation.shaped import check_layout, over
 
 HELD = frozenset({PartState.PREPARING, PartState.READY})
 NEXT_S = 3.0
@@ -93,7 +96,7 @@ class Batch:
 
     Attributes
     ----------
-    slots : dict of node name to slots
+    nodes : dict of node name to node
     readied : dict of (job, attempt) to {part: processes at the barrier}
         Shared by all clusters: who has ever been ready.
     starts : dict of job to the attempts of it that ran a process, with their parts
@@ -106,7 +109,7 @@ class Batch:
         Jobs that its users submitted in the batch system itself.
     """
 
-    slots: dict[str, int]
+    nodes: dict[str, NodeReading]
     dice: random.Random
     readied: dict[tuple[str, int], dict[int, int]]
     starts: dict[str, dict[int, set[int]]]
@@ -131,6 +134,8 @@ class Batch:
     preempted: dict[str, int] = field(default_factory=dict)
     """How often, by job."""
     on_claim: Callable[[Prepare], None] = lambda _: None
+    is_older: bool = False
+    """Its executor is older than shapes."""
 
     def claim(self, order: Prepare, now: float) -> None:
         """Hold nodes for a part, unless somebody else has taken them.
@@ -138,7 +143,7 @@ class Batch:
         Raises
         ------
         AssertionError
-            If it was claimed before, and is over.
+            If it was claimed before, and is over; or has a shape, which its executor does not know.
         """
         part = Part(order)
         if order.queue is None:
@@ -147,6 +152,8 @@ class Batch:
             return
         assert part.key not in self.claimed, f"{part.key} is claimed a second time"
         self.claimed.add(part.key)
+        is_known = order.shape == ONE_SLOT or not self.is_older
+        assert is_known, f"{part.key} has a shape, and its executor is older"
         self.on_claim(order)
         self.parts[part.key] = part
         if order.queue is not None and self.waits.random() < self.faults:
@@ -189,16 +196,19 @@ class Batch:
         if self.waits.random() < self.faults:
             part.refuse("cancelled_there" if self.waits.random() < 0.2 else "node_unavailable")
             return
-        free = self._free()
-        names = list(free)
+        names = list(self.nodes)
         self.waits.shuffle(names)
-        shape = sum(part.order.nodes.values())
+        procs, shape = sum(part.order.nodes.values()), part.order.shape
         nodes: dict[str, int] = {}
-        for name in names:
-            count = min(free[name], shape - sum(nodes.values()))
+        for name in names[: shape.max_nodes]:
+            left = procs - sum(nodes.values())
+            left -= max(0, min(shape.min_nodes, procs) - len(nodes) - 1)
+            count = min(left, shape.procs_per_node or left)
+            while count > 0 and self._taken(part, {**nodes, name: count}):
+                count -= 1
             if count > 0 and part.order.queue and name not in part.order.queue.avoid:
                 nodes[name] = count
-        if sum(nodes.values()) == shape:
+        if sum(nodes.values()) == procs:
             part.nodes, part.state, part.granted = nodes, PartState.PREPARING, now
 
     @staticmethod
@@ -214,15 +224,6 @@ class Batch:
         if self.is_full:
             return 2
         return self.waits.choice([0, 0, 1, 3]) if self.queues else 0
-
-    def _free(self) -> dict[str, int]:
-        """Slots that nothing holds."""
-        free = dict(self.slots)
-        for part in self.parts.values():
-            if part.state not in PART_ENDED:
-                for node, count in part.nodes.items():
-                    free[node] -= count
-        return free
 
     def arrange(self, order: Arrange, key: PartKey) -> None:
         """Tell a part of the nodes of its whole job.
@@ -262,6 +263,7 @@ class Batch:
         if part.arranged is not None:
             told = sum(part.arranged.all_nodes.values())
             assert told == part.order.size, f"job {job} starts on {told} of {part.order.size} slots"
+        check_layout(part.order, part.arranged.all_nodes if part.arranged else part.order.all_nodes)
         ran = self.starts.setdefault(job, {}).setdefault(attempt, set())
         twice = bool(ran) if is_whole(part.order) else number in ran
         assert not twice, f"part {number} of job {job} starts, and {sorted(ran)} did before"
@@ -272,14 +274,14 @@ class Batch:
         part.state, part.started = PartState.RUNNING, now
         part.ends = now + self.dice.choice([0.0, 1.0, 5.0, 30.0])
 
-    def _taken(self, part: Part) -> bool:
-        """Some of its nodes have less free slots than it needs."""
-        used = dict(part.nodes)
+    def _taken(self, part: Part, nodes: Mapping[str, int] | None = None) -> bool:
+        """Some of its nodes, or of these, have less free than it needs."""
+        mine = part.nodes if nodes is None else nodes
+        held = [(part.order, mine)]
         for other in self.parts.values():
             if other is not part and other.state not in PART_ENDED:
-                for node, count in other.nodes.items():
-                    used[node] = used.get(node, 0) + count
-        return any(used[node] > self.slots[node] for node in part.nodes)
+                held.append((other.order, {n: c for n, c in other.nodes.items() if n in mine}))
+        return bool(over(self.nodes, held))
 
     def end(self, key: PartKey, now: float, *, may_be_lost: bool = True) -> None:
         """Release a claim, or end processes.
@@ -370,14 +372,9 @@ class Batch:
         return [part for part in self.parts.values() if part.state in HELD]
 
     def overfull(self) -> str:
-        """A node on which more processes run than it has slots; empty if there is none."""
-        busy: dict[str, int] = {}
-        for part in self.parts.values():
-            if part.state is PartState.RUNNING:
-                for node, count in part.nodes.items():
-                    busy[node] = busy.get(node, 0) + count
-        over = {node: count for node, count in busy.items() if count > self.slots[node]}
-        return f"more processes than slots: {over}" if over else ""
+        """A node on which more runs than it has room for; empty if there is none."""
+        running = (part for part in self.parts.values() if part.state is PartState.RUNNING)
+        return over(self.nodes, ((part.order, part.nodes) for part in running))
 
     def is_idle(self) -> bool:
         """Nothing is held and nothing runs."""

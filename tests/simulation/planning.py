@@ -6,9 +6,11 @@ import random
 
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
+from coalloc.core.jobs.suitable_nodes import laid_out
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement, Plan
+from coalloc.model.shape import ONE_SLOT, most_procs
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from tests.support.core_site import first_fit
@@ -87,11 +89,11 @@ def ahead(plan: Plan, snapshot: Snapshot) -> Plan:
     for job in snapshot.queue:
         if not isinstance(job, RigidJob) or job.id in placed or job.held or job.after:
             continue
-        nodes: dict[str, int] = {}
-        for name, node in up:
-            count = min(node.slots, job.procs - sum(nodes.values()))
-            if count > 0 and (job.clusters is None or name in job.clusters):
-                nodes[node.name] = count
+        named = [n for name, n in up if job.clusters is None or name in job.clusters]
+        is_plain = job.shape == ONE_SLOT
+        each_mb = job.memory_mb_per_proc
+        most = {n.name: n.slots if is_plain else most_procs(job.shape, each_mb, n) for n in named}
+        nodes = laid_out(job.shape, job.procs, most)
         if sum(nodes.values()) == job.procs:
             start = snapshot.time + 60.0
             later.append(Placement(job=job.id, start=start, end=start + 60.0, nodes=nodes))

@@ -193,7 +193,7 @@ def nodes_known(batches: dict[str, Batch], order: Prepare) -> None:
     }
     held = {node: count for part in parts.values() for node, count in part.nodes.items()}
     # A part that was told to start long before the others may be over and forgotten.
-    kept = {node for name in parts for node in batches[name].slots}
+    kept = {node for name in parts for node in batches[name].nodes}
     for part in parts.values():
         nodes = part.order.all_nodes if part.arranged is None else part.arranged.all_nodes
         told = {node: count for node, count in nodes.items() if node in kept}

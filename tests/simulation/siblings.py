@@ -8,6 +8,7 @@ from coalloc.core.base.messages import Abort, Forget
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.jobs.after_restore import is_held
 from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartState
 from tests.simulation import shares
 from tests.simulation.daemon import DaemonHost
@@ -73,8 +74,8 @@ def _count_once(daemon: DaemonHost) -> None:
     for record in daemon.disk.jobs.values():
         name = shares.project_of(daemon, record) if record.siblings else ""
         most = projects[name].max_procs if name else None
-        if most is not None:
-            used = sum(map(shares.procs_of, shares.placed_of(daemon, name)))
+        if most is not None and record.job.shape == ONE_SLOT:
+            used = sum(each.placed_slots for each in shares.placed_of(daemon, name))
             assert book.room(record) == max(0, most - used), f"{name} uses {used} of {most}"
 
 

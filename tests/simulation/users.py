@@ -30,6 +30,7 @@ from coalloc.daemon.store.recall import drained_of
 from coalloc.model.sites.parts import Launch
 from tests.simulation.bounded import Bounded
 from tests.simulation.disk import Disk
+from tests.simulation.shaped import Shaped
 from tests.simulation.wider import Wider
 from tests.support.core_site import workflow
 
@@ -72,6 +73,8 @@ class Users:
     """What they ask for beside the plain commands; None: nothing."""
     bounded: Bounded | None = None
     """The same of throttles and deadlines."""
+    shaped: Shaped | None = None
+    """The same of shapes."""
     wishes: dict[str, Wish] = field(default_factory=dict)
     needs: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     acknowledged: dict[str, str] = field(default_factory=dict)
@@ -235,6 +238,8 @@ class Users:
             self.needs[token] = command.needs
         if self.bounded is not None:
             command = self.bounded.bound(token, command)
+        if self.shaped is not None:
+            command = self.shaped.shaped(command)
         self.requests[token] = command
         self.wishes[token] = Wish(command, user=user)
 

@@ -18,6 +18,7 @@ from tests.simulation.guests import OVER
 from tests.simulation.network import Network
 from tests.simulation.parts import Batch
 from tests.simulation.restoring import Restorations
+from tests.simulation.shaped import Shaped, equipped
 from tests.simulation.siblings import Strays
 from tests.simulation.troubles import Troubles
 from tests.simulation.users import Users
@@ -100,12 +101,14 @@ class World:
         self.daemon = DaemonHost(settings, self.network, self.dice, self._committed)
         bounds = random.Random(f"bounds {seed}").random() < 1.0 / 3.0
         bounded = Bounded(seed, self.now) if bounds else None
-        self.users = Users(self.dice, JOBS, names, wider, bounded)
+        has_shapes = random.Random(f"shapes {seed}").random() < 1.0 / 3.0
+        shaped = Shaped(seed) if has_shapes else None
+        self.users = Users(self.dice, JOBS, names, wider, bounded, shaped)
         self.daemon.planner.slow = random.Random(f"slow {seed}") if bounds else None
         self._are_full = queues and random.Random(f"full {seed}").random() < 0.6
         self.batches: dict[str, Batch] = {}
         self.executors: dict[str, ExecutorHost] = {}
-        self._set_up(seed, queues=queues, preempts=wider is not None)
+        self._set_up(seed, queues=queues, preempts=wider is not None, has_shapes=has_shapes)
         self.restorations = Restorations(
             seed if restores else None, self.daemon, self.executors, self.batches, self.users
         )
@@ -121,14 +124,15 @@ class World:
         for executor in self.executors.values():
             executor.boot(self.now)
 
-    def _set_up(self, seed: int, *, queues: bool, preempts: bool) -> None:
+    def _set_up(self, seed: int, *, queues: bool, preempts: bool, has_shapes: bool) -> None:
         """Make each cluster's batch system and its executor."""
         readied: dict[tuple[str, int], dict[int, int]] = {}
         starts: dict[str, dict[int, set[int]]] = {}
         for name, (nodes, slots, _) in SITE.items():
             read = replace(reading(name, nodes, slots=slots), queues=queues)
+            read = equipped(read) if has_shapes else read
             batch = Batch(
-                {node.name: node.slots for node in read.nodes},
+                {node.name: node for node in read.nodes},
                 self.dice,
                 readied,
                 starts,
@@ -138,6 +142,7 @@ class World:
                 is_strict=queues,  # it grants what the daemon does not know of yet
                 preempts=random.Random(f"preempts {seed} {name}") if preempts else None,
                 on_claim=partial(self._claimed, name),
+                is_older=has_shapes and random.Random(f"older {seed} {name}").random() < 0.2,
             )
             self.batches[name] = batch
             self.executors[name] = ExecutorHost(
@@ -359,6 +364,10 @@ class World:
         """
         self.set_faults(0.0)
         self._calm = True
+        for name, batch in self.batches.items():
+            if batch.is_older:
+                batch.is_older = False
+                self.executors[name].crash()
         began = self._calm_since = self.now
         while not self.is_over():
             self.step()
