@@ -4,8 +4,8 @@ The checker has a reading of its own (`coalloc.policies.checking.occupation`), w
 
 Notes
 -----
-A snapshot does not tell how much memory running work uses: on each node it counts
-floor(memory_mb * its slots / slots), for each piece of work by itself. Work holds its slots, memory
+Running work holds the memory of a node that it tells, else floor(memory_mb * its slots / slots),
+each piece of work by itself; resources only as it tells. Work holds its slots, memory, resources
 and link load from before the snapshot's time until max(end, time + overrun_s). What lies on nodes
 or links that the snapshot does not have is left out, and so is what has ended.
 """
@@ -22,12 +22,14 @@ from coalloc.policies.latest import keep_latest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHold:
-    """Slots and memory of a node that running work holds; `until` in seconds."""
+    """What running work holds of a node; `until` in seconds."""
 
     work: str
     node: str
     slots: int
     memory_mb: int
+    resources: Mapping[str, int]
+    """As told, without their families."""
     until: float
 
 
@@ -70,10 +72,16 @@ def holds(snapshot: Snapshot) -> Holds:
             continue
         for name, slots in work.nodes.items():
             if name in known:
-                share = (known[name].memory_mb or 0) * slots // known[name].slots
-                nodes.append(
-                    NodeHold(work=work.id, node=name, slots=slots, memory_mb=share, until=until)
+                size = known[name].memory_mb or 0
+                hold = NodeHold(
+                    work=work.id,
+                    node=name,
+                    slots=slots,
+                    memory_mb=work.memory_mb.get(name, size * slots // known[name].slots),
+                    resources=work.resources.get(name, {}),
+                    until=until,
                 )
+                nodes.append(hold)
         links += [
             LinkHold(work=work.id, cluster=name, gbps=gbps, until=until)
             for name, gbps in work.link_gbps.items()
