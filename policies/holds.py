@@ -4,8 +4,8 @@ The checker has a reading of its own (`coalloc.policies.checking.occupation`), w
 
 Notes
 -----
-Running work holds the memory of a node that it tells, else floor(memory_mb * its slots / slots),
-each piece of work by itself; resources only as it tells. Work holds its slots, memory, resources
+Where a snapshot does not tell how much memory running work uses, on each node that counts
+floor(memory_mb * its slots / slots), for each piece of work by itself. Work holds its slots, memory
 and link load from before the snapshot's time until max(end, time + overrun_s). What lies on nodes
 or links that the snapshot does not have is left out, and so is what has ended.
 """
@@ -13,24 +13,24 @@ or links that the snapshot does not have is left out, and so is what has ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coalloc.model.platform import Node
+from coalloc.model.shape import supplies
 from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.policies.latest import keep_latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHold:
-    """What running work holds of a node; `until` in seconds."""
+    """Slots, memory and resources of a node that running work holds; `until` in seconds."""
 
     work: str
     node: str
     slots: int
     memory_mb: int
-    resources: Mapping[str, int]
-    """As told, without their families."""
     until: float
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +72,17 @@ def holds(snapshot: Snapshot) -> Holds:
             continue
         for name, slots in work.nodes.items():
             if name in known:
-                size = known[name].memory_mb or 0
-                hold = NodeHold(
-                    work=work.id,
-                    node=name,
-                    slots=slots,
-                    memory_mb=work.memory_mb.get(name, size * slots // known[name].slots),
-                    resources=work.resources.get(name, {}),
-                    until=until,
+                share = (known[name].memory_mb or 0) * slots // known[name].slots
+                nodes.append(
+                    NodeHold(
+                        work=work.id,
+                        node=name,
+                        slots=slots,
+                        memory_mb=work.memory_mb.get(name, share),
+                        until=until,
+                        resources=supplies(work.resources.get(name, {})),
+                    )
                 )
-                nodes.append(hold)
         links += [
             LinkHold(work=work.id, cluster=name, gbps=gbps, until=until)
             for name, gbps in work.link_gbps.items()
