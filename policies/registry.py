@@ -6,6 +6,7 @@ Listing them imports neither numba nor numpy: the module of a policy is loaded w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +19,7 @@ from coalloc.policies import foreign
 from coalloc.policies.allocation.options import MbpcOptions
 from coalloc.policies.auto.options import AutoOptions
 from coalloc.policies.base import Budget, OnIncumbent, Policy, SolveFunction
+from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.moldable.bicriteria.options import BicriteriaOptions
 from coalloc.policies.oas.options import OasOptions
 from coalloc.policies.options import CommonOptions, Options
@@ -27,6 +29,8 @@ from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.workflow.search.options import WorkflowPolicyOptions
 
 _COMPLETING = "coalloc.policies.divisible.complete"
+_COUNTED = "coalloc.policies.counted.policy"
+_PLAIN = "coalloc.policies.plain.policy"
 _SIMPLE = "coalloc.policies.orders.simple"
 _MBPC = "coalloc.policies.allocation.mbpc"
 _OAS = "coalloc.policies.oas.policy"
@@ -35,10 +39,11 @@ _M_HEFT = "coalloc.policies.published.m_heft"
 _CPA = "coalloc.policies.published.cpa"
 
 
-def _completed(engine_of: Callable[[], SolveFunction]) -> SolveFunction:
+def _completed(engine_of: Callable[[], SolveFunction], counted: str = "") -> SolveFunction:
     """A policy from an engine that sees the snapshot at time 0 (`relative_time`).
 
-    What the engine plans, divisible jobs fill.
+    What the engine plans, divisible jobs fill. A queue that needs counted resources is planned
+    under the name `counted` in another way (`coalloc.policies.counted`), if there is one.
     """
 
     def solve(
@@ -48,6 +53,8 @@ def _completed(engine_of: Callable[[], SolveFunction]) -> SolveFunction:
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
         engine = engine_of()
+        if counted and needs_counting(problem):
+            engine = partial(import_module(_COUNTED).solve, counted)
         if budget.live and "workflow_links" in options:  # what is started loads real links
             options = {**options, "workflow_links": "booked"}
         now, problem = problem.time, from_now(problem)
@@ -69,7 +76,9 @@ def _completed(engine_of: Callable[[], SolveFunction]) -> SolveFunction:
 
 def _row(name: str, module: str, options: type[Options], doc: str) -> Policy:
     """A policy whose module is loaded on the first call; its table SOLVERS holds the function."""
-    solve = _completed(lambda: import_module(module).SOLVERS[name])
+    solve = _completed(
+        lambda: import_module(module).SOLVERS[name], "" if module == _PLAIN else name
+    )
     return Policy(name=name, solve=solve, doc=doc, options=options)
 
 
@@ -116,7 +125,7 @@ FOR_SITES: tuple[Policy, ...] = (
     ),
     _row(
         "plain",
-        "coalloc.policies.plain.policy",
+        _PLAIN,
         Options,
         "EASY with estimates, without a compiler",
     ),

@@ -29,6 +29,8 @@ from typing import Any
 from coalloc.model.plan import Deferred, Objective, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.counted.needs import needs_counting
+from coalloc.policies.counted.planning import plain_counted
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.modes import Item, Mode
 from coalloc.policies.plain.availability import Availability, EarliestFit
@@ -46,6 +48,8 @@ def plain_easy(snapshot: Snapshot, *, pieces: bool = False, work: int = WORK) ->
     `work`: entries, of a class of nodes at a time, that may be read.
     """
     problem = from_now(snapshot)
+    if needs_counting(problem):
+        return at_time(plain_counted(problem), snapshot.time)
     intake = read_queue(problem, {})
     queue = _PlainQueue(intake, work)
     waits = queue.start_and_backfill()

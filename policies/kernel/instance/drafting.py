@@ -10,6 +10,7 @@ from coalloc.model.cost import task_loads, task_time
 from coalloc.model.flows import APART, Home, arrivals, homes, streams
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Reason
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.snapshot import Reservation, Snapshot
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
@@ -107,12 +108,12 @@ class Drafter:
         names: Home,
         begun: Mapping[str, tuple[float, ...]],
     ) -> tuple[dict[str | None, Item], dict[str | None, Why]]:
-        needs = self._needs(job, names)
         made: dict[str | None, Item] = {}
         failed: dict[str | None, Why] = {}
         for task in tasks:
             name = None if task is None else task.id
-            item = Item(job=job, number=number, task=task, group=needs, release=job.earliest)
+            item = Item(job=job, number=number, task=task, release=job.earliest)
+            item.group = self._needs(job, names, item.shape)
             item.release = max(item.release, self.snapshot.time)
             item.arrival = () if name is None else begun.get(name, ())
             reason = self._await_data(item, names) or self._set_modes(item)
@@ -150,13 +151,13 @@ class Drafter:
         if item.task is not None and self._spread(item, item.task, needs.usable):
             return None
         item.splits = splits and self.rule != "forbidden" and len(self.links) > 1
-        item.modes = self._modes(item, needs.usable)
+        item.modes = self._modes(item, needs.usable, needs.apart[0])
         if item.modes:
             return None
         low = smallest(item)
         may = item.task is not None and self._spread(item, item.task, needs.exists)
-        if may or self._modes(item, needs.exists):
-            free = sum(needs.usable) if item.splits else max(needs.usable, default=0)
+        if may or self._modes(item, needs.exists, needs.apart[1]):
+            free = sum(needs.apart[0]) if item.splits else max(needs.usable, default=0)
             return Reason.INSUFFICIENT, f"needs {low} processes; {free} could run with what is up"
         return Reason.INFEASIBLE, self._why_never(item, needs, low)
 
@@ -177,29 +178,35 @@ class Drafter:
         item.rates = tuple(loads.get(name, 0.0) for name in clusters)
         return True
 
-    def _modes(self, item: Item, free: list[int]) -> list[Mode]:
-        """Return the modes that would fit on empty clusters of these sizes."""
+    def _modes(self, item: Item, free: list[int], apart: list[int]) -> list[Mode]:
+        """Return the modes that would fit on empty clusters of these sizes, alone or together."""
         splits = item.splits
         largest = max(free, default=0)
         if splits and self.rule == "needed" and smallest(item) <= largest:
             splits = False
-        cap = sum(free) if splits else largest
-        modes = [mode for mode in offered(item, cap) if self._holds(item, mode[0], free, splits)]
+        cap = sum(apart) if splits else largest
+        modes = [
+            mode
+            for mode in offered(item, cap)
+            if mode[0] <= largest or (splits and self._parts_hold(item, mode[0], apart))
+        ]
+        modes = [mode for mode in modes if mode[0] >= item.shape.min_nodes]
         if modes:
             item.splits = splits
         return modes
 
-    def _holds(self, item: Item, procs: int, free: list[int], splits: bool) -> bool:
-        if procs <= max(free, default=0):
-            return True
-        if not splits or procs > sum(free):
+    def _parts_hold(self, item: Item, procs: int, free: list[int]) -> bool:
+        if procs > sum(free):
             return False
         links = [link * self.threshold for link in self.links]
         low = [low_side(procs, item.proc_gbps, link, link * TOLERANCE) for link in links]
         return split(procs, free, low) is not None
 
     def _why_never(self, item: Item, needs: Needs, low: int) -> str:
-        total, largest = sum(needs.exists), max(needs.exists, default=0)
+        total, largest = sum(needs.apart[1]), max(needs.exists, default=0)
+        if item.shape != ONE_SLOT:
+            what = f"needs {low} processes on {item.shape.min_nodes} nodes or more of its shape"
+            return f"{what}; {largest} fit on one cluster, {total} on all"
         if low > self.slots:
             return f"needs {low} processes; {self.slots} slots exist"
         if low > total:
@@ -209,31 +216,52 @@ class Drafter:
             return f"needs {low} processes on one cluster; the largest takes {largest}"
         return f"needs {low} processes; the links cannot carry any split of them"
 
-    def _needs(self, job: Job, names: Home) -> int:
+    def _needs(self, job: Job, names: Home, shape: Shape) -> int:
         exempt = self.entitled.get(job.id, frozenset())
-        key = (names, job.features, job.memory_mb_per_proc, exempt)
+        known = None if shape is ONE_SLOT else shape
+        key = (names, job.features, job.memory_mb_per_proc, known, exempt)
         if key in self.by_key:
             return self.by_key[key]
         wanted = frozenset(job.features)
-        allowed = (
-            frozenset(range(len(self.links)))
-            if names is None
-            else frozenset(self.clusters[name] for name in names if name in self.clusters)
-        )
-        usable, exists = [0] * len(self.links), [0] * len(self.links)
+        allowed = {
+            k
+            for name, k in self.clusters.items()
+            if (names is None or name in names) and self._licensed(shape, name)
+        }
         fits = tuple(kind.cluster in allowed and wanted <= kind.features for kind in self.kinds)
+        rooms: list[list[tuple[int, int, bool]]] = [[] for _ in self.links]
         for kind, fit in zip(self.kinds, fits, strict=True):
-            if fit:
-                procs = kind.room(job.memory_mb_per_proc) * len(kind.nodes)
-                exists[kind.cluster] += procs
-                usable[kind.cluster] += procs if kind.usable else 0
+            if fit and (room := kind.room(job.memory_mb_per_proc, shape)):
+                rooms[kind.cluster].append((room, len(kind.nodes), kind.usable))
+        up = [[row for row in found if row[2]] for found in rooms]
         needs = Needs(
             kinds=fits,
             memory_mb=job.memory_mb_per_proc,
             exempt=exempt,
-            usable=usable,
-            exists=exists,
+            usable=[_most(found, shape, shape.min_nodes) for found in up],
+            exists=[_most(found, shape, shape.min_nodes) for found in rooms],
+            apart=([_most(found, shape) for found in up], [_most(one, shape) for one in rooms]),
         )
         self.by_key[key] = len(self.needs)
         self.needs.append(needs)
         return self.by_key[key]
+
+    def _licensed(self, shape: Shape, name: str) -> bool:
+        """Whether a cluster, or the site, has what a shape takes of it as a whole."""
+        own, site = self.by_name[name].resources, self.snapshot.resources
+        return all(
+            (n in own or n in site) and own.get(n, count) >= count <= site.get(n, count)
+            for n, count in shape.per_job.items()
+        )
+
+
+def _most(rooms: list[tuple[int, int, bool]], shape: Shape, nodes: int = 1) -> int:
+    """Processes on as many nodes as a shape may have; none on fewer nodes than these."""
+    left, most = sum(count for _, count, _ in rooms), 0
+    if left < nodes:
+        return 0
+    left = left if shape.max_nodes is None else shape.max_nodes
+    for room, count, _ in sorted(rooms, reverse=True):
+        most += room * min(count, left)
+        left -= min(count, left)
+    return most

@@ -103,7 +103,10 @@ def sort_nodes(
         for node in members:
             usable = node.state is NodeState.UP and not stale[k] and node.free_at != inf
             features = sets.setdefault(node.features, frozenset(node.features))
-            key = (k, features, node.memory_mb, node.slots, cover.get(node.name, ()), usable)
+            key = (
+                *(k, features, node.memory_mb, node.slots, cover.get(node.name, ()), usable),
+                *(node.cpus, node.cpus_per_core, *sorted(node.resources.items())),
+            )
             kind = found.setdefault(key, len(table.kinds))
             if kind == len(table.kinds):
                 table.kinds.append(
@@ -114,6 +117,9 @@ def sort_nodes(
                         slots=node.slots,
                         cover=key[4],
                         usable=usable,
+                        cpus=node.cpus,
+                        cpus_per_core=node.cpus_per_core,
+                        resources=node.resources,
                     )
                 )
             table.kinds[kind].nodes.append(len(table.nodes))

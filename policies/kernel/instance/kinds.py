@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import floor, lcm
 
+from coalloc.model.shape import ONE_SLOT, Amounts, Shape, most_procs
+
 MOST_UNITS = 1 << 30
 """Units of one node at most: they are counted in 32 bits."""
 
@@ -44,12 +46,17 @@ class Kind:
     slots: int
     cover: tuple[int, ...]
     usable: bool
+    cpus: int | None = None
+    cpus_per_core: int = 1
+    resources: Amounts = field(default_factory=dict)
     nodes: list[int] = field(default_factory=list)
     cut: bool = False
     grain: int = 1
 
-    def room(self, memory_mb_per_proc: int) -> int:
+    def room(self, memory_mb_per_proc: int, shape: Shape = ONE_SLOT) -> int:
         """Processes that an empty node takes."""
+        if shape != ONE_SLOT:
+            return most_procs(shape, memory_mb_per_proc, self)
         if memory_mb_per_proc <= 0 or self.memory_mb is None:
             return self.slots
         return min(self.slots, self.memory_mb // memory_mb_per_proc)
@@ -104,3 +111,5 @@ class Needs:
     exempt: frozenset[int]
     usable: list[int]
     exists: list[int]
+    apart: tuple[list[int], list[int]]
+    """The same where other clusters may have some of the nodes that it asks for."""

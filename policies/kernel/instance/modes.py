@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from coalloc.model.jobs import Job, MoldableJob, RigidJob, Task
+from coalloc.model.shape import Shape
 from coalloc.model.speedup import AmdahlSpeedup, allotments
 
 Mode = tuple[int, float, float, float]
@@ -40,6 +41,12 @@ class Item:
     def limit(self) -> float:
         """Seconds after which it is killed, on nodes of any power; inf: never."""
         return inf if self.job.time_limit is None else self.job.time_limit
+
+    @property
+    def shape(self) -> Shape:
+        """What it asks of its nodes."""
+        own = None if self.task is None else self.task.shape
+        return self.job.shape if own is None else own
 
 
 def smallest(item: Item) -> int:

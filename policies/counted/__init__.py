@@ -1,0 +1,1 @@
+"""Plans by counted resources, where a queue needs more of nodes than slots."""

@@ -1,0 +1,125 @@
+"""A snapshot made ready for any number of decodings by counted resources; plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any
+
+from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.counted.tables import Tables
+from coalloc.policies.kernel.counted import listing
+from coalloc.policies.kernel.counted.fits import FLOATS, HEAP, INTS, LEFT, Board
+from coalloc.policies.kernel.instance.intake import read_queue
+from coalloc.policies.kernel.instance.modes import Item
+
+CHANGED = {*FLOATS[FLOATS.index("free ") :].split(), *INTS[INTS.index("count ") :].split()}
+ENDLESS = 1 << 40
+PLAIN_INSTANTS = 200
+"""Instants that are gone through where nothing is compiled."""
+
+
+class CountedQueue:
+    """The items and the board; `convert` makes an array of a column, where it is compiled.
+
+    Added to the snapshot's times, `origin` seconds have them on the axis of `submitted`.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        options: Mapping[str, Any],
+        origin: float = 0.0,
+        convert: Callable[[str, Any], Any] = lambda _, column: column,
+        decoder: Any = listing,
+    ) -> None:
+        self.snapshot, self.options, self.origin = snapshot, options, origin
+        self.intake = read_queue(snapshot, options)
+        self.items: list[Item] = self.intake.items
+        self.tables = Tables(self.intake, options.get("power_step") or 0.0)
+        board = self.tables.board()
+        self.board = Board(*map(convert, Board._fields, board))
+        self.convert, self.decoder = convert, decoder
+        decoder.prepare(self.board)
+
+    def lay(
+        self,
+        order: Sequence[int],
+        queue: Sequence[int] | None = None,
+        mode: int = listing.EASY,
+        depth: int = 0,
+        most: int = ENDLESS,
+        widest: Sequence[int] | None = None,
+    ) -> Any:
+        """The board with the items placed; `widest` are the last modes that they may take."""
+        columns = zip(Board._fields, self.board, strict=True)
+        board = Board(*(copy(one) if name in CHANGED else one for name, one in columns))
+        if widest is not None:
+            board.widest[:] = self.convert("widest", widest)
+        order = self.convert("order", order)
+        queue = order if queue is None else self.convert("order", queue)
+        self.decoder.listing(board, order, queue, mode, depth, most)
+        return board
+
+    def rank(self, board: Any) -> tuple[int, float, float]:
+        """Items without a start, the objective, the other one; smaller is better."""
+        last: dict[int, float] = {}
+        for item, end in zip(self.items, board.end, strict=True):
+            if end == end:
+                last[item.number] = max(last.get(item.number, 0.0), float(end))
+        total = sum(self.snapshot.queue[n].weight * end for n, end in last.items())
+        both = max(last.values(), default=0.0), total
+        weighs = self.options.get("objective") == "weighted_completion"
+        return (int(board.count[LEFT]), *(both[::-1] if weighs else both))
+
+    def plan(
+        self,
+        board: Any,
+        policy: str,
+        stats: Mapping[str, Any],
+        bound: float | None = None,
+        status: Status = Status.HEURISTIC,
+    ) -> Plan:
+        """Write the plan."""
+        placements, deferred = list[Placement](), list(self.intake.deferred)
+        names = [self.intake.nodes[n].name for n in self.tables.nodes]
+        more = bool(board.count[HEAP]) and bool(board.count[LEFT])
+        for n, item in enumerate(self.items):
+            task = None if item.task is None else item.task.id
+            start, end = float(board.start[n]), float(board.end[n])
+            if start != start:
+                what = "comes after what was planned" if more else "finds no place beside what runs"
+                reason = Reason.NOT_SELECTED if more else Reason.INSUFFICIENT
+                deferred.append(Deferred(job=item.job.id, task=task, reason=reason, detail=what))
+                continue
+            first = int(board.entry_first[n])
+            uses = range(first, first + int(board.entry_count[n]))
+            nodes = {
+                names[board.use_node[use]]: int(board.use_procs[use])
+                for use in uses
+                if board.use_node[use] < len(names)
+            }
+            placements.append(Placement(job=item.job.id, task=task, start=start, end=end, nodes=nodes))
+        weighs = self.options.get("objective") == "weighted_completion"
+        return Plan(
+            policy=policy,
+            options=dict(self.options),
+            status=Status.INFEASIBLE if self.intake.nothing_can_run else status,
+            objective=Objective(
+                name="weighted_completion" if weighs else "makespan",
+                value=self.rank(board)[1],
+                bound=bound,
+                deferred=len({entry.job for entry in deferred}),
+            ),
+            placements=tuple(placements),
+            deferred=tuple(deferred),
+            stats={"counted": True, **stats},
+        )
+
+
+def plain_counted(problem: Snapshot) -> Plan:
+    """EASY by arrival, without a compiler; what is left after some instants has no start."""
+    queue = CountedQueue(problem, {})
+    board = queue.lay(range(len(queue.items)), most=PLAIN_INSTANTS)
+    return queue.plan(board, "plain", {"work": len(queue.items), "seed": 0, "order": "arrival"})

@@ -1,0 +1,143 @@
+"""Policies on a queue that needs counted resources: each lists items in its order, or searches.
+
+Simple orders keep their names and decoders; `conservative` books the first `DEPTH` that wait, and
+the others go on as under EASY. What searches tries these orders, EASY by arrival first, and then
+moves items of the best while its work lasts. All others lay EASY in the order of `ORDERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+
+from coalloc.model.plan import Plan, Status
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, OnIncumbent
+from coalloc.policies.counted.bounds import bound_of
+from coalloc.policies.counted.planning import CountedQueue
+from coalloc.policies.incumbent import PROVED
+from coalloc.policies.kernel.counted import compiled
+from coalloc.policies.kernel.counted.fits import FLOATS
+from coalloc.policies.kernel.counted.listing import EASY, EVENT, STRICT
+from coalloc.policies.kernel.instance.decoding import eligible_first
+from coalloc.policies.orders.queue_orders import order_jobs
+from coalloc.policies.orders.simple import SIMPLE, laying, order_queue, traits
+
+DEPTH = 500
+"""Items that are booked ahead: the depth of backfilling that batch systems have by default."""
+SEARCHES = ("auto", "oas", "bicriteria", "workflow")
+TRIED = ("arrival", "shortest", "smallest-area", "longest", "most", "fewest")
+ORDERS = {
+    **dict.fromkeys(("demt", "list-smith", "gang", "sequential"), "shortest"),
+    **dict.fromkeys(("list-lptf", "list-shelf", "two-shelf"), "longest"),
+    "list-saf": "smallest-area",
+}
+MODES = {"strict": STRICT, "event": EVENT, "easy": EASY, "insert": EASY}
+DECODER = SimpleNamespace(prepare=compiled.prepare, listing=compiled.list_items)
+
+
+def _column(name: str, column: Any) -> Any:
+    """A column as an array, a number as it is."""
+    if isinstance(column, int):
+        return column
+    return np.array(column, np.float64 if name in (*FLOATS.split(), "size") else np.int64)
+
+
+def solve(
+    name: str,
+    problem: Snapshot,
+    options: Mapping[str, Any],
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """Plan under a policy's name."""
+    queue = CountedQueue(problem, options, budget.origin, _column, DECODER)
+    weight = options.get("objective", "makespan") == "weighted_completion"
+    bound = bound_of(queue, weighs=weight) if budget.bounds else None
+    trials, draws = _starts(queue, name), np.random.default_rng(budget.seed)
+    work = fails = 0
+    patience = (options.get("patience") or 0) if name in SEARCHES and not budget.live else 0
+    best: tuple[Any, ...] = ()
+    stopped = met = False
+
+    def plan() -> Plan:
+        rank, board, label, settings = best
+        status = Status.TIME_LIMIT if stopped else Status.HEURISTIC
+        return queue.plan(
+            board,
+            name,
+            {"work": work, "seed": budget.seed, "order": label, "booked": settings.get("depth", 0)},
+            rank[1] if met else bound if rank[0] == 0 else None,
+            Status.OPTIMAL if met else status,
+        )
+
+    while True:
+        trial = next(trials, None)
+        if trial is None:
+            if fails >= patience or met or len(queue.items) < 2:
+                return plan()
+            trial = "moved", _moved(best[3], draws)
+        board = queue.lay(**trial[1])
+        work += len(queue.items)
+        rank = queue.rank(board)
+        fails += 1
+        if not best or rank < best[0]:
+            best, fails = (rank, board, *trial), 0
+            met = bound is not None and rank[0] == 0 and rank[1] <= bound * (1.0 + PROVED)
+            if on_incumbent is not None:
+                on_incumbent(plan())
+        stopped = budget.stop()
+        if stopped or (budget.work is not None and work >= budget.work):
+            return plan()
+
+
+def _starts(queue: CountedQueue, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The orders of a policy, and how each is laid."""
+    options, items, like = queue.options, queue.items, cast(Any, queue)
+    after = options.get("guard_after") or 0
+    guarded = [0 < after <= item.job.passed_over and not item.waits for item in items]
+
+    def first(order: Any) -> list[int]:
+        return sorted(order, key=lambda n: not guarded[n])
+
+    if name in SIMPLE:
+        laid = laying(name, options)
+        order, heads = order_queue(like, laid)
+        depth = DEPTH if laid.decoder == "insert" else 0
+        order = first(eligible_first(items, order) if depth else order)
+        heads = None if heads is None else first(heads)
+        mode = MODES[laid.decoder]
+        yield laid.order, {"order": order, "queue": heads, "mode": mode, "depth": depth}
+        return
+    jobs, limit = traits(like), options.get("wait_limit")
+    overdue = None if limit is None else jobs.waited >= limit
+    narrow = [
+        queue.board.mode_first[n] + min(range(len(i.modes)), key=lambda m: _area(i.modes[m]))
+        for n, i in enumerate(items)
+    ]
+    molds = any(len(item.modes) > 1 for item in items)
+    for key in TRIED if name in SEARCHES else (ORDERS.get(name, "arrival"),):
+        order = first(order_jobs(key, jobs, overdue).tolist())
+        yield key, {"order": order}
+        if molds and name in SEARCHES:
+            yield f"{key}, narrow", {"order": order, "widest": narrow}
+    if name in SEARCHES and not any(item.parents for item in items):
+        yield "booked", {"order": first(range(len(items))), "depth": DEPTH}
+
+
+def _area(mode: tuple[int, float, float, float]) -> float:
+    return mode[0] * (mode[1] + mode[2])
+
+
+def _moved(settings: Mapping[str, Any], draws: np.random.Generator) -> dict[str, Any]:
+    """The same order with an item elsewhere, or two exchanged."""
+    order = list(settings["order"])
+    i, j = draws.integers(len(order), size=2).tolist()
+    if draws.random() < 0.5:
+        order[i], order[j] = order[j], order[i]
+    else:
+        order.insert(j, order.pop(i))
+    return {**settings, "order": order}
