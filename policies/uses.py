@@ -12,19 +12,22 @@ from math import inf
 from coalloc.model.cost import link_loads, pieces_of, task_loads
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Placement
+from coalloc.model.shape import ONE_SLOT, taken
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.holds import holds
+from coalloc.policies.holds import holds, nodes_by_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUse:
-    """Slots and memory of a node in [start, end), seconds; running work starts at -inf."""
+    """What is taken of a node in [start, end), seconds; running work starts at -inf."""
 
     who: str
     start: float
     end: float
     slots: int
     memory_mb: float
+    resources: Mapping[str, int]
+    """With what they come to in each family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +41,7 @@ class LinkUse:
 
 
 def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, list[NodeUse]]:
-    """Use of each node that is used; running work takes its share of memory."""
+    """Use of each node that is used."""
     out: dict[str, list[NodeUse]] = {}
     for hold in holds(snapshot).nodes:
         use = NodeUse(
@@ -47,18 +50,29 @@ def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
             end=hold.until,
             slots=hold.slots,
             memory_mb=float(hold.memory_mb),
+            resources=hold.resources,
         )
         out.setdefault(hold.node, []).append(use)
-    needs = {job.id: job.memory_mb_per_proc for job in snapshot.queue}
+    nodes = nodes_by_name(*(cluster.nodes for cluster in snapshot.clusters))
+    asked = {
+        (job.id, None if task is None else task.id): (
+            task.shape if task is not None and task.shape is not None else job.shape,
+            job.memory_mb_per_proc,
+        )
+        for job in snapshot.queue
+        for task in (job.tasks if isinstance(job, WorkflowJob) else (None,))
+    }
     for placement in placements:
-        memory = needs.get(placement.job, 0)
+        shape, memory = asked.get((placement.job, placement.task), (ONE_SLOT, 0))
         for name, procs in placement.nodes.items():
+            room = taken(shape, memory, nodes[name], procs)
             use = NodeUse(
                 who=placement.job,
                 start=placement.start,
                 end=placement.end,
-                slots=procs,
-                memory_mb=float(memory * procs),
+                slots=room.slots,
+                memory_mb=room.memory_mb,
+                resources=room.resources,
             )
             out.setdefault(name, []).append(use)
     return out

@@ -126,7 +126,7 @@ def resources(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
     """At every instant, of each name: on every node sum of per_node + per_proc * n <= its size.
 
     Of every cluster, and of the site, sum of per_job <= its size. A type counts in its family, too;
-    of running work what it tells.
+    of running work what it tells, of a family as much as of its types at least.
     """
     others = [sized(cluster.resources) for cluster in sheet.snapshot.clusters]
     others.append(sized(sheet.snapshot.resources))
@@ -146,7 +146,8 @@ def _resource_takings(
     takings: dict[str, list[tuple[int, int, int]]] = {}
 
     def take(interval: int, place: int, amounts: Mapping[str, int], times: int = 1) -> None:
-        for name, amount in asked(amounts).items():
+        of = asked if interval < placed else sized
+        for name, amount in of(amounts).items():
             takings.setdefault(name, []).append((interval, place, amount * times))
 
     placed, nodes = len(sheet.units), len(sheet.nodes.names)

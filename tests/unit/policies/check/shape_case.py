@@ -147,7 +147,9 @@ def naive(snapshot: Snapshot, placements: list[Placement]) -> Iterator[Fault]:
         for level, has in [*((k, stock(c.resources)) for k, c in clusters.items()), ("", site)]:
             mine = [shape_of(jobs[p.job]).per_job for p in here if level in (*on(p), "")]
             known = [r.per_job for r in old if level in (*on(r), "")]
-            ours, theirs = (total(each, has) for each in (mine, known))
+            ours, theirs = total(mine, has), Counter[str]()
+            for told in known:
+                theirs += Counter(stock({name: n for name, n in told.items() if name in has}))
             yield from over(f"cluster {level}" if level else "site", ours, theirs, has)
 
 
@@ -180,10 +182,7 @@ def needs(job: Job, node: Node, procs: int) -> Counter[str]:
 def held(work: Running, node: Node) -> Counter[str]:
     share = (node.memory_mb or 0) * work.nodes[node.name] // node.slots
     out = Counter({"slots": work.nodes[node.name], "MiB": work.memory_mb.get(node.name, share)})
-    for name, count in work.resources.get(node.name, {}).items():
-        for key in {name, name.partition(":")[0]}:
-            out[key] += count
-    return out
+    return out + Counter(stock(work.resources.get(node.name, {})))
 
 
 def total(asked: list[Mapping[str, int]], has: Mapping[str, int]) -> Counter[str]:
