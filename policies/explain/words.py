@@ -31,6 +31,18 @@ def _amount(name: str, count: int) -> str:
     return f"{count} slot{'' if count == 1 else 's'}" if name == "slots" else f"{count} {name}"
 
 
+SCOPES = {"per_proc": "per process", "per_node": "on each node", "per_job": "in all"}
+WHOLE = {"all_memory": "all memory of its nodes", "exclusive": "nodes of its own"}
+
+
+def _part(change: WhyChange) -> str:
+    """What a job asks for by its shape."""
+    key, *name = change.names
+    if key in WHOLE:
+        return WHOLE[key]
+    return f"{change.before:g} {name[0] if name else 'MiB'} {SCOPES.get(key, 'on each node')}"
+
+
 def span(seconds: float) -> str:
     """A length of time: 40 s, 12 min, 1 h 20 min, 2 d 3 h."""
     if seconds < 59.5:
@@ -216,6 +228,8 @@ class _Words:
                 return f"it asks for {listed(names)}"
             case "memory":
                 return f"it asks for {change.before:g} MiB per process"
+            case "shape":
+                return f"it asks for {_part(change)}"
             case "clusters":
                 return f"it may use only {listed(self.job.clusters or ())}"
             case "split":
@@ -284,6 +298,12 @@ class _Words:
                 return self._procs(change)
             case "memory":
                 return f"with {change.after:g} instead of {change.before:g} MiB per process"
+            case "cpus":
+                fewer = f"with {change.after:g} instead of {change.before:g} CPUs per process"
+                return f"{fewer} doing the same work,"
+            case "shape":
+                less = f"with {change.after:g} instead of" if change.after else "without"
+                return f"{less} {_part(change)}"
             case "features":
                 return f"without asking for {listed(names)}"
             case "clusters":
