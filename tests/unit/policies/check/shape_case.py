@@ -87,7 +87,12 @@ def draw_job(rng: random.Random, id: str) -> tuple[Job, Placement]:
     nodes = {name: rng.randint(1, 3) for name in rng.sample(NODES, rng.choice([1, 1, 2, 3]))}
     start = rng.randrange(END)
     fields: dict[str, Any] = {"id": id, "memory_mb_per_proc": rng.choice([0, 0, 1, 3])}
-    times = {"job": id, "start": start, "end": start + rng.randint(0, 4), "nodes": nodes}
+    times: dict[str, Any] = {
+        "job": id,
+        "start": start,
+        "end": start + rng.randint(0, 4),
+        "nodes": nodes,
+    }
     kind = rng.choice(["rigid", "rigid", "task", "own", "piece"])
     shape = draw_shape(rng, kind != "piece") if rng.random() < 0.8 else Shape()
     if kind == "rigid":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +12,12 @@ import pytest
 from coalloc.model.formats.plan_json import read_plan
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Objective, Plan, Status
+from coalloc.policies.checking import sheet
 from coalloc.policies.checking.check import CheckResult, check, occupation_violations
 from coalloc.policies.checking.pool import pool_of
+from coalloc.policies.checking.proofs import proofs_of
 from coalloc.policies.checking.sheet import node_columns
+from tests.support.planned import planned
 from tests.unit.policies.check import shape_case
 
 CASES = 500
@@ -36,6 +41,13 @@ def test_the_checker_agrees_with_dicts(chunk: int) -> None:
         kinds |= {(fault[0], len(fault) > 1 and fault[1][:4]) for fault in expected}
     assert {kind for kind, _ in kinds} == {"nodes", "procs", "nowhere", "exclusive", "over"}
     assert {("over", "node"), ("over", "clus"), ("over", "site")} <= kinds
+
+
+def test_the_checker_counts_by_itself() -> None:
+    """Nothing of `model.shape` but what a shape says."""
+    for path in Path(sheet.__file__).parent.glob("*.py"):
+        for names in re.findall(r"from coalloc\.model\.shape import (.*)", path.read_text()):
+            assert set(names.split(", ")) <= {"ONE_SLOT", "Shape"}, path
 
 
 SNAPSHOT: dict[str, Any] = {
@@ -271,3 +283,21 @@ def test_the_pool_has_room_for_every_process(
     plan = Plan(policy="none", status=Status.HEURISTIC, objective=objective)
     times, level = pool_of(snapshot, plan, node_columns(snapshot)).steps
     assert dict(zip(times.tolist(), level.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("procs", [2, 8])
+def test_proofs_know_that_the_processes_of_a_job_share_a_slot(procs: int) -> None:
+    """Four jobs on two nodes of one slot and eight CPUs; by processes they would be four times."""
+    node = {"slots": 1, "cpus": 8}
+    job = {"kind": "rigid", "procs": procs, "base_time": 100.0, "shape": {"cpus_per_proc": 1}}
+    snapshot = read_snapshot(
+        {
+            "format": "coalloc-snapshot/1",
+            "clusters": [{"name": "a", "nodes": [{"name": "n", **node}, {"name": "m", **node}]}],
+            "queue": [{"id": str(n), **job} for n in range(4)],
+        }
+    )
+    makespan, completion = proofs_of(snapshot, planned("easy", snapshot))
+    assert makespan.value == 200.0
+    assert makespan.bound.value == pytest.approx(100.0 if procs < 8 else 200.0)
+    assert completion.bound.value <= completion.value
