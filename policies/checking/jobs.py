@@ -11,7 +11,7 @@ import numpy as np
 from coalloc.model.cost import base_time, edge_delay, piece_time, run_time, task_time
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.speedup import TableSpeedup
-from coalloc.policies.checking.sheet import RELATIVE, Flags, Floats, Sheet, Unit, shown, sized
+from coalloc.policies.checking.sheet import RELATIVE, Flags, Floats, Sheet, Unit, shown
 
 
 def processes(sheet: Sheet) -> Iterator[str]:
@@ -75,8 +75,8 @@ def layouts(sheet: Sheet) -> Iterator[str]:
         counts = sheet.count[sheet.first[row] : sheet.first[row] + used[row]]
         if (largest := int(counts.max())) > most:
             yield f"{name}: has {largest} processes on a node, at most {most} may be there"
-        for wanted in shape.per_job.keys() - sized(sheet.snapshot.resources).keys():
-            lacking = [k for k in sheet.inside[row] if wanted not in sized(clusters[k])]
+        for wanted in shape.per_job.keys() - sheet.snapshot.resources.keys():
+            lacking = [k for k in sheet.inside[row] if wanted not in clusters[k]]
             if lacking:
                 yield f"{name}: {wanted} is nowhere on {', '.join(lacking)}, nor at the site"
 

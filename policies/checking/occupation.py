@@ -125,11 +125,11 @@ def exclusive(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
 def resources(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
     """At every instant, of each name: on every node sum of per_node + per_proc * n <= its size.
 
-    Of every cluster, and of the site, sum of per_job <= its size. A type counts in its family, too;
-    of running work what it tells, of a family as much as of its types at least.
+    Of every cluster, and of the site, sum of per_job <= its size. On nodes a type counts in its
+    family, too; of running work what it tells, of a family as much as of its types at least.
     """
-    others = [sized(cluster.resources) for cluster in sheet.snapshot.clusters]
-    others.append(sized(sheet.snapshot.resources))
+    others = [cluster.resources for cluster in sheet.snapshot.clusters]
+    others.append(sheet.snapshot.resources)
     none = np.zeros_like(sheet.nodes.slots)
     for name, rows in _resource_takings(sheet, taken, others).items():
         table = np.array(rows, dtype=np.int64)
@@ -146,18 +146,18 @@ def _resource_takings(
     takings: dict[str, list[tuple[int, int, int]]] = {}
 
     def take(interval: int, place: int, amounts: Mapping[str, int], times: int = 1) -> None:
-        of = asked if interval < placed else sized
-        for name, amount in of(amounts).items():
+        for name, amount in amounts.items():
             takings.setdefault(name, []).append((interval, place, amount * times))
 
     placed, nodes = len(sheet.units), len(sheet.nodes.names)
     entries = zip(sheet.row.tolist(), sheet.node.tolist(), sheet.count.tolist(), strict=True)
     for row, node, count in entries:
         if row in sheet.shapes:
-            take(row, node, sheet.shapes[row].per_node)
-            take(row, node, sheet.shapes[row].per_proc, count)
+            take(row, node, asked(sheet.shapes[row].per_node))
+            take(row, node, asked(sheet.shapes[row].per_proc), count)
     for entry, (work, name) in enumerate(taken.held, len(sheet.row)):
-        take(int(taken.interval[entry]), int(taken.node[entry]), work.resources.get(name, NOTHING))
+        held = sized(work.resources.get(name, NOTHING))
+        take(int(taken.interval[entry]), int(taken.node[entry]), held)
     of_jobs = {row: shape.per_job for row, shape in sheet.shapes.items()}
     of_jobs |= {placed + i: work.per_job for i, work in enumerate(sheet.snapshot.running)}
     clusters = sheet.nodes.cluster[taken.node].tolist()
@@ -165,8 +165,7 @@ def _resource_takings(
     used |= {(interval, len(others) - 1) for interval in of_jobs}
     for interval, k in sorted(used):
         mine = of_jobs.get(interval, NOTHING)
-        here = {name: amount for name, amount in mine.items() if name in others[k]}
-        take(interval, nodes + k, here)
+        take(interval, nodes + k, {name: n for name, n in mine.items() if name in others[k]})
     return takings
 
 

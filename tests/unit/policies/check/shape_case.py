@@ -123,7 +123,7 @@ def draw_running(rng: random.Random, id: str) -> Running:
 def naive(snapshot: Snapshot, placements: list[Placement]) -> Iterator[Fault]:
     """Look at every half second, and at every placement by itself."""
     jobs = {job.id: job for job in snapshot.queue}
-    site, clusters = stock(snapshot.resources), {c.name: c for c in snapshot.clusters}
+    site, clusters = snapshot.resources, {c.name: c for c in snapshot.clusters}
     for p in placements:
         shape = shape_of(jobs[p.job])
         if len(p.nodes) < shape.min_nodes or len(p.nodes) > (shape.max_nodes or 99):
@@ -131,7 +131,7 @@ def naive(snapshot: Snapshot, placements: list[Placement]) -> Iterator[Fault]:
         if shape.procs_per_node and any(n > shape.procs_per_node for n in p.nodes.values()):
             yield "procs", p.job
         for name in shape.per_job:
-            if name not in site and any(name not in stock(clusters[k].resources) for k in on(p)):
+            if name not in site and any(name not in clusters[k].resources for k in on(p)):
                 yield "nowhere", p.job, name
     for at in [second + 0.5 for second in range(END + 5)]:
         here = [p for p in placements if p.start <= at < p.end]
@@ -149,12 +149,10 @@ def naive(snapshot: Snapshot, placements: list[Placement]) -> Iterator[Fault]:
                 theirs += held(r, node)
             have = {"slots": node.slots, "MiB": node.memory_mb, **stock(node.resources)}
             yield from over(f"node {node.name}", ours, theirs, have)
-        for level, has in [*((k, stock(c.resources)) for k, c in clusters.items()), ("", site)]:
+        for level, has in [*((k, c.resources) for k, c in clusters.items()), ("", site)]:
             mine = [shape_of(jobs[p.job]).per_job for p in here if level in (*on(p), "")]
             known = [r.per_job for r in old if level in (*on(r), "")]
-            ours, theirs = total(mine, has), Counter[str]()
-            for told in known:
-                theirs += Counter(stock({name: n for name, n in told.items() if name in has}))
+            ours, theirs = (total(each, has) for each in (mine, known))
             yield from over(f"cluster {level}" if level else "site", ours, theirs, has)
 
 
@@ -194,8 +192,7 @@ def total(asked: list[Mapping[str, int]], has: Mapping[str, int]) -> Counter[str
     out = Counter[str]()
     for amounts in asked:
         for name, count in amounts.items():
-            for key in {name, name.partition(":")[0]} if name in has else ():
-                out[key] += count
+            out[name] += count if name in has else 0
     return out
 
 
