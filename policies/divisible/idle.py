@@ -7,7 +7,8 @@ Notes
 -----
 The processes that a group's node could still take are a function of time. It is cut into *lanes*,
 each idle in one interval, by closing first what was opened last: that keeps the longest intervals
-whole. Every lane may then be filled without a look at the others.
+whole. Every lane may then be filled without a look at the others: of a job with a shape each is as
+wide as a process by itself, in whole slots.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from typing import Any
 from coalloc.model.cost import within_limit
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
-from coalloc.model.platform import NodeState
+from coalloc.model.platform import Node, NodeState
+from coalloc.model.shape import most_procs, room_of, taken
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.holds import reserved
 from coalloc.policies.kernel.instance.kinds import floored_power
-from coalloc.policies.uses import fitting, node_uses
+from coalloc.policies.uses import node_uses
 
 SLACK_S = 5e-7
 """A gap that is too short by this much has lost it in rounding; half of what plans may be off."""
@@ -43,6 +45,7 @@ class Taking:
     end: float
     slots: int
     memory_mb: float
+    resources: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +68,8 @@ class IdleGroup:
     cluster: int
     power: float
     """By which run times are planned."""
-    slots: int
-    memory_mb: float
-    """Infinite where not limited."""
+    node: Node
+    """One of them."""
     features: frozenset[str]
     usable: bool
     free_at: float
@@ -97,29 +99,32 @@ class Idle:
         place = {name: n for n, name in enumerate(self.names)}
         taken = {
             name: tuple(
-                sorted(Taking(use.start, use.end, use.slots, use.memory_mb) for use in uses)
+                sorted(
+                    Taking(use.start, use.end, use.slots, use.memory_mb, _listed(use.resources))
+                    for use in uses
+                )
             )
             for name, uses in node_uses(snapshot, placements).items()
         }
         kept = reserved(snapshot.reservations)
-        members: dict[Any, list[int]] = {}
+        members: dict[Any, list[Node]] = {}
         for k, node in pairs:
             key = (
                 *(k, node.power, node.slots, node.memory_mb, node.features, node.state),
                 *(node.free_at, kept.get(node.name, ()), taken.get(node.name, ())),
+                *(node.cpus, node.cpus_per_core, _listed(node.resources)),
             )
-            members.setdefault(key, []).append(place[node.name])
+            members.setdefault(key, []).append(node)
         self.groups: list[IdleGroup] = []
         for key, nodes in members.items():
-            cluster, power, slots, memory_mb, features, state, free_at, reservations, rows = key
+            cluster, power, _, _, features, state, free_at, reservations, rows, *_ = key
             usable = state is NodeState.UP and not snapshot.clusters[cluster].stale
             self.groups.append(
                 IdleGroup(
-                    nodes=tuple(nodes),
+                    nodes=tuple(place[node.name] for node in nodes),
                     cluster=cluster,
                     power=floored_power(power, power_step),
-                    slots=slots,
-                    memory_mb=inf if memory_mb is None else float(memory_mb),
+                    node=nodes[0],
                     features=frozenset(features),
                     usable=usable,
                     free_at=free_at,
@@ -131,7 +136,7 @@ class Idle:
     def fits(self, group: IdleGroup, job: DivisibleJob) -> bool:
         """Whether the job may run on such nodes, were they up and empty."""
         allowed = job.clusters is None or self.clusters[group.cluster] in job.clusters
-        roomy = job.memory_mb_per_proc <= group.memory_mb
+        roomy = most_procs(job.shape, job.memory_mb_per_proc, group.node) > 0
         return allowed and roomy and frozenset(job.features) <= group.features
 
     def gaps(self, job: DivisibleJob, earliest: float) -> list[Gap]:
@@ -170,27 +175,24 @@ class Idle:
         self, group: IdleGroup, job: DivisibleJob, begin: float
     ) -> Iterator[tuple[float, int]]:
         """From when on a node of the group takes how many processes of the job more."""
-        changes: dict[float, list[float]] = {begin: [0, 0.0]}
-        closed = Taking(0.0, 0.0, group.slots, 0.0)
+        each, room = taken(job.shape, job.memory_mb_per_proc, group.node, 1), room_of(group.node)
+        needs = each.slots, each.memory_mb, *each.resources.values()
+        free = [room.slots, room.memory_mb, *(room.resources.get(n, 0) for n in each.resources)]
+        closed = Taking(0.0, 0.0, room.slots, 0.0)
         rows = list(group.taken)
         for n in group.reservations:
             kept = self.snapshot.reservations[n]
             if job.id not in kept.jobs:
                 rows.append(replace(closed, start=kept.start, end=kept.end))
-        for row in rows:
-            if row.end > max(begin, row.start):
-                for at, sign in ((max(row.start, begin), 1), (row.end, -1)):
-                    change = changes.setdefault(at, [0, 0.0])
-                    change[0] += sign * row.slots
-                    change[1] += sign * row.memory_mb
-        slots, memory = 0.0, 0.0
+        late = [row for row in rows if row.end > max(begin, row.start)]
+        changes = {begin: [0.0] * len(needs)}
+        _sum(changes, (replace(row, start=max(row.start, begin)) for row in late), each.resources)
         for at in sorted(changes):
             if at == inf:
                 return
-            slots += changes[at][0]
-            memory += changes[at][1]
-            free, spare = group.slots - int(slots), group.memory_mb - memory
-            yield at, fitting(free, spare, job.memory_mb_per_proc)
+            free = [left - more for left, more in zip(free, changes[at], strict=True)]
+            most = min(left // need for left, need in zip(free, needs, strict=True) if need)
+            yield at, int(max(min(most, job.shape.procs_per_node or most), 0))
 
     def take(self, number: int, uses: Mapping[int, Iterable[Taking]]) -> None:
         """Note what is taken of nodes of a group, by their place in it, which splits it."""
@@ -205,17 +207,32 @@ class Idle:
 
 def _levels(taken: Iterable[Taking]) -> tuple[Taking, ...]:
     """The same as sums over time: intervals that do not overlap, as few as there can be."""
-    changes: dict[float, tuple[int, float]] = {}
-    for row in taken:
-        for at, sign in ((row.start, 1), (row.end, -1)):
-            slots, memory = changes.get(at, (0, 0.0))
-            changes[at] = slots + sign * row.slots, memory + sign * row.memory_mb
+    rows = tuple(taken)
+    names = sorted({name for row in rows for name, _ in row.resources})
+    changes: dict[float, list[float]] = {}
+    _sum(changes, rows, names)
     out: list[Taking] = []
-    since, slots, memory = -inf, 0, 0.0
+    since, level = -inf, [0.0] * (2 + len(names))
     for at in sorted(changes):
-        if changes[at] == (0, 0.0):
+        if not any(changes[at]):
             continue
-        if slots:
-            out.append(Taking(since, at, slots, memory))
-        since, slots, memory = at, slots + changes[at][0], memory + changes[at][1]
+        if level[0]:
+            held = tuple((n, int(a)) for n, a in zip(names, level[2:], strict=True) if a)
+            out.append(Taking(since, at, int(level[0]), level[1], held))
+        since, level = at, [a + b for a, b in zip(level, changes[at], strict=True)]
     return tuple(out)
+
+
+def _sum(changes: dict[float, list[float]], rows: Iterable[Taking], names: Iterable[str]) -> None:
+    """Add to the changes of slots, memory and these resources at each instant."""
+    for row in rows:
+        held = dict(row.resources)
+        amounts = (row.slots, row.memory_mb, *(held.get(name, 0) for name in names))
+        for at, sign in ((row.start, 1), (row.end, -1)):
+            change = changes.setdefault(at, [0.0] * len(amounts))
+            for i, amount in enumerate(amounts):
+                change[i] += sign * amount
+
+
+def _listed(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(amounts.items()))
