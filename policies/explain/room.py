@@ -23,14 +23,12 @@ MOST_INSTANTS = 200
 NEAR_S = 1e-6
 
 
-def _amounts(room: FreeRoom | None) -> dict[str, float]:
-    if room is None:
-        return {}
+def _amounts(room: FreeRoom) -> dict[str, float]:
     return {"slots": room.slots, "memory_mb": room.memory_mb, **room.resources}
 
 
-def _has_types(family: str, amounts: Iterable[str]) -> bool:
-    return any(name.startswith(f"{family}:") for name in amounts)
+def _family(name: str) -> str:
+    return name.partition(":")[0]
 
 
 class Room:
@@ -118,27 +116,33 @@ class Room:
 
     def short(self, names: Iterable[str], at: float, mine: Placement) -> Short | None:
         """The resource but for which most nodes would take an equal part of the job."""
-        procs, asked = max(mine.nodes.values()), (self.job.shape, self.job.memory_mb_per_proc)
-        nodes = {
-            name: (self.left(name, at), taken(*asked, self.nodes[name], procs)) for name in names
-        }
+        shape, memory, procs = self.job.shape, self.job.memory_mb_per_proc, max(mine.nodes.values())
         found: dict[str, list[tuple[dict[str, float], dict[str, float]]]] = {}
-        for room, part in nodes.values():
-            have, need = _amounts(room), _amounts(part)
-            lacking = [name for name in need if need[name] > have.get(name, 0)]
-            if room is not None and len({name.partition(":")[0] for name in lacking}) <= 1:
-                found.setdefault(max(lacking, key=len, default=""), []).append((have, need))
+        names = list(names)
+        for name in names:
+            room, part = self.left(name, at), taken(shape, memory, self.nodes[name], procs)
+            if room is not None:
+                need = _amounts(part._replace(resources={}) if shape.exclusive else part)
+                have = _amounts(room)
+                lacking = [each for each in need if need[each] > have.get(each, 0)]
+                if len(set(map(_family, lacking))) <= 1:
+                    found.setdefault(max(lacking, key=len, default=""), []).append((have, need))
         fit = len(found.pop("", ()))
         if not found or fit >= len(mine.nodes):
             return None
         what = max(found, key=lambda name: len(found[name]))
         need = found[what][0][1]
+        families = {what, *(_family(name) for name in (what, *need) if ":" in name)}
         return Short(
             name=what,
-            needed=int(need.pop(what)),
+            needed=int(need[what]),
             free=max(int(have.get(what, 0)) for have, _ in found[what]),
-            beside={name: int(n) for name, n in need.items() if n and not _has_types(name, need)},
-            nodes=len(nodes),
+            beside={
+                name: int(count)
+                for name, count in need.items()
+                if count and name not in families and _family(name) != _family(what)
+            },
+            nodes=len(names),
             fit=fit,
             but_for_it=len(found[what]),
             wanted=len(mine.nodes),
