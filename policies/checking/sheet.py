@@ -121,7 +121,7 @@ def asked(
 
 
 sized = partial(asked, together=max)
-"""What there is of each name: a family is at least as large as its types."""
+"""Sizes of each name: a family is at least as large as its types."""
 
 
 def node_columns(snapshot: Snapshot) -> NodeColumns:
