@@ -19,7 +19,7 @@ from coalloc.policies.holds import holds, nodes_by_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUse:
-    """What is taken of a node in [start, end), seconds; running work starts at -inf."""
+    """Takings of a node in [start, end), seconds; running work starts at -inf."""
 
     who: str
     start: float

@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def shape(self) -> Shape:
-        """What it asks of its nodes."""
+        """Its own, or its job's."""
         own = None if self.task is None else self.task.shape
         return self.job.shape if own is None else own
 
@@ -111,7 +111,7 @@ class NodeColumns:
 def asked(
     amounts: Mapping[str, int], together: Callable[[int, int], int] = add
 ) -> Mapping[str, int]:
-    """What is taken of each name: a type, ``gpu:a100``, counts in its family, ``gpu``, too."""
+    """Takings of each name: a type, ``gpu:a100``, counts in its family, ``gpu``, too."""
     typed: dict[str, int] = {}
     for name, count in amounts.items():
         if ":" in name:

@@ -100,7 +100,7 @@ class Room:
         return most_procs(shape, memory, self.nodes[name], room)
 
     def left(self, name: str, at: float) -> FreeRoom | None:
-        """What is free on a node at an instant; None where it is closed to the job."""
+        """Room on a node at an instant; None where it is closed to the job."""
         node = self.nodes[name]
         at += NEAR_S
         if node.free_at > at or any(r.start <= at < r.end for r in self._closed.get(name, ())):

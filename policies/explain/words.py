@@ -36,7 +36,7 @@ WHOLE = {"all_memory": "all memory of its nodes", "exclusive": "nodes of its own
 
 
 def _part(change: WhyChange) -> str:
-    """What a job asks for by its shape."""
+    """Part of a shape, in words."""
     key, *name = change.names
     if key in WHOLE:
         return WHOLE[key]
