@@ -50,8 +50,7 @@ class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     def __hash__(self) -> int:
         """Equal shapes are equal keys, in whatever order resources are named."""
-        amounts = (frozenset(each.items()) for each in (self.per_proc, self.per_node, self.per_job))
-        return hash((self.cpus_per_proc, self.memory_mb_per_node, self.min_nodes, *amounts))
+        return hash((self.cpus_per_proc, self.memory_mb_per_node, self.min_nodes, self.max_nodes))
 
 
 ONE_SLOT = Shape()

@@ -48,6 +48,12 @@ EVEN: dict[str, Any] = {
 }
 """Equal nodes, and a bound of 7 s that no plan meets."""
 
+COUNTED = {
+    **EVEN,
+    "queue": [{**EVEN["queue"][0], "shape": {"memory_mb_per_node": 1}}, *EVEN["queue"][1:]],
+}
+"""A job whose shape has resources counted."""
+
 Case = tuple[str, dict[str, Any], dict[str, Any]]
 """Policy, snapshot and options of a solve that has kernels compiled."""
 CASES: tuple[Case, ...] = (
@@ -62,6 +68,7 @@ CASES: tuple[Case, ...] = (
     ("conservative", TINY, {}),
     ("auto", TINY, {}),
     ("oas-balanced", TINY, {}),
+    ("easy", COUNTED, {}),
 )
 """By need. Two processes that take them in turn have hardly a kernel in common."""
 _warm: set[tuple[str, frozenset[Any]]] = set()

@@ -10,7 +10,7 @@ from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Sta
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.counted.tables import Tables
 from coalloc.policies.kernel.counted import listing
-from coalloc.policies.kernel.counted.fits import FLOATS, HEAP, INTS, LEFT, Board
+from coalloc.policies.kernel.counted.fits import FLOATS, HEAP, INTS, LEFT, NAMES, Board
 from coalloc.policies.kernel.instance.intake import read_queue
 from coalloc.policies.kernel.instance.modes import Item
 
@@ -39,7 +39,7 @@ class CountedQueue:
         self.items: list[Item] = self.intake.items
         self.tables = Tables(self.intake, options.get("power_step") or 0.0)
         board = self.tables.board()
-        self.board = Board(*map(convert, Board._fields, board))
+        self.board: Any = Board(*map(convert, NAMES, board))
         self.convert, self.decoder = convert, decoder
         decoder.prepare(self.board)
 
@@ -53,8 +53,12 @@ class CountedQueue:
         widest: Sequence[int] | None = None,
     ) -> Any:
         """The board with the items placed; `widest` are the last modes that they may take."""
-        columns = zip(Board._fields, self.board, strict=True)
-        board = Board(*(copy(one) if name in CHANGED else one for name, one in columns))
+        board: Any = Board(
+            *(
+                copy(getattr(self.board, name)) if name in CHANGED else getattr(self.board, name)
+                for name in NAMES
+            )
+        )
         if widest is not None:
             board.widest[:] = self.convert("widest", widest)
         order = self.convert("order", order)
@@ -100,7 +104,9 @@ class CountedQueue:
                 for use in uses
                 if board.use_node[use] < len(names)
             }
-            placements.append(Placement(job=item.job.id, task=task, start=start, end=end, nodes=nodes))
+            placements.append(
+                Placement(job=item.job.id, task=task, start=start, end=end, nodes=nodes)
+            )
         weighs = self.options.get("objective") == "weighted_completion"
         return Plan(
             policy=policy,

@@ -7,7 +7,7 @@ from math import inf, nan
 from typing import Any
 
 from coalloc.model.shape import demands, room_of
-from coalloc.policies.kernel.counted.fits import MEMORY, UNLIMITED, USES, Board
+from coalloc.policies.kernel.counted.fits import MEMORY, NAMES, UNLIMITED, USES, Board
 from coalloc.policies.kernel.instance.intake import Intake
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
@@ -18,7 +18,7 @@ Form = tuple[int, Any, int]
 
 
 def form_of(item: Item) -> Form:
-    """What an item asks of a node."""
+    """Key of all that an item asks of a node."""
     return item.group, item.shape, item.job.memory_mb_per_proc
 
 
@@ -89,7 +89,9 @@ class Tables:
         for form, most in self.most.items():
             group, shape, memory = form
             open_to, need = intake.groups[group].exempt, intake.groups[group].need
-            roomy = [kind.room(memory, shape) for kind, n in zip(intake.kinds, need, strict=True) if n]
+            roomy = [
+                kind.room(memory, shape) for kind, n in zip(intake.kinds, need, strict=True) if n
+            ]
             c["cap"].append(min(most, max(roomy, default=0)))
             c["form_cpus"].append(shape.cpus_per_proc)
             c["low"].append(shape.min_nodes)
@@ -133,7 +135,7 @@ class Tables:
         self.classes = len(classes)
 
     def _class(self, n: int, item: Item) -> Any:
-        """What decides, beside its run time, whether an item fits."""
+        """Key of all that decides, beside its run time, whether an item fits."""
         if item.parents or item.arrival:
             return n
         modes = item.modes[0][0] if len(item.modes) == 1 else tuple(item.modes)
@@ -186,16 +188,21 @@ class Tables:
             **dict.fromkeys(("entry_first", "entry_count"), items + held),
             **dict.fromkeys(("heap_key", "heap_id", "peek_key", "peek_id"), events),
             **dict.fromkeys(("pending", "lost", "ready", "rank", "class_next", "home"), items),
-            **dict.fromkeys(("class_first", "cursor", "active", "tried"), self.classes),
+            **dict.fromkeys(("class_first", "tried"), self.classes),
             **dict.fromkeys(("shortest", "passed", "failed"), self.classes),
-            **{"count": 10, "fit": (forms + 1) * nodes, "use_take": uses * resources},
-            **{"bars": c["bar_first"][-1] + clusters * width, "bar": clusters * width},
-            **{"chosen": width, "part": 5 * clusters},
+            "count": 11,
+            "fit": (forms + 1) * nodes,
+            "use_take": uses * resources,
+            "bars": c["bar_first"][-1] + clusters * width,
+            "bar": clusters * width,
+            "chosen": width,
+            "part": 5 * clusters,
         }
         kinds = (len(self.intake.kinds), len(self.intake.reservations), rows, width)
         for name, size in sizes.items():
             c[name] = [0] * size
         c["free"] = [*c["size"], *([0.0] * ((nodes + 1) * resources))]
+        c["soonest"] = [inf]
         c["use_head"], c["start"], c["end"] = [-1] * rows, [nan] * items, [nan] * items
         for use, (v, until, amounts) in enumerate(self.held):
             c["use_node"][use], c["use_from"][use], c["use_to"][use] = v, -inf, until
@@ -205,5 +212,5 @@ class Tables:
                 c["use_take"][use * resources + r] = taken
                 c["free"][v * resources + r] -= taken
         c["count"][USES] = held
-        values = dict(zip(Board._fields, (*numbers, *kinds), strict=False))
-        return Board(**values, **{name: c[name] for name in Board._fields[len(values) :]})
+        values = (*numbers, *kinds)
+        return Board(*values, *(c[name] for name in NAMES[len(values) :]))

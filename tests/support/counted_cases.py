@@ -195,9 +195,9 @@ def faults(snapshot: Snapshot, plan: Plan) -> list[str]:
             if shape.exclusive:
                 alone.append((name, one.start, one.end, job.id))
             for kept in snapshot.reservations:
-                if name in kept.nodes and job.id not in kept.jobs:
-                    if one.start < kept.end and kept.start < one.end:
-                        out.append(f"{job.id}: reserved {name}")
+                meets = one.start < kept.end and kept.start < one.end
+                if meets and name in kept.nodes and job.id not in kept.jobs:
+                    out.append(f"{job.id}: reserved {name}")
         for name, n in inside.items():
             load = getattr(job, "proc_gbps", 0.0) or 0.0
             load = load * n * (procs - n) / (procs - 1) if procs > n else 0.0

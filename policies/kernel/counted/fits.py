@@ -1,4 +1,4 @@
-"""What a node takes of an item, and nodes for one at one start, on one cluster or several.
+"""Fits of items on nodes, and nodes for one at one start, on one cluster or several.
 
 `Board` holds the tables: V nodes by cluster, K clusters, L licences, R resources (slots and memory
 first), S forms, N items, Q classes of items that fit or not together, W = V + L + K rows.
@@ -6,7 +6,7 @@ first), S forms, N items, Q classes of items that fit or not together, W = V + L
 
 from __future__ import annotations
 
-from collections import namedtuple
+import collections
 from math import inf
 from typing import Any
 
@@ -17,29 +17,30 @@ SHORTEST = 5e-7
 """No run is planned shorter, seconds."""
 TOLERANCE = 5e-10
 """How far loads may pass a link, relative: rounding."""
-SEEN, PICKS, KEPT, STAMP, GROWN, USES, HEAP, PEEK, FIRST, LEFT = range(10)
+SEEN, PICKS, KEPT, STAMP, GROWN, USES, HEAP, PEEK, FIRST, LEFT, AHEAD = range(11)
 """Places in ``count``."""
 
 NUMBERS = "nodes clusters licences resources forms items classes kinds reservations rows width"
 FLOATS = (
     "power level shut_from shut_to latency gbps inner per_proc per_node form_pool item_gbps least"
     " limit arrival scaled fixed comm parent_gbit free use_from use_to use_take heap_key peek_key"
-    " start end ready failed shortest passed"
+    " start end ready failed shortest passed soonest"
 )
 INTS = (
     "cpus core kind node_first level_first shut_first shut form_cpus cap low high alone all_memory"
     " form_kind form_open pool_cluster bar_first item_form item_class splits mode_first procs"
     " parent_first parent child_first child count fit bars grown waiting booked kept use_head"
     " use_next use_node use_procs entry_first entry_count heap_id peek_id room seen bar chosen"
-    " pick_node pick_procs part pending lost home widest rank class_first class_next cursor active"
-    " tried"
+    " pick_node pick_procs part pending lost home widest rank class_first class_next tried"
 )
-Board: Any = namedtuple("Board", f"{NUMBERS} size {FLOATS} {INTS}")  # noqa: PYI024
+_named_tuple: Any = collections.namedtuple
+NAMES = (*NUMBERS.split(), "size", *FLOATS.split(), *INTS.split())
+Board: Any = _named_tuple("Board", NAMES)
 """Numbers and flat tables; those from ``free`` and ``count`` on change."""
 
 
 def amount(b: Any, s: int, v: int, n: int, r: int) -> float:
-    """What so many processes of a form take of a resource of a node."""
+    """Amount of a resource of a node that so many processes of a form take."""
     size = b.size[v * b.resources + r]
     if b.alone[s] == 1 and r != MEMORY:
         return float(size)
@@ -60,8 +61,13 @@ def fits(b: Any, s: int, v: int, row: int) -> int:
     if b.form_kind[s * b.kinds + b.kind[v]] == 0:
         return 0
     most = int(b.free[at])
+    if most <= 0:
+        return 0
     if b.form_cpus[s] > 0:
-        most = most * b.cpus[v] // int(b.size[own]) // b.core[v] * b.core[v] // b.form_cpus[s]
+        if b.cpus[v] != b.size[own] or b.core[v] > 1:
+            most = most * b.cpus[v] // int(b.size[own]) // b.core[v] * b.core[v]
+        if b.form_cpus[s] > 1:
+            most = most // b.form_cpus[s]
     most = min(most, b.cap[s])
     for r in range(b.resources):
         left = b.free[at + r]
@@ -74,8 +80,8 @@ def fits(b: Any, s: int, v: int, row: int) -> int:
             if left < 0.0:
                 return 0
             if each * most > left:
-                most = int(left // each)
-    return max(most, 0)
+                most = int(left / each)  # exact below 2**52
+    return most
 
 
 def lower(b: Any, v: int, t: float) -> None:
@@ -91,12 +97,16 @@ def lower(b: Any, v: int, t: float) -> None:
         b.free[low + r] = min(b.free[low + r], left)
 
 
-def look(b: Any, v: int, t: float, e: float) -> float:
-    """Fill the last row of ``free`` with the least that a row has in [t, e); its first entry."""
+def look(b: Any, v: int, t: float, e: float, row: int) -> float:
+    """Fill the last row of ``free`` with the least that a row has in [t, e); its first entry.
+
+    `row`: that of ``free`` which shows t; -1: none does.
+    """
     low = len(b.free) - b.resources
     for r in range(b.resources):
-        b.free[low + r] = inf
-    lower(b, v, t)
+        b.free[low + r] = inf if row < 0 else b.free[row * b.resources + r]
+    if row < 0:
+        lower(b, v, t)
     use = b.use_head[v]
     while use >= 0:
         if t < b.use_from[use] < e:
@@ -105,19 +115,13 @@ def look(b: Any, v: int, t: float, e: float) -> float:
     return float(b.free[low])
 
 
-def fits_over(b: Any, s: int, v: int, t: float, e: float) -> int:
-    """Processes of a form that a node takes for a run in [t, e)."""
-    look(b, v, t, e)
-    return fits(b, s, v, len(b.free) // b.resources - 1)
-
-
 def closed(b: Any, s: int, v: int, t: float, e: float) -> bool:
     """Whether a reservation keeps a form from a node in [t, e)."""
     for j in range(b.shut_first[v], b.shut_first[v + 1]):
         own = b.shut[j]
-        if b.form_open[s * b.reservations + own] == 0 and b.shut_from[own] < e:
-            if b.shut_to[own] > t:
-                return True
+        overlaps = b.shut_from[own] < e and t < b.shut_to[own]
+        if overlaps and b.form_open[s * b.reservations + own] == 0:
+            return True
     return False
 
 
@@ -144,11 +148,13 @@ def survey(b: Any, s: int, form: int, k: int, power: float, t: float, e: float) 
     `form`: the row of ``fit`` for that start.
     """
     first, last, base, seen = b.node_first[k], b.node_first[k + 1], form * b.nodes, b.count[SEEN]
+    shown = 0 if form < b.forms else b.rows
     to, at = k * b.width, b.bar_first[form] + k * (b.cap[s] + 1)
     whole = power <= b.level[b.level_first[k + 1] - 1] and b.shut_first[first] == b.shut_first[last]
     for x in range(b.cap[s] + 1):
         b.bar[to + x] = b.bars[at + x] if whole else 0
-    for j in range(b.count[KEPT] if whole else last - first):
+    kept = b.count[KEPT] if e > b.soonest[0] else 0
+    for j in range(kept if whole else last - first):
         v = b.kept[j] if whole else first + j
         if v < first or v >= last:
             continue
@@ -157,8 +163,9 @@ def survey(b: Any, s: int, form: int, k: int, power: float, t: float, e: float) 
             b.bar[to + x] -= 1
         elif x > 0 and (b.power[v] < power or closed(b, s, v, t, e)):
             x = 0
-        if x > 0 and b.booked[v] > 0:
-            x = fits_over(b, s, v, t, e)
+        if x > 0 and kept > 0 and b.booked[v] > 0:
+            look(b, v, t, e, shown + v)
+            x = fits(b, s, v, len(b.free) // b.resources - 1)
         b.room[v], b.seen[v] = x, seen
         b.bar[to + x] += 1
 
@@ -207,7 +214,7 @@ def run_time(b: Any, i: int, m: int, power: float, k: int) -> float:
 
 
 def ready_at(b: Any, i: int, k: int) -> float:
-    """When an item may start on a cluster, with the data of its parents there."""
+    """Time from which an item may start on a cluster, its parents' data there."""
     ready = b.arrival[i * b.clusters + k]
     for j in range(b.parent_first[i], b.parent_first[i + 1]):
         end, home, gbit = b.end[b.parent[j]], b.home[b.parent[j]], b.parent_gbit[j]
@@ -224,7 +231,7 @@ def licensed(b: Any, s: int, k: int, t: float, e: float) -> bool:
     """Whether a cluster, or -1: the site, has what a form takes of it as a whole."""
     for j in range(b.licences):
         need = b.form_pool[s * b.licences + j]
-        if need > 0.0 and b.pool_cluster[j] == k and look(b, b.nodes + j, t, e) < need:
+        if need > 0.0 and b.pool_cluster[j] == k and look(b, b.nodes + j, t, e, -1) < need:
             return False
     return True
 
@@ -275,7 +282,7 @@ def split(b: Any, i: int, m: int, t: float, form: int) -> float:
         for x in range(unit, b.cap[s] + 1):
             b.part[k] += b.bar[k * b.width + x] * (x if unit == 1 else unit)
         link = b.nodes + b.licences + k
-        room = look(b, link, t, e) + TOLERANCE * b.size[link * b.resources]
+        room = look(b, link, t, e, -1) + TOLERANCE * b.size[link * b.resources]
         side = low_side(n, b.item_gbps[i], room)
         b.part[total + k] = side
         b.part[2 * total + k] = min(b.part[k], side) // unit * unit

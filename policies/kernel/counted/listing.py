@@ -10,6 +10,7 @@ from math import inf
 from typing import Any
 
 from coalloc.policies.kernel.counted.fits import (
+    AHEAD,
     FIRST,
     GROWN,
     HEAP,
@@ -27,6 +28,7 @@ from coalloc.policies.kernel.counted.fits import (
 )
 
 STRICT, EVENT, EASY = 0, 1, 2
+ROUNDING = 1e-12
 WAKE, OPENED = -1, -2
 """Events that begin or end nothing: an item may start, a reservation is over."""
 
@@ -59,7 +61,7 @@ def listing(b: Any, order: Any, queue: Any, mode: int, depth: int, most: int) ->
         while b.count[HEAP] > 0 and b.heap_key[0] == t:
             event = pop(b.heap_key, b.heap_id, b.count, HEAP)
             if event >= 0:
-                change(b, event // 2, event % 2 == 0)
+                change(b, event // 2, event % 2 == 0, True)
             elif event == OPENED:
                 b.count[GROWN] = b.count[STAMP]
         if head >= 0 and b.start[head] <= t:
@@ -81,23 +83,28 @@ def prepare(b: Any) -> None:
         for k in range(b.clusters):
             b.ready[i] = min(b.ready[i], b.arrival[i * b.clusters + k])
             if b.arrival[i * b.clusters + k] > 0.0:
-                push(b, b.arrival[i * b.clusters + k], WAKE)
+                note(b, b.arrival[i * b.clusters + k], WAKE)
     for j in range(b.reservations):
-        push(b, b.shut_to[j], OPENED)
+        note(b, b.shut_to[j], OPENED)
     for use in range(b.count[USES]):
-        push(b, b.use_to[use], 2 * (b.items + use))
+        note(b, b.use_to[use], 2 * (b.items + use))
 
 
-def push(b: Any, key: float, value: int) -> None:
-    """Put an event on the heap, unless it never comes."""
+def push(keys: Any, ids: Any, count: Any, place: int, key: float, value: int) -> None:
+    """Put an event on a heap, whose size stands in that place, unless it never comes."""
     if key == inf:
         return
-    i = b.count[HEAP]
-    b.count[HEAP] = i + 1
-    while i > 0 and b.heap_key[(i - 1) // 2] > key:
-        b.heap_key[i], b.heap_id[i] = b.heap_key[(i - 1) // 2], b.heap_id[(i - 1) // 2]
+    i = count[place]
+    count[place] = i + 1
+    while i > 0 and keys[(i - 1) // 2] > key:
+        keys[i], ids[i] = keys[(i - 1) // 2], ids[(i - 1) // 2]
         i = (i - 1) // 2
-    b.heap_key[i], b.heap_id[i] = key, value
+    keys[i], ids[i] = key, value
+
+
+def note(b: Any, key: float, value: int) -> None:
+    """Put an event on the agenda."""
+    push(b.heap_key, b.heap_id, b.count, HEAP, key, value)
 
 
 def pop(keys: Any, ids: Any, count: Any, place: int) -> int:
@@ -134,7 +141,11 @@ def refit(b: Any, s: int, form: int, v: int, row: int) -> int:
     k = 0
     while b.node_first[k + 1] <= v:
         k += 1
-    at, old, x = b.bar_first[form] + k * (b.cap[s] + 1), b.fit[form * b.nodes + v], fits(b, s, v, row)
+    at, old, x = (
+        b.bar_first[form] + k * (b.cap[s] + 1),
+        b.fit[form * b.nodes + v],
+        fits(b, s, v, row),
+    )
     if x != old:
         b.bars[at + old] -= 1
         b.bars[at + x] += 1
@@ -142,8 +153,8 @@ def refit(b: Any, s: int, form: int, v: int, row: int) -> int:
     return int(x - old)
 
 
-def change(b: Any, entry: int, ends: bool) -> None:
-    """Let an entry, which is an item or what runs, begin or end."""
+def change(b: Any, entry: int, ends: bool, booked: bool) -> None:
+    """Let an entry, which is an item or what runs, begin, booked or not, or end."""
     first = b.entry_first[entry]
     for use in range(first, first + b.entry_count[entry]):
         v = b.use_node[use]
@@ -152,15 +163,16 @@ def change(b: Any, entry: int, ends: bool) -> None:
             b.free[v * b.resources + r] += taken if ends else -taken
         if ends:
             unlink(b, v, use)
-        elif b.use_from[use] > 0.0:
+        elif booked:
             unbook(b, v)
+            b.count[AHEAD] -= 1 if use == first else 0
         if v >= b.nodes:
             b.count[GROWN] = b.count[STAMP] if ends else b.count[GROWN]
             continue
         for s in range(b.forms):
-            if b.waiting[s] > 0 and (ends or b.fit[s * b.nodes + v] > 0):
-                if refit(b, s, s, v, v) > 0:
-                    b.grown[s] = b.count[STAMP]
+            waits = b.waiting[s] > 0 and (ends or b.fit[s * b.nodes + v] > 0)
+            if waits and refit(b, s, s, v, v) > 0:
+                b.grown[s] = b.count[STAMP]
 
 
 def unlink(b: Any, v: int, use: int) -> None:
@@ -178,6 +190,7 @@ def unbook(b: Any, v: int) -> None:
     """One use to come of a row less."""
     b.booked[v] -= 1
     if b.booked[v] == 0:
+        b.soonest[0] = inf if b.count[KEPT] == 1 else b.soonest[0]
         j = 0
         while b.kept[j] != v:
             j += 1
@@ -185,14 +198,15 @@ def unbook(b: Any, v: int) -> None:
         b.kept[j] = b.kept[b.count[KEPT]]
 
 
-def use_of(b: Any, v: int, i: int) -> int:
-    """A new use of a row by an item, booked ahead, of nothing yet; where its amounts stand."""
+def use_of(b: Any, v: int, i: int, now: float) -> int:
+    """A new use of a row by an item, of nothing yet; where its amounts stand."""
     use = b.count[USES]
     b.count[USES] = use + 1
     b.use_node[use], b.use_from[use], b.use_to[use] = v, b.start[i], b.end[i]
     b.use_next[use], b.use_head[v] = b.use_head[v], use
     b.entry_count[i] += 1
-    if b.start[i] > 0.0:
+    if b.start[i] > now:
+        b.soonest[0] = min(b.soonest[0], b.start[i])
         if b.booked[v] == 0:
             b.kept[b.count[KEPT]] = v
             b.count[KEPT] += 1
@@ -208,7 +222,7 @@ def commit(b: Any, i: int, t: float, e: float, now: float) -> None:
         b.part[c] = 0
     for j in range(b.count[PICKS]):
         v, n = b.pick_node[j], b.pick_procs[j]
-        at = use_of(b, v, i)
+        at = use_of(b, v, i, now)
         b.use_procs[at // b.resources] = n
         for r in range(b.resources):
             b.use_take[at + r] = amount(b, s, v, n, r)
@@ -221,18 +235,19 @@ def commit(b: Any, i: int, t: float, e: float, now: float) -> None:
         n = b.part[c]
         if 0 < n < procs and b.item_gbps[i] > 0.0:
             load = b.item_gbps[i] * n * (procs - n) / (procs - 1)
-            b.use_take[use_of(b, b.nodes + b.licences + c, i)] = load
+            b.use_take[use_of(b, b.nodes + b.licences + c, i, now)] = load
     for j in range(b.licences):
         need, c = b.form_pool[s * b.licences + j], b.pool_cluster[j]
         if need > 0.0 and (c < 0 or b.part[c] > 0):
-            b.use_take[use_of(b, b.nodes + j, i)] = need
+            b.use_take[use_of(b, b.nodes + j, i, now)] = need
     b.waiting[s] -= 1
     b.count[LEFT] -= 1
-    push(b, e, 2 * i)
+    b.count[AHEAD] += 1 if t > now else 0
+    note(b, e, 2 * i)
     if t > now:
-        push(b, t, 2 * i + 1)
+        note(b, t, 2 * i + 1)
     else:
-        change(b, i, False)
+        change(b, i, False, False)
     for j in range(b.child_first[i], b.child_first[i + 1]):
         child = b.child[j]
         b.pending[child] -= 1
@@ -241,7 +256,7 @@ def commit(b: Any, i: int, t: float, e: float, now: float) -> None:
             for k in range(total):
                 ready = ready_at(b, child, k)
                 b.ready[child] = min(b.ready[child], ready)
-                push(b, ready, WAKE)
+                note(b, ready, WAKE)
 
 
 def take_first(b: Any, queue: Any, mode: int, t: float) -> int:
@@ -271,12 +286,21 @@ def start_now(b: Any, i: int, t: float) -> bool:
         if e < inf:
             commit(b, i, t, e, t)
             return True
-    full, n = b.splits[i] == 0, b.procs[b.mode_first[i]]
+    b.failed[q] = b.least[i] if has_room(b, i) else 0.0
+    ahead = b.soonest[0] - t
+    if b.count[AHEAD] == 1 and b.reservations == 0 and b.failed[q] > ahead:
+        b.failed[q] = ahead * (1.0 + ROUNDING)  # all that meet the one booking fare alike
+    return False
+
+
+def has_room(b: Any, i: int) -> bool:
+    """Whether there is room for an item now, whatever is booked and however long it runs."""
+    s, n = b.item_form[i], b.procs[b.mode_first[i]]
     for k in range(b.clusters):
         at = b.bar_first[s] + k * (b.cap[s] + 1)
-        full = full and enough(b.bars, at, b.cap[s], n, b.low[s], b.high[s]) == 0
-    b.failed[q] = 0.0 if full else b.least[i]
-    return False
+        if enough(b.bars, at, b.cap[s], n, b.low[s], b.high[s]) > 0:
+            return True
+    return bool(b.splits[i] == 1)
 
 
 def book(b: Any, i: int, now: float) -> bool:
@@ -339,32 +363,26 @@ def following(b: Any, i: int) -> int:
 
 def backfill(b: Any, t: float) -> None:
     """Start what fits now, in the order; classes of which nothing can fit are passed over."""
-    count = 0
+    b.count[PEEK] = 0
     for q in range(b.classes):
         i = b.class_first[q]
         if i >= 0 and b.start[i] == b.start[i]:
             i = b.class_first[q] = following(b, i)
         if i < 0:
             continue
-        grown = max(b.grown[b.item_form[i]], b.count[GROWN]) > b.tried[q]
-        if grown or b.shortest[q] < b.failed[q]:
-            b.cursor[q], b.passed[q], b.active[count] = i, inf, q
-            count += 1
-    while count > 0:
-        chosen = 0
-        for j in range(1, count):
-            if b.rank[b.cursor[b.active[j]]] < b.rank[b.cursor[b.active[chosen]]]:
-                chosen = j
-        q = b.active[chosen]
-        i = b.cursor[q]
+        if max(b.grown[b.item_form[i]], b.count[GROWN]) > b.tried[q]:
+            b.tried[q], b.failed[q] = b.count[STAMP], inf if has_room(b, i) else 0.0
+        if b.shortest[q] < b.failed[q]:
+            b.passed[q] = inf
+            push(b.peek_key, b.peek_id, b.count, PEEK, float(b.rank[i]), i)
+    while b.count[PEEK] > 0:
+        i = pop(b.peek_key, b.peek_id, b.count, PEEK)
+        q, later = b.item_class[i], following(b, i)
         if b.start[i] != b.start[i]:
             may = b.pending[i] == 0 and b.ready[i] <= t and b.lost[i] == 0
             if not (may and start_now(b, i, t)):
                 b.passed[q] = min(b.passed[q], b.least[i])
-        b.cursor[q] = following(b, i)
-        if b.cursor[q] < 0:
+        if later < 0:
             b.shortest[q] = b.passed[q]
-        known = max(b.grown[b.item_form[i]], b.count[GROWN]) <= b.tried[q]
-        if b.cursor[q] < 0 or (known and b.failed[q] == 0.0):
-            count -= 1
-            b.active[chosen] = b.active[count]
+        elif b.failed[q] > 0.0:
+            push(b.peek_key, b.peek_id, b.count, PEEK, float(b.rank[later]), later)

@@ -103,10 +103,9 @@ def sort_nodes(
         for node in members:
             usable = node.state is NodeState.UP and not stale[k] and node.free_at != inf
             features = sets.setdefault(node.features, frozenset(node.features))
-            key = (
-                *(k, features, node.memory_mb, node.slots, cover.get(node.name, ()), usable),
-                *(node.cpus, node.cpus_per_core, *sorted(node.resources.items())),
-            )
+            kept = cover.get(node.name, ())
+            counted = node.cpus, node.cpus_per_core, *sorted(node.resources.items())
+            key = k, features, node.memory_mb, node.slots, kept, usable, counted
             kind = found.setdefault(key, len(table.kinds))
             if kind == len(table.kinds):
                 table.kinds.append(
@@ -115,7 +114,7 @@ def sort_nodes(
                         features=features,
                         memory_mb=node.memory_mb,
                         slots=node.slots,
-                        cover=key[4],
+                        cover=kept,
                         usable=usable,
                         cpus=node.cpus,
                         cpus_per_core=node.cpus_per_core,

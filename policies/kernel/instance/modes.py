@@ -44,7 +44,7 @@ class Item:
 
     @property
     def shape(self) -> Shape:
-        """What it asks of its nodes."""
+        """Its own, or its job's."""
         own = None if self.task is None else self.task.shape
         return self.job.shape if own is None else own
 
