@@ -6,27 +6,28 @@ Explanations count on them what a job could have, and divisible jobs fill what t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from coalloc.model.cost import link_loads, pieces_of, task_loads
 from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Placement
-from coalloc.model.shape import ONE_SLOT, Shape, taken
+from coalloc.model.shape import ONE_SLOT, taken
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.holds import holds, nodes_by_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUse:
-    """Slots, memory and resources of a node in [start, end), s; running work starts at -inf."""
+    """Takings of a node in [start, end), seconds; running work starts at -inf."""
 
     who: str
     start: float
     end: float
     slots: int
     memory_mb: float
-    resources: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, int]
+    """With what they come to in each family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class LinkUse:
 
 
 def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, list[NodeUse]]:
-    """Use of each node that is used; running work takes its share of memory."""
+    """Use of each node that is used."""
     out: dict[str, list[NodeUse]] = {}
     for hold in holds(snapshot).nodes:
         use = NodeUse(
@@ -52,30 +53,26 @@ def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
             resources=hold.resources,
         )
         out.setdefault(hold.node, []).append(use)
-    jobs = {job.id: job for job in snapshot.queue}
-    shapes: dict[tuple[str, str | None], Shape | None] = {
-        (job.id, task.id): task.shape
+    nodes = nodes_by_name(*(cluster.nodes for cluster in snapshot.clusters))
+    asked = {
+        (job.id, None if task is None else task.id): (
+            task.shape if task is not None and task.shape is not None else job.shape,
+            job.memory_mb_per_proc,
+        )
         for job in snapshot.queue
-        if isinstance(job, WorkflowJob)
-        for task in job.tasks
+        for task in (job.tasks if isinstance(job, WorkflowJob) else (None,))
     }
-    known = nodes_by_name(*(cluster.nodes for cluster in snapshot.clusters))
     for placement in placements:
-        job = jobs.get(placement.job)
-        shape = shapes.get((placement.job, placement.task)) or (job.shape if job else ONE_SLOT)
-        memory = job.memory_mb_per_proc if job else 0
+        shape, memory = asked.get((placement.job, placement.task), (ONE_SLOT, 0))
         for name, procs in placement.nodes.items():
-            plain = shape == ONE_SLOT
-            room = (
-                (procs, memory * procs, {}) if plain else taken(shape, memory, known[name], procs)
-            )
+            room = taken(shape, memory, nodes[name], procs)
             use = NodeUse(
                 who=placement.job,
                 start=placement.start,
                 end=placement.end,
-                slots=room[0],
-                memory_mb=float(room[1]),
-                resources=room[2],
+                slots=room.slots,
+                memory_mb=room.memory_mb,
+                resources=room.resources,
             )
             out.setdefault(name, []).append(use)
     return out

@@ -14,6 +14,7 @@ from coalloc.model.formats.workflow_graph import check_graph
 from coalloc.model.formats.written import written
 from coalloc.model.jobs import MOST_CHUNKS, DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.ranges import Span
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.speedup import Speedup, TableSpeedup, repaired
 from coalloc.model.values import replace
 
@@ -87,18 +88,49 @@ def amounts(job: Job) -> Iterator[Struct]:
 def checked(job: Job, where: str) -> tuple[Job, list[str]]:
     """A job whose fields agree with each other, and what was repaired. Raises `InputError`."""
     match job:
+        case RigidJob():
+            _check_shape(job, job.shape, job.procs, job.procs, where)
         case MoldableJob():
+            _check_shape(job, job.shape, job.min_procs, job.max_procs, where)
             return _checked_moldable(job, where)
         case WorkflowJob():
             for i, task in enumerate(job.tasks):
                 if task.max_procs < task.min_procs:
                     what = f"{task.max_procs} is below min_procs {task.min_procs}"
                     raise InputError(f"{where}.tasks[{i}].max_procs", what)
+                own, place = task.shape, where if task.shape is None else f"{where}.tasks[{i}]"
+                _check_shape(job, own or job.shape, task.min_procs, task.max_procs, place)
             check_graph(job.tasks, job.edges, where, job.started)
-        case DivisibleJob() if job.work > MOST_CHUNKS * job.chunk_s:
-            what = f"cuts the work into more than {MOST_CHUNKS} chunks"
-            raise InputError(f"{where}.chunk_s", what)
+        case DivisibleJob():
+            if job.work > MOST_CHUNKS * job.chunk_s:
+                what = f"cuts the work into more than {MOST_CHUNKS} chunks"
+                raise InputError(f"{where}.chunk_s", what)
+            for key in WHOLE_JOBS:
+                if getattr(job.shape, key) != getattr(ONE_SLOT, key):
+                    raise InputError(f"{where}.shape.{key}", "is not for divisible jobs")
     return job, []
+
+
+def _check_shape(job: Job, shape: Shape, fewest: int, most: int, where: str) -> None:
+    """Refuse what no nodes can give."""
+    low, high, each = shape.min_nodes, shape.max_nodes, shape.procs_per_node
+    if high is not None and low > high:
+        raise InputError(f"{where}.shape.min_nodes", f"{low} is above max_nodes {high}")
+    if low > most:
+        raise InputError(f"{where}.shape.min_nodes", f"{low} nodes are more than {most} processes")
+    if high is not None and each is not None and fewest > high * each:
+        what = f"{high} nodes of {each} processes hold fewer than {fewest}"
+        raise InputError(f"{where}.shape.max_nodes", what)
+    for key, amount in (
+        ("memory_mb_per_node", shape.memory_mb_per_node),
+        ("memory_mb_per_proc", job.memory_mb_per_proc),
+    ):
+        if shape.all_memory and amount:
+            raise InputError(f"{where}.shape.all_memory", f"excludes {key}")
+
+
+WHOLE_JOBS = ("min_nodes", "max_nodes", "per_node", "per_job", "exclusive", "all_memory")
+"""Of shapes: not for jobs whose pieces are where there is room."""
 
 
 def _checked_moldable(job: MoldableJob, where: str) -> tuple[MoldableJob, list[str]]:
@@ -151,6 +183,9 @@ def write_job(job: Job) -> dict[str, Any]:
         case MoldableJob():
             out["speedup"] = write_speedup(job.speedup)
         case WorkflowJob():
+            for task in out["tasks"]:
+                if task["shape"] is None:
+                    del task["shape"]  # which readers before shapes do not know
             out["edges"] = out.get("edges", [])
             if job.started:
                 del out["started"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
 
+Value = TypeVar("Value")
 LARGEST_SET = 1_000_000
 """A node set that stands for more nodes than this is refused."""
 COUNTLESS = 10**18
@@ -45,9 +47,9 @@ def expand(text: str, where: str = "") -> tuple[str, ...]:
     return names
 
 
-def expand_counts(counts: Mapping[str, int], where: str) -> dict[str, int]:
+def expand_counts(counts: Mapping[str, Value], where: str) -> dict[str, Value]:
     """Expand the node sets in a nodes map, in which no node may come twice; each has the value."""
-    out: dict[str, int] = {}
+    out: dict[str, Value] = {}
     for text, count in counts.items():
         for name in expand(text, f"{where}.{text}"):
             if name in out:

@@ -56,6 +56,7 @@ def read_snapshot(value: Any) -> Snapshot:
         queue=queue,
         running=running,
         reservations=reservations,
+        resources=read.resources,
         overrun_s=read.overrun_s,
         warnings=warnings,
     )
@@ -99,10 +100,13 @@ def _expanded(clusters: Iterable[Cluster], where: str) -> tuple[Cluster, ...]:
     for i, cluster in enumerate(clusters):
         nodes: list[Node] = []
         for k, node in enumerate(cluster.nodes):
-            place = f"{where}[{i}].nodes[{k}].name"
-            for name in expand(node.name, place):
+            place = f"{where}[{i}].nodes[{k}]"
+            if node.cpus_per_core > (cpus := node.cpus or node.slots):
+                what = f"{node.cpus_per_core} is above all its {cpus} CPUs"
+                raise InputError(f"{place}.cpus_per_core", what)
+            for name in expand(node.name, f"{place}.name"):
                 if name in taken:
-                    raise InputError(place, f"node {shown(name)} is named twice")
+                    raise InputError(f"{place}.name", f"node {shown(name)} is named twice")
                 taken.add(name)
                 nodes.append(node if name == node.name else replace(node, name=name))
         out.append(replace(cluster, nodes=tuple(nodes)))
@@ -150,7 +154,13 @@ def _running(job: Running, where: str, slots: dict[str, int], clusters: set[str]
             raise InputError(f"{where}.link_gbps.{name}", f"there is no cluster {shown(name)}")
     if job.end < job.start:
         raise InputError(f"{where}.end", f"{job.end:g} is before start {job.start:g}")
-    return replace(job, nodes=nodes)
+    memory = expand_counts(job.memory_mb, f"{where}.memory_mb")
+    resources = expand_counts(job.resources, f"{where}.resources")
+    for key, named in (("memory_mb", memory), ("resources", resources)):
+        for name in named:
+            if name not in nodes:
+                raise InputError(f"{where}.{key}.{name}", f"{shown(name)} is not in nodes")
+    return replace(job, nodes=nodes, memory_mb=memory, resources=resources)
 
 
 def _reservation(one: Reservation, where: str, slots: dict[str, int]) -> Reservation:
@@ -182,6 +192,8 @@ def write_snapshot(snapshot: Snapshot) -> dict[str, Any]:
     out["queue"] = [write_job(job) for job in snapshot.queue]
     out["running"] = [written(job, "ours") for job in snapshot.running]
     out["reservations"] = [written(one, "jobs") for one in snapshot.reservations]
+    if snapshot.resources:
+        out["resources"] = dict(snapshot.resources)
     return out
 
 

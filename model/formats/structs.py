@@ -110,7 +110,7 @@ def faults(
                 yield path, f"{shown(value)} is not {_a(holder)}"
                 return
             for key, item in value.items():
-                yield from _unicode_fault(key, path)
+                yield from faults(key, expected.key_type, path)
                 yield from faults(item, expected.value_type, (*path, key), holder)
         case inspect.UnionType():
             yield from _union_faults(value, expected, path, holder)

@@ -84,7 +84,7 @@ def check(snapshot: Snapshot, plan: Plan, *, cells: int = certificates.CELLS) ->
     split = {unit.job.id for unit, at in zip(sheet.units, sheet.inside, strict=True) if len(at) > 1}
     return CheckResult(
         violations=tuple(_listed(families)),
-        metrics=value.metrics_of(snapshot, plan, values, len(split), uses),
+        metrics=value.metrics_of(sheet, plan, values, len(split), uses),
         unverified=tuple(proved.unverified),
     )
 
@@ -102,7 +102,7 @@ def occupation_violations(
 
     The queue of the snapshot holds the jobs, its nodes the platform; options are as in a plan. Jobs
     without a placement are no violation; for the jobs with one, every rule holds on nodes, slots,
-    memory, features, clusters, links, reservations, starts and precedence.
+    memory, resources, features, clusters, links, reservations, starts and precedence.
     """
     nodes, units = node_columns(snapshot), units_of(snapshot)
     sheet, faults = make_sheet(snapshot, placements, options or {}, nodes, units)
@@ -116,6 +116,7 @@ def _feasibility(sheet: Sheet, uses: list[LinkUse]) -> list[Iterable[str]]:
     return [
         jobs.held(sheet),
         jobs.processes(sheet),
+        jobs.layouts(sheet),
         jobs.slowdowns(sheet),
         jobs.clusters(sheet),
         jobs.coallocation(sheet),
@@ -126,6 +127,8 @@ def _feasibility(sheet: Sheet, uses: list[LinkUse]) -> list[Iterable[str]]:
         jobs.edges(sheet),
         occupation.slots(sheet, taken),
         occupation.memory(sheet, taken),
+        occupation.resources(sheet, taken),
+        occupation.exclusive(sheet, taken),
         occupation.reservations(sheet),
         occupation.links(sheet, uses),
     ]

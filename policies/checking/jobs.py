@@ -59,6 +59,28 @@ def pieces(sheet: Sheet) -> Iterator[str]:
             yield f"job {name}: its pieces have {found} chunks, it has {wanted[name]}"
 
 
+def layouts(sheet: Sheet) -> Iterator[str]:
+    """Shapes: min_nodes <= nodes <= max_nodes, on each n <= procs_per_node; per_job is there.
+
+    Each cluster used has what `per_job` names, or the site has it.
+    """
+    clusters = {cluster.name: cluster.resources for cluster in sheet.snapshot.clusters}
+    used = np.bincount(sheet.row, minlength=1).tolist()
+    for row, shape in sheet.shapes.items():
+        name, most = sheet.units[row].name, shape.procs_per_node or inf
+        low, high = shape.min_nodes, shape.max_nodes or inf
+        if not low <= used[row] <= high:
+            needs = f"{low}..{high}" if high < inf else f"at least {low}"
+            yield f"{name}: is on {used[row]} nodes, needs {low if low == high else needs}"
+        counts = sheet.count[sheet.first[row] : sheet.first[row] + used[row]]
+        if (largest := int(counts.max())) > most:
+            yield f"{name}: has {largest} processes on a node, at most {most} may be there"
+        for wanted in shape.per_job.keys() - sheet.snapshot.resources.keys():
+            lacking = [k for k in sheet.inside[row] if wanted not in clusters[k]]
+            if lacking:
+                yield f"{name}: {wanted} is nowhere on {', '.join(lacking)}, nor at the site"
+
+
 def slowdowns(sheet: Sheet) -> Iterator[str]:
     """1 <= sc <= saturation_threshold (option, default 1)."""
     threshold = number_option(sheet.options, "saturation_threshold", 1.0)

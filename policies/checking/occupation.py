@@ -1,4 +1,4 @@
-"""The checker's families on what is taken over time: slots, memory, reservations, links.
+"""The checker's families on what is taken over time: slots, memory, resources, links.
 
 Notes
 -----
@@ -9,8 +9,8 @@ only instants at which a placement takes part are violations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import fsum, inf
 
 import numpy as np
@@ -18,7 +18,20 @@ import numpy.typing as npt
 
 from coalloc.model.cost import link_loads, task_loads
 from coalloc.model.jobs import MoldableJob, RigidJob
-from coalloc.policies.checking.sheet import RELATIVE, Flags, Floats, Ints, Sheet, shown, swept_ends
+from coalloc.model.snapshot import Running
+from coalloc.policies.checking.sheet import (
+    RELATIVE,
+    Flags,
+    Floats,
+    Ints,
+    Sheet,
+    asked,
+    shown,
+    sized,
+    swept_ends,
+)
+
+NOTHING: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +45,8 @@ class SlotOccupation:
     """Of each taking: its interval, its node, its slots."""
     node: Ints
     count: Ints
+    held: Sequence[tuple[Running, str]]
+    """Of the takings by running work, the last ones: whose, and the node's name."""
 
 
 def occupation(sheet: Sheet) -> SlotOccupation:
@@ -39,19 +54,21 @@ def occupation(sheet: Sheet) -> SlotOccupation:
     placed = len(sheet.units)
     start, end = running_times(sheet)
     # A node that the snapshot does not have is not counted.
-    taken = [
-        (placed + i, sheet.nodes.index[name], slots)
+    held = [
+        (i, job, name)
         for i, job in enumerate(sheet.snapshot.running)
-        for name, slots in job.nodes.items()
+        for name in job.nodes
         if name in sheet.nodes.index
     ]
+    taken = [(placed + i, sheet.nodes.index[name], job.nodes[name]) for i, job, name in held]
     more = np.array(taken, dtype=np.int64).reshape(-1, 3)
     return SlotOccupation(
         start=np.concatenate([sheet.start, start]),
         end=np.concatenate([sheet.swept_end, end]),
         interval=np.concatenate([sheet.row, more[:, 0]]),
         node=np.concatenate([sheet.node, more[:, 1]]),
-        count=np.concatenate([sheet.count, more[:, 2]]),
+        count=np.concatenate([sheet.slots, more[:, 2]]),
+        held=[(job, name) for _, job, name in held],
     )
 
 
@@ -65,33 +82,91 @@ def running_times(sheet: Sheet) -> tuple[Floats, Floats]:
 
 
 def slots(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
-    """At every instant, on every node: sum of processes <= slots."""
-    for node, interval, used in overloads(sheet, taken, taken.count, sheet.nodes.slots):
-        at = float(taken.start[interval])
-        who = _present(sheet, taken, node, at)
-        what = f"{used:.0f} processes on {sheet.nodes.slots[node]} slots"
-        yield f"node {sheet.nodes.names[node]}: {what} at {shown(at)} s ({who})"
+    """At every instant, on every node: sum of slots taken <= slots."""
+    word = "slots of" if sheet.shapes else "processes on"
+    return _overloaded(sheet, taken, taken.count, sheet.nodes.slots, word, "slots")
 
 
 def memory(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
-    """At every instant, on every node: sum of memory_mb_per_proc * n <= memory_mb.
+    """At every instant, on every node: sum of memory_mb_per_node + memory_mb_per_proc * n <= all.
 
-    What running work needs is not known: it counts floor(memory * its slots / slots).
+    `all_memory` takes all. Running work that does not tell what it takes counts
+    floor(memory * its slots / slots).
     """
-    need = np.array([unit.job.memory_mb_per_proc for unit in sheet.units], dtype=np.float64)
     limit = sheet.nodes.memory_mb
-    if not need.any() or not np.isfinite(limit).any():
+    total = np.where(np.isfinite(limit), limit, 0.0)
+    need = sheet.per_entry(lambda unit: unit.job.memory_mb_per_proc) * sheet.count
+    if sheet.shapes:
+        need += sheet.per_entry(lambda unit: unit.shape.memory_mb_per_node)
+        whole = sheet.per_entry(lambda unit: unit.shape.all_memory) > 0.0
+        need = np.where(whole, total[sheet.node], need)
+    need[~np.isfinite(limit)[sheet.node]] = 0.0
+    if not need.any():
         return
-    entries = len(sheet.row)
-    limited = np.isfinite(limit[taken.node])
-    total = np.where(limited, limit[taken.node], 0.0)
-    share = np.floor(total * taken.count / sheet.nodes.slots[taken.node])
-    share[:entries] = np.where(limited[:entries], need[sheet.row] * sheet.count, 0.0)
-    for node, interval, used in overloads(sheet, taken, share, limit):
-        at = float(taken.start[interval])
-        who = _present(sheet, taken, node, at)
-        what = f"{used:.0f} MiB of {limit[node]:.0f} MiB"
-        yield f"node {sheet.nodes.names[node]}: {what} at {shown(at)} s ({who})"
+    placed = len(need)
+    share = np.floor(total[taken.node] * taken.count / sheet.nodes.slots[taken.node])
+    share[:placed] = need
+    for i, (work, name) in enumerate(taken.held, placed):
+        share[i] = work.memory_mb.get(name, share[i])
+    yield from _overloaded(sheet, taken, share, limit, "MiB of", "MiB")
+
+
+def exclusive(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
+    """At every instant, on every node of an exclusive job: nobody else, running or placed."""
+    alone = sheet.exclusive()
+    if alone.any():
+        # More than there are takings is only what includes one of these and another.
+        amount = np.ones_like(taken.count)
+        amount[: len(alone)][alone] = len(amount)
+        limit = np.full_like(sheet.nodes.slots, len(amount))
+        yield from _overloaded(sheet, taken, amount, limit, "is not left to its exclusive job")
+
+
+def resources(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
+    """At every instant, of each name: on every node sum of per_node + per_proc * n <= its size.
+
+    Of every cluster, and of the site, sum of per_job <= its size. On nodes a type counts in its
+    family, too; of running work what it tells, of a family as much as of its types at least.
+    """
+    others = [cluster.resources for cluster in sheet.snapshot.clusters]
+    others.append(sheet.snapshot.resources)
+    none = np.zeros_like(sheet.nodes.slots)
+    for name, rows in _resource_takings(sheet, taken, others).items():
+        table = np.array(rows, dtype=np.int64)
+        mine = replace(taken, interval=table[:, 0], node=table[:, 1], count=table[:, 2])
+        more = np.array([sizes.get(name, 0) for sizes in others], dtype=np.int64)
+        limit = np.concatenate([sheet.nodes.sizes.get(name, none), more])
+        yield from _overloaded(sheet, mine, mine.count, limit, f"{name} of", name)
+
+
+def _resource_takings(
+    sheet: Sheet, taken: SlotOccupation, others: Sequence[Mapping[str, int]]
+) -> dict[str, list[tuple[int, int, int]]]:
+    """Interval, place and amount by name. Places: the nodes, the clusters, the site."""
+    takings: dict[str, list[tuple[int, int, int]]] = {}
+
+    def take(interval: int, place: int, amounts: Mapping[str, int], times: int = 1) -> None:
+        for name, amount in amounts.items():
+            takings.setdefault(name, []).append((interval, place, amount * times))
+
+    placed, nodes = len(sheet.units), len(sheet.nodes.names)
+    entries = zip(sheet.row.tolist(), sheet.node.tolist(), sheet.count.tolist(), strict=True)
+    for row, node, count in entries:
+        if row in sheet.shapes:
+            take(row, node, asked(sheet.shapes[row].per_node))
+            take(row, node, asked(sheet.shapes[row].per_proc), count)
+    for entry, (work, name) in enumerate(taken.held, len(sheet.row)):
+        held = sized(work.resources.get(name, NOTHING))
+        take(int(taken.interval[entry]), int(taken.node[entry]), held)
+    of_jobs = {row: shape.per_job for row, shape in sheet.shapes.items()}
+    of_jobs |= {placed + i: work.per_job for i, work in enumerate(sheet.snapshot.running)}
+    clusters = sheet.nodes.cluster[taken.node].tolist()
+    used = set(zip(taken.interval.tolist(), clusters, strict=True))
+    used |= {(interval, len(others) - 1) for interval in of_jobs}
+    for interval, k in sorted(used):
+        mine = of_jobs.get(interval, NOTHING)
+        take(interval, nodes + k, {name: n for name, n in mine.items() if name in others[k]})
+    return takings
 
 
 def overloads(
@@ -103,7 +178,7 @@ def overloads(
     """Sweep every node; yield the first instant at which placements overload it.
 
     An instant is the node, the interval whose start overloads it, and the sum then. Each taking
-    asks its `amount` of its node.
+    asks its `amount` of its node. Behind the nodes may be clusters, and the site.
     """
     # The order of all starts and ends in time, ends first: one sort of the intervals, so that
     # the far longer list of takings is sorted by one integer key.
@@ -112,7 +187,7 @@ def overloads(
     order = np.lexsort((~ending, np.concatenate([taken.start, taken.end])))
     rank = np.empty(2 * intervals, dtype=np.int64)
     rank[order] = np.arange(2 * intervals)
-    lasting = (taken.start < taken.end)[taken.interval]
+    lasting = (taken.start < taken.end)[taken.interval] & (amount > 0)
     interval, node, amount = taken.interval[lasting], taken.node[lasting], amount[lasting]
     key = np.concatenate([rank[interval], rank[interval + intervals]])
     key += np.tile(node, 2) * (2 * intervals)
@@ -131,17 +206,32 @@ def overloads(
         yield int(node_index), int(np.tile(interval, 2)[sweep[event]]), float(used[event])
 
 
-def _present(sheet: Sheet, taken: SlotOccupation, node: int, at: float) -> str:
-    """The jobs on a node at an instant."""
-    there = taken.interval[taken.node == node]
-    return _names(sheet, there[(taken.start[there] <= at) & (at < taken.end[there])])
+def _overloaded(
+    sheet: Sheet,
+    taken: SlotOccupation,
+    amount: Floats | Ints,
+    limit: Floats | Ints,
+    *words: str,
+) -> Iterator[str]:
+    """Each overload in words: two of the amount and of the limit, or one without them."""
+    nodes, clusters = sheet.nodes.names, sheet.snapshot.clusters
+    for place, interval, used in overloads(sheet, taken, amount, limit):
+        at, name = float(taken.start[interval]), "the site"
+        if place < len(nodes):
+            name = f"node {nodes[place]}"
+        elif place < len(nodes) + len(clusters):
+            name = f"cluster {clusters[place - len(nodes)].name}"
+        there = taken.interval[taken.node == place]
+        who = _names(sheet, there[(taken.start[there] <= at) & (at < taken.end[there])])
+        what = f"{used:.0f} {words[0]} {limit[place]:.0f} {words[1]}" if words[1:] else words[0]
+        yield f"{name}: {what} at {shown(at)} s ({who})"
 
 
 def _names(sheet: Sheet, intervals: Ints) -> str:
     placed = len(sheet.units)
     names = [
         sheet.units[i].name if i < placed else f"running {sheet.snapshot.running[i - placed].id}"
-        for i in sorted(intervals.tolist())
+        for i in sorted(set(intervals.tolist()))
     ]
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 

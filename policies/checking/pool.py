@@ -4,9 +4,10 @@ Notes
 -----
 The pool allows more than the snapshot does. Every processor is as fast as the strongest usable node
 that a job may use; links carry everything that some split can send; jobs wait for nothing but what
-runs; of nodes only the processes they hold count, each of the least memory that any job asks for. A
-reservation closes its nodes unless a placed job is let in. So every plan that the checker allows is
-a schedule of the pool, no later in any job, and what is proved of the pool is proved of the plan.
+runs; of nodes only the processes they hold count, each of the least memory and the least share of a
+slot that any job asks for, whatever else shapes say. A reservation closes its nodes unless a placed
+job is let in. So every plan that the checker allows is a schedule of the pool, no later in any job,
+and what is proved of the pool is proved of the plan.
 
 Of the queue, the rigid and moldable jobs count that the plan does not defer; tasks of workflows
 are left out, which lowers a bound and never raises it.
@@ -24,6 +25,7 @@ import numpy as np
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.plan import Plan
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.checking.jobs import number_option, stepped
@@ -65,7 +67,7 @@ def pool_of(snapshot: Snapshot, plan: Plan, nodes: NodeColumns) -> Pool:
         job for job in snapshot.queue if job.id not in left and not isinstance(job, DivisibleJob)
     ]
     room = _PoolRoom(snapshot, plan.options, nodes)
-    steps = _steps(snapshot, placed, nodes, room.least_memory(placed))
+    steps = _steps(snapshot, placed, nodes, *room.least(placed))
     width = int(steps[1].max(initial=0))
     busy = {r.id: r.busy_until(snapshot.time, snapshot.overrun_s) for r in snapshot.running}
     jobs = []
@@ -92,16 +94,13 @@ class _PoolRoom:
 
     def _open(self, job: Job) -> tuple[Flags, float, list[int]]:
         """Nodes a job may use, the strongest of their powers, processes that each cluster holds."""
-        key = job.clusters, job.features, job.memory_mb_per_proc
+        key = job.clusters, job.features, job.memory_mb_per_proc, job.shape
         if key not in self._known:
-            nodes, memory = self.nodes, job.memory_mb_per_proc
+            nodes = self.nodes
             allowed = [job.clusters is None or name in job.clusters for name in self.names]
             is_open = self.usable & nodes.with_features(job.features)
-            is_open &= np.array(allowed, dtype=np.bool_)[nodes.cluster] & (
-                nodes.memory_mb >= memory
-            )
-            held = nodes.slots.astype(np.float64)
-            held = np.minimum(held, np.floor(nodes.memory_mb / memory)) if memory else held
+            held = nodes.most(job.shape, job.memory_mb_per_proc)
+            is_open &= np.array(allowed, dtype=np.bool_)[nodes.cluster] & (held > 0.0)
             sums = np.bincount(nodes.cluster, np.where(is_open, held, 0.0), len(self.names))
             power = float(self.power[is_open].max(initial=0.0)) or 1.0
             self._known[key] = is_open, power, [int(total) for total in sums]
@@ -110,14 +109,20 @@ class _PoolRoom:
     def strongest(self, job: Job) -> float:
         return self._open(job)[1]
 
-    def least_memory(self, jobs: Sequence[Job]) -> Floats:
-        """MiB that any of the jobs asks of a node per process; inf where none may run."""
-        least = np.full(len(self.nodes.slots), inf)
+    def least(self, jobs: Sequence[Job]) -> tuple[Floats, Floats]:
+        """MiB and slots that any of the jobs takes of a node per process; inf where none may run.
+
+        A process that counts CPUs takes a share of a slot where the slots have several.
+        """
+        memory, slots = np.full((2, len(self.nodes.slots)), inf)
         for job in jobs:
             self._open(job)
-        for (_, _, memory), (is_open, _, _) in self._known.items():
-            least[is_open] = np.minimum(least[is_open], float(memory))
-        return least
+        for (_, _, mb, shape), (is_open, _, _) in self._known.items():
+            each = shape.cpus_per_proc * self.nodes.slots / self.nodes.cpus
+            share = each if shape.cpus_per_proc else np.ones_like(each)
+            memory[is_open] = np.minimum(memory, float(mb))[is_open]
+            slots[is_open] = np.minimum(slots, share)[is_open]
+        return memory, slots
 
     def counts(self, job: RigidJob | MoldableJob, width: int) -> Sequence[int]:
         """Counts of processes that the format allows, and some set of nodes can hold."""
@@ -129,7 +134,9 @@ class _PoolRoom:
             job.proc_gbps is not None or self.options.get("coallocate_moldable") is True
         )
         splits = splits and not job.one_cluster
-        if self.options.get("coallocation") == "needed" and _fewest(job) <= largest:
+        # What a shape asks of nodes may not be found on one cluster, though its slots are.
+        whole = job.shape == ONE_SLOT and _fewest(job) <= largest
+        if self.options.get("coallocation") == "needed" and whole:
             splits = False
         high = min(job.max_procs, width, sum(room) if splits else largest)
         if not isinstance(job.speedup, TableSpeedup):
@@ -164,45 +171,45 @@ def _fewest(job: MoldableJob) -> int:
 
 
 def _steps(
-    snapshot: Snapshot, placed: Sequence[Job], nodes: NodeColumns, least: Floats
+    snapshot: Snapshot, placed: Sequence[Job], nodes: NodeColumns, least: Floats, share: Floats
 ) -> tuple[Floats, Ints]:
-    """m(t): processes of the least memory that the open nodes hold at each time."""
+    """m(t): processes of the least memory and slots that the open nodes hold at each time."""
     now = snapshot.time
     known = {job.id for job in placed}
-    held: dict[int, list[tuple[float, float, int]]] = {}
+    slots, memory = nodes.slots.tolist(), nodes.memory_mb.tolist()
+    held: dict[int, list[tuple[float, float, int, float]]] = {}
     for job in snapshot.running:
         until = job.busy_until(now, snapshot.overrun_s)
         for name, count in job.nodes.items():
             if name in nodes.index:
-                held.setdefault(nodes.index[name], []).append((now, until, count))
+                n = nodes.index[name]
+                mb = job.memory_mb.get(name, memory[n] * count // slots[n])
+                held.setdefault(n, []).append((now, until, count, mb))
     for n in np.flatnonzero(nodes.free_at > now).tolist():
-        whole = (now, float(nodes.free_at[n]), int(nodes.slots[n]))
+        whole = (now, float(nodes.free_at[n]), slots[n], 0.0)
         held.setdefault(n, []).append(whole)
     for kept in snapshot.reservations:
         if kept.end > now and not known.intersection(kept.jobs):
             for name in kept.nodes:
                 if name in nodes.index:
                     n = nodes.index[name]
-                    closed = (max(kept.start, now), kept.end, int(nodes.slots[n]))
+                    closed = (max(kept.start, now), kept.end, slots[n], 0.0)
                     held.setdefault(n, []).append(closed)
     change: dict[float, int] = {now: 0}
     is_open = nodes.usable & (nodes.free_at < inf) & np.isfinite(least)
     for n in np.flatnonzero(is_open).tolist():
-        slots, memory, need = int(nodes.slots[n]), float(nodes.memory_mb[n]), float(least[n])
         before = 0
         for time in sorted({now, *(t for span in held.get(n, ()) for t in span[:2])}):
-            taken = sum(count for a, b, count in held.get(n, ()) if a <= time < b)
-            procs = _held(max(slots - taken, 0), slots, memory, need)
+            here = [(count, mb) for a, b, count, mb in held.get(n, ()) if a <= time < b]
+            free = max(slots[n] - sum(count for count, _ in here), 0)
+            procs = floor(free / share[n] * (1.0 + RELATIVE))
+            if least[n] > 0.0 and memory[n] < inf:
+                procs = min(
+                    procs, floor(max(memory[n] - sum(mb for _, mb in here), 0.0) / least[n])
+                )
             if isfinite(time) and procs != before:
                 change[time] = change.get(time, 0) + procs - before
                 before = procs
     times = np.array(sorted(change), dtype=np.float64)
     level = np.cumsum([change[t] for t in times.tolist()]).astype(np.int64)
     return times - now, level
-
-
-def _held(free: int, slots: int, memory_mb: float, need_mb: float) -> int:
-    """Processes that free slots hold; memory counts by the share of the slots."""
-    if need_mb <= 0.0 or memory_mb == inf:
-        return free
-    return min(free, floor(free * memory_mb / (slots * need_mb)))

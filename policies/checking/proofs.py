@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from coalloc.model.jobs import MoldableJob, WorkflowJob
@@ -11,6 +11,9 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import never
 from coalloc.policies.bounds.lower import BOUNDS, Bound, lower_bound
+from coalloc.policies.counted.bounds import bound_of
+from coalloc.policies.counted.needs import needs_counting
+from coalloc.policies.counted.planning import CountedQueue
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.proof import moldable_parts
@@ -42,7 +45,7 @@ def proofs_of(
     plan, snapshot = at_time(plan, -snapshot.time), from_now(snapshot)
     left = {entry.job for entry in plan.deferred}
     queue = tuple(job for job in snapshot.queue if job.id not in left)
-    planner = Planner(replace(snapshot, queue=queue), plan.options)
+    problem = replace(snapshot, queue=queue)
     ends: dict[str, float] = {}
     for placement in plan.placements:
         if placement.job not in left:
@@ -52,6 +55,9 @@ def proofs_of(
         "makespan": max(ends.values(), default=0.0),
         "weighted_completion": sum(weight.get(job, 0.0) * end for job, end in ends.items()),
     }
+    if needs_counting(problem):
+        return tuple(_by_resources(CountedQueue(problem, plan.options), values))
+    planner = Planner(problem, plan.options)
     more: Mapping[str, Mapping[str, float]] = {}
     if any(isinstance(job, MoldableJob) for job in queue):
         more = moldable_parts(planner, values["makespan"], stop)
@@ -67,3 +73,11 @@ def proofs_of(
         gap = gap_of(values[name], bound.value)
         out.append(Proof(name=name, value=values[name], bound=bound, gap=gap))
     return tuple(out)
+
+
+def _by_resources(queue: CountedQueue, values: Mapping[str, float]) -> Iterator[Proof]:
+    """Each resource by itself: slots alone bound nothing where processes share them."""
+    for name, value in values.items():
+        least = bound_of(queue, weighs=name == "weighted_completion")
+        bound = Bound(value=0.0).beside({} if least is None else {"resources": least})
+        yield Proof(name=name, value=value, bound=bound, gap=gap_of(value, bound.value))

@@ -16,10 +16,12 @@ earlier by that much, yet never before its middle: so a short job is still seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from math import inf, isfinite
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ import numpy.typing as npt
 from coalloc.model.jobs import DivisibleJob, Job, Task, WorkflowJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import NodeState
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.snapshot import Snapshot
 
 Floats = npt.NDArray[np.float64]
@@ -51,6 +54,12 @@ class Unit:
         """Its name in a violation."""
         return named(self.job.id, None if self.task is None else self.task.id)
 
+    @property
+    def shape(self) -> Shape:
+        """Its own, or its job's."""
+        own = None if self.task is None else self.task.shape
+        return self.job.shape if own is None else own
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeColumns:
@@ -59,8 +68,13 @@ class NodeColumns:
     names: tuple[str, ...]
     index: Mapping[str, int]
     slots: Ints
+    cpus: Ints
+    core: Ints
+    """CPUs of a core."""
     memory_mb: Floats
     """MiB, infinite where not limited."""
+    sizes: Mapping[str, Ints]
+    """Of each counted resource, on each node."""
     power: Floats
     free_at: Floats
     """Seconds."""
@@ -77,16 +91,55 @@ class NodeColumns:
         wanted = frozenset(features)
         return np.array([wanted <= kind for kind in self.kinds], dtype=np.bool_)[self.kind]
 
+    def most(self, shape: Shape, memory_mb_per_proc: int) -> Floats:
+        """Processes that each node holds when it is empty, shape (N,)."""
+        each = shape.cpus_per_proc
+        room = self.cpus // self.core * self.core // each if each else self.slots
+        left = self.memory_mb - shape.memory_mb_per_node
+        most = np.where(left >= 0.0, room.astype(np.float64), 0.0)
+        if memory_mb_per_proc:
+            most = np.minimum(most, np.floor(left / memory_mb_per_proc))
+        on_node, per_proc = asked(shape.per_node), asked(shape.per_proc)
+        for name in on_node.keys() | per_proc.keys():
+            spare = self.sizes.get(name, np.zeros_like(self.slots)) - on_node.get(name, 0)
+            most = np.minimum(most, spare // per_proc[name] if name in per_proc else most)
+            most = np.where(spare >= 0, most, 0.0)
+        most = np.minimum(most, shape.procs_per_node or inf)
+        return np.maximum(most, 0.0)
+
+
+def asked(
+    amounts: Mapping[str, int], together: Callable[[int, int], int] = add
+) -> Mapping[str, int]:
+    """Takings of each name: a type, ``gpu:a100``, counts in its family, ``gpu``, too."""
+    typed: dict[str, int] = {}
+    for name, count in amounts.items():
+        if ":" in name:
+            family = name.split(":")[0]
+            typed[family] = typed.get(family, 0) + count
+    return {**amounts, **{f: together(n, amounts.get(f, 0)) for f, n in typed.items()}}
+
+
+sized = partial(asked, together=max)
+"""Sizes of each name: a family is at least as large as its types."""
+
 
 def node_columns(snapshot: Snapshot) -> NodeColumns:
     """Read the nodes of a snapshot into columns."""
     pairs = [(k, node) for k, cluster in enumerate(snapshot.clusters) for node in cluster.nodes]
     stale = [cluster.stale for cluster in snapshot.clusters]
     kinds: dict[tuple[str, ...], int] = {}
+    sizes: dict[str, Ints] = {}
+    for i, (_, node) in enumerate(pairs):
+        for name, size in sized(node.resources).items() if node.resources else ():
+            sizes.setdefault(name, np.zeros(len(pairs), dtype=np.int64))[i] = size
     return NodeColumns(
         names=tuple(node.name for _, node in pairs),
         index={node.name: i for i, (_, node) in enumerate(pairs)},
         slots=np.array([node.slots for _, node in pairs], dtype=np.int64),
+        cpus=np.array([node.cpus or node.slots for _, node in pairs], dtype=np.int64),
+        core=np.array([node.cpus_per_core for _, node in pairs], dtype=np.int64),
+        sizes=sizes,
         memory_mb=np.array(
             [inf if node.memory_mb is None else node.memory_mb for _, node in pairs],
             dtype=np.float64,
@@ -112,6 +165,8 @@ class Sheet:
     options: Mapping[str, Any]
     nodes: NodeColumns
     units: Sequence[Unit]
+    shapes: Mapping[int, Shape]
+    """Of the units that have one."""
     start: Floats
     """Seconds, seconds, slowdown."""
     end: Floats
@@ -126,8 +181,19 @@ class Sheet:
     """Of each entry: its placement, its node, its processes. Rows rise."""
     node: Ints
     count: Ints
+    slots: Ints
+    """And what it needs there: slots, whatever else the node has."""
     first: Ints
     """The first entry of each placement."""
+
+    def per_entry(self, of: Callable[[Unit], float]) -> Floats:
+        """A figure of each entry's unit."""
+        return np.array([of(unit) for unit in self.units], dtype=np.float64)[self.row]
+
+    def exclusive(self) -> Flags:
+        """Mark the entries whose node is to have nothing else."""
+        rows = [row for row, shape in self.shapes.items() if shape.exclusive]
+        return np.isin(self.row, rows)
 
     def tolerance(self, times: Floats) -> Floats:
         """Tolerance of times, seconds."""
@@ -202,11 +268,13 @@ def make_sheet(
     count = np.fromiter(counts, dtype=np.int64, count=entries)
     first = np.cumsum(sizes) - sizes
     procs = np.add.reduceat(count, first) if rows else np.zeros(0, dtype=np.int64)
+    shapes = {i: u.shape for i, (u, _) in enumerate(kept) if u.shape is not ONE_SLOT}
     sheet = Sheet(
         snapshot=snapshot,
         options=options,
         nodes=nodes,
         units=[unit for unit, _ in kept],
+        shapes=shapes,
         start=start,
         end=end,
         swept_end=swept_ends(start, end, snapshot.time),
@@ -217,9 +285,22 @@ def make_sheet(
         row=row,
         node=node,
         count=count,
+        slots=_slots(shapes, row, node, count, nodes) if shapes else count,
         first=first,
     )
     return sheet, faults
+
+
+def _slots(
+    shapes: Mapping[int, Shape], row: Ints, node: Ints, count: Ints, nodes: NodeColumns
+) -> Ints:
+    """⌈⌈n · cpus_per_proc / core⌉ · core · slots / cpus⌉; n where CPUs are not counted."""
+    each = np.zeros(int(row[-1]) + 1, dtype=np.int64)
+    each[list(shapes)] = [shape.cpus_per_proc for shape in shapes.values()]
+    core = nodes.core[node]
+    cpus = -(-count * each[row] // core) * core
+    slots = -(-cpus * nodes.slots[node] // nodes.cpus[node])
+    return np.where(each[row] > 0, slots, count)
 
 
 def _unreadable(placement: Placement, unit: Unit | None, nodes: NodeColumns) -> str | None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from math import fsum, inf, isclose, isfinite
 
 import numpy as np
 
-from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason, Status
+from coalloc.model.shape import Shape
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.checking.occupation import LinkUse, peak
 from coalloc.policies.checking.sheet import (
     RELATIVE,
+    Floats,
     NodeColumns,
+    Sheet,
     Unit,
     named,
     shown,
@@ -52,10 +56,10 @@ def reasons(
     """`held` only for held jobs; `infeasible` not for what one empty cluster can run.
 
     Only what is certain is reported: all units of the job fit on a single cluster that it
-    allows, with its features and memory, all nodes free whatever their state.
+    allows, with its features, memory and resources, all nodes free whatever their state.
     """
-    roomy = _ClusterRoom(snapshot, nodes)
     fits: dict[str, bool] = {}
+    empty = _empty_clusters(snapshot, nodes)
     for item in deferred:
         unit = units.get((item.job, item.task))
         if unit is None:
@@ -64,57 +68,51 @@ def reasons(
             yield f"{unit.name}: is deferred as held, and is not"
         if item.reason is Reason.INFEASIBLE:
             if item.job not in fits:
-                fits[item.job] = roomy.has(unit.job)
+                tasks = unit.job.tasks if isinstance(unit.job, WorkflowJob) else ()
+                mine = [units[item.job, task.id] for task in tasks] or [unit]
+                fits[item.job] = bool(set.intersection(*map(empty, mine)))
             if fits[item.job]:
                 yield f"{unit.name}: is deferred as infeasible, and fits an empty cluster"
 
 
-class _ClusterRoom:
-    """Processes that each cluster holds when empty, by features and memory."""
+def _empty_clusters(snapshot: Snapshot, nodes: NodeColumns) -> Callable[[Unit], set[str]]:
+    """Clusters on which a unit certainly fits when they are empty."""
 
-    def __init__(self, snapshot: Snapshot, nodes: NodeColumns) -> None:
-        self._names = [cluster.name for cluster in snapshot.clusters]
-        self._nodes = nodes
-        self._room: dict[tuple[tuple[str, ...], int], list[float]] = {}
+    @cache
+    def rooms(features: tuple[str, ...], memory_mb: int, shape: Shape) -> dict[str, Floats]:
+        most = np.where(nodes.with_features(features), nodes.most(shape, memory_mb), 0.0)
+        inside = {c.name: most[nodes.cluster == k] for k, c in enumerate(snapshot.clusters)}
+        return {
+            name: -np.sort(-room[room > 0.0])[: shape.max_nodes] for name, room in inside.items()
+        }
 
-    def has(self, job: Job) -> bool:
-        procs = _fewest(job)
-        if procs is None:
-            return False
-        key = job.features, job.memory_mb_per_proc
-        if key not in self._room:
-            self._room[key] = self._of(*key)
-        allowed = self._names if job.clusters is None else job.clusters
-        return any(
-            room >= procs
-            for name, room in zip(self._names, self._room[key], strict=True)
-            if name in allowed
-        )
+    def fitting(unit: Unit) -> set[str]:
+        shape, procs = unit.shape, _fewest(unit) or inf
+        room = rooms(unit.job.features, unit.job.memory_mb_per_proc, shape)
+        found = {
+            k for k, most in room.items() if most.sum() >= procs and shape.min_nodes <= len(most)
+        }
+        allowed = found if unit.job.clusters is None else found.intersection(unit.job.clusters)
+        return set() if shape.per_job or procs < shape.min_nodes else allowed
 
-    def _of(self, features: tuple[str, ...], memory_mb_per_proc: int) -> list[float]:
-        nodes = self._nodes
-        room = nodes.slots.astype(np.float64)
-        if memory_mb_per_proc:
-            room = np.minimum(room, np.floor(nodes.memory_mb / memory_mb_per_proc))
-        room = np.where(nodes.with_features(features), room, 0.0)
-        totals = np.bincount(nodes.cluster, weights=room, minlength=len(self._names))
-        return [float(total) for total in totals]
+    return fitting
 
 
-def _fewest(job: Job) -> int | None:
-    """Processes with which the job, or each of its tasks, can run."""
+def _fewest(unit: Unit) -> int | None:
+    """Processes with which the job or task can run."""
+    job = unit.job
+    if unit.task is not None:
+        return unit.task.min_procs
     match job:
         case RigidJob():
             return job.procs
-        case DivisibleJob():
-            return 1
         case MoldableJob(speedup=TableSpeedup() as table):
             offered = [n for n in table.procs if job.min_procs <= n <= job.max_procs]
             return min(offered, default=None)
         case MoldableJob():
             return job.min_procs
-        case WorkflowJob():
-            return max((task.min_procs for task in job.tasks), default=None)
+        case _:
+            return 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +122,6 @@ class Values:
     value: Mapping[str, float]
     """The value, and how much it may be off for the tolerance on times."""
     allowed: Mapping[str, float]
-    work: float
-    """Sum of (end - start) * processes, process-seconds."""
 
 
 def values_of(snapshot: Snapshot, placements: Iterable[Placement]) -> Values:
@@ -150,7 +146,6 @@ def values_of(snapshot: Snapshot, placements: Iterable[Placement]) -> Values:
             "weighted_completion": fsum(w * t for w, t in zip(weight, off, strict=True)) + 1e-9,
             "total_execution": len(runs) * max(off, default=0.0) + 1e-9,
         },
-        work=fsum(run * sum(p.nodes.values()) for run, p in zip(runs, sound, strict=True)),
     )
 
 
@@ -238,14 +233,16 @@ def _as_set(placements: Sequence[Placement]) -> dict[tuple[str, str | None], lis
 
 
 def metrics_of(
-    snapshot: Snapshot, plan: Plan, values: Values, coallocated: int, uses: Sequence[LinkUse]
+    sheet: Sheet, plan: Plan, values: Values, coallocated: int, uses: Sequence[LinkUse]
 ) -> dict[str, float | None]:
     """Measure what `check` reports beside violations; seconds, ratios and counts."""
     makespan = values.value["makespan"]
-    total = sum(cluster.slots for cluster in snapshot.clusters)
+    total = int(sheet.nodes.slots.sum())
+    taken = np.where(sheet.exclusive(), sheet.nodes.slots[sheet.node], sheet.slots)
+    work = fsum((sheet.end - sheet.start) * np.bincount(sheet.row, taken, len(sheet.units)))
     return {
         **values.value,
-        "compaction": values.work / (total * makespan) if total and makespan > 0.0 else None,
+        "compaction": work / (total * makespan) if total and makespan > 0.0 else None,
         "bound": plan.objective.bound,
         "gap": plan.objective.gap,
         "pareto_gap": plan.pareto_gap,

@@ -31,6 +31,7 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.model.values import replace
+from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.divisible.filling import Gaps, divisible
 from coalloc.policies.divisible.idle import Idle
 
@@ -53,7 +54,7 @@ def divisible_bounds(snapshot: Snapshot, plan: Plan) -> DivisibleBounds:
     """Bound what any plan reaches that has a start for the same jobs."""
     left = {entry.job for entry in plan.deferred}
     jobs = [job for job in divisible(snapshot) if job.id not in left]
-    if not jobs:
+    if not jobs or needs_counting(snapshot):  # a process is no lane
         return DivisibleBounds(makespan=0.0, weighted_completion=0.0)
     step = plan.options.get("power_step") or 0.0
     idle = Idle(snapshot, (), step)

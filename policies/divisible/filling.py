@@ -28,9 +28,10 @@ import numpy.typing as npt
 from coalloc.model.cost import pieces_of, within_limit
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Deferred, Placement, Plan, Reason
+from coalloc.model.shape import taken
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies import uses
-from coalloc.policies.divisible.idle import Gap, Idle, Taking, charged, slack
+from coalloc.policies.divisible.idle import Gap, Idle, Taking, slack
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -195,7 +196,7 @@ def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Place
     """Turn chunks of gaps into pieces, and take their time."""
     found: dict[tuple[int, float, float, int], dict[int, int]] = {}
     chunks: dict[tuple[int, float, float, int], int] = {}
-    taken: dict[int, dict[int, list[Taking]]] = {}
+    begun: dict[int, dict[int, list[Taking]]] = {}
     for n in np.flatnonzero(counts).tolist():
         gap, count = gaps.rows[n], int(counts[n])
         group = idle.groups[gap.group]
@@ -209,9 +210,11 @@ def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Place
             procs = min(gap.lanes, lanes - place * gap.lanes)
             node = group.nodes[place]
             nodes[node] = nodes.get(node, 0) + procs
-            taking = Taking(gap.start, end, *charged(job, group.node, procs))
-            taken.setdefault(gap.group, {}).setdefault(place, []).append(taking)
-    for number, places in taken.items():
+            each = taken(job.shape, job.memory_mb_per_proc, group.node, 1)
+            held = tuple((name, count * procs) for name, count in sorted(each.resources.items()))
+            taking = Taking(gap.start, end, each.slots * procs, each.memory_mb * procs, held)
+            begun.setdefault(gap.group, {}).setdefault(place, []).append(taking)
+    for number, places in begun.items():
         idle.take(number, places)
     pieces: list[Placement] = []
     for key, nodes in found.items():

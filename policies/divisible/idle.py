@@ -7,12 +7,12 @@ Notes
 -----
 The processes that a group's node could still take are a function of time. It is cut into *lanes*,
 each idle in one interval, by closing first what was opened last: that keeps the longest intervals
-whole. Every lane may then be filled without a look at the others.
+whole. Every lane may then be filled without a look at the others: of a job with a shape each is as
+wide as a process by itself, in whole slots.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -22,11 +22,11 @@ from coalloc.model.cost import within_limit
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import Node, NodeState
-from coalloc.model.shape import ONE_SLOT, Room, most_procs, supplies, taken
+from coalloc.model.shape import most_procs, room_of, taken
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.holds import reserved
 from coalloc.policies.kernel.instance.kinds import floored_power
-from coalloc.policies.uses import fitting, node_uses
+from coalloc.policies.uses import node_uses
 
 SLACK_S = 5e-7
 """A gap that is too short by this much has lost it in rounding; half of what plans may be off."""
@@ -65,14 +65,11 @@ class IdleGroup:
 
     nodes: tuple[int, ...]
     """Indices in snapshot order, rising."""
-    node: Node
-    """One of them."""
     cluster: int
     power: float
     """By which run times are planned."""
-    slots: int
-    memory_mb: float
-    """Infinite where not limited."""
+    node: Node
+    """One of them."""
     features: frozenset[str]
     usable: bool
     free_at: float
@@ -103,33 +100,31 @@ class Idle:
         taken = {
             name: tuple(
                 sorted(
-                    Taking(use.start, use.end, use.slots, use.memory_mb, _named(use.resources))
+                    Taking(use.start, use.end, use.slots, use.memory_mb, _listed(use.resources))
                     for use in uses
                 )
             )
             for name, uses in node_uses(snapshot, placements).items()
         }
         kept = reserved(snapshot.reservations)
-        members: dict[Any, list[int]] = {}
+        members: dict[Any, list[Node]] = {}
         for k, node in pairs:
             key = (
                 *(k, node.power, node.slots, node.memory_mb, node.features, node.state),
                 *(node.free_at, kept.get(node.name, ()), taken.get(node.name, ())),
-                (node.cpus, node.cpus_per_core, _named(node.resources)),
+                *(node.cpus, node.cpus_per_core, _listed(node.resources)),
             )
-            members.setdefault(key, []).append(place[node.name])
+            members.setdefault(key, []).append(node)
         self.groups: list[IdleGroup] = []
         for key, nodes in members.items():
-            cluster, power, slots, memory_mb, features, state, free_at, reservations, rows, _ = key
+            cluster, power, _, _, features, state, free_at, reservations, rows, *_ = key
             usable = state is NodeState.UP and not snapshot.clusters[cluster].stale
             self.groups.append(
                 IdleGroup(
-                    nodes=tuple(nodes),
-                    node=pairs[nodes[0]][1],
+                    nodes=tuple(place[node.name] for node in nodes),
                     cluster=cluster,
                     power=floored_power(power, power_step),
-                    slots=slots,
-                    memory_mb=inf if memory_mb is None else float(memory_mb),
+                    node=nodes[0],
                     features=frozenset(features),
                     usable=usable,
                     free_at=free_at,
@@ -141,9 +136,7 @@ class Idle:
     def fits(self, group: IdleGroup, job: DivisibleJob) -> bool:
         """Whether the job may run on such nodes, were they up and empty."""
         allowed = job.clusters is None or self.clusters[group.cluster] in job.clusters
-        roomy = job.memory_mb_per_proc <= group.memory_mb
-        if job.shape != ONE_SLOT:
-            roomy = most_procs(job.shape, job.memory_mb_per_proc, group.node) > 0
+        roomy = most_procs(job.shape, job.memory_mb_per_proc, group.node) > 0
         return allowed and roomy and frozenset(job.features) <= group.features
 
     def gaps(self, job: DivisibleJob, earliest: float) -> list[Gap]:
@@ -182,46 +175,24 @@ class Idle:
         self, group: IdleGroup, job: DivisibleJob, begin: float
     ) -> Iterator[tuple[float, int]]:
         """From when on a node of the group takes how many processes of the job more."""
-        changes: dict[float, list[float]] = {begin: [0, 0.0]}
-        closed = Taking(0.0, 0.0, group.slots, 0.0)
+        each, room = taken(job.shape, job.memory_mb_per_proc, group.node, 1), room_of(group.node)
+        needs = each.slots, each.memory_mb, *each.resources.values()
+        free = [room.slots, room.memory_mb, *(room.resources.get(n, 0) for n in each.resources)]
+        closed = Taking(0.0, 0.0, room.slots, 0.0)
         rows = list(group.taken)
         for n in group.reservations:
             kept = self.snapshot.reservations[n]
             if job.id not in kept.jobs:
                 rows.append(replace(closed, start=kept.start, end=kept.end))
-        for row in rows:
-            if row.end > max(begin, row.start):
-                for at, sign in ((max(row.start, begin), 1), (row.end, -1)):
-                    change = changes.setdefault(at, [0, 0.0])
-                    change[0] += sign * row.slots
-                    change[1] += sign * row.memory_mb
-        if job.shape != ONE_SLOT:
-            yield from self._counted_steps(group, job, sorted(changes), rows)
-            return
-        slots, memory = 0.0, 0.0
+        late = [row for row in rows if row.end > max(begin, row.start)]
+        changes = {begin: [0.0] * len(needs)}
+        _sum(changes, (replace(row, start=max(row.start, begin)) for row in late), each.resources)
         for at in sorted(changes):
             if at == inf:
                 return
-            slots += changes[at][0]
-            memory += changes[at][1]
-            free, spare = group.slots - int(slots), group.memory_mb - memory
-            yield at, fitting(free, spare, job.memory_mb_per_proc)
-
-    def _counted_steps(
-        self, group: IdleGroup, job: DivisibleJob, times: Iterable[float], rows: Iterable[Taking]
-    ) -> Iterator[tuple[float, int]]:
-        """The same for a job whose shape counts."""
-        for at in times:
-            free, named = group.slots, Counter(supplies(group.node.resources))
-            spare = group.memory_mb
-            for row in rows:
-                if row.start <= at < row.end:
-                    free -= row.slots
-                    spare -= row.memory_mb
-                    named.subtract(dict(row.resources))
-            if at < inf:
-                room = Room(max(free, 0), spare, named)
-                yield at, most_procs(job.shape, job.memory_mb_per_proc, group.node, room)
+            free = [left - more for left, more in zip(free, changes[at], strict=True)]
+            most = min(left // need for left, need in zip(free, needs, strict=True) if need)
+            yield at, int(max(min(most, job.shape.procs_per_node or most), 0))
 
     def take(self, number: int, uses: Mapping[int, Iterable[Taking]]) -> None:
         """Note what is taken of nodes of a group, by their place in it, which splits it."""
@@ -236,33 +207,32 @@ class Idle:
 
 def _levels(taken: Iterable[Taking]) -> tuple[Taking, ...]:
     """The same as sums over time: intervals that do not overlap, as few as there can be."""
-    changes: dict[float, tuple[int, float, Counter[str]]] = {}
-    for row in taken:
-        for at, sign in ((row.start, 1), (row.end, -1)):
-            slots, memory, named = changes.get(at, (0, 0.0, Counter[str]()))
-            for name, count in row.resources:
-                named[name] += sign * count
-            changes[at] = slots + sign * row.slots, memory + sign * row.memory_mb, named
+    rows = tuple(taken)
+    names = sorted({name for row in rows for name, _ in row.resources})
+    changes: dict[float, list[float]] = {}
+    _sum(changes, rows, names)
     out: list[Taking] = []
-    since, slots, memory, held = -inf, 0, 0.0, Counter[str]()
+    since, level = -inf, [0.0] * (2 + len(names))
     for at in sorted(changes):
-        more, further, named = changes[at]
-        if (more, further) == (0, 0.0) and not any(named.values()):
+        if not any(changes[at]):
             continue
-        if slots:
-            out.append(Taking(since, at, slots, memory, _named(+held)))
-        since, slots, memory = at, slots + more, memory + further
-        held.update(named)
+        if level[0]:
+            held = tuple((n, int(a)) for n, a in zip(names, level[2:], strict=True) if a)
+            out.append(Taking(since, at, int(level[0]), level[1], held))
+        since, level = at, [a + b for a, b in zip(level, changes[at], strict=True)]
     return tuple(out)
 
 
-def charged(job: DivisibleJob, node: Node, procs: int) -> tuple[int, float, Any]:
-    """Slots, memory and resources that so many processes take of a node."""
-    if job.shape == ONE_SLOT:
-        return procs, float(job.memory_mb_per_proc * procs), ()
-    slots, memory, resources = taken(job.shape, job.memory_mb_per_proc, node, procs)
-    return slots, memory, _named(resources)
+def _sum(changes: dict[float, list[float]], rows: Iterable[Taking], names: Iterable[str]) -> None:
+    """Add to the changes of slots, memory and these resources at each instant."""
+    for row in rows:
+        held = dict(row.resources)
+        amounts = (row.slots, row.memory_mb, *(held.get(name, 0) for name in names))
+        for at, sign in ((row.start, 1), (row.end, -1)):
+            change = changes.setdefault(at, [0.0] * len(amounts))
+            for i, amount in enumerate(amounts):
+                change[i] += sign * amount
 
 
-def _named(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+def _listed(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(amounts.items()))

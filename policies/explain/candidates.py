@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf, isfinite
 
 from coalloc.model.jobs import Job, MoldableJob, RigidJob, WorkflowJob
@@ -69,6 +70,12 @@ def job_side(snapshot: Snapshot, job: Job, splits: bool) -> Iterator[WhyChange]:
         yield WhyChange(kind="features", names=job.features)
     if job.memory_mb_per_proc:
         yield WhyChange(kind="memory", before=job.memory_mb_per_proc, after=0.0)
+    for key in ("memory_mb_per_node", "all_memory", "exclusive"):
+        if amount := getattr(job.shape, key):
+            yield WhyChange(kind="shape", names=(key,), before=float(amount), after=0.0)
+    for key in ("per_proc", "per_node", "per_job"):
+        for name, count in getattr(job.shape, key).items():
+            yield WhyChange(kind="shape", names=(key, name), before=float(count), after=0.0)
     is_single = not isinstance(job, RigidJob | MoldableJob) or job.one_cluster
     if not splits and len(snapshot.clusters) > 1 and not is_single:
         yield WhyChange(kind="split")
@@ -89,7 +96,7 @@ def _each(kind: str, names: list[str]) -> Iterator[WhyChange]:
 
 
 def fewer_procs(job: Job, room: Room) -> list[WhyChange]:
-    """Smaller allotments: what fits now, on one cluster or on all; half, a quarter."""
+    """Smaller allotments: what fits now, on one cluster or on all; half, a quarter. Fewer CPUs."""
     if not isinstance(job, RigidJob | MoldableJob):
         return []
     now = room.snapshot.time
@@ -103,7 +110,15 @@ def fewer_procs(job: Job, room: Room) -> list[WhyChange]:
             listed = job.speedup.procs
             counts = {max((n for n in listed if n <= c), default=0) for c in counts}
     fitting = sorted((c for c in counts if 1 <= c < most), reverse=True)
-    return [WhyChange(kind="procs", before=float(most), after=float(c)) for c in fitting]
+    fewer = [WhyChange(kind="procs", before=float(most), after=float(c)) for c in fitting]
+    cpus = WhyChange(kind="cpus", names=("cpus_per_proc",), before=float(job.shape.cpus_per_proc))
+    return [*fewer, *halves(cpus)]
+
+
+def halves(change: WhyChange) -> list[WhyChange]:
+    """Half of a whole number, and a quarter."""
+    count = int(change.before or 0)
+    return [replace(change, after=float(count // n)) for n in (2, 4) if count >= n]
 
 
 def less_memory(job: Job, room: Room) -> list[WhyChange]:

@@ -96,6 +96,23 @@ def _procs(case: WhyCase, change: WhyChange) -> WhyCase:
     return _with_job(case, edit)
 
 
+def _shape(case: WhyCase, change: WhyChange) -> WhyCase:
+    """Less of an amount of its shape; with fewer CPUs, a rigid job takes proportionally longer."""
+    key, *resource = change.names
+    count = int(change.after or 0)
+
+    def edit(job: Job) -> Job:
+        value: Any = type(getattr(job.shape, key))(count) if not resource else {}
+        for name in resource:
+            kept = {n: c for n, c in getattr(job.shape, key).items() if n != name}
+            value = {**kept, name: count} if count else kept
+        if change.kind == "cpus" and isinstance(job, RigidJob):
+            job = replace(job, base_time=job.base_time * job.shape.cpus_per_proc / count)
+        return replace(job, shape=replace(job.shape, **{key: value}))
+
+    return _with_job(case, edit)
+
+
 def _features(case: WhyCase, change: WhyChange) -> WhyCase:
     def edit(job: Job) -> Job:
         return replace(job, features=tuple(f for f in job.features if f not in change.names))
@@ -208,6 +225,8 @@ CHANGES: Mapping[str, Callable[[WhyCase, WhyChange], WhyCase]] = {
     "earliest": _fields(lambda case, change: {"earliest": case.snapshot.time}),
     "procs": _procs,
     "memory": _fields(lambda case, change: {"memory_mb_per_proc": int(change.after or 0)}),
+    "cpus": _shape,
+    "shape": _shape,
     "features": _features,
     "clusters": _clusters,
     "bandwidth": _bandwidth,
@@ -232,7 +251,7 @@ def cost(change: WhyChange) -> float:
     if change.before and change.after is not None:
         share = min(max((change.before - change.after) / change.before, 0.0), 1.0)
     match change.kind:
-        case "procs" | "bandwidth" | "memory":
+        case "procs" | "bandwidth" | "memory" | "cpus" | "shape":
             return share
         case "order":
             return min(0.35 + 0.08 * len(change.names), MOST)

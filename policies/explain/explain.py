@@ -49,7 +49,8 @@ NAMED = 8
 """Jobs that a change names, at most, unless it takes all."""
 RANK = (
     *("release", "dependency", "tasks", "earliest", "reachable", "reservation", "link", "order"),
-    *("running", "nodes", "slots", "features", "memory", "clusters", "split", "bandwidth"),
+    *("running", "nodes", "slots", "features", "memory", "shape"),
+    *("clusters", "split", "bandwidth"),
 )
 KINDS = {"release": "hold"}
 """Kinds of constraint that are not called as the change that relaxes them."""
@@ -217,6 +218,8 @@ class _Inquiry:
                 return self.search.first(singles, len(change.names)) or trial
             case "memory":
                 return self.search.first(candidates.less_memory(self.job, self.room), 4) or trial
+            case "shape":
+                return self.search.first(candidates.halves(change), 2) or trial
             case "clusters":
                 used = self._used(trial)
                 added = tuple(name for name in change.names if name in used)
@@ -273,9 +276,10 @@ class _Inquiry:
         """All relaxations at once, less those that are not needed."""
         distinct: dict[str, WhyChange] = {}
         for change in tests:
-            kept = distinct.get(change.kind)
+            kind = " ".join((change.kind, *change.names)) if change.kind == "shape" else change.kind
+            kept = distinct.get(kind)
             if kept is None or len(change.names) > len(kept.names):
-                distinct[change.kind] = change
+                distinct[kind] = change
         wanted = sorted(distinct.values(), key=cost, reverse=True)
         found = self.search.attempt(*wanted) if len(wanted) > 1 else None
         if found is None:
@@ -294,7 +298,8 @@ class _Inquiry:
         found: dict[object, Trial] = {}
         for trial in alone:
             change = trial.changes[0]
-            named = change.names if change.kind in ("link", "reservation", "reachable") else ()
+            by_name = change.kind in ("link", "reservation", "reachable", "shape")
+            named = change.names if by_name else ()
             if len(named) > 1 and any(
                 t.changes[0].kind == change.kind and set(t.changes[0].names) < set(named)
                 for t in alone

@@ -13,6 +13,25 @@ from coalloc.policies.explain.changes import WhyChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Short:
+    """The resource of which too little is free: most nodes would do if there were enough of it."""
+
+    name: str
+    """``slots``, ``memory_mb`` or a counted resource."""
+    needed: int
+    """On each node, for an equal part of the job; what is free at most where only it lacks."""
+    free: int
+    beside: Mapping[str, int]
+    """What else each node has to have."""
+    nodes: int
+    """Nodes that suit the job; of these, that would take a part now, or would but for it."""
+    fit: int
+    but_for_it: int
+    wanted: int
+    """Nodes that it needs, as placed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
     """Slots that are free for the job."""
 
@@ -35,6 +54,7 @@ class Slots:
     short_by: tuple[str, ...] = ()
     weaker_now: int = 0
     """Processes that would fit now on weaker nodes."""
+    short: Short | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

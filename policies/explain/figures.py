@@ -5,6 +5,7 @@ from __future__ import annotations
 from coalloc.model.cost import link_load
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import Placement
+from coalloc.model.shape import ONE_SLOT
 from coalloc.policies.explain.explanation import BindingLink, Slots
 from coalloc.policies.explain.room import NEAR_S, Room
 
@@ -44,6 +45,7 @@ class Figures:
         if now >= needed:
             length = placement.end - placement.start
             short = self.room.runs_short(names, self.now, self.now + length, needed)
+        counted = self.job.shape != ONE_SLOT or self.job.memory_mb_per_proc > 0
         return Slots(
             needed=needed,
             power=power,
@@ -56,6 +58,7 @@ class Figures:
             short_left=0 if short is None else short[1],
             short_by=() if short is None else short[2],
             weaker_now=self.room.free(everywhere, self.now) - now,
+            short=self.room.short(names, self.now, placement) if counted else None,
         )
 
     def link_use(self, placement: Placement | None, cluster: str) -> BindingLink | None:

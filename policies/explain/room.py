@@ -5,19 +5,30 @@ Counted on the nodes of a plan, so the figures are those that an operator finds 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from math import inf
 
 from coalloc.model.jobs import Job
 from coalloc.model.plan import Placement
 from coalloc.model.platform import Node, NodeState
+from coalloc.model.shape import ONE_SLOT, most_procs, room_of, taken
+from coalloc.model.shape import Room as FreeRoom
 from coalloc.model.snapshot import Reservation, Snapshot
+from coalloc.policies.explain.explanation import Short
 from coalloc.policies.holds import reserved
 from coalloc.policies.uses import NodeUse, fitting, link_uses, node_uses
 
 MOST_INSTANTS = 200
 """Ends and starts of others that are looked at."""
 NEAR_S = 1e-6
+
+
+def _amounts(room: FreeRoom) -> dict[str, float]:
+    return {"slots": room.slots, "memory_mb": room.memory_mb, **room.resources}
+
+
+def _family(name: str) -> str:
+    return name.partition(":")[0]
 
 
 class Room:
@@ -52,7 +63,7 @@ class Room:
         return (
             (job.clusters is None or self.cluster_of[node.name] in job.clusters)
             and set(job.features) <= set(node.features)
-            and (node.memory_mb is None or job.memory_mb_per_proc <= node.memory_mb)
+            and most_procs(job.shape, job.memory_mb_per_proc, node) > 0
         )
 
     def scope(self, power: float, clusters: Iterable[str] | None = None) -> list[str]:
@@ -66,8 +77,11 @@ class Room:
         ]
 
     def free(self, names: Iterable[str], at: float) -> int:
-        """Processes of the job that fit on these nodes at an instant."""
-        return sum(self._fitting(name, at) for name in names)
+        """Processes of the job that fit on these nodes at an instant, on as many as it may use."""
+        rooms = sorted((self._fitting(name, at) for name in names), reverse=True)
+        used = len(rooms) - rooms.count(0)
+        shape = self.job.shape
+        return used if used < shape.min_nodes else sum(rooms[: shape.max_nodes])
 
     def by_cluster(self, names: Iterable[str], at: float) -> dict[str, int]:
         """The same by cluster."""
@@ -78,16 +92,61 @@ class Room:
         return out
 
     def _fitting(self, name: str, at: float) -> int:
+        room, shape, memory = self.left(name, at), self.job.shape, self.job.memory_mb_per_proc
+        if room is None:
+            return 0
+        if shape == ONE_SLOT:
+            return fitting(room.slots, room.memory_mb, memory)
+        return most_procs(shape, memory, self.nodes[name], room)
+
+    def left(self, name: str, at: float) -> FreeRoom | None:
+        """Room on a node at an instant; None where it is closed to the job."""
         node = self.nodes[name]
         at += NEAR_S
         if node.free_at > at or any(r.start <= at < r.end for r in self._closed.get(name, ())):
-            return 0
-        slots, memory = node.slots, inf if node.memory_mb is None else float(node.memory_mb)
+            return None
+        slots, memory, resources = room_of(node)
+        left = Counter(resources)
         for use in self.uses[name]:
             if use.start <= at < use.end:
                 slots -= use.slots
                 memory -= use.memory_mb
-        return fitting(slots, memory, self.job.memory_mb_per_proc)
+                left.subtract(use.resources)
+        return FreeRoom(slots, memory, left)
+
+    def short(self, names: Iterable[str], at: float, mine: Placement) -> Short | None:
+        """The resource but for which most nodes would take an equal part of the job."""
+        shape, memory, procs = self.job.shape, self.job.memory_mb_per_proc, max(mine.nodes.values())
+        found: dict[str, list[tuple[dict[str, float], dict[str, float]]]] = {}
+        names = list(names)
+        for name in names:
+            room, part = self.left(name, at), taken(shape, memory, self.nodes[name], procs)
+            if room is not None:
+                need = _amounts(part._replace(resources={}) if shape.exclusive else part)
+                have = _amounts(room)
+                lacking = [each for each in need if need[each] > have.get(each, 0)]
+                if len(set(map(_family, lacking))) <= 1:
+                    found.setdefault(max(lacking, key=len, default=""), []).append((have, need))
+        fit = len(found.pop("", ()))
+        if not found or fit >= len(mine.nodes):
+            return None
+        what = max(found, key=lambda name: len(found[name]))
+        need = found[what][0][1]
+        families = {what, *(_family(name) for name in (what, *need) if ":" in name)}
+        return Short(
+            name=what,
+            needed=int(need[what]),
+            free=max(int(have.get(what, 0)) for have, _ in found[what]),
+            beside={
+                name: int(count)
+                for name, count in need.items()
+                if count and name not in families and _family(name) != _family(what)
+            },
+            nodes=len(names),
+            fit=fit,
+            but_for_it=len(found[what]),
+            wanted=len(mine.nodes),
+        )
 
     def enders(self, names: Iterable[str], at: float) -> list[NodeUse]:
         """List the holders that give back slots of these nodes at an instant, each once."""

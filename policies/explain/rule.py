@@ -14,6 +14,10 @@ from typing import Any
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Deferred, Placement, Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
+from coalloc.policies.base import Budget
+from coalloc.policies.counted import policy as counted
+from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.orders.simple import SIMPLE, SKIPPING, lay_simply, laying, sort_items
 from coalloc.policies.plain.policy import plain_easy
@@ -55,6 +59,9 @@ class RulePlan:
         self._plan: Plan | None = None
         if rule.decoder == "plain":
             self._plan = at_time(plain_easy(from_now(snapshot)), snapshot.time)
+            return
+        if needs_counting(snapshot):
+            self._plan = at_time(_counted(from_now(snapshot), rule, snapshot.time), snapshot.time)
             return
         planner = Planner(from_now(snapshot), rule.options, snapshot.time)
         self._planner, self._schedule = planner, _laid(planner, rule)
@@ -103,6 +110,15 @@ class RulePlan:
         return isinstance(job, RigidJob)
 
 
+def _counted(problem: Snapshot, rule: Rule, origin: float) -> Plan:
+    """By counted resources; what is no simple order books ahead in the order of its starts."""
+    name = rule.policy if rule.policy in SIMPLE else "conservative"
+    place = {job: n for n, job in enumerate(rule.order if name != rule.policy else ())}
+    queue = sorted(problem.queue, key=lambda job: place.get(job.id, len(place)))
+    budget = Budget(bounds=False, origin=origin)
+    return counted.solve(name, replace(problem, queue=tuple(queue)), rule.options, budget)
+
+
 def _laid(planner: Planner, rule: Rule) -> Schedule:
     if rule.policy in SIMPLE:
         return lay_simply(planner, laying(rule.policy, rule.options))
@@ -134,7 +150,8 @@ def rule_of(
         return Rule(policy=policy, sort="", decoder="plain")
     won = (stats or {}).get("order")
     if policy == "auto" and isinstance(won, str) and won in AUTO_DECODERS:
-        return Rule(policy=policy, sort=won, decoder=AUTO_DECODERS[won], options=given)
+        decoder = AUTO_DECODERS[won]
+        return Rule(policy=policy, sort=won, decoder=decoder, order=tuple(order), options=given)
     return Rule(policy=policy, sort="", decoder="insert", order=tuple(order), options=given)
 
 

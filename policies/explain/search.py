@@ -12,7 +12,7 @@ GAIN_S = 1e-3
 """A smaller difference is none, seconds."""
 NEVER_S = 1e10
 """A start later than this is none: behind the reservation that the change ``slots`` makes."""
-JOB_SIDE = frozenset({"procs"})
+JOB_SIDE = frozenset({"procs", "cpus"})
 """Changes after which the job may run longer: what counts is its start."""
 
 

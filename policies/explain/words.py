@@ -8,14 +8,39 @@ from math import inf
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob, Job, RigidJob
 from coalloc.model.platform import NodeState
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.explain.changes import WhyChange
-from coalloc.policies.explain.explanation import Constraint, Counterfactual, Explanation, Slots
+from coalloc.policies.explain.explanation import (
+    Constraint,
+    Counterfactual,
+    Explanation,
+    Short,
+    Slots,
+)
 
 LISTED = 6
 """Names in a sentence; more are counted."""
 
 Instant = Callable[[float], str]
+
+
+def _amount(name: str, count: int) -> str:
+    if name == "memory_mb":
+        return f"{count / 1024:.3g} GiB"
+    return f"{count} slot{'' if count == 1 else 's'}" if name == "slots" else f"{count} {name}"
+
+
+SCOPES = {"per_proc": "per process", "per_node": "on each node", "per_job": "in all"}
+WHOLE = {"all_memory": "all memory of its nodes", "exclusive": "nodes of its own"}
+
+
+def _part(change: WhyChange) -> str:
+    """Part of a shape, in words."""
+    key, *name = change.names
+    if key in WHOLE:
+        return WHOLE[key]
+    return f"{change.before:g} {name[0] if name else 'MiB'} {SCOPES.get(key, 'on each node')}"
 
 
 def span(seconds: float) -> str:
@@ -122,7 +147,8 @@ class _Words:
 
     def _slots(self, slots: Slots) -> str:
         where = " on one cluster" if slots.single else ""
-        what = f"{slots.needed} slot{'s' if slots.needed > 1 else ''} of power >= {slots.power:g}"
+        noun = "slot" if self.job.shape == ONE_SLOT else "place"
+        what = f"{slots.needed} {noun}{'s' if slots.needed > 1 else ''} of power >= {slots.power:g}"
         for feature in self.job.features:
             what += f" with {feature}"
         if self.job.memory_mb_per_proc:
@@ -142,7 +168,20 @@ class _Words:
             text += f", but only {self.until(slots.short_at)}, when {self._comers(slots)}"
         if slots.weaker_now > 0 and slots.free_now < slots.needed:
             text += f"; {slots.weaker_now} weaker ones are free now"
-        return text
+        return text if slots.short is None else f"{text}; {self._short(slots.short)}"
+
+    def _short(self, short: Short) -> str:
+        """The short resource: what the nodes have that lack only it, and how much of it."""
+        nodes = f"{short.but_for_it} of {short.nodes} nodes"
+        if short.fit:
+            nodes = f"{short.fit} of {short.nodes} nodes would do, {short.but_for_it} more"
+        needed = f"; {short.wanted} {'is' if short.wanted == 1 else 'are'} needed"
+        if self.job.shape.exclusive and short.name == "slots":
+            return f"{short.fit} of {short.nodes} nodes are empty{needed}"
+        beside = listed([_amount(*each) for each in short.beside.items()])
+        have = f"have {beside} free, with at most" if short.beside else "have at most"
+        free = _amount(short.name, short.free).partition(" ")[0]
+        return f"{nodes} {have} {free} of {_amount(short.name, short.needed)}{needed}"
 
     def _comers(self, slots: Slots) -> str:
         """Jobs and reservations that begin on what is free now, in words."""
@@ -189,6 +228,8 @@ class _Words:
                 return f"it asks for {listed(names)}"
             case "memory":
                 return f"it asks for {change.before:g} MiB per process"
+            case "shape":
+                return f"it asks for {_part(change)}"
             case "clusters":
                 return f"it may use only {listed(self.job.clusters or ())}"
             case "split":
@@ -257,6 +298,12 @@ class _Words:
                 return self._procs(change)
             case "memory":
                 return f"with {change.after:g} instead of {change.before:g} MiB per process"
+            case "cpus":
+                fewer = f"with {change.after:g} instead of {change.before:g} CPUs per process"
+                return f"{fewer} doing the same work,"
+            case "shape":
+                less = f"with {change.after:g} instead of" if change.after else "without"
+                return f"{less} {_part(change)}"
             case "features":
                 return f"without asking for {listed(names)}"
             case "clusters":

@@ -22,6 +22,7 @@ from coalloc.model.jobs import (
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.ranges import Range
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup, repaired
 
@@ -39,6 +40,16 @@ def within(range_: Range) -> st.SearchStrategy[float]:
 instants, events, spans = within(ranges.INSTANT), within(ranges.EVENT), within(ranges.SPAN)
 derived, shares, gbps = within(ranges.DERIVED), within(ranges.SHARE), within(ranges.GBPS)
 features = st.lists(texts, max_size=3).map(tuple)
+memory = st.integers(0, 10**12)
+amounts = st.dictionaries(texts, st.integers(1, 10**9), max_size=2)
+pieces = st.builds(
+    Shape,
+    cpus_per_proc=st.integers(0, 10**6),
+    memory_mb_per_node=memory,
+    procs_per_node=st.none() | st.integers(1, 10**9),
+    per_proc=amounts,
+)
+shapes = st.builds(Shape, exclusive=st.booleans(), per_node=amounts, per_job=amounts) | pieces
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | derived | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -52,8 +63,10 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
         name=name,
         power=draw(within(ranges.POWER)),
         slots=draw(st.integers(1, 10**6)),
+        cpus=draw(st.none() | st.integers(1, 10**6)),
+        resources=draw(amounts),
         features=draw(features),
-        memory_mb=draw(st.none() | st.integers(0, 10**12)),
+        memory_mb=draw(st.none() | memory),
         free_at=draw(events),
         state=draw(st.sampled_from(NodeState)),
     )
@@ -70,6 +83,7 @@ def clusters(draw: st.DrawFn) -> tuple[Cluster, ...]:
             link_latency_s=draw(within(ranges.LATENCY)),
             intra_latency_s=draw(within(ranges.LATENCY)),
             stale=draw(st.booleans()),
+            resources=draw(amounts),
         )
         for name, start in zip(CLUSTERS, (0, 3), strict=True)
     )
@@ -111,6 +125,7 @@ def workflow(draw: st.DrawFn) -> dict[str, Any]:
                 min_procs=low,
                 max_procs=draw(st.integers(low, 10**9)),
                 comm_gb=draw(within(ranges.DATA_GB)),
+                shape=draw(st.none() | shapes),
             )
         )
     edges = tuple(
@@ -148,7 +163,8 @@ def jobs(draw: st.DrawFn, name: str) -> Job:
         "sigma": draw(shares),
         "clusters": draw(st.none() | st.lists(st.sampled_from(CLUSTERS)).map(tuple)),
         "features": draw(features),
-        "memory_mb_per_proc": draw(st.integers(0, 10**12)),
+        "memory_mb_per_proc": draw(memory),
+        "shape": draw(st.just(ONE_SLOT) | pieces),
         "after": draw(st.lists(texts, max_size=2).map(tuple)),
         "held": draw(st.booleans()),
         "passed_over": draw(st.integers(0, 10**6)),
@@ -193,6 +209,9 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
                     st.dictionaries(st.sampled_from(CLUSTERS), within(ranges.LOAD_GBPS))
                 ),
                 ours=draw(st.booleans()),
+                memory_mb=draw(st.fixed_dictionaries({}, optional=dict.fromkeys(some, memory))),
+                resources=draw(st.fixed_dictionaries({}, optional=dict.fromkeys(some, amounts))),
+                per_job=draw(amounts),
             )
         )
         if start < end:
@@ -213,6 +232,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         running=tuple(running),
         reservations=tuple(reservations),
         overrun_s=draw(within(ranges.OVERRUN)),
+        resources=draw(amounts),
     )
 
 

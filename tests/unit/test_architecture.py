@@ -70,7 +70,7 @@ WITHIN = {
         f"model/{room}": tuple(f"coalloc.model.{name}" for name in names)
         for room, names in {
             "formats": (
-                *("errors", "jobs", "plan", "platform", "ranges", "snapshot", "speedup"),
+                *("errors", "jobs", "plan", "platform", "ranges", "shape", "snapshot", "speedup"),
                 "values",
             ),
             "sites": ("errors", "platform", "ranges", "shape", "snapshot", "values"),

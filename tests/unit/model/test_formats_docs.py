@@ -100,7 +100,8 @@ RELATIONS = re.compile(
     r"finite|there is no (node|task|cluster)|is used twice|is named twice|node set|is not JSON"
     r"|slots of a node|is before start|is not after start|cycle|must rise|procs but"
     r"|is above max_procs|is below min_procs|no listed process|not an index|valid Unicode"
-    r"|is among the tasks|has started"
+    r"|is among the tasks|has started|is above max_nodes|nodes are more than|hold fewer than"
+    r"|excludes memory|for divisible jobs|is not in nodes|is above all its"
 )
 
 

@@ -248,7 +248,87 @@ SNAPSHOT_ROWS: list[tuple[Path, Any, str]] = [
         "queue[2].started[0].end: is missing",
     ),
     (("queue", 9, "chunk_s"), 0, "queue[9].chunk_s: 0 is outside 1e-06..1e+09"),
+    # Shapes, and what nodes have.
+    (
+        ("queue", 0, "shape"),
+        {"min_nodes": 3, "max_nodes": 2},
+        "queue[0].shape.min_nodes: 3 is above max_nodes 2",
+    ),
+    (
+        ("queue", 0, "shape"),
+        {"min_nodes": 5},
+        "queue[0].shape.min_nodes: 5 nodes are more than 4 processes",
+    ),
+    (
+        ("queue", 0, "shape"),
+        {"max_nodes": 1, "procs_per_node": 3},
+        "queue[0].shape.max_nodes: 1 nodes of 3 processes hold fewer than 4",
+    ),
+    (
+        ("queue", 0, "shape"),
+        {"all_memory": True, "memory_mb_per_node": 1},
+        "queue[0].shape.all_memory: excludes memory_mb_per_node",
+    ),
+    (
+        ("queue", 3, "shape"),
+        {"all_memory": True},
+        "queue[3].shape.all_memory: excludes memory_mb_per_proc",
+    ),
+    (
+        ("queue", 1, "shape"),
+        {"min_nodes": 5},
+        "queue[1].shape.min_nodes: 5 nodes are more than 4 processes",
+    ),
+    (
+        ("queue", 2, "shape"),
+        {"min_nodes": 2},
+        "queue[2].shape.min_nodes: 2 nodes are more than 1 processes",
+    ),
+    (
+        ("queue", 2, "tasks", 1, "shape"),
+        {"min_nodes": 3},
+        "queue[2].tasks[1].shape.min_nodes: 3 nodes are more than 2 processes",
+    ),
+    (
+        ("queue", 9, "shape"),
+        {"exclusive": True},
+        "queue[9].shape.exclusive: is not for divisible jobs",
+    ),
+    (
+        ("queue", 9, "shape"),
+        {"per_node": {"gpu": 1}},
+        "queue[9].shape.per_node: is not for divisible jobs",
+    ),
+    (
+        ("queue", 3, "shape"),
+        {"cpus_per_proc": -1},
+        "queue[3].shape.cpus_per_proc: -1 is outside 0..1e+06",
+    ),
+    (
+        ("queue", 3, "shape"),
+        {"cpu_per_proc": 1},
+        "queue[3].shape.cpu_per_proc: unknown key; did you mean cpus_per_proc?",
+    ),
+    (
+        ("queue", 3, "shape"),
+        {"per_node": {"gpu": 0}},
+        "queue[3].shape.per_node.gpu: 0 is outside 1..1e+09",
+    ),
+    (("queue", 3, "shape"), {"per_job": {"": 1}}, "queue[3].shape.per_job: is empty"),
+    (("queue", 3, "shape"), [], "queue[3].shape: [] is not an object"),
+    (
+        ("clusters", 0, "nodes", 0, "cpus_per_core"),
+        4,
+        "clusters[0].nodes[0].cpus_per_core: 4 is above all its 2 CPUs",
+    ),
+    (("resources",), {"lic": 0.5}, "resources.lic: 0.5 is not a whole number"),
     # Running work and reservations.
+    (("running", 0, "memory_mb"), {"a2": 1}, "running[0].memory_mb.a2: 'a2' is not in nodes"),
+    (
+        ("running", 0, "resources"),
+        {"a1": {"gpu": -1}},
+        "running[0].resources.a1.gpu: -1 is outside 1..1e+09",
+    ),
     (("running", 0, "nodes"), {"x1": 1}, "running[0].nodes.x1: there is no node 'x1'"),
     (
         ("running", 0, "nodes"),

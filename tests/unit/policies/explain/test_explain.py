@@ -111,6 +111,82 @@ def test_what_a_job_asks_for(fields: dict[str, Any], kind: str, words: str) -> N
     assert words in told(snapshot, 1)
 
 
+NODES = {"name": "n[1-4]", "slots": 8, "memory_mb": 65536, "resources": {"gpu:a100": 2}}
+TWO = {"cpus_per_proc": 4, "min_nodes": 2, "procs_per_node": 1}
+
+
+def taken_of(name: str, slots: int, memory_gib: int, gpus: int) -> dict[str, Any]:
+    held: dict[str, Any] = {"resources": {name: {"gpu:a100": gpus}}} if gpus else {}
+    memory = {name: memory_gib * 1024}
+    return {
+        "id": name,
+        "nodes": {name: slots},
+        "start": 0.0,
+        "end": HOUR,
+        "memory_mb": memory,
+    } | held
+
+
+# Free: 8 slots, 20 GiB and 2 GPUs twice; 8, 60 and 1; 4, 4 and none.
+BUSY = [taken_of("n1", 1, 44, 0), taken_of("n2", 1, 44, 0), taken_of("n3", 1, 4, 1)]
+BUSY += [taken_of("n4", 4, 60, 2)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "fields", "short", "would"),
+    [
+        (
+            {**TWO, "memory_mb_per_node": 40960, "per_node": {"gpu:a100": 2}},
+            {"procs": 2},
+            "2 of 4 nodes have 4 slots and 2 gpu:a100 free, with at most 20 of 40 GiB; "
+            "2 are needed",
+            "with 20480 instead of 40960 MiB on each node it would start now",
+        ),
+        (
+            {**TWO, "min_nodes": 3, "per_node": {"gpu": 2}},
+            {"procs": 3},
+            "2 of 4 nodes would do, 2 more have 4 slots free, with at most 1 of 2 gpu; "
+            "3 are needed",
+            "with 1 instead of 2 gpu on each node it would start now",
+        ),
+        (
+            {"cpus_per_proc": 8},
+            {"procs": 1},
+            "4 of 4 nodes have at most 7 of 8 slots; 1 is needed",
+            "with 4 instead of 8 CPUs per process doing the same work, it would start now",
+        ),
+        (
+            {"cpus_per_proc": 1, "exclusive": True},
+            {"procs": 1},
+            "0 of 4 nodes are empty; 1 is needed",
+            "",
+        ),
+        ({"all_memory": True}, {"procs": 1}, "with at most 60 of 64 GiB; 1 is needed", ""),
+        ({}, {"procs": 1, "memory_mb_per_proc": 65536}, "with at most 60 of 64 GiB", ""),
+        ({"per_job": {"lic": 2}}, {"procs": 1}, "", "with 1 instead of 2 lic in all it would"),
+    ],
+)
+def test_the_resource_that_is_short_is_named(
+    shape: dict[str, Any], fields: dict[str, Any], short: str, would: str
+) -> None:
+    lic = {"id": "lic", "nodes": {}, "start": 0.0, "end": HOUR, "per_job": {"lic": 1}}
+    queue = [{"id": "1", "kind": "rigid", "base_time": 600.0, "shape": shape, **fields}]
+    clusters = [{"name": "a", "nodes": [NODES]}]
+    snapshot = case(clusters, queue, [*BUSY, lic], resources={"lic": 2})
+    words = told(snapshot, 1)
+    assert short in words
+    assert would in words
+
+
+def test_a_resource_that_no_node_has() -> None:
+    queue = [{**rigid(1, 1, HOUR), "shape": {"per_node": {"fpga": 1}}}]
+    words = told(case([cluster("a")], queue), 1)
+    assert words.startswith("can never run")
+    assert (
+        "it asks for 1 fpga on each node\nwithout 1 fpga on each node it would start now" in words
+    )
+
+
 def test_tasks_that_still_run() -> None:
     flow = {
         "id": "1",
