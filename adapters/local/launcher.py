@@ -82,9 +82,6 @@ class LocalLauncher(PartLauncher):
             node = self._nodes.get(name)
             if node is None:
                 raise ClaimRefusedError("unknown_node", f"there is no node {name}")
-            if part.batch.partition and not set(part.batch.partitions) & set(node.partitions):
-                why = f"{name} is not in partition {part.batch.partition}"
-                raise ClaimRefusedError("not_permitted", why)
             there = [folder for folder in known if name in folder.nodes]
             places[name] = places_on(node, self._gpus[name], part, there)
         return places
