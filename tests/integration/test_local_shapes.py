@@ -115,6 +115,23 @@ def test_processes_that_asked_for_cpus_have_their_own(tmp_path: Path) -> None:
     bed.close()
 
 
+def test_a_script_has_the_gpus_of_all_its_nodes(tmp_path: Path) -> None:
+    nodes = ["a", {"name": "b", "gres": "gpu:2"}, {"name": "c", "gres": "gpu:2"}]
+    bed = LaunchTestbed(tmp_path, {"nodes": nodes, "slots": 1})
+    cases = (("ab", {}, ""), ("a", {}, "no"), ("bc", {"gpu": 1}, "0,2"))
+    for names, asked, told in cases:
+        spec = bed.shell(
+            "echo ${CUDA_VISIBLE_DEVICES-no}",
+            job=names,
+            nodes=[(name, 1) for name in names],
+            shape=Shape(per_node=asked),
+            once=True,
+        )
+        assert bed.run(spec).codes == (0,)
+        assert bed.output(f"coalloc-{names}.out") == f"{told}\n"
+    bed.close()
+
+
 def test_partitions_of_nodes(tmp_path: Path) -> None:
     bed = LaunchTestbed(tmp_path, GPUS)
     reading = LocalReader(bed.settings).read()
