@@ -118,8 +118,11 @@ def test_processes_that_asked_for_cpus_have_their_own(tmp_path: Path) -> None:
 def test_a_script_has_the_gpus_of_all_its_nodes(tmp_path: Path) -> None:
     nodes = ["a", {"name": "b", "gres": "gpu:2"}, {"name": "c", "gres": "gpu:2"}]
     bed = LaunchTestbed(tmp_path, {"nodes": nodes, "slots": 1})
-    one = {"gpu": 1}
-    cases = (("ab", dict[str, int](), ""), ("a", {}, "no"), ("bc", one, "0,2"))
+    cases: tuple[tuple[str, dict[str, int], str], ...] = (
+        ("ab", {}, ""),
+        ("a", {}, "no"),
+        ("bc", {"gpu": 1}, "0,2"),
+    )
     for names, asked, told in cases:
         spec = bed.shell(
             "echo ${CUDA_VISIBLE_DEVICES-no}",
