@@ -211,7 +211,7 @@ class PartFolder:
         # Between START and RUN it is still reported ready: its start time is not yet known.
         is_ready = decoded(status[READY * PAGE : START * PAGE]) is not None
         state = PartState.READY if is_ready else PartState.PREPARING
-        report = PartReport(**structs.asdict(self.key), state=state, reason=reason)
+        report = self.key.report(state, reason=reason)
         running = PartState.RUNNING
         return report if run is None else replace(report, state=running, started=run["started"])
 
@@ -286,9 +286,8 @@ class PartFolder:
         cgroup.kill(self.cgroup)
         if self.claim:
             kill_marked(f"COALLOC_CLAIM={self.claim}")
-        return PartReport(
-            **structs.asdict(self.key),
-            state=PartState.LOST,
+        return self.key.report(
+            PartState.LOST,
             ended=time.time(),
             reason="state_removed",
             detail=f"{self.path} was removed while it ran",
@@ -298,9 +297,8 @@ class PartFolder:
 def ended_report(key: PartKey, end: Mapping[str, Any]) -> PartReport:
     """A report from the record of an end."""
     codes = tuple(end.get("codes", ()))
-    return PartReport(
-        **structs.asdict(key),
-        state=PartState(end["state"]),
+    return key.report(
+        PartState(end["state"]),
         exit_code=worst_exit_code(codes),
         codes=codes,
         started=end.get("started"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,10 @@ from coalloc.core.executor.effects import (
 )
 from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
-from coalloc.executor.parts import refused, spec_of
+from coalloc.executor.parts import spec_of
 from coalloc.executor.started import StartedFile
 from coalloc.model.formats.nodeset import fold
+from coalloc.model.sites.parts import PartState
 from coalloc.runtime.logs import RateLimit
 
 FAILURES_TOLD_S = 60.0
@@ -188,14 +190,14 @@ class LauncherActions:
         return why
 
     def _claim(self, order: Prepare) -> list[PartNews]:
-        fault = self._may_run(order)
-        if fault:
+        refused = partial(order.key.report, PartState.REFUSED)
+        if fault := self._may_run(order):
             self._log.warning("order_refused", audit=True, job=order.job, uid=order.uid, why=fault)
-            return [PartNews(report=refused(order, "user_unknown", fault))]
+            return [PartNews(report=refused(reason="user_unknown", detail=fault))]
         try:
             self._launcher.claim(spec_of(order, self._state.cluster, self._state.epoch))
         except ClaimRefusedError as error:
-            return [PartNews(report=refused(order, error.reason, error.detail))]
+            return [PartNews(report=refused(reason=error.reason, detail=error.detail))]
         fields: dict[str, Any] = {"attempt": order.attempt, "nodes": fold(order.nodes)}
         self._log.info("part_claimed", job=order.job, **fields)
         return []

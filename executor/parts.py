@@ -1,21 +1,13 @@
-"""Orders of the daemon as specifications for the launcher, and the refusal of one."""
+"""Orders of the daemon as specifications for the launcher."""
 
 from __future__ import annotations
 
 import os
 
-from msgspec import structs
-
 from coalloc.core.base.messages import Prepare
 from coalloc.model.output_names import pattern_of_ranks
-from coalloc.model.sites.parts import JobPart, Launch, PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import JobPart, Launch, PartSpec
 from coalloc.model.values import replace
-
-
-def refused(order: Prepare, reason: str, detail: str) -> PartReport:
-    """The report of a claim that was not granted."""
-    state = PartState.REFUSED
-    return PartReport(**structs.asdict(order.key), state=state, reason=reason, detail=detail)
 
 
 def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:

@@ -61,7 +61,7 @@ from coalloc.model.settings import (
     StartConfig,
     TriggerConfig,
 )
-from coalloc.model.sites.parts import Launch, PartReport, PartState
+from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.simulation.flow_runs import first_runs, runs_of
 from coalloc.simulation.trace import Outcome
@@ -244,9 +244,7 @@ class _Replay:
     def _report(
         self, cluster: str, order: Prepare, state: PartState, **fields: Any
     ) -> StatementReceived:
-        part = PartReport(
-            job=order.job, attempt=order.attempt, part=order.part, state=state, **fields
-        )
+        part = order.key.report(state, **fields)
         acked = self.core.state.clusters[cluster].next_seq - 1
         return StatementReceived(statement=Report(cluster=cluster, last_seq=acked, parts=(part,)))
 

@@ -93,6 +93,7 @@ def counted(settings: GridEngineSettings, said: Mapping[str, str], slots: int) -
     return {
         name: size * slots
         for name, key in settings.complexes.items()
+        if name != EXCLUSIVE
         if (size := parse_size_mb(said.get(key, ""), MIB if name == MEMORY else 1.0)) is not None
     }
 

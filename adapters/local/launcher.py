@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from binascii import crc32
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from glob import glob
 from itertools import count
@@ -77,14 +78,13 @@ class LocalLauncher(PartLauncher):
 
     def _placed(self, part: PartSpec, known: list[PartFolder]) -> dict[str, list[OwnPlace]]:
         """Places of the processes of a part, by node, beside the parts that are known."""
-        places = {}
+        places, there = {}, defaultdict[str, list[PartFolder]](list)
+        for folder in known:
+            for name in folder.nodes:
+                there[name].append(folder)
         for name in part.nodes:
             node = self._nodes.get(name)
             if node is None:
                 raise ClaimRefusedError("unknown_node", f"there is no node {name}")
-            if part.batch.partition and not set(part.batch.partitions) & set(node.partitions):
-                why = f"{name} is not in partition {part.batch.partition}"
-                raise ClaimRefusedError("not_permitted", why)
-            there = [folder for folder in known if name in folder.nodes]
-            places[name] = places_on(node, self._gpus[name], part, there)
+            places[name] = places_on(node, self._gpus[name], part, there[name])
         return places

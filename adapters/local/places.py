@@ -21,14 +21,11 @@ from coalloc.model.sites.parts import PartSpec
 def places_on(
     node: LocalNode, gpus: Mapping[int, str], part: PartSpec, there: Sequence[PartFolder]
 ) -> list[OwnPlace]:
-    """Places of a part's processes on a node with these GPUs, beside the parts that are there.
-
-    `ClaimRefusedError`: something that it needs is taken.
-    """
+    """Places of a part's processes on a node with these GPUs, beside parts; or refused."""
     shape, procs, held = part.shape, part.nodes[node.name], Counter[str]()
     for each in there:
-        room = taken(each.shape, each.memory_mb_per_proc, node, each.nodes[node.name])
-        held.update(_amounts(room))
+        mine = each.shape, each.memory_mb_per_proc, node, each.nodes[node.name]
+        held.update(_amounts(taken(*mine)))
     size = _amounts(room_of(node))
     for what, wanted in _amounts(taken(shape, part.memory_mb_per_proc, node, procs)).items():
         _check(node.name, what, wanted, size.get(what, 0) - held[what], size.get(what, 0))
@@ -39,7 +36,8 @@ def places_on(
         cpus = [list(islice(left, shape.cpus_per_proc)) for _ in range(procs)]
     if not gpus:
         return [{"cpus": each} for each in cpus]
-    free = {gpu: kind for gpu, kind in gpus.items() if gpu not in _held("gpus", node, there)}
+    busy = _held("gpus", node, there)
+    free = {gpu: kind for gpu, kind in gpus.items() if gpu not in busy}
     shared = _picked(node, free, shape.per_node)
     own = [_picked(node, free, shape.per_proc) for _ in range(procs)]
     if shape.exclusive and not shared and not any(own):

@@ -220,9 +220,10 @@ def deal_gpus(spec: NodeSpec, visible: str) -> None:
     """Give each process its own of the GPUs that the batch system shows its wrapper."""
     gpus, each = visible.split(","), int(spec["env"].get("COALLOC_GPUS_PER_TASK", 0))
     shared = max(0, len(gpus) - each * len(spec["ranks"]))
-    for index, rank in enumerate(spec["ranks"] if visible else ()):
-        first = shared + index * each
+    first = shared
+    for rank in spec["ranks"] if visible else ():
         rank["gpus"] = [*gpus[:shared], *gpus[first : first + each]]
+        first += each
 
 
 def written(spec: NodeSpec, parent: str) -> str:

@@ -47,8 +47,8 @@ def started_once(spec: RunnerSpec) -> RunnerSpec:
     cpus = sorted({cpu for each in ranks for cpu in each.get("cpus") or ()})
     whole = place.copy()
     whole["cpus"] = cpus or None
-    if "gpus" in place:
-        whole["gpus"] = list(dict.fromkeys(gpu for each in ranks for gpu in each["gpus"]))
+    if any("gpus" in each for each in ranks):
+        whole["gpus"] = list(dict.fromkeys(gpu for each in ranks for gpu in each.get("gpus", ())))
     return {**spec, "ranks": [whole]}
 
 

@@ -148,9 +148,9 @@ def unbounded_memory(state: State, job: Job) -> str:
         and reading.rules is not None
         and not reading.rules.bounds_memory
     ]
-    if not job.memory_mb_per_proc or not names:
+    if not (job.memory_mb_per_proc or job.shape.memory_mb_per_node) or not names:
         return ""
-    return f"memory per process is planned for, but not enforced on {', '.join(names)}"
+    return f"memory is planned for, but not enforced on {', '.join(names)}"
 
 
 def _rules_against(state: State, job: Job, owner: JobOwner) -> str:

@@ -21,8 +21,6 @@ restart does not lose them.
 
 from __future__ import annotations
 
-from msgspec import structs
-
 from coalloc.core.base.messages import (
     ABILITIES,
     Abort,
@@ -229,17 +227,12 @@ class ExecutorCore:
         key = order.key
         if key in state.parts:
             return
-        report = PartReport(**structs.asdict(key), state=PartState.PREPARING)
         newer = [k for k in state.parts if k.job == order.job and k.attempt > order.attempt]
         if newer:
-            report = replace(
-                report,
-                state=PartState.REFUSED,
-                reason="superseded",
-                detail="a newer attempt is here",
-            )
-        state.parts[key] = report
-        if not newer:
+            why = "a newer attempt is here"
+            state.parts[key] = key.report(PartState.REFUSED, reason="superseded", detail=why)
+        else:
+            state.parts[key] = key.report(PartState.PREPARING)
             self._out.append(ClaimPart(order=order))
 
     def _news(self, report: PartReport, now: float) -> None:
@@ -273,13 +266,8 @@ class ExecutorCore:
         """Take in that the launcher has failed at an effect; it may have been carried out."""
         match effect:
             case ClaimPart(order=order):
-                report = PartReport(
-                    **structs.asdict(order.key),
-                    state=PartState.REFUSED,
-                    reason="executor_failed",
-                    detail=why,
-                )
-                self._news(report, now)
+                refusal = {"reason": "executor_failed", "detail": why}
+                self._news(order.key.report(PartState.REFUSED, **refusal), now)
                 self._out.append(EndPart(key=order.key, reason="its claim failed"))
             case ArrangePart(key=key):
                 self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))

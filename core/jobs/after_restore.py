@@ -33,7 +33,7 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import part_record, task_record
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
-from coalloc.model.sites.parts import PART_ENDED, PartReport, PartState
+from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
 from coalloc.model.values import replace
 
 OVERTAKEN = "started_after_backup"
@@ -220,23 +220,15 @@ def _is_unknown(state: State, part: PartReport) -> bool:
 
 def missing_parts(state: State, hello: Hello, detail: str) -> tuple[PartReport, ...]:
     """Reports that the parts on a cluster are lost which its executor does not name."""
-    there = {(part.job, part.attempt, part.part) for part in hello.parts}
+    there = {part.key for part in hello.parts}
     lost = []
     for record in state.placed_records():
         for part in record.parts:
             if part.cluster != hello.cluster or part.state in PART_ENDED:
                 continue
-            if (record.id, record.attempt, part.index) not in there:
-                lost.append(
-                    PartReport(
-                        job=record.id,
-                        attempt=record.attempt,
-                        part=part.index,
-                        state=PartState.LOST,
-                        reason="lost",
-                        detail=detail,
-                    )
-                )
+            key = PartKey(job=record.id, attempt=record.attempt, part=part.index)
+            if key not in there:
+                lost.append(key.report(PartState.LOST, reason="lost", detail=detail))
     return tuple(lost)
 
 

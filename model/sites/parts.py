@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 from urllib.parse import quote, unquote
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
@@ -48,6 +49,10 @@ class PartKey(Struct, frozen=True, kw_only=True, order=True):
     def folder(self) -> str:
         """A file name that stands for this key, and for no other."""
         return f"part+{quote(self.job, safe='')}+{self.attempt}+{self.part}"
+
+    def report(self, state: PartState, **fields: Any) -> PartReport:
+        """A report of the part."""
+        return PartReport(**structs.asdict(self), state=state, **fields)
 
     @classmethod
     def of_folder(cls, name: str) -> PartKey | None:

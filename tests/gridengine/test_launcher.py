@@ -69,7 +69,7 @@ def test_host_that_is_claimed_whole(cells: GridEngineTestbed, root: Path) -> Non
         assert job.slots == 4
         launch.launcher.go(spec.key)
         assert launch.ended(spec.key).codes == (0,)
-        with pytest.raises(ClaimRefusedError, match="one process"):
+        with pytest.raises(ClaimRefusedError, match="has 1 slots, 2 are asked for"):
             launch.launcher.claim(launch.shell("true", job="2", nodes=(("localhost", 2),)))
     finally:
         launch.close()

@@ -220,8 +220,15 @@ def test_launcher_closed_and_opened_again(tmp_path: Path) -> None:
     spec = bed.spec("true")
     bed.claim(spec)
     bed.launcher.close()
+    path = bed.state / spec.key.folder / "spec.json"
+    record = json.loads(path.read_text())
+    for key in ("shape", "memory_mb_per_proc"):
+        del record[key]  # as of a release that knew of no shapes
+    path.write_text(json.dumps(record))
     bed = LaunchTestbed(tmp_path)
     assert [report.state for report in bed.launcher.adopt()] == [PartState.READY]
+    with pytest.raises(ClaimRefusedError, match="4 slots wanted, 3 of 4 free"):
+        bed.launcher.claim(bed.spec("true", job="2", nodes=(("n1", 4),)))
     bed.launcher.go(spec.key)
     assert bed.ended(spec.key).codes == (0,)
     bed.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_what_a_job_finds_of_its_shape(tmp_path: Path) -> None:
     two = (("n1", 1), ("n2", 1))
     bed = LaunchTestbed(tmp_path, {"nodes": ["n[1-2]"], "slots": 4, "gres": "nvme:2"})
     text = f"echo {TOLD} ${{OMP_NUM_THREADS-no}}"
-    cases = [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"shape": shape, "nodes": two, "env": outer}, "2 1 no no 2"),
         ({"shape": shape, "env": {"OMP_NUM_THREADS": "7"}}, "2 1 no no 7"),
         ({"shape": Shape(cpus_per_proc=1)}, "1 1 no no 1"),
@@ -106,11 +107,32 @@ def test_processes_that_asked_for_cpus_have_their_own(tmp_path: Path) -> None:
     cpus = ",".join(map(str, usable))
     bed = LaunchTestbed(tmp_path, {"nodes": [{"name": "n1", "cpus": [cpus]}]})
     code = "import os; print(sorted(os.sched_getaffinity(0)))"
-    each = {"nodes": (("n1", len(usable)),), "shape": Shape(cpus_per_proc=1)}
+    each: dict[str, Any] = {"nodes": (("n1", len(usable)),), "shape": Shape(cpus_per_proc=1)}
     bed.run(bed.spec(sys.executable, "-c", code, **each))
     assert sorted(bed.output().splitlines()) == [f"[{cpu}]" for cpu in usable]
     bed.run(bed.spec(sys.executable, "-c", code, job="2", once=True, **each))
     assert bed.output("coalloc-2.out") == f"{usable}\n", "a script has those of all"
+    bed.close()
+
+
+def test_a_script_has_the_gpus_of_all_its_nodes(tmp_path: Path) -> None:
+    nodes = ["a", {"name": "b", "gres": "gpu:2"}, {"name": "c", "gres": "gpu:2"}]
+    bed = LaunchTestbed(tmp_path, {"nodes": nodes, "slots": 1})
+    cases: tuple[tuple[str, dict[str, int], str], ...] = (
+        ("ab", {}, ""),
+        ("a", {}, "no"),
+        ("bc", {"gpu": 1}, "0,2"),
+    )
+    for names, asked, told in cases:
+        spec = bed.shell(
+            "echo ${CUDA_VISIBLE_DEVICES-no}",
+            job=names,
+            nodes=[(name, 1) for name in names],
+            shape=Shape(per_node=asked),
+            once=True,
+        )
+        assert bed.run(spec).codes == (0,)
+        assert bed.output(f"coalloc-{names}.out") == f"{told}\n"
     bed.close()
 
 
@@ -123,8 +145,9 @@ def test_partitions_of_nodes(tmp_path: Path) -> None:
         ("short",),
         {"gpu:a100": 4},
     )
-    assert bed.run(bed.spec("true", batch=BatchOptions(partition="long,short"))).codes == (0,)
-    with pytest.raises(ClaimRefusedError, match="n1 is not in partition long") as caught:
-        bed.launcher.claim(bed.spec("true", job="2", batch=BatchOptions(partition="long")))
-    assert caught.value.reason == "not_permitted"
+    assert bed.run(bed.spec("true", batch=BatchOptions(partition="short"))).codes == (0,)
+    bed.close()
+    bed = LaunchTestbed(tmp_path)
+    with pytest.raises(ClaimRefusedError, match="--partition=short cannot be honoured there"):
+        bed.launcher.claim(bed.spec("true", job="2", batch=BatchOptions(partition="short")))
     bed.close()

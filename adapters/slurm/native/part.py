@@ -102,11 +102,8 @@ class NativePart:
     def report(self) -> PartReport:
         """Report of its state."""
         codes = tuple(self.codes or ())
-        return PartReport(
-            job=self.job,
-            attempt=self.attempt,
-            part=self.part,
-            state=PartState(self.state),
+        return self.key.report(
+            PartState(self.state),
             exit_code=worst_exit_code(codes),
             codes=codes,
             started=self.started,

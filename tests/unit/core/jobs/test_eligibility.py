@@ -78,20 +78,23 @@ def test_memory_that_is_not_enforced_is_told_at_submit() -> None:
     site = Site({"a": 2, "b": 2})
     ruled(site, "a", SiteRules(bounds_memory=False))
 
-    def warnings(memory_mb: int, *clusters: str) -> Any:
+    def warnings(memory_mb: int, *clusters: str, per_node: int = 0) -> Any:
         job = {
             "kind": "rigid",
             "base_time": 9.0,
             "procs": 1,
             "memory_mb_per_proc": memory_mb,
+            "shape": {"memory_mb_per_node": per_node},
             "clusters": clusters or None,
         }
         launch = Launch(argv=("x",))
-        answer = site.ask(Submit(token=f"{memory_mb} {clusters}", job=job, launch=launch))
+        token = f"{memory_mb} {clusters} {per_node}"
+        answer = site.ask(Submit(token=token, job=job, launch=launch))
         assert isinstance(answer, Done)
         return answer.body["warnings"]
 
-    assert warnings(1) == ["memory per process is planned for, but not enforced on a"]
+    told = ["memory is planned for, but not enforced on a"]
+    assert warnings(1) == warnings(0, per_node=5) == told
     assert warnings(1, "b") == warnings(0) == []
 
 
