@@ -32,10 +32,10 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.history import History
 from coalloc.model.plan import OVERDUE
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
@@ -43,9 +43,6 @@ from coalloc.policies.kernel.state import Base
 from coalloc.policies.orders.queue_orders import Traits
 from coalloc.policies.orders.run_times import expected_shares, ratios
 from coalloc.policies.orders.simple import traits
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FLOOR_S = 300.0
 """No job is overdue sooner, seconds."""

@@ -17,13 +17,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats
 from coalloc.policies.bounds.halving import largest_refuted
 from coalloc.policies.kernel.pool.pool_jobs import canonical_allotments
 from coalloc.policies.moldable.queue import MoldableQueue
 
-Floats = NDArray[np.float64]
 PRECISION = 1e-7
 
 

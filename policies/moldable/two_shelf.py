@@ -24,14 +24,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.shelves import select
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 PRECISION = 1e-4
 LARGE, SECOND, SMALL = 0, 1, 2

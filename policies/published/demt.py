@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.plan import Plan
+from coalloc.policies.array_types import Ints
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
@@ -40,7 +40,6 @@ from coalloc.policies.moldable.shelves import Shelf, fill_shelves
 from coalloc.policies.moldable.two_shelf import TwoShelf, two_shelf
 from coalloc.policies.one_pass import empty_plan, on_planner
 
-Ints = NDArray[np.int64]
 READINGS = {
     "reached": ("reached",),
     "accepted": ("accepted",),

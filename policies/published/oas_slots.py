@@ -26,6 +26,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.allocation.mbpc import limits_of
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.checking.check import check
 from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
@@ -33,7 +34,6 @@ from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.mip.runner import End, run
 from coalloc.policies.oas.exact import ExactSearch, why_not
-from coalloc.policies.oas.exact_model import threshold_of
 from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import sort_items
 from coalloc.policies.published.slot_grid import (

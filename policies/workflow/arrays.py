@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.jobs import Started, WorkflowJob
+from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
 from coalloc.policies.workflow.forms import Form
 from coalloc.policies.workflow.graph import Graph, compressed
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

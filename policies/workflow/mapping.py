@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.split import TOLERANCE, low_side, split
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.earliest_finish import map_items
@@ -31,9 +31,6 @@ from coalloc.policies.workflow.arrays import (
 from coalloc.policies.workflow.costs import MappingCosts, costs_of
 from coalloc.policies.workflow.forms import form_of
 from coalloc.policies.workflow.graph import Graph, graph_of
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Mapper:

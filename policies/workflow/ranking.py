@@ -22,15 +22,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.orders.queue_orders import Traits
 from coalloc.policies.workflow.graph import make_graph
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
