@@ -12,7 +12,7 @@ from coalloc.dashboard.access import Viewer
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.parameters import JobsAsked
 from coalloc.wire.answers import LastRound, QueueAnswer
-from coalloc.wire.rule_rows import RuleCostRow, RuleCostsRow
+from coalloc.wire.answers import RuleCostRow, RuleCostsRow
 from tests.support.dashboard_site import NOW, ended_job, fill, status_of
 
 
