@@ -158,7 +158,7 @@ def judged(rules: SiteRules, asking: Asking) -> Verdict:
     for name, value in asking.batch.given():
         if name not in rules.honoured:
             return Verdict(never=f"--{name}={value} cannot be honoured there")
-    batch = _filled(rules.usual, asking.batch)
+    batch = replace(rules.usual, **dict(asking.batch.given()))
     named = asking.batch.reservation
     is_there = any(id.partition(":")[2] == named for id in rules.reservations)
     if named and named != rules.usual.reservation and not is_there:
@@ -179,10 +179,6 @@ def judged(rules: SiteRules, asking: Asking) -> Verdict:
     if not rules.partitions:
         return Verdict(limits=limits, full=full)
     return _by_partitions(rules, asking, replace(batch, account=account), limits, full)
-
-
-def _filled(usual: BatchOptions, own: BatchOptions) -> BatchOptions:
-    return replace(usual, **dict(own.given()))
 
 
 def _licenses(known: Mapping[str, tuple[int, int]] | None, asked: str) -> tuple[str, str]:
@@ -249,7 +245,8 @@ def _by_partitions(
             never.append(f"there is no partition {name}")
             continue
         partition = by_name[name]
-        widest = _of_partition(rules, partition).and_those(limits)
+        own = partition.limits.and_those(rules.qos.get(partition.qos, NO_LIMITS))
+        widest = own.and_those(limits)
         why = next(_objections(partition, widest, asking, batch), "")
         if why:
             never.append(why)
@@ -270,10 +267,6 @@ def _by_partitions(
             (p.default_time_s for p, _ in taking if p.default_time_s is not None), default=None
         ),
     )
-
-
-def _of_partition(rules: SiteRules, partition: PartitionRules) -> Limits:
-    return partition.limits.and_those(rules.qos.get(partition.qos, NO_LIMITS))
 
 
 def _objections(
