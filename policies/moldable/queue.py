@@ -59,6 +59,11 @@ class MoldableQueue:
         """Without the jobs."""
         return Processors(self.starts, self.capacity)
 
+    def work_until(self, time: float) -> float:
+        """Processor-seconds that are there up to a time."""
+        edges = np.minimum(np.append(self.starts, np.inf), time)
+        return float(self.capacity @ np.diff(edges))
+
     @property
     def size(self) -> int:
         """Number of jobs."""
