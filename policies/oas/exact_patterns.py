@@ -131,7 +131,7 @@ def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> P
 
 
 def firsts(counts: Any) -> Ints:
-    """Where the range of each begins, of so many entries each; and where the last one ends."""
+    """Begin of the range of each, of so many entries, and the end of the last one."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
 
 
