@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from coalloc.cli.command import (
-    DONE,
-    Command,
-    connect,
-    note,
-    print_json,
-    print_json_rows,
-)
+from coalloc.cli.command import DONE, Command, connect, note, print_json, print_json_rows
 from coalloc.cli.output import show_table
 from coalloc.model.values import fields_of
 from coalloc.runtime.texts import instant, length

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import asdict
 
-from coalloc.cli.command import (
-    BAD_USAGE,
-    Command,
-    CommandError,
-    answer_json,
-    connect,
-    print_json,
-)
+from coalloc.cli.command import BAD_USAGE, Command, CommandError, answer_json, connect, print_json
 from coalloc.cli.files import load_plan, load_snapshot
 from coalloc.cli.jobs.critical_path import Edges, critical_paths, path_lines
-from coalloc.cli.jobs.rule_lines import rule_lines
-from coalloc.cli.output import WALL_CLOCK_S, node_set, show_table, width
+from coalloc.cli.output import WALL_CLOCK_S, figure, node_set, show_table, width
 from coalloc.cli.pictures.picture import Picture, picture_of
 from coalloc.model.formats.plan_json import read_plan, write_plan
 from coalloc.model.jobs import WorkflowJob
+from coalloc.model.pictures.lanes import name_of
 from coalloc.model.pictures.plans import counts, headline
 from coalloc.model.plan import Placement, Plan
 from coalloc.runtime.texts import instant, length
+from coalloc.wire.answers import RuleCostRow, RuleCostsRow
 
 HEADERS = ("JOBID", "START", "END", "RUNS", "PROCS", "CLUSTERS", "NODELIST")
 WAITING_HEADERS = ("JOBID", "REASON", "DETAIL")
@@ -148,7 +141,7 @@ def _list(shown: Shown) -> None:
         show_table(HEADERS, placement_lines(shown), right=numbers)
     if shown.plan.deferred:
         print()
-        rows = [(_name(d.job, d.task), str(d.reason), d.detail) for d in shown.plan.deferred]
+        rows = [(name_of(d), str(d.reason), d.detail) for d in shown.plan.deferred]
         show_table(WAITING_HEADERS, rows)
 
 
@@ -163,7 +156,7 @@ def placement_lines(shown: Shown) -> list[tuple[str, ...]]:
         clusters = dict.fromkeys(shown.node_clusters.get(node, "?") for node in p.nodes)
         out.append(
             (
-                _name(p.job, p.task),
+                name_of(p),
                 at(p.start),
                 at(p.end),
                 length(p.end - p.start),
@@ -175,8 +168,25 @@ def placement_lines(shown: Shown) -> list[tuple[str, ...]]:
     return out
 
 
-def _name(job: str, task: Any) -> str:
-    return job if task is None else f"{job}.{task}"
+def rule_lines(rules: Collection[str], found: RuleCostsRow | None) -> tuple[str, ...]:
+    """A line for each rule in force; `found` is of the newest round that computed their costs."""
+    if not rules:
+        return ()
+    if found is None:
+        return ("cost of rules: not computed yet",)
+    known = {**dict.fromkeys(rules, RuleCostRow(why="not computed")), **found.rules}
+    return tuple(
+        f"cost of {rule}: {_cost_words(row)} (round {found.round})" for rule, row in known.items()
+    )
+
+
+def _cost_words(row: RuleCostRow) -> str:
+    if row.cost is None or row.with_rule is None:
+        return row.why or "not computed"
+    share = f" ({row.cost / row.with_rule:.1%})" if row.with_rule > 0.0 else ""
+    most = "no bound" if row.at_most is None else f"at most {figure(row.at_most)}"
+    held = f", {row.held} held" if row.held else ""
+    return f"{figure(row.cost)} of {figure(row.with_rule)}{share}, {most}{held}"
 
 
 COMMANDS: Mapping[str, Command] = {

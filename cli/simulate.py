@@ -1,43 +1,20 @@
-"""``coalloc simulate`` and ``reproduce``: mounted from where they live."""
+"""``coalloc simulate`` and ``reproduce``, loaded from where they live when they are called."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
+from importlib import import_module
 
 from coalloc.cli.command import Command
 
-
-def _add_simulate(parser: argparse.ArgumentParser) -> None:
-    from coalloc.simulation.command import add_arguments
-
-    add_arguments(parser)
-
-
-def _simulate(args: argparse.Namespace) -> int:
-    from coalloc.simulation.command import run
-
-    return run(args)
-
-
-def _add_reproduce(parser: argparse.ArgumentParser) -> None:
-    from coalloc.simulation.reproduce.command import add_arguments
-
-    add_arguments(parser)
-
-
-def _reproduce(args: argparse.Namespace) -> int:
-    from coalloc.simulation.reproduce.command import run
-
-    return run(args)
-
+SIMULATE, REPRODUCE = "coalloc.simulation.command", "coalloc.simulation.reproduce.command"
 
 COMMANDS: Mapping[str, Command] = {
     "simulate": Command(
         doc="replay a job log under one or several policies",
         example="coalloc simulate --workload log.swf.gz --platform site.toml --policy fcfs,easy",
-        add=_add_simulate,
-        run=_simulate,
+        add=lambda parser: import_module(SIMULATE).add_arguments(parser),
+        run=lambda args: import_module(SIMULATE).run(args),
         asks=False,
     ),
     "reproduce": Command(
@@ -47,8 +24,8 @@ COMMANDS: Mapping[str, Command] = {
         "differ.",
         example="coalloc reproduce --list\n  coalloc reproduce oas-fig4 -o figures\n"
         "  coalloc reproduce all --quick",
-        add=_add_reproduce,
-        run=_reproduce,
+        add=lambda parser: import_module(REPRODUCE).add_arguments(parser),
+        run=lambda args: import_module(REPRODUCE).run(args),
         asks=False,
     ),
 }

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coalloc import wire
 from coalloc.client.base import BaseClient
 
 if TYPE_CHECKING:
@@ -17,15 +18,11 @@ class AccountingRequests(BaseClient):
 
     def priority(self, job: str = "") -> PriorityAnswer:
         """The terms of the effective weight of a waiting job or array, or of all of them."""
-        from coalloc.wire.share_answers import PriorityAnswer
-
-        return self._ask(PriorityAnswer, "priority", job=job)
+        return self._ask(wire.share_answers.PriorityAnswer, "priority", job=job)
 
     def accuracy(self) -> AccuracyAnswer:
         """Accuracy of expected starts and planned run times on this site."""
-        from coalloc.wire.share_answers import AccuracyAnswer
-
-        return self._ask(AccuracyAnswer, "estimates")
+        return self._ask(wire.share_answers.AccuracyAnswer, "estimates")
 
     def account(
         self,
@@ -37,9 +34,8 @@ class AccountingRequests(BaseClient):
         until: float | None = None,
     ) -> Generator[AccountRow]:
         """Jobs that have ended, by their end, page after page; times in seconds since 1970."""
-        from coalloc.wire.share_answers import AccountAnswer
-
-        page = partial(self._ask, AccountAnswer, "account", user=user, project=project, state=state)
+        form = wire.share_answers.AccountAnswer
+        page = partial(self._ask, form, "account", user=user, project=project, state=state)
         answer = page(since=since, until=until)
         yield from answer.jobs
         while answer.after:
@@ -48,9 +44,8 @@ class AccountingRequests(BaseClient):
 
     def usage(self, *, since: float = 0.0, until: float | None = None) -> Generator[UsageRow]:
         """Usage by day of UTC, project, user and cluster, page after page."""
-        from coalloc.wire.share_answers import UsageAnswer
-
-        page = partial(self._ask, UsageAnswer, "usage", since=since, until=until)
+        form = wire.share_answers.UsageAnswer
+        page = partial(self._ask, form, "usage", since=since, until=until)
         answer = page()
         yield from answer.rows
         while answer.more and answer.rows:

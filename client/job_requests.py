@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
+from coalloc import wire
 from coalloc.client.base import BaseClient
 from coalloc.client.main_guard import refuse_while_importing
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError
@@ -139,10 +140,8 @@ class JobRequests(BaseClient):
 
     def test_submission(self, body: Mapping[str, Any]) -> Estimate:
         """The same for a job described by `submission`."""
-        from coalloc.wire.answers import Estimate
-
         limit_s = max(self.timeout_s, ESTIMATE_S)
-        return self._answered({**body, "type": "test_submit"}, limit_s).read(Estimate)
+        return self._answered({**body, "type": "test_submit"}, limit_s).read(wire.answers.Estimate)
 
     def cancel(self, job: str, reason: str = "") -> tuple[str, ...]:
         """End a job or an array, waiting or running; returns the jobs concerned.
@@ -169,9 +168,7 @@ class JobRequests(BaseClient):
         return self._concerned(change(job, **options))
 
     def _concerned(self, body: Mapping[str, Any]) -> tuple[str, ...]:
-        from coalloc.wire.answers import Concerned
-
-        return self._answered(body).read(Concerned).jobs
+        return self._answered(body).read(wire.answers.Concerned).jobs
 
     def queue(self, *, user: str = "", everything: bool = False) -> tuple[QueueRow, ...]:
         """Jobs in arrival order: those that have not ended, or all that are remembered."""
@@ -179,9 +176,7 @@ class JobRequests(BaseClient):
 
     def whole_queue(self, *, user: str = "", everything: bool = False) -> QueueAnswer:
         """The answers to `queue`, page after page, as one that has all rows."""
-        from coalloc.wire.answers import QueueAnswer
-
-        page = partial(self._ask, QueueAnswer, "queue", user=user, all=everything)
+        page = partial(self._ask, wire.answers.QueueAnswer, "queue", user=user, all=everything)
         answer = page()
         rows = list(answer.jobs)
         while answer.more and answer.jobs:
@@ -195,9 +190,7 @@ class JobRequests(BaseClient):
 
     def shown(self, job: str) -> ShowAnswer:
         """The whole answer to `show`."""
-        from coalloc.wire.answers import ShowAnswer
-
-        return self._ask(ShowAnswer, "show", job=job)
+        return self._ask(wire.answers.ShowAnswer, "show", job=job)
 
     def why(self, job: str) -> Why:
         """The reason why a job does not start, with an explanation where one was made in time."""
@@ -205,9 +198,9 @@ class JobRequests(BaseClient):
 
     def explained(self, job: str) -> WhyAnswer:
         """The whole answer to `why`."""
-        from coalloc.wire.answers import WhyAnswer
-
-        return self._ask(WhyAnswer, "why", timeout_s=max(self.timeout_s, WHY_S), job=job)
+        return self._ask(
+            wire.answers.WhyAnswer, "why", timeout_s=max(self.timeout_s, WHY_S), job=job
+        )
 
     def wait(self, job: str, timeout: float | None = None) -> tuple[EndedJob, ...]:
         """Wait until a job, or all of an array, has ended; it goes on after a `TimeoutError`.
@@ -216,8 +209,6 @@ class JobRequests(BaseClient):
         wait, but with `NoAnswerError` one that does not answer for `timeout_s`, or at once if
         nobody listens.
         """
-        from coalloc.wire.answers import EndedAnswer
-
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             epoch = self.status().epoch
@@ -228,7 +219,7 @@ class JobRequests(BaseClient):
                 try:
                     limit_s = max(0.0, min(left, LOOK_EVERY_S))
                     answer = self._connected().answer_to(sent, timeout_s=limit_s)
-                    return answer.read(EndedAnswer).jobs
+                    return answer.read(wire.answers.EndedAnswer).jobs
                 except NoAnswerError:
                     if end is not None and time.monotonic() >= end:
                         message = f"job {job} has not ended within {timeout:g} s"
@@ -242,27 +233,19 @@ class JobRequests(BaseClient):
 
     def known_nodes(self) -> NodesAnswer:
         """The whole answer to `nodes`."""
-        from coalloc.wire.answers import NodesAnswer
-
-        return self._ask(NodesAnswer, "nodes")
+        return self._ask(wire.answers.NodesAnswer, "nodes")
 
     def plan(self) -> PlanAnswer:
         """The newest plan, and what runs."""
-        from coalloc.wire.answers import PlanAnswer
-
-        return self._ask(PlanAnswer, "plan")
+        return self._ask(wire.answers.PlanAnswer, "plan")
 
     def status(self) -> ServiceStatus:
         """State of the daemon."""
-        from coalloc.wire.answers import ServiceStatus
-
-        return self._ask(ServiceStatus, "status")
+        return self._ask(wire.answers.ServiceStatus, "status")
 
     def last_event(self) -> int:
         """Number of the newest event; 0 where there is none."""
-        from coalloc.wire.answers import EventsAnswer
-
-        return self._ask(EventsAnswer, "events", since=0, limit=0).last
+        return self._ask(wire.answers.EventsAnswer, "events", since=0, limit=0).last
 
     def events(
         self,
@@ -306,12 +289,9 @@ class JobRequests(BaseClient):
             yield from follower.published(self.publish_endpoint)
 
     def _events(self, job: str, since: int, limit: int) -> Sequence[Event]:
-        from coalloc.wire.answers import EventsAnswer
-
-        return self._ask(EventsAnswer, "events", since=since, limit=limit, job=job).events
+        fields: dict[str, Any] = {"since": since, "limit": limit, "job": job}
+        return self._ask(wire.answers.EventsAnswer, "events", **fields).events
 
 
 def _submitted(answer: AnswerFrame, body: Mapping[str, Any]) -> Submitted:
-    from coalloc.wire.answers import Submitted
-
-    return msgspec.structs.replace(answer.read(Submitted), token=body["token"])
+    return msgspec.structs.replace(answer.read(wire.answers.Submitted), token=body["token"])

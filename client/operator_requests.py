@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coalloc import wire
 from coalloc.client.base import BaseClient
 
 if TYPE_CHECKING:
@@ -18,9 +19,7 @@ class OperatorRequests(BaseClient):
 
     def set_priority(self, job: str, priority: float) -> tuple[str, ...]:
         """Double the weight of a waiting job or array so many times."""
-        from coalloc.wire.answers import Concerned
-
-        return self._ask(Concerned, "set_priority", job=job, priority=priority).jobs
+        return self._ask(wire.answers.Concerned, "set_priority", job=job, priority=priority).jobs
 
     def reserve(
         self,
@@ -38,10 +37,8 @@ class OperatorRequests(BaseClient):
         A `count`: so many of them, those that are free the soonest. From `start`, seconds since the
         epoch, or now on, for so many seconds, or until `unreserve`.
         """
-        from coalloc.wire.answers import ReserveAnswer
-
         return self._ask(
-            ReserveAnswer,
+            wire.answers.ReserveAnswer,
             "reserve",
             targets=list(targets),
             count=count,
@@ -78,18 +75,12 @@ class OperatorRequests(BaseClient):
 
     def snapshot(self) -> dict[str, Any]:
         """Snapshot of a round that began now, in the snapshot format."""
-        from coalloc.wire.answers import SnapshotAnswer
-
-        return self._ask(SnapshotAnswer, "snapshot").snapshot
+        return self._ask(wire.answers.SnapshotAnswer, "snapshot").snapshot
 
     def rules(self) -> RulesAnswer:
         """The same as a round has it, and what it were without each rule that is in force."""
-        from coalloc.wire.share_answers import RulesAnswer
-
-        return self._ask(RulesAnswer, "rules")
+        return self._ask(wire.share_answers.RulesAnswer, "rules")
 
     def backup(self, path: Path, timeout_s: float | None = None) -> BackupAnswer:
         """Have a copy of the store written to an absolute path on the daemon's host."""
-        from coalloc.wire.answers import BackupAnswer
-
-        return self._ask(BackupAnswer, "backup", timeout_s=timeout_s, path=str(path))
+        return self._ask(wire.answers.BackupAnswer, "backup", timeout_s=timeout_s, path=str(path))

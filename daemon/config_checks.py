@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from difflib import get_close_matches
 
 from coalloc.adapters.local.settings import LocalSettings, refuse_collisions
@@ -13,7 +12,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
 from coalloc.model.formats.job_json import read_speedup
 from coalloc.model.formats.speedup_text import shape_of
-from coalloc.model.settings import Config, JobDefaultsConfig
+from coalloc.model.settings import Config
 from coalloc.policies.registry import POLICIES, foreign_names
 from coalloc.wire.curve import is_key
 
@@ -45,7 +44,8 @@ def check(config: Config) -> None:
     """Refuse what the reader of the configuration cannot know to be wrong, at the key's path."""
     if config.access.server_key and not is_key(config.access.server_key):
         raise InputError("access.server_key", "is not a public key of 40 characters")
-    for where, table in _default_tables(config):
+    matches = {f"jobs.match[{i}]": match for i, match in enumerate(config.jobs.match)}
+    for where, table in {"jobs.defaults": config.jobs.defaults, **matches}.items():
         if table.speedup is not None:
             _check_speedup(table.speedup, f"{where}.speedup")
     check_policies(config)
@@ -58,12 +58,6 @@ def check(config: Config) -> None:
         if isinstance(settings, LocalSettings):
             local[cluster.name] = settings
     refuse_collisions(local)
-
-
-def _default_tables(config: Config) -> Iterator[tuple[str, JobDefaultsConfig]]:
-    yield "jobs.defaults", config.jobs.defaults
-    for i, match in enumerate(config.jobs.match):
-        yield f"jobs.match[{i}]", match
 
 
 def _check_speedup(text: str, where: str) -> None:

@@ -27,7 +27,7 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.after_restore import is_untold
 from coalloc.daemon.service import Service
 from coalloc.model.event_kinds import EventKind
-from coalloc.wire.rule_rows import RuleCostsRow
+from coalloc.wire.answers import RuleCostsRow
 from coalloc.wire.server import ExecutorPeer, Server
 
 

@@ -34,8 +34,7 @@ from coalloc.daemon.timer import Timers
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import Config
 from coalloc.runtime import logs, systemd
-from coalloc.runtime.config.dump import toml_text
-from coalloc.runtime.config.file import changes, find_config, load, needs_restart
+from coalloc.runtime.config.file import changes, find_config, load, needs_restart, toml_text
 from coalloc.runtime.key_files import KeyFileError
 from coalloc.runtime.systemd import go_before_jobs, set_process_name
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from coalloc.wire.answers import Event, ServiceStatus, Why
+from coalloc.wire.answers import Event, RuleCostRow, ServiceStatus, Why
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow
-from coalloc.wire.rule_rows import RuleCostRow
 
 
 class Fault(Struct, frozen=True, kw_only=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache as once
 from importlib.resources import files
+from inspect import isawaitable, signature
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -18,23 +19,11 @@ from starlette.routing import Route
 
 from coalloc.dashboard import views
 from coalloc.dashboard.access import COOKIE, Denied, Gate, Viewer
-from coalloc.dashboard.answers import (
-    Clusters,
-    Fault,
-    Job,
-    Jobs,
-    JobWhy,
-    Nodes,
-    Rounds,
-    SitePlan,
-    SiteStatus,
-    Timeline,
-    Waits,
-)
+from coalloc.dashboard.answers import Fault, Job, JobWhy
 from coalloc.dashboard.headers import SecurityHeaders
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.openapi import document, signature_of
-from coalloc.dashboard.parameters import JobAsked, JobsAsked, Nothing, TimelineAsked, WaitsAsked
+from coalloc.dashboard.parameters import JobAsked
 from coalloc.dashboard.questions import BusyError, Questions
 from coalloc.dashboard.stream import Hub
 from coalloc.wire.answers import Event
@@ -50,8 +39,9 @@ FILES: Mapping[str, str] = {
 }
 DENIED_PAGE = "login.html"
 
-Answering = Callable[["DashboardSite", Any, Viewer], Awaitable[Any]]
-"""Site, parameters, viewer -> one of `coalloc.dashboard.answers`, or a response."""
+Answering = Callable[..., Any]
+"""From those of `site`, `known`, `asked` and `viewer` that it takes to one of
+`coalloc.dashboard.answers`, or a response; some are awaited."""
 
 
 class DashboardSite(Struct, frozen=True, kw_only=True):
@@ -160,7 +150,10 @@ def _api(site: DashboardSite, answer: Answering) -> Callable[[Request], Any]:
         if isinstance(viewer, Denied):
             return _denied(viewer)
         try:
-            found = await answer(site, _asked(request, answer), viewer)
+            given = {"site": site, "known": site.known, "viewer": viewer}
+            given["asked"] = _asked(request, answer)
+            found = answer(**{name: given[name] for name in signature(answer).parameters})
+            found = await found if isawaitable(found) else found
             return found if isinstance(found, Response) else _json(found)
         except msgspec.ValidationError as error:
             what, _, where = str(error).partition(" - at `$.")
@@ -183,26 +176,6 @@ def _asked(request: Request, answer: Answering) -> Any:
     given = {key: text for key, text in request.query_params.items() if text}
     form, _ = signature_of(answer)
     return msgspec.convert({**given, **request.path_params}, form, strict=False)
-
-
-async def _status(site: DashboardSite, asked: Nothing, viewer: Viewer) -> SiteStatus:
-    """Whether the daemon answers, and how the queue is."""
-    return views.status(site.known, viewer)
-
-
-async def _clusters(site: DashboardSite, asked: Nothing, viewer: Viewer) -> Clusters:
-    """All clusters in figures."""
-    return views.clusters(site.known)
-
-
-async def _nodes(site: DashboardSite, asked: Nothing, viewer: Viewer) -> Nodes:
-    """All nodes and what is on them."""
-    return views.nodes(site.known)
-
-
-async def _jobs(site: DashboardSite, asked: JobsAsked, viewer: Viewer) -> Jobs:
-    """Jobs, the newest first."""
-    return views.jobs(site.known, asked)
 
 
 async def _job(site: DashboardSite, asked: JobAsked, viewer: Viewer) -> Job:
@@ -231,47 +204,27 @@ async def _job(site: DashboardSite, asked: JobAsked, viewer: Viewer) -> Job:
     )
 
 
-async def _why(site: DashboardSite, asked: JobAsked, viewer: Viewer) -> JobWhy:
+async def _why(site: DashboardSite, asked: JobAsked) -> JobWhy:
     """The reason why a job waits; may take some seconds."""
     return JobWhy(why=await site.questions.why(asked.job), time=site.known.heard or 0.0)
 
 
-async def _plan(site: DashboardSite, asked: Nothing, viewer: Viewer) -> SitePlan:
-    """Work that runs, and the newest plan."""
-    return views.plan(site.known)
-
-
-async def _rounds(site: DashboardSite, asked: Nothing, viewer: Viewer) -> Rounds:
-    """Rounds, the newest first."""
-    return views.rounds(site.known)
-
-
-async def _waits(site: DashboardSite, asked: WaitsAsked, viewer: Viewer) -> Waits:
-    """Wait times of jobs that have started."""
-    return views.waits(site.known, asked.by)
-
-
-async def _timeline(site: DashboardSite, asked: TimelineAsked, viewer: Viewer) -> Timeline:
-    """Rows of the Gantt chart, in a short form."""
-    return views.timeline(site.known, asked)
-
-
-async def _events(site: DashboardSite, asked: Nothing, viewer: Viewer) -> StreamingResponse:
+async def _events(site: DashboardSite) -> StreamingResponse:
     """Server-sent events: `change` (a Change) when something is to be fetched anew."""
     return StreamingResponse(site.hub.watch(), media_type="text/event-stream")
 
 
 API: Mapping[str, Answering] = {
-    "/api/v1/status": _status,
-    "/api/v1/clusters": _clusters,
-    "/api/v1/nodes": _nodes,
-    "/api/v1/jobs": _jobs,
+    "/api/v1/status": views.status,
+    "/api/v1/clusters": views.clusters,
+    "/api/v1/nodes": views.nodes,
+    "/api/v1/jobs": views.jobs,
     "/api/v1/jobs/{job}": _job,
     "/api/v1/jobs/{job}/why": _why,
-    "/api/v1/plan": _plan,
-    "/api/v1/rounds": _rounds,
-    "/api/v1/waits": _waits,
-    "/api/v1/timeline": _timeline,
+    "/api/v1/plan": views.plan,
+    "/api/v1/rounds": views.rounds,
+    "/api/v1/waits": views.waits,
+    "/api/v1/timeline": views.timeline,
     "/api/v1/events": _events,
 }
 

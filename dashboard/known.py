@@ -16,13 +16,7 @@ from msgspec.structs import asdict, replace
 
 from coalloc.dashboard.answers import Bar, Change, Round
 from coalloc.model.cost import link_loads
-from coalloc.wire.answers import (
-    NodesAnswer,
-    PlanAnswer,
-    QueueAnswer,
-    RunningRow,
-    ServiceStatus,
-)
+from coalloc.wire.answers import NodesAnswer, PlanAnswer, QueueAnswer, RunningRow, ServiceStatus
 from coalloc.wire.job_rows import QueueRow
 from coalloc.wire.share_answers import AccountRow
 

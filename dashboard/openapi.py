@@ -11,6 +11,7 @@ from starlette.responses import StreamingResponse
 
 import coalloc
 from coalloc.dashboard.answers import Change, Fault
+from coalloc.dashboard.parameters import Nothing
 
 TEMPLATE = "#/components/schemas/{name}"
 
@@ -19,7 +20,7 @@ TEMPLATE = "#/components/schemas/{name}"
 def signature_of(answer: Callable[..., Any]) -> tuple[type[msgspec.Struct], Any]:
     """The types of a route's parameters and of its answer."""
     hints = get_type_hints(answer)
-    return hints["asked"], hints["return"]
+    return hints.get("asked", Nothing), hints["return"]
 
 
 def document(api: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from coalloc.runtime import systemd
 STOP_S = 2
 """Until connections that are still open are cut, seconds."""
 KEEP_ALIVE_S = 30
+SENT_TO_NOBODY = "socket.send() raised exception."
 
 
 class WebServer(uvicorn.Server):
@@ -93,7 +94,8 @@ class DashboardServer:
     async def serve(self, *, on_signals: bool = True) -> None:
         """Serve until told to stop."""
         self._loop = asyncio.get_running_loop()
-        logging.getLogger("asyncio").addFilter(_is_news)
+        # a browser that left while it was written to is no news
+        logging.getLogger("asyncio").addFilter(lambda record: record.msg != SENT_TO_NOBODY)
         if on_signals:
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.add_signal_handler(number, self.stop)
@@ -112,11 +114,6 @@ class DashboardServer:
         """End; from the event loop's thread."""
         self.hub.close()
         self._web.should_exit = True
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of asyncio says more than that a browser left while it was written to."""
-    return record.msg != "socket.send() raised exception."
 
 
 def _listener(host: str, port: int) -> socket.socket:

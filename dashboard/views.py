@@ -25,7 +25,7 @@ from coalloc.dashboard.answers import (
     Waits,
 )
 from coalloc.dashboard.known import ENDED, ON_NODES, WAITING, Known
-from coalloc.dashboard.parameters import JobsAsked, TimelineAsked
+from coalloc.dashboard.parameters import JobsAsked, TimelineAsked, WaitsAsked
 from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of
 from coalloc.model.values import replace
 from coalloc.wire.job_rows import JobDetails, QueueRow
@@ -43,7 +43,7 @@ GROUP_OF: Mapping[str, Callable[[QueueRow], str]] = {
 
 
 def status(known: Known, viewer: Viewer) -> SiteStatus:
-    """State of the site."""
+    """Whether the daemon answers, and how the queue is."""
     return SiteStatus(
         instance=known.instance,
         revision=known.revision,
@@ -99,7 +99,7 @@ def clusters(known: Known) -> Clusters:
 
 
 def nodes(known: Known) -> Nodes:
-    """All nodes with what is on them."""
+    """All nodes and what is on them."""
     jobs = known.on_node()
     return Nodes(
         nodes=tuple(
@@ -112,7 +112,7 @@ def nodes(known: Known) -> Nodes:
 
 
 def jobs(known: Known, asked: JobsAsked) -> Jobs:
-    """A page of jobs, the newest first."""
+    """Jobs, the newest first."""
     found = [row for row in known.jobs() if _fits(row, asked)]
     found.sort(key=lambda row: row.submitted, reverse=True)
     end = asked.offset + asked.limit
@@ -148,7 +148,7 @@ def _in_state(state: str, asked: str) -> bool:
 
 
 def plan(known: Known) -> SitePlan:
-    """Running jobs, and the newest plan."""
+    """Work that runs, and the newest plan."""
     answer = known.plan
     made: Mapping[str, Any] = {} if answer is None else answer.plan.plan
     return SitePlan(
@@ -167,16 +167,16 @@ def rounds(known: Known) -> Rounds:
     return Rounds(rounds=tuple(reversed(known.rounds)), time=time.time())
 
 
-def waits(known: Known, by: str) -> Waits:
-    """Waits of the jobs that have started."""
-    group_of = GROUP_OF[by]
+def waits(known: Known, asked: WaitsAsked) -> Waits:
+    """Wait times of jobs that have started."""
+    group_of = GROUP_OF[asked.by]
     found: dict[str, list[float]] = {}
     for row in known.jobs():
         if row.started is not None:
             found.setdefault(group_of(row), []).append(max(0.0, row.started - row.submitted))
     groups = sorted(found.items(), key=lambda item: -len(item[1]))[:GROUPS]
     return Waits(
-        by=by,
+        by=asked.by,
         bounds_s=BOUNDS_S,
         groups=tuple(_group(name, values) for name, values in groups),
         time=time.time(),
@@ -199,7 +199,7 @@ def _group(name: str, values: list[float]) -> WaitGroup:
 
 
 def timeline(known: Known, asked: TimelineAsked) -> Timeline:
-    """Rows for the Gantt chart behind a revision, and with the last of them what is live."""
+    """Rows of the Gantt chart, in a short form."""
     rows, revision, more = known.ended_since(asked.since, asked.limit)
     numbers = {row.cluster: i for i, row in enumerate(known.nodes.clusters)}
     return Timeline(

@@ -24,7 +24,7 @@ from coalloc.model.sites.parts import OF_THE_EXECUTOR
 
 MODULES = (
     "coalloc.wire.share_answers",
-    *(f"coalloc.wire.{name}_rows" for name in ("job", "node", "rule")),
+    *(f"coalloc.wire.{name}_rows" for name in ("job", "node")),
     *(f"coalloc.wire.{name}" for name in ("answers", "questions")),
     *(
         f"coalloc.core.base.{name}"

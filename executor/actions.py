@@ -55,13 +55,7 @@ def in_words(error: Exception) -> str:
 
 
 class ProgressFile:
-    """The number of the last order carried out, on disk.
-
-    Attributes
-    ----------
-    kept : SaveProgress or None
-        What it holds; None where that is not known.
-    """
+    """The number of the last order carried out, on disk; `kept` is None where it is not known."""
 
     def __init__(self, path: Path, log: BoundLogger) -> None:
         self._path = path
@@ -98,12 +92,7 @@ def kept_identity(state_dir: Path) -> str:
 class LauncherActions:
     """The hands of one cluster's executor (see `coalloc.core.executor.turn`).
 
-    Parameters
-    ----------
-    launcher : Launcher
-        The adapter's.
-    send : callable
-        Takes a statement to the daemon.
+    The launcher is the adapter's; `send` takes a statement to the daemon.
     """
 
     def __init__(

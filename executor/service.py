@@ -56,19 +56,9 @@ HANDSHAKES_TOLD_S = TROUBLES_TOLD_S = 60.0
 class ExecutorService:
     """One cluster's executor.
 
-    Parameters
-    ----------
-    state_dir : Path
-        Keeps the number of the last order carried out.
-    clock : callable
-        Seconds that a change of the wall clock does not touch: leases are measured with it.
-    access : ExecutorAccess
-        Its key, and whose jobs it starts.
-
-    Attributes
-    ----------
-    refused : asyncio.Event
-        Set when the daemon has refused its key, after which nothing more will be heard.
+    `state_dir` keeps the number of the last order carried out; a change of the wall clock does not
+    touch `clock`, by which leases are measured; `access` has its key, and whose jobs it starts.
+    `refused` is set when the daemon has refused its key, after which nothing more will be heard.
     """
 
     def __init__(

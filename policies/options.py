@@ -101,13 +101,7 @@ class Option(Struct, frozen=True, kw_only=True):
     """JSON Schema."""
 
     def read(self, value: Any, where: str) -> Any:
-        """Return the value if it is as declared.
-
-        Raises
-        ------
-        InputError
-            ``options.skip: 3 is not true or false``.
-        """
+        """Return the value if it is as declared; else raises `InputError`."""
         if value is None and self.nullable:
             return None
         value = _usual(value, self.kind)
@@ -189,10 +183,8 @@ def defaults_of(form: type[Options]) -> dict[str, Any]:
 def read_options(given: Mapping[str, Any], form: type[Options]) -> dict[str, Any]:
     """Complete a mapping of options with the defaults.
 
-    Raises
-    ------
-    InputError
-        ``options.skip: 3 is not true or false``, or the names that exist if one is unknown.
+    Raises `InputError`: ``options.skip: 3 is not true or false``, or the names that exist if one is
+    unknown.
     """
     out = defaults_of(form)
     for name, value in given.items():
@@ -211,11 +203,7 @@ def parse_options(
 ) -> dict[str, Any]:
     """Read ``name=value`` texts; the result holds only what was named.
 
-    Values are JSON; a text needs no quotes.
-
-    Raises
-    ------
-    InputError
+    Values are JSON; a text needs no quotes. Raises `InputError`.
     """
     out: dict[str, Any] = {}
     for text in texts:

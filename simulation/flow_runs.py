@@ -69,7 +69,7 @@ def _task(logged: LoggedJob, number: int, task: Task) -> LoggedJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Wholes:
-    """The jobs that ran to their ends, as their users see them."""
+    """The jobs as their users see them; NaN where one did not run, or not to its end."""
 
     submit: Floats
     begin: Floats
@@ -83,11 +83,8 @@ class Wholes:
     last: Ints
 
 
-def wholes(trace: Trace, *, all_jobs: bool = False) -> Wholes:
-    """Join the tasks of each workflow of a trace.
-
-    `all_jobs`: those too that did not run, or not to their ends, with NaN.
-    """
+def wholes(trace: Trace) -> Wholes:
+    """Join the tasks of each workflow of a trace."""
     runs = trace.workload.jobs
     bounds = _bounds(runs)
     first, last = bounds[:-1], bounds[1:]
@@ -101,16 +98,14 @@ def wholes(trace: Trace, *, all_jobs: bool = False) -> Wholes:
         end[number] = trace.end[a:b].max()
         length[number] = critical_path(flow, trace.end[a:b] - trace.start[a:b])
         begin[number] = end[number] - length[number]
-    kept = np.ones(len(first), np.bool_) if all_jobs else ~np.isnan(end)
-    submit = trace.workload.submit[first] if len(first) else np.zeros(0)
     return Wholes(
-        submit=submit[kept],
-        begin=begin[kept],
-        end=end[kept],
-        length=length[kept],
-        is_flow=is_flow[kept],
-        first=first[kept],
-        last=last[kept],
+        submit=trace.workload.submit[first] if len(first) else np.zeros(0),
+        begin=begin,
+        end=end,
+        length=length,
+        is_flow=is_flow,
+        first=first,
+        last=last,
     )
 
 

@@ -44,7 +44,7 @@ def draw_gantt(trace: Trace, until: float | None = None, *, by_job: bool) -> str
     end = max(last if until is None else until, begin + 1e-9)
     kind = "jobs" if by_job else "busy slots, mean per pixel"
     edges = np.linspace(begin, end, COLUMNS + 1)
-    split = _split_jobs(trace)
+    split = trace.clusters_used()
     lanes = [
         Lane(
             label=trace.slot_map.platform.clusters[k].name,
@@ -78,12 +78,6 @@ def _heights(slots: Ints) -> list[int]:
 def _slots(trace: Trace, cluster: int) -> int:
     first = trace.slot_map.cluster_first
     return int(first[cluster + 1] - first[cluster])
-
-
-def _split_jobs(trace: Trace) -> Ints:
-    """Number of clusters that each job uses."""
-    job, _, _ = trace.cluster_counts()
-    return np.bincount(job, minlength=len(trace.start)).astype(np.int64)
 
 
 def _bars(trace: Trace, k: int, split: Ints) -> list[Bar]:

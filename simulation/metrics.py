@@ -105,7 +105,7 @@ def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
         p95_bounded_slowdown=float(np.percentile(slowdown, 95)) if some else 0.0,
         utilisation=_utilisation(start, end, procs, slots, first, float(submit.max(initial=first))),
         compaction=work / (slots * makespan) if makespan > 0.0 else 0.0,
-        coallocated_share=_coallocated(trace) / len(start) if some else 0.0,
+        coallocated_share=int((trace.clusters_used() > 1).sum()) / len(start) if some else 0.0,
         peak_link_use=use,
         peak_link_gbps=peaks,
     )
@@ -129,11 +129,6 @@ def _utilisation(
         last = float(end.max())
     busy = np.clip(end, first, last) - np.clip(start, first, last)
     return float((busy * procs).sum()) / (slots * (last - first))
-
-
-def _coallocated(trace: Trace) -> int:
-    job, _, _ = trace.cluster_counts()
-    return int((np.bincount(job, minlength=len(trace.start)) > 1).sum())
 
 
 def _link_peaks(trace: Trace) -> tuple[dict[str, float], float]:

@@ -16,13 +16,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.flow_runs import runs_of
-from coalloc.simulation.general import (
-    NO_SHARES,
-    GeneralResult,
-    SharingRule,
-    Solver,
-    replay_general,
-)
+from coalloc.simulation.general import NO_SHARES, GeneralResult, SharingRule, Solver, replay_general
 from coalloc.simulation.streaming import StreamResult, can_stream, replay_streaming
 from coalloc.simulation.trace import Outcome, Trace
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload, map_slots

@@ -105,6 +105,7 @@ def write_json(value: Any, path: Path) -> None:
 
 
 LONGEST = "longest wait"
+MOST_REFUSED = 10
 ROWS: tuple[tuple[str, Callable[[Metrics], str]], ...] = (
     ("jobs run", lambda m: f"{m.completed + m.killed}"),
     ("  killed at the estimate", lambda m: f"{m.killed}"),
@@ -156,16 +157,16 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def refusals(results: Sequence[tuple[Trace, Metrics]], most: int = 10) -> list[str]:
+def refusals(results: Sequence[tuple[Trace, Metrics]]) -> list[str]:
     """Lines that name the jobs that did not run, once for policies that agree."""
     told: dict[tuple[str, ...], list[str]] = {}
     for trace, _ in results:
         lines = [
             f"  job {trace.workload.jobs[i].job.id}: {reason}"
-            for i, reason in list(trace.reasons.items())[:most]
+            for i, reason in list(trace.reasons.items())[:MOST_REFUSED]
         ]
-        if len(trace.reasons) > most:
-            lines.append(f"  and {len(trace.reasons) - most} more, see the summaries")
+        if len(trace.reasons) > MOST_REFUSED:
+            lines.append(f"  and {len(trace.reasons) - MOST_REFUSED} more, see the summaries")
         if lines:
             told.setdefault(tuple(lines), []).append(trace.policy)
     return [

@@ -84,6 +84,11 @@ class Trace:
         np.add.at(counts, inverse, self.high - self.low)
         return unique // clusters, unique % clusters, counts
 
+    def clusters_used(self) -> Ints:
+        """Number of clusters that each job uses."""
+        job, _, _ = self.cluster_counts()
+        return np.bincount(job, minlength=len(self.start)).astype(np.int64)
+
 
 def link_demands(trace: Trace) -> tuple[Ints, Ints, Floats]:
     """Load of every job on every link it uses: equation (4) of the cost model.

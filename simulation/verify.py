@@ -38,7 +38,7 @@ def as_plan(trace: Trace) -> tuple[Snapshot, Plan]:
     )
     procs = trace.procs.tolist()
     queue: list[Job] = []
-    found = wholes(trace, all_jobs=True)
+    found = wholes(trace)
     for a, b in zip(found.first.tolist(), found.last.tolist(), strict=True):
         is_flow = bool(jobs[a].task)
         queue.append(

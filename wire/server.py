@@ -227,7 +227,9 @@ class Server:
                 raise WireError("bad_frames", f"expected 1 frame, got {len(frames) - 1}")
             refused = self._guard and self._guard.refusal(origin.key, len(frames[1]))
             if refused and not refused.message:
-                self._flooded()
+                self.faults["client_flood"] += 1
+                if self.faults["client_flood"] % FLOOD_AT_ONCE == 0:
+                    self._clients.rest()  # so that a flood costs little time
                 return
             if refused and len(frames[1]) > SHORT_BYTES:
                 self._refuse(origin, refused)
@@ -248,12 +250,6 @@ class Server:
             if error.code == "too_many_values":
                 origin = replace(origin, request=id_of(frames[1]))
             self._refuse(origin, Refused(code="bad_request", message=str(error)))
-
-    def _flooded(self) -> None:
-        """A frame was dropped; so that a flood costs little time, it is taken in slowly."""
-        self.faults["client_flood"] += 1
-        if self.faults["client_flood"] % FLOOD_AT_ONCE == 0:
-            self._clients.rest()
 
     def _refuse(self, origin: Origin, refused: Refused) -> None:
         self.answer(origin, Refusal(code=refused.code, message=refused.message))

@@ -156,10 +156,6 @@ def _drain_by(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _resume(args: argparse.Namespace) -> int:
-    return _each_target(args, _resume_one)
-
-
 def _resume_one(client: Client, name: str) -> None:
     if name == "rounds":
         client.resume_rounds()
@@ -219,7 +215,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="undo drain, or pause",
         example="coalloc resume alpha 'beta[3-4]'\n  coalloc resume rounds",
         add=partial(_add_targets, metavar="rounds|CLUSTER|NODES"),
-        run=_resume,
+        run=partial(_each_target, do=_resume_one),
     ),
     "pause": Command(
         doc="plan nothing until 'resume rounds'",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from coalloc.cli.output import WALL_CLOCK_S
 from coalloc.cli.pictures.picture import Picture
-from coalloc.model.pictures.lanes import Row, Span, name_of, rows_of
+from coalloc.model.pictures.lanes import Span, name_of, rows_of
 from coalloc.model.plan import Placement, Plan
 from coalloc.runtime.texts import clock, length
 
@@ -50,8 +50,7 @@ def text_gantt(
     low, high = extent(picture)
     hidden = len(rows) - MOST_ROWS
     rows = rows[:MOST_ROWS]
-    labels = [_label(row) for row in rows]
-    labels = [label if len(label) <= 30 else label[:29] + "~" for label in labels]
+    labels = [row.label if len(row.label) <= 30 else row.label[:29] + "~" for row in rows]
     size = max(map(len, labels))
     cells = max(20, columns - size - 2)
     symbols = _symbols(plan)
@@ -139,10 +138,6 @@ def _legend(
     if len(order) > len(shown):
         lines.append(f"{len(order) - len(shown)} more use the same letters again, in this order")
     return lines
-
-
-def _label(row: Row) -> str:
-    return f"{row.cluster}:{row.label}" if row.cluster else row.label
 
 
 def _clusters(place: Placement, node_clusters: Mapping[str, str]) -> str:

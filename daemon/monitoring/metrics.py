@@ -23,14 +23,9 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.learning.accuracy import ALL
 from coalloc.daemon.monitoring.figures import Survey
-from coalloc.daemon.monitoring.metric_families import (
-    COUNTERS,
-    GAUGES,
-    HISTOGRAMS,
-    OF_CLUSTER,
-)
+from coalloc.daemon.monitoring.metric_families import COUNTERS, GAUGES, HISTOGRAMS, OF_CLUSTER
 from coalloc.model.event_kinds import EventKind
-from coalloc.wire.rule_rows import RuleCostsRow
+from coalloc.wire.answers import RuleCostsRow
 
 BOUND_S = 10.0
 """Shorter run times count as this in a slowdown, so that one of a second says little; seconds."""

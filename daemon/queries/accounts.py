@@ -1,21 +1,32 @@
-"""Answers from the accounts: jobs that have ended, and usage by day.
+"""Answers about shares and accounts: weights of waiting jobs, ended jobs, and usage by day.
 
-Each answer looks at so many rows of the store, whatever is asked for, so that a long history keeps
-nobody waiting; what is filtered out makes an answer shorter, and the caller asks for the next.
+Each answer from the accounts looks at so many rows of the store, whatever is asked for, so that a
+long history keeps nobody waiting; what is filtered out makes an answer shorter, and the caller asks
+for the next.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, date, datetime
 
 from coalloc.core.base.projects import DAY_S
 from coalloc.core.base.records import JobState
+from coalloc.core.base.state import State
+from coalloc.core.sharing.priority import factors, project_of
 from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.store.records_json import read_object
 from coalloc.daemon.store.rows import StoredAccount
 from coalloc.daemon.store.sqlite import Store
 from coalloc.wire.questions import AccountQuestion, UsageQuestion
-from coalloc.wire.share_answers import AccountAnswer, AccountRow, UsageAnswer, UsageRow
+from coalloc.wire.share_answers import (
+    AccountAnswer,
+    AccountRow,
+    PriorityAnswer,
+    PriorityRow,
+    UsageAnswer,
+    UsageRow,
+)
 
 ROWS_AT_ONCE = 2_000
 LATEST = 1e15
@@ -89,3 +100,21 @@ def _key(after: tuple[str, str, str, str]) -> tuple[int, str, str, str]:
     except ValueError as error:
         raise QueryRefusedError("bad_request", "after: is not from an answer") from error
     return number, project, user, cluster
+
+
+def priority_rows(state: State, jobs: Collection[str] | None, now: float) -> PriorityAnswer:
+    """The factors of waiting jobs (None: of the first of all), the greatest weight first."""
+    planned = (r for r in state.waiting_records() if r.state is not JobState.HELD)
+    made = sorted(factors(state, planned, now), key=lambda row: -row[1].weight)
+    rows = [
+        PriorityRow(
+            job=record.id,
+            user=record.user,
+            project=project_of(state, record),
+            place=place,
+            **found._asdict(),
+        )
+        for place, (record, found) in enumerate(made, 1)
+        if jobs is None or record.id in jobs
+    ]
+    return PriorityAnswer(jobs=tuple(rows[:ROWS_AT_ONCE]), time=now)

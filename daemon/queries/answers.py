@@ -17,9 +17,8 @@ from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import first_record
 from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.rounds import rules, snapshots
-from coalloc.daemon.queries import accounts, job_views, shares, workflow_views
+from coalloc.daemon.queries import accounts, job_views, workflow_views
 from coalloc.daemon.queries.caller import Caller, QueryRefusedError
-from coalloc.daemon.queries.reservation_rows import reservation_rows
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.formats.snapshot_json import write_snapshot
@@ -35,6 +34,7 @@ from coalloc.wire.answers import (
     NodesAnswer,
     PlanAnswer,
     QueueAnswer,
+    RuleCostsRow,
     ServiceStatus,
     ShowAnswer,
     SnapshotAnswer,
@@ -51,7 +51,6 @@ from coalloc.wire.questions import (
     QueueQuestion,
     read_question,
 )
-from coalloc.wire.rule_rows import RuleCostsRow
 from coalloc.wire.share_answers import AccuracyAnswer, PriorityAnswer, RulesAnswer
 
 EVENTS_AT_ONCE = 10_000
@@ -190,15 +189,17 @@ def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
 def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
     state = sources.state
     return NodesAnswer(
-        clusters=job_views.cluster_rows(state, now), reservations=reservation_rows(state), time=now
+        clusters=job_views.cluster_rows(state, now),
+        reservations=job_views.reservation_rows(state),
+        time=now,
     )
 
 
 def _priority(sources: Sources, asked: PriorityQuestion, now: float) -> PriorityAnswer:
     if not asked.job:
-        return shares.priority_rows(sources.state, None, now)
+        return accounts.priority_rows(sources.state, None, now)
     named = array_of(sources, asked.job)
-    return shares.priority_rows(sources.state, {record.id for record in named}, now)
+    return accounts.priority_rows(sources.state, {record.id for record in named}, now)
 
 
 def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:

@@ -26,6 +26,7 @@ from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import OVERDUE, Reason
 from coalloc.model.platform import Node
+from coalloc.model.ranges import EVENT
 from coalloc.model.shape import Room
 from coalloc.model.sites.parts import OVER_LIMIT
 from coalloc.model.sites.reading import NodeReading
@@ -33,7 +34,7 @@ from coalloc.model.values import fields_of
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import NewestPlan, RunningRow, Why
 from coalloc.wire.job_rows import JobDetails, QueueRow
-from coalloc.wire.node_rows import ClusterRow, NodeRow
+from coalloc.wire.node_rows import ClusterRow, NodeRow, ReservationRow
 
 NODES_NAMED = 32
 
@@ -367,3 +368,24 @@ def newest_plan(state: State) -> NewestPlan | None:
     return NewestPlan(
         round=state.last.round, time=state.schedule.time, plan=write_plan(state.schedule.plan)
     )
+
+
+def reservation_rows(state: State) -> tuple[ReservationRow, ...]:
+    """Reservations in the order of their starts."""
+    rows = [
+        ReservationRow(**{**fields_of(kept, ReservationRow), "end": _end(kept.end)})
+        for kept in state.maintenance.reserved.values()
+    ]
+    rows += [
+        ReservationRow(
+            name=kept.id, nodes=kept.nodes, start=kept.start, end=_end(kept.end), by=name
+        )
+        for name, cluster in state.clusters.items()
+        if cluster.reading is not None
+        for kept in cluster.reading.reservations
+    ]
+    return tuple(sorted(rows, key=lambda row: (row.start, row.name)))
+
+
+def _end(end: float) -> float | None:
+    return None if end >= EVENT.high else end

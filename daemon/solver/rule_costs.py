@@ -28,8 +28,8 @@ from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_
 from coalloc.policies.options import options_of
 from coalloc.policies.registry import POLICIES
 from coalloc.runtime.logs import get_logger
+from coalloc.wire.answers import RuleCostRow, RuleCostsRow
 from coalloc.wire.frames import encode
-from coalloc.wire.rule_rows import RuleCostRow, RuleCostsRow
 
 SHARE = 0.1
 """Of the time, the most that goes into plans without rules."""

@@ -23,10 +23,7 @@ from coalloc.daemon.store.backup import write_copy
 from coalloc.daemon.store.compaction import release
 from coalloc.daemon.store.database import Database
 from coalloc.daemon.store.disk import write_error
-from coalloc.daemon.store.errors import (
-    StoreError,
-    error_of,
-)
+from coalloc.daemon.store.errors import StoreError, error_of
 from coalloc.daemon.store.rows import EventRow, JobRow, Loaded, PlanRow, StoredAccount, UsedDay
 from coalloc.daemon.store.schema import LASTING, carry_out
 

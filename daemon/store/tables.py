@@ -52,18 +52,10 @@ class DamagedError(Exception):
 
 
 class Table(Generic[Row]):
-    """A table of rows of one class.
+    """A table of rows of one class, whose fields are the columns; no two rows have the same key.
 
-    Parameters
-    ----------
-    row : class of row
-        Its fields are the columns.
-    key : tuple of str
-        No two rows have the same.
-    is_numbered : bool
-        SQLite numbers the rows as they come, in the first column.
-    is_final : bool
-        A row is written once: the same key a second time is an error.
+    Where it `is_numbered`, SQLite numbers the rows as they come, in the first column; where it
+    `is_final`, a row is written once: the same key a second time is an error.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from coalloc.model.formats.nodeset import fold
-from coalloc.model.plan import Placement, Plan
+from coalloc.model.plan import Deferred, Placement, Plan
 
 Span = tuple[float, float, int]
 """Start, end, index of the placement."""
@@ -28,10 +28,11 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Node set, and lanes of each node where there are several."""
+        """Cluster, node set, and lanes of each node where there are several."""
         names = list(dict.fromkeys(self.nodes))
         lanes = len(self.nodes) // len(names)
-        return fold(names) + (f" x{lanes}" if lanes > 1 else "")
+        cluster = f"{self.cluster}:" if self.cluster else ""
+        return cluster + fold(names) + (f" x{lanes}" if lanes > 1 else "")
 
 
 def rows_of(plan: Plan, node_clusters: Mapping[str, str]) -> list[Row]:
@@ -64,6 +65,6 @@ def _occupy(lanes: list[list[Span]], count: int, span: Span) -> None:
     lanes.extend([span] for _ in range(count))
 
 
-def name_of(placement: Placement) -> str:
+def name_of(entry: Placement | Deferred) -> str:
     """Job, or job and task."""
-    return placement.job if placement.task is None else f"{placement.job}.{placement.task}"
+    return entry.job if entry.task is None else f"{entry.job}.{entry.task}"

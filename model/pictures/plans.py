@@ -47,8 +47,7 @@ def text(plan: Plan) -> str:
         procs = sum(place.nodes.values())
         lines.append(f"  {name_of(place)}: {place.start:g} to {place.end:g} s, {procs} on {folded}")
     for entry in plan.deferred[:MOST_LINES]:
-        task = "" if entry.task is None else f".{entry.task}"
-        lines.append(f"  {entry.job}{task}: no start, {entry.reason}: {entry.detail}".rstrip(": "))
+        lines.append(f"  {name_of(entry)}: no start, {entry.reason}: {entry.detail}".rstrip(": "))
     more = max(len(plan.placements) - MOST_LINES, 0) + max(len(plan.deferred) - MOST_LINES, 0)
     return "\n".join([*lines, f"  ... {more} more"] if more else lines)
 
@@ -56,16 +55,13 @@ def text(plan: Plan) -> str:
 def gantt(plan: Plan, cluster_of: Mapping[str, str]) -> str:
     """A plan as SVG; nodes that do the same are one lane.
 
-    Parameters
-    ----------
-    cluster_of : mapping of node to cluster
-        May lack nodes: then clusters are not told apart.
+    Nodes may be missing in `cluster_of`: then clusters are not told apart.
     """
     rows = rows_of(plan, cluster_of)
     bars = [_bar(plan, index, cluster_of) for index in range(len(plan.placements))]
     lanes = [
         Lane(
-            label=f"{row.cluster}:{row.label}" if row.cluster else row.label,
+            label=row.label,
             height=5 + 6 * len(row.nodes),
             gap=7 if number and row.cluster != rows[number - 1].cluster else 1,
             bars=[bars[index] for _, _, index in row.spans],

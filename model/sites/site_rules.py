@@ -250,7 +250,8 @@ def _by_partitions(
             never.append(f"there is no partition {name}")
             continue
         partition = by_name[name]
-        widest = _of_partition(rules, partition).and_those(limits)
+        own = partition.limits.and_those(rules.qos.get(partition.qos, NO_LIMITS))
+        widest = own.and_those(limits)
         why = next(_objections(partition, widest, asking, batch), "")
         if why:
             never.append(why)
@@ -271,10 +272,6 @@ def _by_partitions(
             (p.default_time_s for p, _ in taking if p.default_time_s is not None), default=None
         ),
     )
-
-
-def _of_partition(rules: SiteRules, partition: PartitionRules) -> Limits:
-    return partition.limits.and_those(rules.qos.get(partition.qos, NO_LIMITS))
 
 
 def _objections(

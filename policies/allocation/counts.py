@@ -95,7 +95,6 @@ class Counts:
         self.clusters = sorted(used, key=lambda k: -self.powers[k][-1])
         self._read_links(threshold, below)
         self._limits: dict[tuple[int, int], int] = {}
-        self._below: dict[tuple[int, int], int] = {}
         self._kept: dict[tuple[int, int, tuple[Ranks, ...]], int] = {}
         self._bytes = 0
 
@@ -292,20 +291,14 @@ class Counts:
                 chunk = (1 << stride) - 1
                 while part:
                     if part & chunk:
-                        inner = moved(n + 1, part & chunk) & self._low(n, self.procs[n] - t)
-                        out |= inner << (t * stride)
+                        few = self._at_most(1 << n, self.procs[n] - t)
+                        out |= (moved(n + 1, part & chunk) & few) << (t * stride)
                     part >>= stride
                     t += 1
                 known[key] = out
             return known[key]
 
         return moved(0, one)
-
-    def _low(self, n: int, most: int) -> int:
-        """The table of all counts of which job n's is no more than that."""
-        if (n, most) not in self._below:
-            self._below[n, most] = self._at_most(1 << n, most)
-        return self._below[n, most]
 
     def _shares(
         self, low: int, high: int, ranks: tuple[Ranks, ...], target: int

@@ -125,9 +125,9 @@ class Descent:
         self.best, self.stop, self.work = at_most, stop, work
         self.checks, self.stopped = 0, False
         self.last: Vector | None = None
-        self.checks_at = -1
         self.boxes: list[Vector] = []
-        self.order = sorted(range(len(axes.seconds)), key=self._span)
+        spans = [own[-1] - own[0] for own in axes.seconds]
+        self.order = sorted(range(len(spans)), key=lambda n: spans[n])
         self.unpolished: Vector | None = None
 
     def run(self) -> DescentResult:
@@ -160,10 +160,6 @@ class Descent:
     def _ends(self) -> bool:
         self.stopped = self.stopped or self.stop()
         return self.stopped or (self.work is not None and self.checks >= self.work)
-
-    def _span(self, n: int) -> float:
-        own = self.axes.seconds[n]
-        return own[-1] - own[0]
 
     def _box(self, at: Vector) -> Vector | None:
         """A box that excludes a vector."""

@@ -188,7 +188,7 @@ class AllocationSearch:
             budget,
             on_incumbent,
             rank=lambda allocation: (0.0, self.measure(allocation)),
-            write=self._write,
+            write=lambda found: self.written(found.status, found.told_bound()),
         )
         self.incumbent.put(selection.allocation, "")
         self.incumbent.report()
@@ -256,9 +256,6 @@ class AllocationSearch:
         if bound is not None and not self._may_hit_limits:
             self.incumbent.raise_bound(Bound(value=bound))
         return self.incumbent.plan()
-
-    def _write(self, found: Incumbent[Allocation]) -> Plan:
-        return self.written(found.status, found.told_bound())
 
     def written(self, status: Status, bound: float | None) -> Plan:
         """The best allocation as a plan."""

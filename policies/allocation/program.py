@@ -174,7 +174,8 @@ class PublishedModel:
             if not job.splits and len(scene.capacity) > 1:
                 self._one_cluster(j)
             for (i, r), x in self.X.items():
-                ends = [at for n, at in scene.classes[self.of[r]].closes_at if self._shut(j, n)]
+                exempt = scene.intake.groups[job.item.group].exempt
+                ends = [at for n, at in scene.classes[self.of[r]].closes_at if n not in exempt]
                 left = min(ends, default=inf) - scene.snapshot.time
                 if i == j and left < job.item.limit:
                     weakest = min(self._power(q) for q in self.P)
@@ -193,23 +194,13 @@ class PublishedModel:
                     if self.of[r] == c
                 ]
                 self.add(terms, "<=", int(one.memory_mb) * len(one.nodes))
-        for (j, c), most in self._rooms().items():
-            terms = [(x, 1) for (i, r), x in self.X.items() if i == j and self.of[r] == c]
-            self.add(terms, "<=", most)
-
-    def _rooms(self) -> dict[tuple[int, int], int]:
-        """Classes of which a job may use a part only, by its memory."""
-        out = {}
         for j in self.jobs:
-            job = self.scene.candidates[j]
+            job = scene.candidates[j]
             for c, most in job.room.items():
-                if most < min(self.scene.classes[c].capacity, job.procs):
-                    out[j, c] = most
-        return out
-
-    def _shut(self, j: int, reservation: int) -> bool:
-        group = self.scene.intake.groups[self.scene.candidates[j].item.group]
-        return reservation not in group.exempt
+                # by its memory, a job may use a part of a class only
+                if most < min(scene.classes[c].capacity, job.procs):
+                    terms = [(x, 1) for (i, r), x in self.X.items() if i == j and self.of[r] == c]
+                    self.add(terms, "<=", most)
 
     def _one_cluster(self, j: int) -> None:
         homes = {

@@ -66,6 +66,7 @@ from numpy.typing import NDArray
 
 from coalloc.model.history import History
 from coalloc.model.plan import NOTES, OVERDUE, Plan, Status
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.auto.overdue import Waits, sooner
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
@@ -77,9 +78,6 @@ from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem,
 from coalloc.policies.orders.queue_orders import Traits
 from coalloc.policies.orders.run_times import expected_shares, predicted, ratios
 from coalloc.policies.workflow.ranking import Ranks, has_tasks, ranked
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 WIDTHS = (0.5, 0.0, 1.0)
 """Exponents b of the processes."""

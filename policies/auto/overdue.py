@@ -32,10 +32,10 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.history import History
 from coalloc.model.plan import OVERDUE
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
@@ -43,9 +43,6 @@ from coalloc.policies.kernel.state import Base
 from coalloc.policies.orders.queue_orders import Traits
 from coalloc.policies.orders.run_times import expected_shares, ratios
 from coalloc.policies.orders.simple import traits
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FLOOR_S = 300.0
 """No job is overdue sooner, seconds."""
@@ -96,7 +93,10 @@ class Waits:
         begin, now = planner.snapshot.time, planner.snapshot.time + budget.origin
         found = budget.notes.get(OVERDUE)
         known: Mapping[str, float] = found if isinstance(found, Mapping) else {}
-        keys = [_key(item) for item in planner.items]
+        keys = [
+            one.job.id if one.task is None else f"{one.job.id} {one.task.id}"
+            for one in planner.items
+        ]
         due, new = np.full(len(keys), inf), []
         for n, (item, waited) in enumerate(zip(planner.items, jobs.waited.tolist(), strict=True)):
             if item.waits or item.parents or item.release > begin:
@@ -176,10 +176,6 @@ def sooner(planner: Planner, history: History) -> Base:
     free = np.diff(base.free, axis=0, prepend=0)[order].cumsum(axis=0)[last]
     load = np.diff(base.load, axis=0, prepend=0)[order].cumsum(axis=0)[last]
     return Base(time=time, free=free.astype(np.int32), load=load)
-
-
-def _key(item: Item) -> str:
-    return item.job.id if item.task is None else f"{item.job.id} {item.task.id}"
 
 
 def _kind(item: Item, history: History) -> Any:

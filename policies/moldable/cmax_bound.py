@@ -17,13 +17,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats
 from coalloc.policies.bounds.halving import largest_refuted
 from coalloc.policies.kernel.pool.pool_jobs import canonical_allotments
 from coalloc.policies.moldable.queue import MoldableQueue
 
-Floats = NDArray[np.float64]
 PRECISION = 1e-7
 
 
@@ -46,7 +45,7 @@ def is_refuted(queue: MoldableQueue, guess: float) -> bool:
     half = np.zeros(size)
     if not canonical_allotments(queue.jobs, guess, canonical, work, half):
         return True
-    room = _area(queue, guess) * (1.0 + 1e-9)
+    room = queue.work_until(guess) * (1.0 + 1e-9)
     if float(work.sum()) > room:
         return True
     middle = int(queue.capacity[np.searchsorted(queue.starts, guess / 2.0, side="right") - 1])
@@ -65,9 +64,3 @@ def _shared_work(canonical: Any, work: Floats, half: Floats, procs: int) -> floa
     order = np.argsort(-saved / count, kind="stable")
     taken = np.clip((left - (np.cumsum(count[order]) - count[order])) / count[order], 0.0, 1.0)
     return total - float((np.maximum(saved[order], 0.0) * taken).sum())
-
-
-def _area(queue: MoldableQueue, until: float) -> float:
-    """Processor-seconds that are there up to a time."""
-    edges = np.append(queue.starts[queue.starts < until], until)
-    return float((queue.capacity[: edges.size - 1] * np.diff(edges)).sum())

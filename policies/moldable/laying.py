@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.pool.pool_insertion import Placed
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, list_on_pool, lists_for
 from coalloc.policies.kernel.state import SHORTEST, Outcome
 from coalloc.policies.moldable.queue import MoldableQueue
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class PoolLister:

@@ -25,15 +25,12 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import never
 from coalloc.policies.kernel.pool.pricing import Priced, add_usage, price_jobs
 from coalloc.policies.kernel.pool.quick_pricing import price_near
 from coalloc.policies.moldable.queue import MoldableQueue
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SLOTS, STEPS = 100, 200
 RECENT = 24

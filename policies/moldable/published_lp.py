@@ -31,14 +31,12 @@ from dataclasses import dataclass
 from math import floor, inf, log2
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats
 from coalloc.policies.bounds import lp
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.priced_bound import capacity_area
 from coalloc.policies.moldable.queue import MoldableQueue
-
-Floats = NDArray[np.float64]
 
 MARGIN = 1e-7
 """Share of the value that is given up for the solver's tolerances."""

@@ -8,17 +8,14 @@ from itertools import pairwise
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import TableSpeedup
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
 from coalloc.policies.kernel.state import FINEST
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 COARSEST = 8.0 * FINEST
 """Share of a time below which no run is told apart from none, over several roundings."""
@@ -61,6 +58,11 @@ class MoldableQueue:
     def processors(self) -> Processors:
         """Without the jobs."""
         return Processors(self.starts, self.capacity)
+
+    def work_until(self, time: float) -> float:
+        """Processor-seconds that are there up to a time."""
+        edges = np.minimum(np.append(self.starts, np.inf), time)
+        return float(self.capacity @ np.diff(edges))
 
     @property
     def size(self) -> int:

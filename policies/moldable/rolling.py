@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.model.values import replace
+from coalloc.policies.array_types import Flags, Ints
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
@@ -46,9 +46,6 @@ from coalloc.policies.moldable.rolling_now import (
 from coalloc.policies.moldable.rolling_rule import WantedWidths, price, wanted
 from coalloc.policies.one_pass import empty_plan
 from coalloc.policies.orders.simple import sort_items
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,15 +11,11 @@ from math import floor
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.rolling_rule import WantedWidths
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

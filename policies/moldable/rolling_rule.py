@@ -29,15 +29,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.queue import MoldableQueue
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 WAITING_PRICE, COMING_PRICE, HIGHEST_LOAD = 8.0, 12.0, 0.9
 LOAD_SHARE, WAITING_SHARE = 0.8, 4.0

@@ -32,8 +32,8 @@ from math import floor, log2
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.kernel.pool.shelf_packing import (
     fitting_rows,
     knapsack,
@@ -42,10 +42,6 @@ from coalloc.policies.kernel.pool.shelf_packing import (
 )
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.queue import MoldableQueue
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 CELLS = 10_000_000
 """Entries times processors up to which ``auto`` takes the knapsack."""

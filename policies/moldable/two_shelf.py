@@ -24,14 +24,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
 from coalloc.policies.moldable.queue import MoldableQueue
 from coalloc.policies.moldable.shelves import select
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 PRECISION = 1e-4
 LARGE, SECOND, SMALL = 0, 1, 2
@@ -92,7 +89,7 @@ def part_jobs(queue: MoldableQueue, guess: float) -> TwoShelf | None:
     saved = np.maximum(_work(queue, half[open_to]) - _work(queue, rows[open_to]), 0.0)
     is_large[open_to[select(saved, queue.procs[rows[open_to]], room, "auto")]] = True
     rows = np.where(is_long & ~is_large, half, rows)
-    if float(_work(queue, rows).sum()) > _work_until(queue, guess) * (1.0 + 1e-9):
+    if float(_work(queue, rows).sum()) > queue.work_until(guess) * (1.0 + 1e-9):
         return None
     is_small = ~is_long & (queue.procs[rows] == 1)
     part = np.where(is_large, LARGE, np.where(is_small, SMALL, SECOND)).astype(np.int64)
@@ -115,9 +112,3 @@ def _least(queue: MoldableQueue) -> float:
 def _work(queue: MoldableQueue, rows: Ints) -> Floats:
     work: Any = queue.procs[rows] * queue.times[rows]
     return np.asarray(work, dtype=np.float64)
-
-
-def _work_until(queue: MoldableQueue, time: float) -> float:
-    """Processor-seconds that are there up to a time."""
-    edges = np.minimum(np.append(queue.starts, np.inf), time)
-    return float(queue.capacity @ np.diff(edges))

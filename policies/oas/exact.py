@@ -21,6 +21,7 @@ import numpy as np
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import LADDER, TableSpeedup
+from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.branch_and_bound import root_bound, search
@@ -43,7 +44,6 @@ from coalloc.policies.oas.exact_model import (
     make_memo,
     make_model,
     make_stack,
-    threshold_of,
 )
 from coalloc.policies.oas.exact_patterns import TooManyPatternsError
 

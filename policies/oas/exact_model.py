@@ -8,17 +8,15 @@ from math import ceil, floor, inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
+from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.search.branch_state import ENERGY, TIME, WAITING, Memo, Model, Stack
 from coalloc.policies.kernel.state import FULL, ROUNDING, Base
-from coalloc.policies.oas.exact_patterns import Patterns, Saturation, make_patterns
+from coalloc.policies.oas.exact_patterns import Patterns, Saturation, firsts, make_patterns
 from coalloc.policies.oas.exact_prices import make_prices, make_rows
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MOST_ITEMS = 62
 """Sets of items are bits of one integer."""
@@ -134,7 +132,7 @@ def _cells(
     """Rows of `Model.items`, in the order of the model; `units` is the least that each takes."""
     counts, place = np.diff(patterns.first)[order], np.argsort(order)
     columns = (
-        _firsts(counts),
+        firsts(counts),
         _sets([[place[p] for p, _ in items[i].parents] for i in order] + [[]]),
         np.append(_twins(items, order, weighted), -1),
         np.append(units[order], 0),
@@ -158,11 +156,6 @@ def _smith(energy: Floats, weight: Floats) -> Ints:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(weight[:, None] > 0.0, energy / weight[:, None], inf)
     return np.argsort(ratio, axis=0, kind="stable").T.copy()
-
-
-def threshold_of(planner: Planner) -> float:
-    """Share by which links may be loaded beyond their capacity."""
-    return float(planner.options.get("saturation_threshold", 1.0))
 
 
 def _spare(patterns: Patterns, full_link: int) -> Ints:
@@ -206,10 +199,6 @@ def _digits(counts: Ints) -> Ints:
         places[:, j] = word, worth
         worth *= values
     return places
-
-
-def _firsts(counts: Ints) -> Ints:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
 
 def _sets(members: Sequence[Sequence[int]]) -> Ints:

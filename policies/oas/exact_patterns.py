@@ -22,13 +22,10 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.arrays import Compiled
 from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, SHORTEST, Base, Problem
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MOST_OF_ITEM = 2000
 """Patterns of one item at most."""
@@ -122,7 +119,7 @@ def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> P
     none = _none(problem)
     joined = [*parts, _selected(problem, 0, none, none[:, 0], np.ones(0))]
     return Patterns(
-        first=_firsts([part.mode.size for part in parts]),
+        first=firsts([part.mode.size for part in parts]),
         mode=np.concatenate([part.mode for part in joined]),
         procs=np.concatenate([part.procs for part in joined]),
         use=np.concatenate([part.use for part in joined]),
@@ -133,7 +130,8 @@ def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> P
     )
 
 
-def _firsts(counts: Any) -> Ints:
+def firsts(counts: Any) -> Ints:
+    """Begin of the range of each, of so many entries, and the end of the last one."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
 
 
@@ -216,7 +214,7 @@ def _selected(problem: Problem, item: int, procs: Ints, modes: Ints, sc: Floats)
     seconds = np.minimum(seconds, problem.item_limit[item])
     gbps = float(problem.item_gbps[item]) if len(procs) else 0.0
     return Patterns(
-        first=_firsts([len(procs)]),
+        first=firsts([len(procs)]),
         mode=modes - problem.mode_first[item],
         procs=procs,
         use=procs * problem.need[problem.item_group[item]] if len(procs) else procs,

@@ -18,13 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.kernel.state import FULL, ROUNDING, Base, Problem
 from coalloc.policies.oas.exact_patterns import Patterns
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 PRICES = 8
 """Price vectors at most."""
@@ -52,7 +49,7 @@ def dual_feasible(part: Ints, whole: int, levels: Ints) -> Iterator[Floats]:
         )
 
 
-def class_sets(problem: Problem) -> Iterator[NDArray[np.bool_]]:
+def class_sets(problem: Problem) -> Iterator[Flags]:
     """Yield sets of classes: by cluster or in all clusters, those of at least some power."""
     power, cluster = problem.class_power, problem.class_cluster
     homes = [np.ones(power.size, dtype=np.bool_)]
@@ -101,7 +98,7 @@ def make_prices(share: Floats, seconds: Floats, first: Ints) -> Floats:
     return best_prices(area, first, _parts(area, first))
 
 
-def _parts(area: Floats, first: Ints) -> NDArray[np.bool_]:
+def _parts(area: Floats, first: Ints) -> Flags:
     """Return sets of items, N x V: all, every other one, and the largest few."""
     items = first.size - 1
     ranked = np.argsort(-np.minimum.reduceat(area.max(axis=1), first[:-1]), kind="stable")
@@ -111,7 +108,7 @@ def _parts(area: Floats, first: Ints) -> NDArray[np.bool_]:
     return np.array([[j in part for part in members] for j in range(items)])
 
 
-def best_prices(area: Floats, first: Ints, chosen: NDArray[np.bool_]) -> Floats:
+def best_prices(area: Floats, first: Ints, chosen: Flags) -> Floats:
     """Maximise the energy that the chosen items need, by a subgradient method on the simplex.
 
     `area` (P x R): share times seconds of each pattern in each row.

@@ -342,14 +342,10 @@ class _ScenarioSearch:
             if rank < (self.rank[0] * (1.0 - ROUNDING), self.rank[1]):
                 self._keep(search.genes, rank, "annealing")
                 state.count[IMPROVED] = state.count[TRIALS]
-                self._report()
+                if self.incumbent.work >= self._reported + REPORT_AFTER:
+                    self._reported = self.incumbent.work
+                    self.incumbent.report()
         return True
-
-    def _report(self) -> None:
-        """Hand out the best plan, if the last one was some time ago."""
-        if self.incumbent.work >= self._reported + REPORT_AFTER:
-            self._reported = self.incumbent.work
-            self.incumbent.report()
 
     def plan(self) -> Plan:
         """The best order on the estimates, and what it was judged by."""

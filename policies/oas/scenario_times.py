@@ -86,13 +86,7 @@ def sampled(values: Sequence[float]) -> RatioDistribution:
 
 
 def read_run_times(text: str, where: str) -> RatioDistribution | None:
-    """Read the option `run_times`; None: by the history.
-
-    Raises
-    ------
-    InputError
-        ``options.run_times: uniform:2,1 has its bounds reversed``.
-    """
+    """Read the option `run_times`; None: by the history. Raises `InputError`."""
     kind, colon, rest = text.partition(":")
     if text == HISTORY:
         return None

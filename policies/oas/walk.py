@@ -66,7 +66,8 @@ class Walk:
         """Start from the best of the seeds."""
         self.taken = inf
         found = inf
-        known = 2 if self._all_planned_before() else 0
+        items, previous = self.planner.items, set(self.incumbent.budget.previous or ())
+        known = 2 if previous and all(items[n].job.id in previous for n in self.inside) else 0
         for number, genes in enumerate(self._seeds()):
             value = self._measured(genes)
             self.incumbent.work += len(self.inside)
@@ -76,10 +77,6 @@ class Walk:
         self.state.value[BEST] = found
         if found < inf:
             self.take()
-
-    def _all_planned_before(self) -> bool:
-        items, previous = self.planner.items, set(self.incumbent.budget.previous or ())
-        return bool(previous) and all(items[n].job.id in previous for n in self.inside)
 
     def start_from(self, order: list[int]) -> None:
         """Take items by start, all of which block, as the best choices, if they are better."""

@@ -32,12 +32,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.history import History
+from coalloc.policies.array_types import Floats
 from coalloc.policies.kernel.state import Problem
-
-Floats = NDArray[np.float64]
 
 AGEING = 0.9
 """Weight of a run by that of the next newer one."""

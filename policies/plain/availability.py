@@ -205,21 +205,17 @@ class Availability:
         if sum(free) < procs:
             return None
         if item.parts:
-            return self._parts(item, free, loaded)
+            for k, cluster in enumerate(self.clusters):
+                most = cluster.link_gbps * (1.0 + TOLERANCE) - loaded[k]
+                if free[k] < item.parts[k] or item.rates[k] > max(most, 0.0):
+                    return None
+            return list(item.parts)
         low = [0] * len(free)
         if item.splits and max(free) < procs:
             for k, cluster in enumerate(self.clusters):
                 residual, slack = cluster.link_gbps - loaded[k], cluster.link_gbps * TOLERANCE
                 low[k] = low_side(procs, item.proc_gbps, residual, slack)
         return split(procs, free, low)
-
-    def _parts(self, item: Item, free: Sequence[int], loaded: Sequence[float]) -> list[int] | None:
-        """The processes of a task that is spread, where there is room for all of them."""
-        for k, cluster in enumerate(self.clusters):
-            most = cluster.link_gbps * (1.0 + TOLERANCE) - loaded[k]
-            if free[k] < item.parts[k] or item.rates[k] > max(most, 0.0):
-                return None
-        return list(item.parts)
 
     def _fill(
         self, allowed: Sequence[tuple[int, int]], room: dict[int, int], take: list[int]

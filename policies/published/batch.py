@@ -34,9 +34,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.plan import NOTES, Plan
+from coalloc.policies.array_types import Flags, Ints
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.laying import PoolLister
@@ -46,9 +46,6 @@ from coalloc.policies.moldable.shelves import fill_shelves
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.one_pass import empty_plan, on_planner
 from coalloc.policies.published.batch_notes import Batch, Member
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 NAME = "bicriteria-batch"
 BEHIND_S = 1e-3

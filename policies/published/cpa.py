@@ -34,8 +34,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.cpa import Paths, Tasks, grow
@@ -44,7 +44,6 @@ from coalloc.policies.one_pass import one_pass
 from coalloc.policies.published.m_heft import mean_delays
 from coalloc.policies.workflow.mapping import Mapper
 
-Ints = NDArray[np.int64]
 SLACK = 1e-9
 NO_LIMIT = 1 << 60
 

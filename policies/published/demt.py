@@ -28,19 +28,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.plan import Plan
+from coalloc.policies.array_types import Ints
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.incumbent import Incumbent, Rank
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.moldable.shelves import Shelf, fill_shelves
-from coalloc.policies.moldable.two_shelf import TwoShelf, two_shelf
+from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.one_pass import empty_plan, on_planner
 
-Ints = NDArray[np.int64]
 READINGS = {
     "reached": ("reached",),
     "accepted": ("accepted",),
@@ -85,7 +84,9 @@ class ShelfSearch:
         parts = two_shelf(self.layer.queue)
         rng = np.random.default_rng(self.budget.seed)
         for reading in READINGS[self.options["guess"]]:
-            guess = self._makespan(reading, parts)
+            guess = parts.guess
+            if reading != "accepted":
+                guess = self.layer.lister.run(parts.order, parts.rows)[0]
             shelves = fill_shelves(self.layer.queue, guess, self.options["selection"])
             for shuffle, sequence in _sequences(len(shelves), self.options["shuffles"], rng):
                 if incumbent.best is not None and incumbent.spent:
@@ -107,11 +108,6 @@ class ShelfSearch:
                     incumbent.report()
         assert incumbent.best is not None
         return incumbent.best
-
-    def _makespan(self, reading: str, parts: TwoShelf) -> float:
-        if reading == "accepted":
-            return parts.guess
-        return self.layer.lister.run(parts.order, parts.rows)[0]
 
     def _most(self) -> float:
         """The weighted completion that the next schedule must not pass."""

@@ -35,16 +35,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.workflow.costs import MappingCosts
 from coalloc.policies.workflow.mapping import Mapper
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 SLACK = 1e-12
 """By which a step may fall short of a threshold, relative: rounding."""
 
@@ -112,7 +110,7 @@ def shared_rows(mapper: Mapper, share: float) -> Ints:
     return np.minimum(np.maximum(inside, mapper.costs.first[:-1, None]), mapper.single)
 
 
-def _before_first(costs: MappingCosts, single: Ints, bad: NDArray[np.bool_]) -> Ints:
+def _before_first(costs: MappingCosts, single: Ints, bad: Flags) -> Ints:
     """Last row before the first step that is bad; step x leads to row x + 1."""
     rows, clusters = costs.seconds.shape
     nothing = np.iinfo(np.int64).max

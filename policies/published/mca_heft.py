@@ -52,9 +52,9 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.instance.modes import Item
@@ -62,8 +62,6 @@ from coalloc.policies.one_pass import one_pass
 from coalloc.policies.published.m_heft import SLACK, mean_delays
 from coalloc.policies.workflow.mapping import Mapper
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 GBIT = 8.0
 
 
@@ -146,7 +144,7 @@ class SpreadAllotments:
             out[n] = row
         return out
 
-    def _spreading(self, options: Mapping[str, Any]) -> NDArray[np.bool_]:
+    def _spreading(self, options: Mapping[str, Any]) -> Flags:
         """Equation (2) against MCA, where the options and the job allow it."""
         items = self.mapper.planner.items
         ratios = np.array([volume.mcaccr for volume in self.volumes], dtype=np.float64)

@@ -36,8 +36,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule, eligible_first
@@ -47,9 +47,6 @@ from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.one_pass import one_pass
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 ListKey = Callable[[Floats, Ints, Floats], Floats]
 """From weight, processors and seconds of the jobs to what they are sorted by, rising."""

@@ -26,14 +26,14 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.allocation.mbpc import limits_of
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.checking.check import check
-from coalloc.policies.incumbent import Incumbent, Rank
+from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
 from coalloc.policies.mip.runner import End, run
 from coalloc.policies.oas.exact import ExactSearch, why_not
-from coalloc.policies.oas.exact_model import threshold_of
 from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import sort_items
 from coalloc.policies.published.slot_grid import (
@@ -115,7 +115,11 @@ class _Slotted:
         self.base = simple
         self.slotted_bound: float | None = None
         self.incumbent: Incumbent[tuple[Placement, ...]] = Incumbent(
-            "oas-slots", budget, on_incumbent, rank=self._rank, write=self._write
+            "oas-slots",
+            budget,
+            on_incumbent,
+            rank=lambda placements: (0.0, float(slots_used(placements, snapshot.time, slot))),
+            write=lambda found: self._plan(found.best or (), found.status),
         )
         self.offer(on_grid(planner, simple, slot))
 
@@ -145,12 +149,6 @@ class _Slotted:
             told = {"not_searched": "no plan on the grid was found", **self.stats}
             return replace(self.base, stats=told)
         return self._plan(self.incumbent.best, self.incumbent.status)
-
-    def _rank(self, placements: tuple[Placement, ...]) -> Rank:
-        return 0.0, float(slots_used(placements, self.snapshot.time, self.slot))
-
-    def _write(self, found: Incumbent[tuple[Placement, ...]]) -> Plan:
-        return self._plan(found.best or (), found.status)
 
     def _plan(self, placements: tuple[Placement, ...], status: Status) -> Plan:
         now, used = self.snapshot.time, slots_used(placements, self.snapshot.time, self.slot)

@@ -30,11 +30,11 @@ from typing import Any
 import pulp
 
 from coalloc.model.plan import Placement
+from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.mip.links import whole_row
 from coalloc.policies.mip.runner import SolverOutcome
-from coalloc.policies.oas.exact_model import threshold_of
 from coalloc.policies.published.slot_grid import SlotGrid, bandwidth, seconds_of, slots_used
 
 EPSILON = 1e-3

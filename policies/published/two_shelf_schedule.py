@@ -35,8 +35,8 @@ from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.pool.shelf_packing import fitting_rows
@@ -45,9 +45,6 @@ from coalloc.policies.moldable.laying import Layer, PoolLister
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.two_shelf import LARGE, SECOND, SMALL, TwoShelf, part_jobs, two_shelf
 from coalloc.policies.one_pass import one_pass
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 TRIES, LARGER = 40, 1.01
 """Guesses above the accepted one, and the factor between them."""

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.jobs import Started, WorkflowJob
+from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
 from coalloc.policies.workflow.forms import Form
 from coalloc.policies.workflow.graph import Graph, compressed
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,9 @@ def site_of(planner: Planner, problem: Problem, base: Base) -> Site:
     for k in range(clusters):
         mine = order[first[k] : first[k + 1]]
         table = np.concatenate((base.free[at][:, mine], base.load[at, k : k + 1]), axis=1)
-        closes = np.isin(bounds, problem.reserved[_covering(problem, first[k], first[k + 1])])
+        closed_first = problem.closed_first[first[k : k + 2]]
+        closed = np.unique(problem.closed[closed_first[0] : closed_first[1]])
+        closes = np.isin(bounds, problem.reserved[closed])
         kept = np.concatenate(([True], (table[1:] != table[:-1]).any(axis=1) | closes[1:]))
         rows[k] = kept.sum()
         times[k, : rows[k]] = bounds[kept]
@@ -106,11 +106,6 @@ def site_of(planner: Planner, problem: Problem, base: Base) -> Site:
     room = np.zeros((len(fits), clusters), dtype=np.int64)
     np.add.at(room.T, problem.class_cluster, fits.T)
     return Site(first=first, rows=rows, time=times, free=frees, load=loads, room=room)
-
-
-def _covering(problem: Problem, first: int, last: int) -> Ints:
-    """Reservations that close some of these classes."""
-    return np.unique(problem.closed[problem.closed_first[first] : problem.closed_first[last]])
 
 
 def items_of(

@@ -23,17 +23,14 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.base import never
 from coalloc.policies.bounds.case import BoundCase, read_case
 from coalloc.policies.bounds.halving import largest_refuted
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.workflow.bound_lp import Program, solve_program
 from coalloc.policies.workflow.forms import form_of
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 PRECISION = 1e-7
 """Share of a guess to which it is halved."""
@@ -245,7 +242,7 @@ class WorkflowBound:
         return solve_program(program, self._supply(chosen, share), known, stop)
 
     def _supply(
-        self, domains: list[NDArray[np.bool_]], share: float
+        self, domains: list[Flags], share: float
     ) -> Callable[[float], tuple[Floats, Floats]]:
         supply = self.case.supply
         band = self._band(self.planner.compiled.problem.class_power)

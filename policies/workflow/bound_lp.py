@@ -94,7 +94,8 @@ def _optimum(
     items, corners, jobs = program.start.size, program.item.size, program.weight.size
     columns = corners + items + jobs + 1
     rows = LpRows()
-    _add_corners(rows, program)
+    rows.add(program.item, np.arange(program.item.size), 1.0)
+    rows.close(program.start.size, 1.0, 1.0)  # shares of an item's corners add up to 1
     _add_precedence(rows, program)
     _add_ends(rows, program, columns - 1)
     band, col = np.nonzero(program.counts)
@@ -120,12 +121,6 @@ def _optimum(
             entries=rows.entries,
         )
     )
-
-
-def _add_corners(rows: LpRows, program: Program) -> None:
-    """Shares of an item's corners add up to 1."""
-    rows.add(program.item, np.arange(program.item.size), 1.0)
-    rows.close(program.start.size, 1.0, 1.0)
 
 
 def _add_precedence(rows: LpRows, program: Program) -> None:

@@ -13,17 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.state import SHORTEST
 
 DENSE = 512
 """Allotments of a task that are all listed."""
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.speedup import AmdahlSpeedup
+from coalloc.policies.array_types import Floats
 from coalloc.policies.kernel.instance.modes import Item, Mode
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

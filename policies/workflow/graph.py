@@ -14,12 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.kernel.instance.modes import Item
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +67,7 @@ class Graph:
                 out[v] = max(out[v], out[parent[x]] + mine[parent[x]])
         return np.array(out, dtype=np.float64)
 
-    def with_ancestors(self, vertices: Ints) -> NDArray[np.bool_]:
+    def with_ancestors(self, vertices: Ints) -> Flags:
         """Mark these vertices and whatever they wait for."""
         out = np.zeros(self.size, dtype=np.bool_)
         out[vertices] = True

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.split import TOLERANCE, low_side, split
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.earliest_finish import map_items
@@ -31,9 +31,6 @@ from coalloc.policies.workflow.arrays import (
 from coalloc.policies.workflow.costs import MappingCosts, costs_of
 from coalloc.policies.workflow.forms import form_of
 from coalloc.policies.workflow.graph import Graph, graph_of
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Mapper:
@@ -105,29 +102,18 @@ class Mapper:
         wide_row: Ints | None = None,
         wide_want: Ints | None = None,
     ) -> float:
-        """Map items on top of what is mapped, each where it ends first.
+        """Map items on top of what is mapped, each where it ends first; the latest end, seconds.
 
-        Parameters
-        ----------
-        order : array of int
-            Items, parents first; those mapped already are passed by.
-        low, high : array of int, N x K
-            Rows of `costs` that an item may take on each cluster alone, both included; none where
-            high < low.
-        insertion : bool
-            Whether gaps between earlier placements are used.
-        wide_row, wide_want : arrays of int, N and N x K, optional
-            A row that an item may also take spread over clusters, with the processes on each; -1
-            is none. Without them, what no cluster holds alone is spread.
+        `order`: items, parents first; those mapped already are passed by.
+        `low`, `high` (N x K): rows of `costs` that an item may take on each cluster alone, both
+        included; none where high < low.
+        `insertion`: whether gaps between earlier placements are used.
+        `wide_row`, `wide_want` (N and N x K): a row that an item may also take spread over
+        clusters, with the processes on each; -1 is none. Without them, what no cluster holds alone
+        is spread.
 
-        Returns
-        -------
-        float
-            The latest end, seconds; what found no place is left out.
-
-        Notes
-        -----
-        Ties go to fewer processes, then to a single cluster, then to the first.
+        What found no place is left out of the end. Ties go to fewer processes, then to a single
+        cluster, then to the first.
         """
         choices = Choices(
             procs=self.costs.procs,

@@ -18,19 +18,14 @@ heterogeneous computing", IEEE TPDS 13(3), 2002 (upward rank).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.orders.queue_orders import Traits
 from coalloc.policies.workflow.graph import make_graph
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +66,9 @@ def ranked(planner: Planner, jobs: Traits) -> tuple[Traits, Ranks]:
     """
     items, numbers = planner.items, planner.numbers
     jobs = _widest(planner, jobs)
-    graph = make_graph([_inside(items, item) for item in items])
+    graph = make_graph(
+        [[p for p in item.parents if items[p[0]].number == item.number] for item in items]
+    )
     rank = graph.bottom(jobs.seconds)
     first = np.flatnonzero(np.diff(numbers, prepend=-1))
     counts = np.diff(np.append(first, numbers.size))
@@ -86,11 +83,6 @@ def ranked(planner: Planner, jobs: Traits) -> tuple[Traits, Ranks]:
     )
     ranks = Ranks(number=numbers, first=first.astype(np.int64), rank=rank)
     return whole, ranks
-
-
-def _inside(items: Sequence[Item], item: Item) -> list[tuple[int, float]]:
-    """Parents that are tasks of the same workflow."""
-    return [parent for parent in item.parents if items[parent[0]].number == item.number]
 
 
 def _widest(planner: Planner, jobs: Traits) -> Traits:

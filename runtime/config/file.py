@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,8 @@ MAX_IPC_BYTES = 107
 CONFIG_TYPE = inspect.type_info(Config)
 MIN_MEMORY_MB = 1024
 """Below, compiled code itself runs out of address space, MiB."""
+TIMES = (datetime.datetime, datetime.date, datetime.time)
+"""Values that TOML has and JSON has not."""
 Check = Callable[[Config], None]
 """Raises InputError, naming the key, for what only the caller can know to be wrong."""
 
@@ -337,3 +340,17 @@ def changes(old: Config, new: Config) -> list[str]:
 def needs_restart(key: str) -> bool:
     """Whether a reload leaves this key as it was until the daemon is restarted."""
     return key in NEEDS_RESTART or key.partition(".")[0] in NEEDS_RESTART
+
+
+def toml_text(config: Config) -> str:
+    """The configuration as it would be used, every key written out; it reads back equal."""
+    import tomli_w  # the daemon itself writes none
+
+    return tomli_w.dumps(_without_none(msgspec.to_builtins(config, builtin_types=TIMES)))
+
+
+def _without_none(value: Any) -> Any:
+    """The value without the keys that have none, for which TOML has no word."""
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value

@@ -69,13 +69,13 @@ FIGURES: Mapping[str, str] = {
 
 def figures(trace: Trace, conservative: Trace) -> dict[str, Any]:
     """Compute the figures of a replay; None where no job is of a class."""
-    every = wholes(trace, all_jobs=True)
+    every = wholes(trace)
     ran = ~np.isnan(every.end)
     submit, start, end = every.submit[ran], every.begin[ran], every.end[ran]
     length = every.length[ran]
     wait = start - submit
     slowdown = np.maximum(1.0, (end - submit) / np.maximum(length, TAU_S))
-    later = np.maximum(start - wholes(conservative, all_jobs=True).begin[ran], 0.0)
+    later = np.maximum(start - wholes(conservative).begin[ran], 0.0)
     later = later[~np.isnan(later)]
     known = measure(trace)
     out: dict[str, Any] = {

@@ -43,7 +43,7 @@ def compare_page(results: Results) -> str:
     )
     by_job = can_draw_jobs(each for each, _ in results)
     parts = [
-        section("Figures", table_of(results), _refused(results)),
+        section("Figures", table_of(results), *(f"<p>{escape(x)}</p>" for x in refusals(results))),
         '<div class="pair">'
         + section("Waits", _waits(results))
         + section("Slowdown by width", _slowdown(results))
@@ -80,10 +80,6 @@ def table_of(results: Results) -> str:
         marked = {i + 1 for i, value in enumerate(found) if value == least < max(found)}
         best.append(frozenset(marked))
     return html_table(["", *(trace.policy for trace, _ in results)], rows, best)
-
-
-def _refused(results: Results) -> str:
-    return "".join(f"<p>{escape(line)}</p>" for line in refusals(results))
 
 
 def _waits(results: Results) -> str:

@@ -25,17 +25,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import LADDER, DowneySpeedup, Speedup, TableSpeedup
+from coalloc.policies.array_types import Floats
 
 FAMILIES = ("weakly", "highly", "mixed", "cirne")
 WEAK, HIGH = 0.9, 0.1
-
-Floats = NDArray[np.float64]
 
 
 def moldable_instance(family: str, jobs: int, procs: int, seed: int) -> Snapshot:

@@ -76,10 +76,6 @@ class Study:
         return run.share(self.name, measured)
 
 
-def _every(row: Row) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One figure or table of a paper; the template of its name has the words."""
@@ -91,7 +87,7 @@ class Experiment:
     draw: Callable[[Rows, Figure], None]
     size: tuple[float, float]
     """Width and height of the picture, inches."""
-    keep: Callable[[Row], bool] = _every
+    keep: Callable[[Row], bool] = lambda _: True
     """Which rows of the study it is made from."""
     beside: tuple[str, Callable[[Rows, Rows], Facts]] | None = None
     """Another experiment, and what both rows say; of the other there are none where its file is not

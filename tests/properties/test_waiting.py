@@ -23,6 +23,7 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.auto import online, overdue
 from coalloc.policies.auto.overdue import Waits
 from coalloc.simulation.replay import replay
@@ -114,7 +115,7 @@ def expecting(seed: int, coallocation: str = "sooner") -> Expecting:
     due: dict[str, float] = {}
     expected = Waits.expected
 
-    def noted(waits: Waits, left: online.Ints, starts: online.Floats) -> dict[str, float]:
+    def noted(waits: Waits, left: Ints, starts: Floats) -> dict[str, float]:
         notes = expected(waits, left, starts)
         for job, at in notes.items():
             assert due.setdefault(job, at) == at
@@ -181,7 +182,7 @@ def waited_too_long(trace: Trace) -> list[str]:
     return found
 
 
-def since(trace: Trace) -> online.Floats:
+def since(trace: Trace) -> Floats:
     """Times since which jobs wait: their submission; of tasks, the end of their last parent."""
     runs = trace.workload.jobs
     out = np.array([logged.job.submitted for logged in runs])
@@ -260,7 +261,7 @@ def test_tasks_that_are_never_overdue_are_found(monkeypatch: pytest.MonkeyPatch)
     assert any(waited_too_long(replayed(seed, 0.3)) for seed in range(PLANTED_WITHIN))
 
 
-def _latest_first(queue: online.OnlineQueue) -> Iterator[tuple[str, online.Ints]]:
+def _latest_first(queue: online.OnlineQueue) -> Iterator[tuple[str, Ints]]:
     """A defect: of equal jobs the one that came last goes first."""
     count = queue.weights.size
     keys = queue.jobs.seconds * queue.jobs.procs
@@ -268,7 +269,7 @@ def _latest_first(queue: online.OnlineQueue) -> Iterator[tuple[str, online.Ints]
     yield "latest", np.lexsort((-np.arange(count), keys))
 
 
-def _never_overdue(waits: Waits) -> online.Ints:
+def _never_overdue(waits: Waits) -> Ints:
     """A defect: no job has ever waited too long."""
     return online.NONE
 

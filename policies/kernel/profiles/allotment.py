@@ -9,12 +9,7 @@ from math import inf
 
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import divide, lay_wide, low_side
-from coalloc.policies.kernel.state import (
-    FULL,
-    ROUNDING,
-    Problem,
-    Scratch,
-)
+from coalloc.policies.kernel.state import FULL, ROUNDING, Problem, Scratch
 
 
 @helper()

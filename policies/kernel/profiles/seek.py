@@ -8,10 +8,7 @@ from typing import NamedTuple
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import data_ready, least_time, soonest
 from coalloc.policies.kernel.profiles.fit import Fit, Run, window
-from coalloc.policies.kernel.profiles.profile import (
-    book,
-    locate,
-)
+from coalloc.policies.kernel.profiles.profile import book, locate
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,

@@ -36,12 +36,8 @@ class Lister:
         self.out = make_outcome(self.problem)
         self._still = begin_annealing(seed=0)
         self._still.value[BEST] = -inf  # nothing is kept
-        self._settle()
-
-    def _settle(self) -> None:
-        """Copy what is booked into the outcome that `evaluate` writes."""
         for name in ("start", "end", "mode", "use_first", "use_count", "use_class", "use_procs"):
-            getattr(self.out, name)[:] = getattr(self.booked, name)
+            getattr(self.out, name)[:] = getattr(self.booked, name)  # `evaluate` writes the rest
         self.out.missing[:] = 0
 
     def _rows(self, booked: Outcome) -> Rows:

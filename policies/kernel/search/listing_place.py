@@ -5,14 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import (
-    closes,
-    data_ready,
-    divide,
-    lay_wide,
-    low_side,
-    soonest,
-)
+from coalloc.policies.kernel.loads import closes, data_ready, divide, lay_wide, low_side, soonest
 from coalloc.policies.kernel.search.listing_state import (
     HELD,
     LENGTH,

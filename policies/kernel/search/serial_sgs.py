@@ -21,14 +21,7 @@ from typing import Any
 from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import shut
-from coalloc.policies.kernel.search.serial_fit import (
-    asked,
-    between,
-    meet,
-    ready,
-    run_time,
-    stretch,
-)
+from coalloc.policies.kernel.search.serial_fit import asked, between, meet, ready, run_time, stretch
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
     APPEND,

@@ -9,10 +9,8 @@ from math import inf
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coalloc.policies.array_types import Floats, Ints
 
 
 class Rated(Protocol):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.annealing_loop import (
     BEST,
     COOLING,
@@ -30,9 +30,6 @@ from coalloc.policies.kernel.pool.pricing import Priced, price_rows
 from coalloc.policies.moldable.bicriteria.archive import ParetoPoint
 from coalloc.policies.moldable.priced_bound import Ascent
 from coalloc.policies.moldable.queue import MoldableQueue
-
-Ints = NDArray[np.int64]
-
 
 CALL = 16
 """Jobs that count for a call."""

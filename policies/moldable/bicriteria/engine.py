@@ -27,8 +27,8 @@ from itertools import cycle
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import Budget
 from coalloc.policies.moldable.bicriteria.archive import Archive, ParetoPoint
 from coalloc.policies.moldable.bicriteria.building import CALL, Builder, Prices
@@ -37,9 +37,6 @@ from coalloc.policies.moldable.priced_bound import Ascent, transferred
 from coalloc.policies.moldable.queue import MoldableQueue, thinned
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 ENDS = (1.13, 1.06, 1.02, 1.2, 1.3, 1.09, 1.16, 1.04, 1.25)
 """Ends T that are sought, by the bound on the makespan; any end comes last."""

@@ -109,7 +109,8 @@ class Bicriteria:
         self.front = lay_front(self.layer, self.engine.archive, self.budget.stop)
         for laid in self.published:
             self.front.add(laid)
-        return self._chosen()
+        chosen: Laid = prefer(self.front, self.options["prefer"], self.published[:2])
+        return chosen
 
     def _tell(self) -> None:
         """Offer what is found so far, each time the work has doubled."""
@@ -122,10 +123,6 @@ class Bicriteria:
         self.front = lay_front(self.layer, single)
         self.incumbent.put(self.front.points[0], "")
         self.incumbent.report()
-
-    def _chosen(self) -> Laid:
-        chosen: Laid = prefer(self.front, self.options["prefer"], self.published[:2])
-        return chosen
 
     def prove(self, chosen: Laid) -> None:
         """Bounds at the prices found, then at ends T that prove more of the best points."""

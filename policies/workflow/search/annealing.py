@@ -73,15 +73,12 @@ class Track:
 
     def adopt(self, genes: SerialGenes, value: float) -> bool:
         """Go on from other genes if they are better and this track may have them."""
-        if value >= self.reached or self._splits_too_much(genes):
+        split = genes.home[genes.order] == SPLIT
+        if value >= self.reached or (split & (self.case.items.splits[genes.order] == 0)).any():
             return False
         self.top = copy(genes)
         self.reached = value
         return True
-
-    def _splits_too_much(self, genes: SerialGenes) -> bool:
-        split = genes.home[genes.order] == SPLIT
-        return bool((split & (self.case.items.splits[genes.order] == 0)).any())
 
     def cycle(self, chunk: Callable[[], int]) -> Iterator[tuple[int, bool]]:
         """One cycle in chunks of at most so many moves; yields them, and whether it improved."""

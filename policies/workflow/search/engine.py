@@ -12,7 +12,7 @@ Work counts items placed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -101,7 +101,8 @@ class WorkflowEngine:
         if self.case.size:
             self.try_seed("rank", portfolio.smallest(self.case))
             self._try_previous()
-            self._report_found()
+            if incumbent.best is not None and not incumbent.best.unplaced:
+                self.report()  # else a simple order says what cannot be placed
         many = len(self.planner.items) > MANY
         if many and incumbent.best is not None and not incumbent.spent:
             self.find_bound("quick")
@@ -145,12 +146,6 @@ class WorkflowEngine:
             other.adopt(settled, value)
         self._take(origin, track)
 
-    def _report_found(self) -> None:
-        """Show a plan that places everything; a simple order says what cannot be placed."""
-        incumbent = self.incumbent
-        if incumbent.best is not None and not incumbent.best.unplaced:
-            self.report()
-
     def _try_previous(self) -> None:
         """The jobs by their starts in the caller's last plan."""
         place = {job: x for x, job in enumerate(self.budget.previous)}
@@ -192,7 +187,7 @@ class WorkflowEngine:
     def _portfolio(self) -> None:
         self._members_try()
         self.report()
-        for procs in self._seeds():
+        for procs in portfolio.trajectory(self.case, self.budget.stop):
             if self._done():
                 break
             self.try_seed("cpa", procs)
@@ -203,7 +198,7 @@ class WorkflowEngine:
         incumbent = self.incumbent
         if self.planner.guarded.size:
             return
-        for name, schedule in portfolio.members(self.planner, self._may_go_on):
+        for name, schedule in portfolio.members(self.planner, lambda: not incumbent.spent):
             incumbent.work += self.case.size
             incumbent.tried += 1
             if incumbent.offer(schedule, name):
@@ -211,16 +206,9 @@ class WorkflowEngine:
                 genes = track.listing.genes_of(schedule.outcome)
                 self._settle(track, genes, track.listing.measure(genes), name)
 
-    def _may_go_on(self) -> bool:
-        incumbent = self.incumbent
-        return not incumbent.spent
-
     def _done(self) -> bool:
         incumbent = self.incumbent
         return incumbent.met or incumbent.spent
-
-    def _seeds(self) -> Iterator[Ints]:
-        yield from portfolio.trajectory(self.case, self.budget.stop)
 
     def _programs(self) -> None:
         for share in portfolio.SHARES:
@@ -232,23 +220,18 @@ class WorkflowEngine:
         self.report()
 
     def _anneal(self) -> None:
-        """Cycles of all tracks in turn, those that split from the best that is known."""
+        """Cycles of all tracks in turn, each from the best that is known and that it may have."""
         incumbent = self.incumbent
         if self.tracks[0].top is None and self.tracks[-1].top is None:
             return
         incumbent.reported = float(incumbent.work)
         while not self._done():
             for track in self.tracks:
-                self._share(track)
+                for other in self.tracks:
+                    if other is not track and other.top is not None:
+                        track.adopt(other.top, other.reached)
                 if not self._run_cycle(track):
                     return
-
-    def _share(self, track: Track) -> None:
-        """Let a track go on from what another found, where it may."""
-        others = [other for other in self.tracks if other is not track and other.top is not None]
-        for other in others:
-            assert other.top is not None
-            track.adopt(other.top, other.reached)
 
     def _run_cycle(self, track: Track) -> bool:
         """One cycle of a track; whether to go on."""

@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.options import Options, defaults_of
 from coalloc.policies.published import cpa, m_heft, mca_heft
@@ -37,8 +37,6 @@ from coalloc.policies.workflow.bound import WorkflowBound
 from coalloc.policies.workflow.forms import Form
 from coalloc.policies.workflow.mapping import Mapper
 from coalloc.policies.workflow.search.search_case import WorkflowCase
-
-Ints = NDArray[np.int64]
 
 STOPS = 30
 """Allotments that are kept of a trajectory."""

@@ -112,17 +112,13 @@ class WorkflowSearch:
         self.desk = desk_of(case.problem, case.site, case.begun, jobs)
         most = np.array([form.high for form in case.forms], dtype=np.int64)
         self.out = out_of(case.planner, most, case.begun)
-        self._settle()
-        self.state = make_annealing(seed)
-        self.state.value[BLEND] = blend
-
-    def _settle(self) -> None:
-        """The times and clusters of what is booked."""
-        booked, cluster = self.case.booked, self.case.planner.compiled.problem.class_cluster
+        booked, cluster = case.booked, case.planner.compiled.problem.class_cluster
         for n in np.flatnonzero(~np.isnan(booked.end)).tolist():
             self.out.start[n], self.out.end[n] = booked.start[n], booked.end[n]
             a = booked.use_first[n]
             self.out.parts[n, cluster[booked.use_class[a : a + booked.use_count[n]]]] = 1
+        self.state = make_annealing(seed)
+        self.state.value[BLEND] = blend
 
     def genes(self, order: Ints, procs: Ints) -> SerialGenes:
         """Every item where it ends earliest, on at most so many processes."""

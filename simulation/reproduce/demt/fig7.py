@@ -18,11 +18,7 @@ from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.demt.study import PROCS, QUICK_WORK, WORK, Instance, demt
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
-from coalloc.simulation.reproduce.rows import (
-    Row,
-    Rows,
-    tabulate,
-)
+from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 
 if TYPE_CHECKING:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coalloc.simulation.reproduce.rows import (
-    Rows,
-    table,
-    tabulate,
-)
+from coalloc.simulation.reproduce.rows import Rows, table, tabulate
 
 MAKESPAN = ("makespan_s", "makespan_bound_s")
 PRINTED = ("completion", "lp_printed")

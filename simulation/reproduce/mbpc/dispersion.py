@@ -30,10 +30,7 @@ from coalloc.simulation.reproduce.mbpc.study import (
     plotted,
     proofs,
 )
-from coalloc.simulation.reproduce.rows import (
-    Rows,
-    tabulate,
-)
+from coalloc.simulation.reproduce.rows import Rows, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts
 from coalloc.simulation.reproduce.words import CLOSE
 

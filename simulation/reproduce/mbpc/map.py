@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mbpc.study import COMPARED, TIGHT, place, platform
-from coalloc.simulation.reproduce.rows import (
-    Row,
-    Rows,
-    tabulate,
-)
+from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 
 if TYPE_CHECKING:

@@ -22,10 +22,7 @@ from coalloc.simulation.reproduce.mbpc.study import (
     proofs,
     total_times,
 )
-from coalloc.simulation.reproduce.rows import (
-    Rows,
-    tabulate,
-)
+from coalloc.simulation.reproduce.rows import Rows, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts
 
 if TYPE_CHECKING:

@@ -26,12 +26,7 @@ from coalloc.simulation.reproduce.mca.study import (
     seen_by,
     steps,
 )
-from coalloc.simulation.reproduce.rows import (
-    Estimate,
-    Rows,
-    spread,
-    table,
-)
+from coalloc.simulation.reproduce.rows import Estimate, Rows, spread, table
 from coalloc.simulation.reproduce.study import Experiment, Facts
 from coalloc.simulation.reproduce.words import CLOSE, shown
 

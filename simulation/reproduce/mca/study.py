@@ -72,7 +72,8 @@ def _study(run: Run) -> Iterator[Row]:
             for known, options in (VARIANTS.get(policy, (policy, {})),)
         }
         job = workflow_of(snapshot)
-        path = _critical_path(snapshot, job)
+        of_tasks = np.array([task.work for task in job.tasks], dtype=np.float64)
+        path = float(graph_of(Planner(snapshot, {}).items).bottom(of_tasks).max())
         for policy, found in solved.items():
             yield {
                 "set": name,
@@ -130,12 +131,6 @@ def workflow_of(snapshot: Snapshot) -> WorkflowJob:
     (job,) = snapshot.queue
     assert isinstance(job, WorkflowJob)
     return job
-
-
-def _critical_path(snapshot: Snapshot, job: WorkflowJob) -> float:
-    """The longest path of work, seconds."""
-    work = np.array([task.work for task in job.tasks], dtype=np.float64)
-    return float(graph_of(Planner(snapshot, {}).items).bottom(work).max())
 
 
 def measures(snapshot: Snapshot, job: WorkflowJob, solved: Solved) -> dict[str, Any]:

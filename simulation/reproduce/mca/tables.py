@@ -26,11 +26,7 @@ from coalloc.simulation.reproduce.mca.study import (
     steps,
     workflow_of,
 )
-from coalloc.simulation.reproduce.rows import (
-    Row,
-    Rows,
-    table,
-)
+from coalloc.simulation.reproduce.rows import Row, Rows, table
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import CLOSE, shown
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1

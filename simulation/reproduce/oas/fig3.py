@@ -18,11 +18,7 @@ from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.instances import oas_instance
 from coalloc.simulation.reproduce.oas.fig4 import EXACT, SLOTTED, planned, share_text
 from coalloc.simulation.reproduce.oas.workloads import SHAPES, workloads
-from coalloc.simulation.reproduce.rows import (
-    Row,
-    Rows,
-    tabulate,
-)
+from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import Solved, solve
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import CLOSE, shown
@@ -43,7 +39,8 @@ def measure(run: Run) -> Iterable[Row]:
     """Solve every workload on every grid and without one."""
     shares = QUICK_SHARES if run.quick else SHARES
     cases = list(_cases(run))
-    _warm_up(cases[0][3])
+    solve(cases[0][3], EXACT, seconds=1.0)  # loads what is compiled, so that all times compare
+    solve(cases[0][3], SLOTTED, {"engine": "search"}, seconds=1.0)
     for case in run.steps("oas-fig3", cases):
         yield from _on_all_grids(*case, shares, QUICK_MIP_SECONDS if run.quick else MIP_SECONDS)
 
@@ -57,12 +54,6 @@ def _cases(run: Run) -> Iterator[tuple[str, int, str, Snapshot]]:
         seed = run.seed * TINY_DRAWS + draw
         snapshot = oas_instance(seed, TINY_NODES, TINY_JOBS)
         yield f"3x{TINY_NODES}", TINY_JOBS, f"draw {seed}", snapshot
-
-
-def _warm_up(snapshot: Snapshot) -> None:
-    """Load what is compiled, so that the first time is as the others."""
-    solve(snapshot, EXACT, seconds=1.0)
-    solve(snapshot, SLOTTED, {"engine": "search"}, seconds=1.0)
 
 
 def _on_all_grids(

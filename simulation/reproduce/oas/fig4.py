@@ -17,14 +17,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.replay import carried_out
 from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
-from coalloc.simulation.reproduce.rows import (
-    Estimate,
-    Row,
-    Rows,
-    estimate,
-    table,
-    tabulate,
-)
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table, tabulate
 from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import CLOSE, Held, held_on, shown
@@ -51,7 +44,9 @@ def measure(run: Run) -> Iterable[Row]:
     shapes, sets = (SHAPES[-1:], QUICK_SETS) if run.quick else (SHAPES, SETS)
     first = run.seed * SETS
     places = [(nodes, number) for number in range(first, first + sets) for nodes in shapes]
-    _warm_up(workloads(shapes[0])[0].snapshot)
+    first_case = workloads(shapes[0])[0].snapshot
+    for name in SEARCHES:
+        solve_with(first_case, name, 1.0)  # loads what is compiled, so that all times compare
     for nodes, number in run.steps("oas-fig4", places):
         for case in workloads(nodes, number):
             yield from _rows(number, case)
@@ -78,12 +73,6 @@ def _rows(number: int, case: Workload) -> Iterable[Row]:
             "rho_mean": rhos[0],
             "rho_weakest": rhos[1],
         }
-
-
-def _warm_up(snapshot: Snapshot) -> None:
-    """Load what is compiled, so that the first time is as the others."""
-    for name in SEARCHES:
-        solve_with(snapshot, name, 1.0)
 
 
 def solve_with(snapshot: Snapshot, name: str, seconds: float = SECONDS) -> Solved:

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.windows import LOAD, LOGS, replay_window, windows
-from coalloc.simulation.reproduce.rows import (
-    Row,
-    Rows,
-    tabulate,
-)
+from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
 from coalloc.simulation.reproduce.words import shown
 

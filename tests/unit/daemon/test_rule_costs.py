@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from coalloc.cli.jobs.rule_lines import rule_lines
+from coalloc.cli.plan import rule_lines
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CoreEvent, CostsWanted
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
@@ -25,7 +25,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import lookup
-from coalloc.wire.rule_rows import RuleCostsRow
+from coalloc.wire.answers import RuleCostsRow
 
 SHORT = RigidJob(id="1", procs=1, base_time=100.0)
 LONG = RigidJob(id="2", procs=1, base_time=200.0)

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from coalloc.dashboard import views
 from coalloc.dashboard.access import Viewer
 from coalloc.dashboard.known import Known
-from coalloc.dashboard.parameters import JobsAsked
-from coalloc.wire.answers import LastRound, QueueAnswer
-from coalloc.wire.rule_rows import RuleCostRow, RuleCostsRow
+from coalloc.dashboard.parameters import JobsAsked, WaitsAsked
+from coalloc.wire.answers import LastRound, QueueAnswer, RuleCostRow, RuleCostsRow
 from tests.support.dashboard_site import NOW, ended_job, fill, status_of
 
 
@@ -170,7 +169,7 @@ def test_jobs_come_in_pages(known: Known) -> None:
 
 
 def test_waits_are_counted_by_class(known: Known) -> None:
-    (alpha, both) = sorted(views.waits(known, "cluster").groups, key=lambda group: group.name)
+    (alpha, both) = sorted(views.waits(known, WaitsAsked()).groups, key=lambda group: group.name)
     assert (alpha.name, alpha.jobs, alpha.mean_s) == ("alpha", 1, 20.0)
     assert (both.name, both.median_s) == ("alpha+beta", 11.0)
     assert sum(alpha.counts) == 1
@@ -179,5 +178,7 @@ def test_waits_are_counted_by_class(known: Known) -> None:
 
 def test_waits_are_counted_by_project(known: Known) -> None:
     known.take_accounts([ended_job("9", project="climate")])
-    groups = {group.name: group.jobs for group in views.waits(known, "project").groups}
+    groups = {
+        group.name: group.jobs for group in views.waits(known, WaitsAsked(by="project")).groups
+    }
     assert groups == {"climate": 1, "": 2}

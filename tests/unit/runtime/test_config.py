@@ -12,8 +12,7 @@ from msgspec import inspect
 from coalloc.daemon.config_checks import check as _check
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import ClusterConfig, Config, JobMatchConfig
-from coalloc.runtime.config.dump import toml_text
-from coalloc.runtime.config.file import changes, find_config, load, needs_restart, parse
+from coalloc.runtime.config.file import changes, find_config, load, needs_restart, parse, toml_text
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "etc" / "coallocd.toml"
 USER = {"HOME": "/home/ann", "XDG_RUNTIME_DIR": "/run/user/7"}

@@ -28,10 +28,10 @@ CLUSTERS = {"a1": "alpha", "a2": "alpha", "a3": "alpha", "b1": "beta"}
 def test_lanes_that_look_the_same_are_one_row() -> None:
     rows = rows_of(PLAN, CLUSTERS)
     assert [(r.cluster, r.label) for r in rows] == [
-        ("alpha", "a1"),
-        ("alpha", "a2"),
-        ("alpha", "a3 x2"),
-        ("beta", "b1"),
+        ("alpha", "alpha:a1"),
+        ("alpha", "alpha:a2"),
+        ("alpha", "alpha:a3 x2"),
+        ("beta", "beta:b1"),
     ]
     assert rows[0].spans == ((0.0, 50.0, 0), (50.0, 100.0, 2))
 
