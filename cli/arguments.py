@@ -13,6 +13,7 @@ from argparse import ArgumentTypeError as BadText
 from collections.abc import Mapping, Sequence
 
 from coalloc.model.errors import InputError
+from coalloc.model.formats.gres import read_gres
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.jobs import DEPENDENCY_KINDS
 from coalloc.runtime.texts import number
@@ -163,6 +164,19 @@ def node_set(text: str) -> tuple[str, ...]:
         return expand(text)
     except InputError as error:
         raise BadText(str(error)) from None
+
+
+def gres(text: str) -> dict[str, int]:
+    """Counts of generic resources by name: gpu:a100:2,fast."""
+    try:
+        return read_gres(text)
+    except InputError as error:
+        raise BadText(error.what) from None
+
+
+def gpus(text: str) -> dict[str, int]:
+    """Counts of GPUs: 2, or a100:2,v100:1."""
+    return gres(",".join(f"gpu:{each}" for each in text.split(",")))
 
 
 def constraint(text: str) -> tuple[str, ...] | str:

@@ -8,8 +8,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
+from msgspec import to_builtins
+
 from coalloc.core.base.requests import Submit
+from coalloc.model.formats.gres import read_gres
 from coalloc.model.jobs import RigidJob
+from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import Launch
 
@@ -34,15 +38,21 @@ class SubmissionOptions(TypedDict, total=False):
     finish_by: float
     retries: int
     keep_going: bool
+    shape: Shape | Mapping[str, Any]
+    """What it asks of its nodes besides: a mapping as in the snapshot format, such as
+    ``{"cpus_per_proc": 4, "min_nodes": 2, "max_nodes": 2}``."""
+    gres: str | Mapping[str, int]
+    """The shape's ``per_node``, as sbatch has it: ``gpu:a100:2``."""
     account: str
-    """This and the next six: what the clusters' batch systems are told, as sbatch has them."""
+    """This and the next five: what the clusters' batch systems are told, as sbatch has them."""
     qos: str
     partition: str
     constraint: str
     """Where `features` are not enough, because not every node is to have all of a list."""
     reservation: str
     licenses: str
-    gres: str
+    passed: Sequence[str]
+    """Options for the batch system of a job of `once` or `one_cluster`, as ``--exclude=n1``."""
     hold: bool
     hold_infeasible: bool
     env: Mapping[str, str] | None
@@ -87,6 +97,7 @@ class JobOptions(SubmissionOptions, total=False):
 _KNOWN = frozenset(JobOptions.__annotations__)
 _JOB_FIELDS = tuple(name for name in RigidJob.__struct_fields__ if name in _KNOWN - {"procs"})
 _LAUNCH_FIELDS = tuple(name for name in Launch.__struct_fields__ if name in _KNOWN - {"env", "cwd"})
+_SEQUENCES = frozenset(("argv", "clusters", "features", "needs", "array", "passed"))
 _BOUNDS = ("throttle", "finish_by")
 """Options of a request that may be changed, beside the name."""
 _REQUEST_FIELDS = tuple(
@@ -103,7 +114,7 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
     """
     given = known_options(options, JobOptions)
     for key, value in (("argv", argv), *given.items()):
-        if isinstance(value, str) and key in {"argv", "clusters", "features", "needs", "array"}:
+        if isinstance(value, str) and key in _SEQUENCES:
             raise TypeError(f"{key}: a sequence is wanted, not a text")
     if not argv:
         raise ValueError("argv: is empty")
@@ -121,7 +132,7 @@ def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:
 
     Empty `clusters` are all, and 0 takes `finish_by` away.
     """
-    given: dict[str, Any] = {k: v for k, v in options.items() if v is not None}
+    given = _shaped({k: v for k, v in options.items() if v is not None})
     known = {"procs", "name", "needs", *_BOUNDS, *_JOB_FIELDS, *NAMES} - {"one_cluster"}
     unknown = given.keys() - known
     if unknown:
@@ -183,7 +194,17 @@ def known_options(options: Mapping[str, Any], cls: type[SubmissionOptions]) -> d
         raise TypeError(f"unknown option {min(unknown)!r}; there are {known}")
     if given.get("time_limit") == math.inf:
         del given["time_limit"]
-    return given
+    return _shaped(given)
+
+
+def _shaped(given: dict[str, Any]) -> dict[str, Any]:
+    """The options with generic resources as a part of the shape."""
+    if "shape" not in given and "gres" not in given:
+        return given
+    shape = to_builtins(given.get("shape", {}))
+    if (gres := given.pop("gres", None)) is not None:
+        shape["per_node"] = read_gres(gres) if isinstance(gres, str) else dict(gres)
+    return {**given, "shape": shape}
 
 
 def _chosen(given: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def workflow_submission(
                 f"task {missing}", "has no command in the file; a command template can stand for it"
             )
     fields = {k: v for k, v in write_job(job).items() if k not in _SET_BY_DAEMON}
+    if "shape" in given:
+        given["shape"] = {**fields.get("shape", {}), **given["shape"]}
     return {
         **request_of("submit_workflow", given, fields, argv),
         "commands": {} if argv else {task: list(words) for task, words in commands.items()},

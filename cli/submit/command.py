@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +15,9 @@ from coalloc.cli.command import Command, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
 from coalloc.cli.submit import options as shared
-from coalloc.cli.submit.sbatch_words import BY_FLAG, Consequence
-from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, words_of
+from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of
 from coalloc.cli.submit.script_programs import programs
+from coalloc.cli.submit.shape_words import add_layout, lay_out
 from coalloc.cli.submit.told import (
     Told,
     add_words,
@@ -54,7 +53,8 @@ Lengths of time are written as in sbatch (M, M:S, H:M:S, D-H, D-H:M, D-H:M:S), o
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.usage = "coalloc submit [options] SCRIPT [ARG...] | -- COMMAND [ARG...]"
-    add_shape(parser.add_argument_group("what it needs"))
+    assert isinstance(parser, Parser)
+    add_shape(parser)
     _add_chunks(parser.add_argument_group("work in chunks"))
     add_order(parser.add_argument_group("when and where"))
     shared.add_batch(parser.add_argument_group("what batch systems are told"))
@@ -67,14 +67,15 @@ def _add(parser: argparse.ArgumentParser) -> None:
         "them, on one cluster (coalloc sbatch reads #SBATCH lines, too)",
     )
     shared.add_answer(parser.add_argument_group("what is printed"))
-    assert isinstance(parser, Parser)
     add_words(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
 
 
-def add_shape(group: Any) -> None:
+def add_shape(parser: Parser) -> None:
     """Options of its size, its times and its communication."""
+    group = parser.add_argument_group("what it needs")
     shared.add_procs(group, "processes (default 1)")
+    add_layout(parser, group)
     shared.add_limit(group, "it is ended after this run time; with --divisible, each piece is")
     shared.add_base_time(group, "; with --speedup, on one process")
     group.add_argument(
@@ -165,6 +166,7 @@ def _run(args: argparse.Namespace) -> int:
     _warn_of_sbatch(script, argv[0])
     judge(options, told)
     judge_marks(options, told, once=options.once)
+    lay_out(options, told, counts=False)
     told.end()
 
     def what(done: Submitted) -> str:
@@ -213,28 +215,13 @@ def asked(args: argparse.Namespace, command: str) -> tuple[list[str], str]:
 
 def _warn_of_sbatch(script: str, shown: str) -> None:
     """One line that names what is not read; sbatch's options mean something to users."""
-    told = []
-    for number, text in lines_of(script, (SBATCH,)).read:
-        try:
-            words = words_of(text)
-            advice = _advice(words) if words else "is empty"
-        except argparse.ArgumentTypeError as error:
-            advice = str(error)
-        told.append(f"{number} ({text.strip()}: {advice})")
+    told = [f"{number} ({text.strip()})" for number, text in lines_of(script, (SBATCH,)).read]
     if told:
         note(
             f"warning: {shown}: #SBATCH is not read, in line{'s' * (len(told) > 1)} "
-            f"{', '.join(told)}; coalloc sbatch reads it, and starts the script once"
+            f"{', '.join(told)}; write {COALLOC} for it, or use coalloc sbatch, which reads it "
+            "and starts the script once"
         )
-
-
-def _advice(words: Sequence[str]) -> str:
-    """Advice on what to write for an option of sbatch."""
-    flag, _, value = words[0].partition("=")
-    row = BY_FLAG.get(flag if flag.startswith("--") else flag[:2])
-    if row is not None and row.verdict is Consequence.MEANT and not row.why:
-        return f"write {COALLOC} {shlex.join(words)}"
-    return "is no option of sbatch" if row is None else row.why.format(value or words[-1])
 
 
 def _warn_of_missing_command(program: str, launch: Mapping[str, Any]) -> None:
@@ -276,6 +263,9 @@ def _job_options(args: argparse.Namespace, script: str, command: str) -> JobOpti
 
 
 NOT_DIVISIBLE = {
+    "nodes": "--nodes",
+    "ntasks_per_node": "--ntasks-per-node",
+    "exclusive": "--exclusive",
     "procs": "--ntasks",
     "base_time": "--base-time",
     "sigma": "--sigma",

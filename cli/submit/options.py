@@ -89,7 +89,9 @@ def add_batch(group: Any) -> None:
     group.add_argument(
         "-L", "--licenses", metavar="NAME[:N],...", help="of each cluster that runs a part"
     )
-    group.add_argument("--gres", metavar="NAME[:TYPE][:N],...", help="on each of its nodes")
+    group.add_argument(
+        "--gres", type=parse.gres, metavar="NAME[:TYPE][:N],...", help="on each of its nodes"
+    )
 
 
 def add_output(group: Any, of: str) -> None:

@@ -16,6 +16,8 @@ class Consequence(Enum):
 
     MEANT = "meant"
     """The option means the same; ``coalloc sbatch`` declares it."""
+    PASSED = "passed"
+    """Passed on with a batch script, for the Slurm of its one cluster to judge."""
     WARNED = "warned"
     """The same program runs on as much; it is queued."""
     REFUSED = "refused"
@@ -29,8 +31,7 @@ class Word(NamedTuple):
     """As they are typed; the last is the one that is shown."""
     verdict: Consequence
     why: str = ""
-    """Consequence in words; of one that is meant, what to write for it at ``coalloc submit``,
-    and nothing where it is the same there."""
+    """Consequence in words; of one that is meant, where ``coalloc submit`` has none such."""
     variables: str = ""
     """The input variables that stand for it."""
     value: str = "needed"
@@ -51,18 +52,42 @@ class Word(NamedTuple):
 
 HETEROGENEOUS = ("hetjob", "packjob")
 """Words that part a job's components, as one with a colon before it does."""
-M, W, R = Consequence.MEANT, Consequence.WARNED, Consequence.REFUSED
-PLANNER = "is not passed on; nodes are chosen by the planner"
-COUNTED = "is not passed on; a process takes one slot"
+M, P, W, R = Consequence
+PASSED_ON = "is for the Slurm of one cluster; coalloc sbatch, and submit --once, pass it on"
 TUNING = "is not passed on"
 MAIL = "no mail is sent to users; coalloc wait, or coalloc events --follow, tells of its end"
-NAMED = "nodes cannot be named; --constraint asks for their features, --clusters for a cluster"
-GPUS = "GPUs are asked for on each node: --gpus-per-node, or --gres"
-SHAPE = "-n says how many processes there are, and the planner chooses their nodes"
+GPUS = "GPUs are asked for by --gpus-per-node, --gpus-per-task or --gres"
 WEIGHT = "is not passed on; --weight says how important"
 STEP = "is an option of srun; write it in the script, behind srun"
 COMPONENTS = "jobs of several components are not run here"
 INTERACTIVE = "no interactive jobs; coalloc submit --wait runs a command until it has ended"
+
+_SIZES = (
+    *(("-c --cpus-per-task", ""), ("--cpus-per-gpu", "SBATCH_CPUS_PER_GPU")),
+    *(("-G --gpus", "SBATCH_GPUS"), ("--gpus-per-node", "SBATCH_GPUS_PER_NODE")),
+    *(("--gpus-per-task", "SBATCH_GPUS_PER_TASK"), ("--mem", "SBATCH_MEM_PER_NODE")),
+    *(("--mem-per-cpu", "SBATCH_MEM_PER_CPU"), ("--mem-per-gpu", "SBATCH_MEM_PER_GPU")),
+    *(("-N --nodes", ""), ("--tasks-per-node --ntasks-per-node", ""), ("--ntasks-per-gpu", "")),
+)
+_PASSED = (
+    *(("--acctg-freq", "SBATCH_ACCTG_FREQ"), ("-S --core-spec", "SBATCH_CORE_SPEC")),
+    *(("--cores-per-socket", ""), ("--cpu-freq", "SBATCH_CPU_FREQ_REQ")),
+    *(("-m --distribution", "SBATCH_DISTRIBUTION"), ("-x --exclude", "")),
+    *(("-B --extra-node-info", ""), ("--gpu-bind", "SBATCH_GPU_BIND")),
+    *(("--gpu-freq", "SBATCH_GPU_FREQ"), ("--gres-flags", "SBATCH_GRES_FLAGS")),
+    *(("--hint", "SLURM_HINT SBATCH_HINT"), ("--mem-bind", "SBATCH_MEM_BIND")),
+    *(("--mincpus", ""), ("--network", "SBATCH_NETWORK"), ("-w --nodelist", "")),
+    *(("--ntasks-per-core", ""), ("--ntasks-per-socket", ""), ("--prefer", "")),
+    *(("--signal", "SBATCH_SIGNAL"), ("--sockets-per-node", "")),
+    *(("--switches", "SBATCH_REQ_SWITCH"), ("--thread-spec", "SBATCH_THREAD_SPEC")),
+    *(("--threads-per-core", "SBATCH_THREADS_PER_CORE"), ("--tmp", ""), ("--tres-bind", "")),
+    ("--wckey", "SBATCH_WCKEY"),
+)
+_PASSED_BARE = (
+    *(("--contiguous", ""), ("-O --overcommit", "SBATCH_OVERCOMMIT")),
+    *(("--spread-job", "SBATCH_SPREAD_JOB"), ("--use-min-nodes", "SBATCH_USE_MIN_NODES")),
+)
+"""Options of one cluster's Slurm, and their variables; the second have no value."""
 
 WORDS: tuple[Word, ...] = (
     Word("-A --account", M, variables="SBATCH_ACCOUNT"),
@@ -71,22 +96,16 @@ WORDS: tuple[Word, ...] = (
     Word("-D --chdir", M),
     Word("-M --cluster --clusters", M, variables="SLURM_CLUSTERS SBATCH_CLUSTERS"),
     Word("-C --constraint", M, variables="SBATCH_CONSTRAINT"),
-    Word("-c --cpus-per-task", M, "a process takes one slot; -n says how many there are"),
     Word("--deadline", M),
     Word("-d --dependency", M),
     Word("-e --error", M, variables="SBATCH_ERROR"),
     Word("--export", M, variables="SBATCH_EXPORT"),
-    Word("--gpus-per-node", M, "write --gres=gpu:{}", "SBATCH_GPUS_PER_NODE"),
     Word("--gres", M, variables="SBATCH_GRES"),
     Word("-H --hold", M, value="none"),
     Word("-J --job-name", M, variables="SBATCH_JOB_NAME"),
     Word("-L --licenses", M),
-    Word("--mem", M, "is of a node; --mem-per-proc is of a process", "SBATCH_MEM_PER_NODE"),
-    Word("--mem-per-cpu", M, "write --mem-per-proc={}", "SBATCH_MEM_PER_CPU"),
     Word("--no-requeue", M, "is the default; leave it out", "SBATCH_NO_REQUEUE", "none"),
-    Word("-N --nodes", M, SHAPE),
     Word("-n --ntasks", M),
-    Word("--tasks-per-node --ntasks-per-node", M, SHAPE),
     Word("-o --output", M, variables="SBATCH_OUTPUT"),
     Word("--parsable", M, value="none"),
     Word("-p --partition", M, variables="SBATCH_PARTITION"),
@@ -99,88 +118,34 @@ WORDS: tuple[Word, ...] = (
     Word("-v --verbose", M, "there is no more to say", "SBATCH_DEBUG", "none"),
     Word("-W --wait", M, variables="SBATCH_WAIT", value="none"),
     Word("--wrap", M),
+    # nodes, and what is taken of them
+    *(Word(names, M, variables=variables) for names, variables in _SIZES),
+    Word("--exclusive", M, variables="SBATCH_EXCLUSIVE", value="optional"),
+    # one cluster's Slurm judges it
+    *(Word(names, P, PASSED_ON, variables) for names, variables in _PASSED),
+    *(Word(names, P, PASSED_ON, variables, "none") for names, variables in _PASSED_BARE),
     # the same program runs on as much
-    Word("--acctg-freq", W, TUNING, "SBATCH_ACCTG_FREQ"),
     Word("--admin-comment", W, TUNING),
     Word("--comment", W, TUNING),
-    Word("--contiguous", W, PLANNER, value="none"),
-    Word("--cores-per-socket", W, COUNTED),
-    Word("--cpu-freq", W, TUNING, "SBATCH_CPU_FREQ_REQ"),
     Word("--delay-boot", W, TUNING, "SBATCH_DELAY_BOOT"),
-    Word("-m --distribution", W, PLANNER, "SBATCH_DISTRIBUTION"),
-    Word(
-        "--exclusive",
-        W,
-        "is not passed on; a site says whether a slot is a whole node",
-        "SBATCH_EXCLUSIVE",
-        "optional",
-    ),
     Word("--extra", W, TUNING),
-    Word("-B --extra-node-info", W, COUNTED),
-    Word(
-        "--get-user-env",
-        W,
-        "is not passed on; --export says what is",
-        "SBATCH_GET_USER_ENV",
-        "optional",
-    ),
-    Word("--gpu-bind", W, TUNING, "SBATCH_GPU_BIND"),
-    Word("--gpu-freq", W, TUNING, "SBATCH_GPU_FREQ"),
-    Word("--gres-flags", W, TUNING, "SBATCH_GRES_FLAGS"),
-    Word("--hint", W, COUNTED, "SLURM_HINT SBATCH_HINT"),
+    Word("--get-user-env", W, "--export says what is", "SBATCH_GET_USER_ENV", "optional"),
     Word("--ignore-pbs", W, "#PBS lines are never read", "SBATCH_IGNORE_PBS", "none"),
-    Word(
-        "--kill-on-invalid-dep",
-        W,
-        "a job whose dependency can no longer be met is cancelled",
-        harmless=("yes",),
-    ),
+    Word("--kill-on-invalid-dep", W, "a job that waits for it is cancelled", harmless=("yes",)),
     Word("--mail-type", W, MAIL, harmless=("NONE",)),
     Word("--mail-user", W, MAIL),
-    Word("--mem-bind", W, TUNING, "SBATCH_MEM_BIND"),
-    Word("--mincpus", W, PLANNER),
     Word("--nice", W, WEIGHT, value="optional"),
-    Word(
-        "-k --no-kill",
-        W,
-        "the job ends where a node of it fails",
-        "SBATCH_NO_KILL",
-        "optional",
-        ("off",),
-    ),
-    Word("--ntasks-per-core", W, COUNTED),
-    Word("--ntasks-per-socket", W, COUNTED),
+    Word("-k --no-kill", W, "a failed node ends the job", "SBATCH_NO_KILL", "optional", ("off",)),
     Word("--oom-kill-step", W, TUNING, value="optional"),
-    Word(
-        "--open-mode",
-        W,
-        "output is appended to what a file holds",
-        "SBATCH_OPEN_MODE",
-        harmless=("append",),
-    ),
-    Word("-O --overcommit", W, COUNTED, "SBATCH_OVERCOMMIT", "none"),
+    Word("--open-mode", W, "output is appended", "SBATCH_OPEN_MODE", harmless=("append",)),
     Word("-s --share --oversubscribe", W, TUNING, value="none"),
     Word("--power", W, TUNING, "SBATCH_POWER"),
-    Word("--prefer", W, PLANNER),
     Word("--priority", W, WEIGHT),
     Word("--profile", W, TUNING, "SBATCH_PROFILE"),
     Word("--propagate", W, "is not passed on; limits are the node's", value="optional"),
-    Word("--segment", W, PLANNER),
-    Word("--sockets-per-node", W, COUNTED),
-    Word("--spread-job", W, PLANNER, "SBATCH_SPREAD_JOB", "none"),
-    Word("--switches", W, PLANNER, "SBATCH_REQ_SWITCH SBATCH_WAIT4SWITCH"),
-    Word("--threads-per-core", W, COUNTED, "SBATCH_THREADS_PER_CORE"),
+    Word("--segment", W, "is not passed on; nodes are chosen by the planner"),
     Word("--time-min", W, "is not passed on; the limit is --time"),
-    Word("--tres-bind", W, TUNING),
-    Word("--use-min-nodes", W, PLANNER, "SBATCH_USE_MIN_NODES", "none"),
-    Word(
-        "--wait-all-nodes",
-        W,
-        "a job starts when all its nodes are ready",
-        "SBATCH_WAIT_ALL_NODES",
-        harmless=("1",),
-    ),
-    Word("--wckey", W, TUNING, "SBATCH_WCKEY"),
+    Word("--wait-all-nodes", W, "all are awaited", "SBATCH_WAIT_ALL_NODES", harmless=("1",)),
     # something else would run, or not as it was meant to
     Word("--batch", R, "the script runs on the job's first node", "SBATCH_BATCH"),
     Word("--bb", R, "there are no burst buffers here", "SBATCH_BURST_BUFFER"),
@@ -188,39 +153,16 @@ WORDS: tuple[Word, ...] = (
     Word("--cluster-constraint", R, "name clusters with --clusters", "SBATCH_CLUSTER_CONSTRAINT"),
     Word("--container", R, "start the container in the script", "SBATCH_CONTAINER"),
     Word("--container-id", R, "start the container in the script"),
-    Word("-S --core-spec", R, "cores cannot be set aside", "SBATCH_CORE_SPEC"),
-    Word("--cpus-per-gpu", R, "a process takes one slot", "SBATCH_CPUS_PER_GPU"),
-    Word("-x --exclude", R, NAMED),
     Word("--export-file", R, "variables are named by --export"),
     Word("--gid", R, "a job has the group of the user who submits it"),
-    Word("-G --gpus", R, GPUS, "SBATCH_GPUS"),
     Word("--gpus-per-socket", R, GPUS, "SBATCH_GPUS_PER_SOCKET"),
-    Word("--gpus-per-task", R, GPUS, "SBATCH_GPUS_PER_TASK"),
     Word("-h --help", R, "no help is given in a script", value="none"),
     Word("--het-group", R, COMPONENTS),
-    Word(
-        "-i --input",
-        R,
-        "standard input is empty; redirect it in the script",
-        "SBATCH_INPUT",
-        harmless=("/dev/null",),
-    ),
+    Word("-i --input", R, "redirect it in the script", "SBATCH_INPUT", harmless=("/dev/null",)),
     Word("--mcs-label", R, "labels cannot be asked for"),
-    Word("--mem-per-gpu", R, "memory is of a process: --mem-per-cpu", "SBATCH_MEM_PER_GPU"),
-    Word("--network", R, "networks cannot be asked for", "SBATCH_NETWORK"),
-    Word("-F --nodefile", R, NAMED),
-    Word("-w --nodelist", R, NAMED),
-    Word("--ntasks-per-gpu", R, GPUS),
+    Word("-F --nodefile", R, "write the names behind --nodelist"),
     Word("--ntasks-per-tres", R, GPUS),
     Word("--reboot", R, "nodes are not rebooted for a job", value="none"),
-    Word(
-        "--signal",
-        R,
-        "no signal is sent ahead of the limit; at the limit SIGTERM comes, then SIGKILL",
-        "SBATCH_SIGNAL",
-    ),
-    Word("--thread-spec", R, "threads cannot be set aside", "SBATCH_THREAD_SPEC"),
-    Word("--tmp", R, "disk cannot be asked for; --constraint asks for features"),
     Word("--tres-per-task", R, GPUS),
     Word("--uid", R, "a job is of the user who submits it"),
     Word("--usage", R, "coalloc sbatch --help shows the options", value="none"),

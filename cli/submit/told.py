@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from coalloc.cli.command import BAD_USAGE, CommandError, Parser, note, warn
-from coalloc.cli.submit.sbatch_words import WORDS, Consequence, written_out
+from coalloc.cli.submit.sbatch_words import PASSED_ON, WORDS, Consequence, written_out
 from coalloc.cli.submit.script_lines import Said, lines_of, options_of, words_of
 from coalloc.model.output_names import strange_marks
 
@@ -59,7 +59,7 @@ def _line(text: str) -> int:
 def before_the_script(args: argparse.Namespace, command: str) -> None:
     """Refuse words of the command line that stay refused whatever a script says."""
     told = Told(command)
-    judge(args, told)
+    judge(argparse.Namespace(**{**vars(args), "once": True}), told)
     told.stop()
 
 
@@ -139,17 +139,27 @@ def add_words(parser: Parser, *, over: bool = False) -> None:
 
 
 def judge(options: argparse.Namespace, told: Told) -> None:
-    """Name every option of sbatch that was given and that the command lacks."""
+    """Name every option of sbatch that was given and that the command lacks, or pass it on."""
     for word in WORDS:
         value = getattr(options, word.dest, None)
         if value is None or value in word.harmless:
             continue
         said = word.flags[-1] + (f"={value}" if value else "")
         what = f"{said}: {word.why.format(value)}"
-        if word.verdict is Consequence.WARNED:
+        if word.verdict is Consequence.PASSED:
+            pass_on(options, told, word.dest, said)
+        elif word.verdict is Consequence.WARNED:
             told.warn(told.of(word.dest), what)
         else:
             told.refuse(told.of(word.dest), what)
+
+
+def pass_on(options: argparse.Namespace, told: Told, dest: str, said: str) -> None:
+    """Pass an option on to the batch system of a job's one cluster."""
+    if options.once:
+        options.passed = (*getattr(options, "passed", ()), said)
+    else:
+        told.refuse(told.of(dest), f"{said}: {PASSED_ON}")
 
 
 def judge_marks(options: argparse.Namespace, told: Told, *, once: bool) -> None:

@@ -215,7 +215,8 @@ def _planned(
     for key, value in changes.items():
         for other in _INSTEAD_OF.get(key, ()):
             fields.pop(other, None)
-        fields[key] = value
+        is_shape = key == "shape" and isinstance(value, dict)
+        fields[key] = {**fields.get(key, {}), **value} if is_shape else value
     fields = {key: value for key, value in fields.items() if value is not None}
     job, sources = planned_job(state, fields, UserProgram.of(record), now)
     earliest = job.earliest if "earliest" in changes else record.job.earliest

@@ -16,9 +16,10 @@ _VALUED = (
     *("extra-node-info", "gpu-bind", "gpu-freq", "gres-flags", "hint", "mem-bind", "mincpus"),
     *("network", "nodelist", "ntasks-per-core", "ntasks-per-socket", "prefer", "signal"),
     *("sockets-per-node", "switches", "thread-spec", "threads-per-core", "tmp", "tres-bind"),
-    "wckey",
+    *("exclusive", "wckey"),
 )
-PASSED = frozenset(f"{name}=" for name in _VALUED) | {"contiguous", "spread-job", "use-min-nodes"}
+_BARE = ("contiguous", "overcommit", "spread-job", "use-min-nodes")
+PASSED = frozenset((*(f"{name}=" for name in _VALUED), *_BARE))
 """Options that only the batch system of a job's one cluster judges; ``=``: it has a value."""
 
 

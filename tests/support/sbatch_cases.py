@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coalloc.cli.submit.sbatch_words import BY_FLAG, WORDS
+from tests.support import sbatch_meaning
 from tests.testbeds.slurm import ClusterShape, bed
 
 ANSWERS = Path(__file__).with_name("sbatch-22.05.json")
@@ -34,7 +35,7 @@ FIELDS = (
     *("JobName", "Account", "TimeLimit", "Partition", "NumNodes", "NumTasks", "CPUs/Task"),
     *("MinMemoryCPU", "MinMemoryNode", "Features", "Dependency", "StartTime", "Deadline"),
     *("ArrayTaskId", "ArrayTaskThrottle", "Requeue", "StdOut", "WorkDir", "Licenses"),
-    "TresPerNode",
+    *("TresPerNode", "TresPerJob", "OverSubscribe"),
 )
 VALUES: Mapping[str, tuple[str, ...]] = {
     "--account": ("chem",),
@@ -128,6 +129,7 @@ BODIES: tuple[bytes, ...] = (
             ),
             *(b"#SBATCH --time 5 # c", b"#SBATCH --exclusive user", b"#SBATCH --job-name = x"),
             *(b"#SBATCH -N 2 --tasks-per-node=4", b"#SBATCH -N 2 -n 6 --mem=4G", b"#SBATCH -J"),
+            *(b"#SBATCH " + text.encode() for text in sbatch_meaning.SEEN),
             *(b"#SBATCH --hold=1", b"#SBATCH --no-such=1", b"#SBATCH -y 1", b"# f\xfcr dich"),
             *(b"#SBATCH -J f\xc3\xbcr", b"#SBATCH --export=ALL,A='x,y'", b"#SBATCH -o \"a b\"c'd'"),
         )

@@ -105,6 +105,7 @@ def test_every_option(client: FakeClient) -> None:
         "clusters": ("alpha", "beta"),
         "features": ("fast", "ib"),
         "weight": 3.0,
+        "shape": {"per_node": {"gpu": 2}},  # a process is a slot where no CPUs are asked for
     }
     assert body["launch"].pop("env").keys() <= {
         *("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
@@ -128,7 +129,6 @@ def test_every_option(client: FakeClient) -> None:
         "partition": "main,short",
         "reservation": "course",
         "licenses": "matlab:2",
-        "gres": "gpu:2",
     }
 
 
@@ -253,19 +253,37 @@ def test_words_of_sbatch_are_answered(
     client: FakeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, told in (
-        ("--mem=16G", "submit: --mem=16G: is of a node; --mem-per-proc is of a process"),
-        ("-N 2", "submit: --nodes=2: -n says how many processes there are"),
-        ("-c 4", "submit: --cpus-per-task=4: a process takes one slot"),
-        ("--gpus=1", "submit: --gpus=1: GPUs are asked for on each node"),
+        ("-x n1", "submit: --exclude=n1: is for the Slurm of one cluster; coalloc sbatch"),
+        ("--exclusive=user", "submit: --exclusive=user: is for the Slurm of one cluster"),
+        ("--gpus-per-socket=1", "submit: --gpus-per-socket=1: GPUs are asked for by"),
         ("--pty", "submit: --pty: no interactive jobs; coalloc submit --wait runs"),
-        ("--mem-per-cpu=1G", "submit: --mem-per-cpu=1G: write --mem-per-proc=1G"),
         ("--mem-per=1G", "unrecognized arguments: --mem-per=1G"),
+        ("--divisible 9h --chunk 1h -N 2", "--divisible and --nodes exclude each other"),
     ):
-        assert told in refusal(capsys, *words.split(), "true")
-    sent(client, "--exclusive", "--mail-type=END", "--", "true")
-    err = capsys.readouterr().err
-    assert "warning: submit: --exclusive: is not passed on" in err
-    assert "warning: submit: --mail-type=END: no mail is sent" in err
+        assert told in refusal(capsys, *words.split(), "--", "true")
+    sent(client, "--mail-type=END", "--", "true")
+    assert "warning: submit: --mail-type=END: no mail is sent" in capsys.readouterr().err
+    body = sent(client, "--once", "-x", "n1", "--exclusive=user", "--", "true")
+    assert body["batch"] == {"passed": ("--exclude=n1", "--exclusive=user")}
+
+
+@pytest.mark.parametrize(
+    ("words", "shape"),
+    [
+        ("-n 4 --mem=16G", {"memory_mb_per_node": 16384}),  # a process is a slot
+        ("-c 4", {"cpus_per_proc": 4}),
+        ("--exclusive", {"cpus_per_proc": 1, "exclusive": True}),
+        (
+            "-N 6 --ntasks-per-node=8",
+            {"cpus_per_proc": 1, "min_nodes": 6, "max_nodes": 6, "procs_per_node": 8},
+        ),
+        ("-n 4 --gpus-per-task=1", {"cpus_per_proc": 1, "per_proc": {"gpu": 1}}),
+    ],
+)
+def test_words_of_sbatch_mean_the_same(
+    client: FakeClient, words: str, shape: dict[str, Any]
+) -> None:
+    assert sent(client, *words.split(), "--", "true")["job"]["shape"] == shape
 
 
 @pytest.mark.parametrize(
@@ -370,10 +388,9 @@ def test_lines_for_sbatch_are_named_in_one_warning(
     )
     assert sent(client, str(script))["job"]["procs"] == 2
     assert capsys.readouterr().err == (
-        "coalloc: warning: job.sh: #SBATCH is not read, in lines 2 (-n 4: write #COALLOC -n 4), "
-        "3 (--nice=5: is not passed on; --weight says how important), "
-        "4 (--time=10 # short: write #COALLOC --time=10); "
-        "coalloc sbatch reads it, and starts the script once\n"
+        "coalloc: warning: job.sh: #SBATCH is not read, in lines 2 (-n 4), 3 (--nice=5), "
+        "4 (--time=10 # short); write #COALLOC for it, or use coalloc sbatch, which reads it "
+        "and starts the script once\n"
     )
 
 

@@ -52,6 +52,7 @@ def test_a_script_as_it_is(client: FakeClient, capsys: pytest.CaptureFixture[str
         "time_limit": 1800.0,
         "weight": 2.0,
         "memory_mb_per_proc": 2048,
+        "shape": {"cpus_per_proc": 1},
         "one_cluster": True,
     }
     assert body["batch"] == {"account": "chem", "partition": "main"}
@@ -62,78 +63,50 @@ def test_a_script_as_it_is(client: FakeClient, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("Submitted batch job 7\n", late)
 
 
-@pytest.mark.parametrize(
-    ("words", "procs"),
-    [
-        ("-N 4 --ntasks-per-node=16", 64),
-        ("--ntasks-per-node=16", 16),
-        ("--nodes=3", 3),
-        ("-N1", 1),
-        ("-n 10 -N 4", 10),
-        ("-n 1-8", (1, 8)),
-        ("-N 2-2 --tasks-per-node 2", 4),
-    ],
-)
-def test_processes_of_nodes(client: FakeClient, words: str, procs: object) -> None:
-    job = queued(client, *words.split(), "--wrap", "srun x")["job"]
-    found = job["procs"] if "procs" in job else (job["min_procs"], job["max_procs"])
-    assert found == procs
-
-
-@pytest.mark.parametrize(
-    ("words", "mb"),
-    [
-        ("--mem=4G", 4096),
-        ("-N 2 -n 10 --mem=1000", 200),
-        ("--ntasks-per-node=3 --mem=1000", 334),
-        ("-n 8 --mem=0", None),
-        ("-n 8 --mem-per-cpu=1G", 1024),
-    ],
-)
-def test_memory_of_nodes(client: FakeClient, words: str, mb: int | None) -> None:
-    body = queued(client, *words.split(), "--wrap", "srun x")
-    assert body["job"].get("memory_mb_per_proc") == mb
-
-
-def test_devices_of_nodes_are_generic_resources(client: FakeClient) -> None:
-    body = queued(client, "--gpus-per-node=a100:2", "--gres=nvme", "--wrap", "x")
-    assert body["batch"] == {"gres": "nvme,gpu:a100:2"}
+def test_a_range_of_processes_has_a_shape_too(client: FakeClient) -> None:
+    job = queued(client, *["-n", "1-8", "-N", "2-9", "--mem=4G", "--wrap", "x"])["job"]
+    assert (job["min_procs"], job["max_procs"]) == (1, 8)
+    assert job["shape"] == {
+        "cpus_per_proc": 1,
+        "memory_mb_per_node": 4096,
+        "max_nodes": 8,
+    }
 
 
 def test_each_option_without_an_equal_is_named_with_its_line(
     client: FakeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = script(
-        "#!/bin/sh\n#SBATCH --exclusive\n#SBATCH --mail-type=END,FAIL\n#SBATCH --nice=5 -N 2\n"
+        "#!/bin/sh\n#SBATCH --exclusive -x n1\n#SBATCH --mail-type=END,FAIL\n"
+        "#SBATCH --nice=5 -N 3 -n 2 --contiguous\n"
         "#SBATCH --open-mode=append --mail-type=NONE\ntrue\n"
     )
-    queued(client, name)
+    body = queued(client, name)
     told = capsys.readouterr().err.splitlines()
     assert told == [
-        "coalloc: warning: job.sh:2: --exclusive: is not passed on; a site says whether a slot is "
-        "a whole node",
         "coalloc: warning: job.sh:4: --nice=5: is not passed on; --weight says how important",
-        "coalloc: warning: job.sh:4: --nodes=2: 2 processes, on nodes that the planner chooses",
+        "coalloc: warning: job.sh:4: can't run 2 processes on 3 nodes, setting nnodes to 2",
     ]
-    queued(client, "--exclusive", "--wrap", "true")
-    assert "warning: sbatch: --exclusive: is not" in capsys.readouterr().err
+    assert body["batch"] == {"passed": ("--exclude=n1", "--contiguous")}
+    assert body["job"]["shape"]["exclusive"] is True
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("-w n1", "job.sh:3: --nodelist=n1: nodes cannot be named"),
-        ("--signal=B:USR1@60", "job.sh:3: --signal=B:USR1@60: no signal is sent ahead"),
-        ("--gpus=4", "job.sh:3: --gpus=4: GPUs are asked for on each node"),
-        ("-c 8", "job.sh:3: --cpus-per-task=8: a process takes one slot"),
-        ("-N 1", "job.sh:3: --nodes=1: 4 processes may get slots of several nodes"),
-        ("--mem=4G", "job.sh:3: --mem=4096M: is of a node, and nothing says how many"),
+        ("--gpus-per-socket=4", "job.sh:3: --gpus-per-socket=4: GPUs are asked for by"),
+        ("--gpus=6", "job.sh:3: --gpus: 6 in all are not the same on each node or for each"),
+        ("--cpus-per-gpu=3 --gpus-per-node=1", "job.sh:3: --cpus-per-gpu: 3 CPUs of a node's"),
+        ("--gres=gpu:1,gpu:a:1", "job.sh:3: argument --gres: Invalid GRES specification (with"),
+        ("--gres=gpu:1 --gpus-per-task=a:1", "job.sh:3: --gres: Invalid GRES specification (with"),
+        ("--mem=4G --mem-per-cpu=1G", "job.sh:3: --mem is mutually exclusive with --mem-per-cpu"),
+        ("--mem-per-proc=4G --mem-per-cpu=1G", "job.sh:3: --mem-per-cpu is mutually exclusive wi"),
+        ("--exclusive=some", "job.sh:3: argument --exclusive: invalid choice: 'some'"),
         ("hetjob", "job.sh:3: hetjob: jobs of several components are not run here"),
         ("--no-such-option", "job.sh:3: unrecognized arguments: --no-such-option"),
         ("words", "job.sh:3: 'words' is no option"),
         ("-t soon", "job.sh:3: argument -t/--time: 'soon' is not a time"),
         ("-J 'open", "job.sh:3: no closing quotation '"),
-        ("-N 2-4", "job.sh:3: --nodes=2-4: a range of nodes is not taken; write --nodes=2 or"),
         ("-J ''", "job.sh:3: sbatch knows no empty word"),
         ("--nta=4", "job.sh:3: unrecognized arguments: --nta=4"),
         ("--hold=1", "job.sh:3: argument --hold: takes no value"),
@@ -153,15 +126,15 @@ def test_all_refusals_are_told_at_once(
     client: FakeClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = script(
-        "#!/bin/sh\n#SBATCH -c 4 -n 4\n#SBATCH --mem=4G -t soon\n#SBATCH --signal=USR1\ntrue\n"
+        "#!/bin/sh\n#SBATCH --bb=4 -n 4\n#SBATCH --gpus=6 -t soon\n#SBATCH --uid=0\ntrue\n"
     )
     assert main.main(["sbatch", name]) == 2
     lines = [line.split(": ")[2:4] for line in capsys.readouterr().err.splitlines()]
     assert lines == [
-        ["job.sh:2", "--cpus-per-task=4"],
+        ["job.sh:2", "--bb=4"],
         ["job.sh:3", "argument -t/--time"],
-        ["job.sh:3", "--mem=4096M"],
-        ["job.sh:4", "--signal=USR1"],
+        ["job.sh:3", "--gpus"],
+        ["job.sh:4", "--uid=0"],
     ]
 
 
@@ -172,12 +145,12 @@ def test_variables_of_sbatch_stand_over_the_script_and_below_the_command_line(
     monkeypatch.setenv("SBATCH_TIMELIMIT", "1")
     monkeypatch.setenv("SBATCH_JOB_NAME", "of-the-variable")
     monkeypatch.setenv("SBATCH_REQUEUE", "no")
-    monkeypatch.setenv("SBATCH_SPREAD_JOB", "")
+    monkeypatch.setenv("SBATCH_OPEN_MODE", "truncate")
     body = queued(client, "-J", "typed", name)
     assert (body["name"], body["job"]["time_limit"]) == ("typed", 60.0)
     assert body["launch"]["stdout"] == "of-the-script"
     assert "requeue" not in body
-    assert "warning: SBATCH_SPREAD_JOB: --spread-job: is not" in capsys.readouterr().err
+    assert "warning: SBATCH_OPEN_MODE: --open-mode=truncate: out" in capsys.readouterr().err
     monkeypatch.setenv("SBATCH_TIMELIMIT", "soon")
     assert refused(capsys, name).startswith("SBATCH_TIMELIMIT: argument -t/--time: 'soon' is not")
 
@@ -193,7 +166,7 @@ def test_an_option_is_completed_as_sbatch_does_and_said(
 
 def test_the_command_line_overrules_what_is_refused(client: FakeClient) -> None:
     name = script("#!/bin/sh\n#SBATCH -c 8 -n 2 --input=data\ntrue\n")
-    assert queued(client, "-c1", "-i", "/dev/null", name)["job"]["procs"] == 2
+    assert queued(client, "-c1", "-i", "/dev/null", name)["job"]["shape"] == {"cpus_per_proc": 1}
 
 
 def test_what_is_printed(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
