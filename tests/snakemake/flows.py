@@ -60,7 +60,7 @@ rule long:
 WIDE = """
 rule wide:
     output: "wide"
-    threads: 9
+    resources: coalloc_procs=9
     shell: "touch {output}"
 """
 

@@ -29,11 +29,10 @@ def test_a_fan_and_a_join_with_resources(site: Running, tmp_path: Path) -> None:
     assert {part["job"]["memory_mb_per_proc"] for part in parts} == {64}
     assert {part["job"]["procs"] for part in parts} == {1}
     asked = join["job"]
-    assert (asked["min_procs"], asked["max_procs"]) == (2, 2)
-    assert asked["memory_mb_per_proc"] == 50
+    assert (asked["procs"], asked["shape"]) == (1, {"cpus_per_proc": 2})
+    assert (asked["memory_mb_per_proc"], asked["base_time"]) == (100, 20.0)
     assert (asked["time_limit"], asked["weight"]) == (420.0, 2.5)
-    assert asked["speedup"]["times"] == [20.0]
-    assert join["nodes"] == {"beta1": 2}
+    assert join["nodes"] == {"beta1": 1}
     assert not (tmp_path / ".snakemake" / "coalloc_logs").exists()
 
 

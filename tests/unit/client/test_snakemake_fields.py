@@ -37,21 +37,26 @@ def fields() -> ModuleType:
         ),
         pytest.param(
             4,
-            {"runtime": 2, "mem_mb": 1001},
+            {"runtime": 2, "mem_mb": 1001, "gpu": 2, "gpu_model": "a100"},
             {
-                "procs": (4, 4),
-                "times": {4: 120.0},
+                "procs": 1,
                 "time_limit": 120.0,
-                "memory_mb_per_proc": 251,
+                "memory_mb_per_proc": 1001,
+                "shape": {"cpus_per_proc": 4, "per_node": {"gpu:a100": 2}},
             },
-            id="threads stay on one cluster",
+            id="threads and GPUs are of one node",
         ),
-        pytest.param(4, {}, {"procs": (4, 4), "times": {4: 3600.0}}, id="no time given"),
         pytest.param(
             2,
-            {"coalloc_base_time": "30", "mem_mb_per_cpu": 10},
-            {"procs": (2, 2), "times": {2: 30.0}, "memory_mb_per_proc": 10},
-            id="base time before limit",
+            {"coalloc_base_time": "30", "mem_mb_per_cpu": 10, "coalloc_procs": 3, "gpu": "1"},
+            {
+                "procs": 3,
+                "one_cluster": True,
+                "base_time": 30.0,
+                "memory_mb_per_proc": 20,
+                "shape": {"cpus_per_proc": 2, "per_node": {"gpu": 1}},
+            },
+            id="processes stay on one cluster",
         ),
         pytest.param(
             2,
@@ -66,6 +71,7 @@ def fields() -> ModuleType:
             },
             {
                 "procs": 32,
+                "shape": {"cpus_per_proc": 2},
                 "proc_gbps": 0.075,
                 "clusters": ["alpha", "beta"],
                 "features": ["fast", "ib"],
@@ -90,7 +96,7 @@ def test_resources_become_fields(
     [
         ({"coalloc_bandwith": "1Gbps"}, "coalloc_bandwith: there is no such resource"),
         ({"coalloc_bandwidth": "fast"}, "coalloc_bandwidth: 'fast' is not a rate such as 75Mbps"),
-        ({"coalloc_procs": 0}, "coalloc_procs: 0 is not a number of processes"),
+        ({"coalloc_procs": 0}, "coalloc_procs: 0 is not a whole number of at least 1"),
         ({"coalloc_base_time": "nan"}, "coalloc_base_time: 'nan' is not above 0"),
         ({"coalloc_clusters": "a,,b"}, "coalloc_clusters: 'a,,b' is not a list of names"),
         ({"runtime": "soon"}, "runtime: 'soon' is not a number"),

@@ -1,7 +1,7 @@
 """From a rule's resources to the fields of a coalloc job.
 
-A rule's command runs once. Its threads are slots, all of one cluster: coalloc starts a process in
-each, and all but the first end at once (the slots stay taken until the job ends).
+A rule's command runs once, in the first of the job's processes; the others end at once. Its
+threads are CPUs of one node.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ T = TypeVar("T")
 
 RATE = re.compile(r"([0-9]*\.?[0-9]+) *([kKMGT]?)(bps|bit/s)")
 GBPS = {"": 1e-9, "k": 1e-6, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
-FALLBACK_S = 3600.0
-"""Planned for a rule of several threads that names no run time, seconds."""
 OURS = "coalloc_"
 
 
@@ -31,8 +29,8 @@ def job_fields(threads: int, resources: Mapping[str, Any]) -> dict[str, Any]:
     ----------
     threads : int
     resources : mapping
-        Snakemake's: ``runtime`` (minutes), ``mem_mb``, ``mem_mb_per_cpu`` (MiB), and ours, which
-        begin with ``coalloc_``.
+        Snakemake's: ``runtime`` (minutes), ``mem_mb``, ``mem_mb_per_cpu`` (MiB), ``gpu`` and
+        ``gpu_model``, and ours, which begin with ``coalloc_``.
 
     Raises
     ------
@@ -46,28 +44,27 @@ def job_fields(threads: int, resources: Mapping[str, Any]) -> dict[str, Any]:
         value = resources.get(name)
         if value not in (None, ""):
             fields[key] = _read(name, value, read)
-    procs = int(fields.pop("procs", threads))
+    procs = fields.setdefault("procs", 1)
+    if procs > 1 and "proc_gbps" not in fields:
+        fields["one_cluster"] = True
     if resources.get("runtime"):
         fields["time_limit"] = 60.0 * _read("runtime", resources["runtime"], _positive)
-    memory = _memory(procs, resources)
+    memory = _memory(procs, threads, resources)
     if memory:
         fields["memory_mb_per_proc"] = memory
-    return fields | _shape(procs, fields)
+    shape: dict[str, Any] = {"cpus_per_proc": threads} if threads > 1 else {}
+    if resources.get("gpu"):
+        model = resources.get("gpu_model")
+        name = f"gpu:{model}" if model else "gpu"
+        shape["per_node"] = {name: _read("gpu", resources["gpu"], _count)}
+    return fields | ({"shape": shape} if shape else {})
 
 
-def _shape(procs: int, fields: dict[str, Any]) -> dict[str, Any]:
-    """One cluster for several threads, unless the traffic of processes is known."""
-    if procs == 1 or "proc_gbps" in fields:
-        return {"procs": procs}
-    # A job with a choice of sizes is never split over clusters; here the choice is of one.
-    seconds = fields.pop("base_time", None) or fields.get("time_limit") or FALLBACK_S
-    return {"procs": (procs, procs), "times": {procs: seconds}}
-
-
-def _memory(procs: int, resources: Mapping[str, Any]) -> int:
+def _memory(procs: int, threads: int, resources: Mapping[str, Any]) -> int:
     """MiB of each process."""
     if resources.get("mem_mb_per_cpu"):
-        return ceil(_read("mem_mb_per_cpu", resources["mem_mb_per_cpu"], _positive))
+        each = _read("mem_mb_per_cpu", resources["mem_mb_per_cpu"], _positive)
+        return ceil(each * threads)
     total = resources.get("mem_mb")
     return ceil(_read("mem_mb", total, _positive) / procs) if total else 0
 
@@ -96,7 +93,7 @@ def _number(value: Any) -> float:
 def _count(value: Any) -> int:
     if str(value).isdecimal() and int(value) > 0:
         return int(value)
-    raise ValueError("is not a number of processes")
+    raise ValueError("is not a whole number of at least 1")
 
 
 def _rate(value: Any) -> float:
