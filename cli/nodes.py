@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from coalloc.cli import arguments as parse
@@ -18,8 +19,8 @@ from coalloc.wire.node_rows import ClusterRow, NodeRow
 
 CLUSTER_HEADERS = ("CLUSTER", "STATE", "NODES", "SLOTS", "FREE", "LINK", "USED", "READ", "NOTE")
 NODE_HEADERS = (
-    *("CLUSTER", "STATE", "SLOTS", "FREE", "POWER", "RAW", "LOAD", "MEMORY", "FEATURES"),
-    "NODELIST",
+    *("CLUSTER", "STATE", "SLOTS", "FREE", "POWER", "RAW", "LOAD", "MEMORY", "RESOURCES"),
+    *("FEATURES", "NODELIST"),
 )
 LOOK_EVERY_S = 0.2
 """Between two looks whether all clusters are read, seconds."""
@@ -89,6 +90,7 @@ def _ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
 
 def cluster_line(row: ClusterRow) -> tuple[str, ...]:
     """Cells of one cluster; LINK and USED in Gbit/s, READ the age of its reading."""
+    free = _resources(row.nodes, is_known=state_of(row) not in UNKNOWN)
     return (
         row.cluster,
         state_of(row),
@@ -99,9 +101,22 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
         "; ".join(
-            filter(None, (row.error, row.drain_reason, _waiting(row), _share(row), *row.notices))
+            filter(
+                None, (row.error, row.drain_reason, _waiting(row), _share(row), free, *row.notices)
+            )
         ),
     )
+
+
+def _resources(nodes: Iterable[NodeRow], *, is_known: bool) -> str:
+    """Free of all that there are, by name; a family that has types only by these."""
+    there, free = Counter[str](), Counter[str]()
+    for node in nodes:
+        there.update(node.resources)
+        free.update(node.free_resources)
+    families = {name.partition(":")[0] for name in there if ":" in name}
+    shown = (name for name in there if name not in families)
+    return ", ".join(f"{free[n] if is_known and n in free else '?'}/{there[n]} {n}" for n in shown)
 
 
 def _waiting(row: ClusterRow) -> str:
@@ -150,12 +165,17 @@ def _likeness(node: NodeRow) -> tuple[object, ...]:
         round(node.load / LOAD_STEP),
         node.features,
         node.memory_mb,
+        node.free_memory_mb,
+        tuple(node.resources.items()),
+        tuple(node.free_resources.items()),
         node.reason,
     )
 
 
 def _node_line(cluster: str, group: list[NodeRow], is_known: bool) -> tuple[str, ...]:
     node = group[0]
+    is_told = is_known and node.free_memory_mb is not None
+    free_memory = f"{node.free_memory_mb}/" if is_told else ""
     return (
         cluster,
         node.state if is_known else "unknown",
@@ -164,7 +184,8 @@ def _node_line(cluster: str, group: list[NodeRow], is_known: bool) -> tuple[str,
         figure(node.power) if is_known else "-",
         f"{_mean(n.raw_power for n in group):.2f}" if is_known else "-",
         f"{_mean(n.load for n in group):.2f}" if is_known else "-",
-        "-" if node.memory_mb is None else f"{node.memory_mb}M",
+        "-" if node.memory_mb is None else f"{free_memory}{node.memory_mb}M",
+        _resources(group[:1], is_known=is_known) or "-",
         ",".join(node.features) or "-",
         fold(n.name for n in group) + (f" ({node.reason})" if node.reason else ""),
     )
@@ -180,7 +201,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="clusters, nodes, effective power, load, slots, link use",
         about="Clusters, then nodes; those that have everything in common share a line. POWER is "
         "what planning\nsees, RAW the latest reading, LOAD the share taken by work that is not "
-        "ours, LINK and USED in Gbit/s.",
+        "ours, LINK and USED in Gbit/s;\nMEMORY and RESOURCES are free/all.",
         example="coalloc nodes -M alpha,beta\n  coalloc nodes --wait 30s",
         add=_add,
         run=_nodes,

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from coalloc.core.base.records import JobRecord, JobSummary
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.sites.parts import Launch
 
 
@@ -35,6 +36,8 @@ class QueueRow(JobSummary, frozen=True, kw_only=True, omit_defaults=False):
     """Processes it uses, or asks for at the least."""
     max_procs: int | None = None
     """The most that a moldable job can use."""
+    shape: Shape = ONE_SLOT
+    """What it asks of its nodes besides."""
     time_limit: float | None = None
     """Seconds of run time."""
     start_estimate: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from coalloc.model.sites.reading import ShareUse
 
@@ -29,6 +29,14 @@ class NodeRow(Struct, frozen=True, kw_only=True):
     features: tuple[str, ...] = ()
     memory_mb: int | None = None
     """Null is unlimited."""
+    free_memory_mb: int | None = None
+    """Of that, what is not taken; null: not counted."""
+    cpus: int | None = None
+    """CPUs that its slots share; null: one each."""
+    resources: dict[str, int] = field(default_factory=dict)
+    """Counts of what else it has: ``gpu``, ``gpu:a100``."""
+    free_resources: dict[str, int] = field(default_factory=dict)
+    """Of these, what is not taken."""
 
 
 class ClusterRow(Struct, frozen=True, kw_only=True):

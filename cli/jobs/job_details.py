@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import to_builtins
+
 from coalloc.cli.output import aligned, block, figure, node_set, precise, printable, reason
 from coalloc.core.base.records import PartRecord
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob, span
@@ -110,12 +112,16 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "bandwidth", _valued(job, "proc_gbps", rate)
     if asked.memory_mb_per_proc:
         yield "memory", f"{asked.memory_mb_per_proc} MiB per process"
+    for key, value in to_builtins(asked.shape).items():
+        counts = value.items() if isinstance(value, dict) else ()
+        yield key.replace("_", " "), ", ".join(f"{n} {name}" for name, n in counts) or value
     yield "features", ", ".join(asked.features)
     clusters = ", ".join(asked.clusters or ())
     if parallel is not None and parallel.one_cluster:
         clusters = f"one of {clusters}" if clusters else "one of all"
     yield "clusters", clusters
     yield from job.batch.given()
+    yield "passed on", " ".join(job.batch.passed)
     if asked.weight != 1.0:
         yield "weight", figure(asked.weight)
     if asked.earliest > job.submitted + 1.0:

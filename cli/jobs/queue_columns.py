@@ -154,6 +154,30 @@ def _procs(group: Group, now: Now) -> str:
     return str(row.procs)
 
 
+def _each(group: Group) -> int:
+    """CPUs of a process, where they are counted; else it is one."""
+    return max(group[0].shape.cpus_per_proc, 1)
+
+
+def _cpus(group: Group, now: Now) -> str:
+    """CPUs in all."""
+    return "-".join(str(int(n) * _each(group)) for n in _procs(group, now).split("-"))
+
+
+def _node_count(group: Group, now: Now) -> str:
+    """Nodes, or those that a waiting job asks for."""
+    row, low, high = group[0], group[0].shape.min_nodes, group[0].shape.max_nodes
+    if row.nodes or not _waits(row) or (low == 1 and high is None):
+        return str(len(row.nodes)) if row.nodes else "-"
+    return str(low) if high in {None, low} else f"{low}-{high}"
+
+
+def _tres(group: Group, now: Now) -> str:
+    """Resources of each node, as squeue has them."""
+    counts = group[0].shape.per_node
+    return ",".join(f"gres:{name}:{count}" for name, count in counts.items()) or "N/A"
+
+
 def _left(group: Group, now: Now) -> str:
     left = time_left(group[0], now.time)
     return "UNLIMITED" if left is None else length(left)
@@ -217,18 +241,27 @@ COLUMNS: dict[str, Column] = {
     ),
     "procs": Column(
         header="PROCS",
-        letters="C",
+        letters="",
         cell=_procs,
         key=lambda g, now: g[0].procs,
         is_number=True,
     ),
+    "cpus": Column(
+        header="CPUS",
+        letters="C",
+        cell=_cpus,
+        key=lambda g, now: g[0].procs * _each(g),
+        is_number=True,
+    ),
+    "min_cpus": Column(header="MIN_CPUS", letters="c", cell=lambda g, now: str(_each(g))),
     "nodes": Column(
         header="NODES",
         letters="D",
-        cell=lambda g, now: str(len(g[0].nodes)) if g[0].nodes else "-",
-        key=lambda g, now: len(g[0].nodes),
+        cell=_node_count,
+        key=lambda g, now: len(g[0].nodes) or g[0].shape.min_nodes,
         is_number=True,
     ),
+    "tres": Column(header="TRES_PER_NODE", letters="b", cell=_tres),
     "submit": Column(
         header="SUBMIT",
         letters="V",

@@ -13,7 +13,7 @@ from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
 from coalloc.core.jobs.deadlines import DEADLINE, TOLERANCE_S
 from coalloc.core.jobs.dependencies import is_open
-from coalloc.core.jobs.occupation import occupation
+from coalloc.core.jobs.occupation import SlotsInUse, occupation
 from coalloc.core.learning import promises
 from coalloc.core.rounds import snapshots
 from coalloc.core.sharing import limits
@@ -26,6 +26,7 @@ from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import OVERDUE, Reason
 from coalloc.model.platform import Node
+from coalloc.model.shape import Room
 from coalloc.model.sites.parts import OVER_LIMIT
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import fields_of
@@ -84,6 +85,7 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         **{**fields_of(record, JobSummary), "reason": reason, "detail": detail},
         procs=(record.placed_procs if record.siblings else sum(nodes.values())) or procs_of(record),
         max_procs=job.max_procs if isinstance(job, MoldableJob) else None,
+        shape=job.shape,
         time_limit=job.time_limit,
         start_estimate=start,
         start_early=early,
@@ -185,15 +187,15 @@ def job_details(record: JobRecord, state: State, now: float) -> JobDetails:
 
 
 def cluster_rows(state: State, now: float) -> tuple[ClusterRow, ...]:
-    """Clusters with their nodes, free slots, power, load and link use."""
-    free = occupation(state, now).free
+    """Clusters with their nodes, what is free of them, power, load and link use."""
+    view = occupation(state, now)
     return tuple(
-        _cluster_row(name, cluster, free, state, now) for name, cluster in state.clusters.items()
+        _cluster_row(name, cluster, view, state, now) for name, cluster in state.clusters.items()
     )
 
 
 def _cluster_row(
-    name: str, cluster: ClusterState, free: Mapping[str, int], state: State, now: float
+    name: str, cluster: ClusterState, view: SlotsInUse, state: State, now: float
 ) -> ClusterRow:
     reading, capacity = cluster.reading, cluster.settings.link_gbps
     raw = {} if reading is None else {node.name: node for node in reading.nodes}
@@ -217,21 +219,21 @@ def _cluster_row(
         clock_ahead_s=cluster.clock_ahead_s,
         rpcs_per_min=None if reading is None else reading.rpcs_per_min,
         nodes=tuple(
-            _node_row(node, raw[node.name], cluster, free.get(node.name, 0), state, now)
-            for node in shown.nodes
+            _node_row(node, raw[node.name], cluster, view, state, now) for node in shown.nodes
         ),
     )
 
 
 def _node_row(
-    node: Node, raw: NodeReading, cluster: ClusterState, free: int, state: State, now: float
+    node: Node, raw: NodeReading, cluster: ClusterState, view: SlotsInUse, state: State, now: float
 ) -> NodeRow:
+    free = view.room(node.name) if node.name in view.free else Room(0, 0.0, {})
     drained = state.maintenance.drained.get(node.name)
     return NodeRow(
         name=node.name,
         state=str(node.state),
         slots=node.slots,
-        free=max(0, free),
+        free=max(0, free.slots),
         power=node.power,
         raw_power=raw.power,
         load=raw.load,
@@ -239,6 +241,10 @@ def _node_row(
         reason=drained or raw.reason or snapshots.weakness(cluster, raw),
         features=tuple(node.features),
         memory_mb=node.memory_mb,
+        free_memory_mb=None if node.memory_mb is None else max(0, int(free.memory_mb)),
+        cpus=node.cpus,
+        resources=dict(node.resources),
+        free_resources={name: max(0, free.resources.get(name, 0)) for name in node.resources},
     )
 
 

@@ -104,6 +104,9 @@ function sections(found, row, now) {
     ["exit code", row.exit_code === null ? "–" : String(row.exit_code)],
     ["clusters", row.clusters.join(" + ") || "–"], ["nodes", folded(Object.keys(row.nodes)) || "–"],
   ];
+  const asked = Object.entries(row.shape).map(([key, value]) =>
+    `${key.replaceAll("_", " ")} ${typeof value === "object" ? Object.entries(value).map((one) => one.join(": ")).join(", ") : value}`);
+  if (asked.length) facts.push(["asks for", asked.join("; ")]);
   if (row.skew_ms !== null) facts.push(["between its parts' starts", `${figure(row.skew_ms, 3)} ms`]);
   if (row.detail) facts.push(["remark", row.detail]);
   if (row.progress) facts.push(["progress", `${row.progress.completed} of ${row.progress.total} ${row.progress.unit}`]);

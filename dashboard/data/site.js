@@ -130,7 +130,8 @@ export function node(site, parameters, name) {
 function described({ cluster, node }) {
   const reason = node.reason ? `: ${node.reason}` : "", load = Math.round(node.load * 100);
   return [el("b", {}, `${node.name} (${cluster})`), ` · ${node.state}${reason} · ${node.free} of ${node.slots} slots free · power ${figure(node.power, 3)} · ${load} % other load`,
-    node.memory_mb ? ` · ${node.memory_mb} MiB` : "", node.features.length ? ` · ${node.features.join(", ")}` : ""];
+    node.memory_mb ? ` · ${node.free_memory_mb ?? "?"} of ${node.memory_mb} MiB free` : "",
+    ...Object.entries(node.resources).map(([name, all]) => ` · ${node.free_resources[name] ?? "?"} of ${all} ${name} free`), node.features.length ? ` · ${node.features.join(", ")}` : ""];
 }
 
 function tile(entry, show) {

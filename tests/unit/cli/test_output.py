@@ -16,6 +16,7 @@ from coalloc.cli.events import event_line
 from coalloc.cli.jobs.job_details import job_lines
 from coalloc.cli.nodes import cluster_line, node_lines
 from coalloc.cli.output import aligned, figure, node_set, printable, show_table
+from coalloc.model.values import replace
 from coalloc.runtime.texts import length
 from coalloc.wire.answers import Event
 from coalloc.wire.job_rows import JobDetails
@@ -200,6 +201,31 @@ def test_show_of_a_moldable_job(speedup: dict[str, Any], words: str) -> None:
     assert "1 to 8" in text
 
 
+def test_show_of_what_a_job_asks_of_its_nodes() -> None:
+    body = details()
+    body["batch"] = {"passed": ["--exclude=n1"]}
+    body["record"]["job"] |= {"memory_mb_per_proc": 512}
+    body["record"]["job"]["shape"] = {
+        "cpus_per_proc": 4,
+        "min_nodes": 2,
+        "procs_per_node": 3,
+        "exclusive": True,
+        "memory_mb_per_node": 512,
+        "per_node": {"gpu": 2},
+        "per_job": {"matlab": 1},
+    }
+    text = "\n".join(job_lines(msgspec.convert(body, JobDetails), NOW))
+    for pattern in (
+        r"memory +512 MiB per process$",
+        r"cpus per proc +4$",
+        r"procs per node +3$",
+        r"exclusive +True$",
+        r"per node +2 gpu$",
+        r"passed on +--exclude=n1$",
+    ):
+        assert re.search(pattern, text, re.MULTILINE), text
+
+
 def node(name: str, **fields: Any) -> NodeRow:
     base = {"state": "up", "slots": 4, "free": 4, "power": 0.9, "raw_power": 0.91, "load": 0.02}
     return NodeRow(name=name, **{**base, **fields})
@@ -224,6 +250,20 @@ def test_nodes_that_have_everything_in_common_share_a_line() -> None:
     assert [line[-1] for line in lines] == ["a[1-2]", "a3", "a4"]
     assert lines[0][1:6] == ("up", "4", "4", "0.9", "0.91")
     assert [line[-1] for line in node_lines(cluster(), each=True)] == ["a1", "a2", "a3", "a4"]
+
+
+def test_what_is_free_of_memory_and_resources() -> None:
+    there = {"memory_mb": 900, "resources": {"gpu": 4, "gpu:a100": 4, "nvme": 9}}
+    free = {"gpu": 3, "gpu:a100": 3, "nvme": 9}
+    nodes = (
+        node("a1", **there, free_memory_mb=800, free_resources=free),
+        node("a2", **there, free_memory_mb=800, free_resources=free),
+    )
+    (line,) = node_lines(replace(cluster(), nodes=nodes))
+    assert line[7:9] == ("800/900M", "3/4 gpu:a100, 9/9 nvme")
+    assert cluster_line(replace(cluster(), nodes=nodes))[8] == "6/8 gpu:a100, 18/18 nvme"
+    (older,) = node_lines(replace(cluster(), nodes=(node("a1", **there),)))  # of an older daemon
+    assert older[7:9] == ("900M", "?/4 gpu:a100, ?/9 nvme")
 
 
 @pytest.mark.parametrize(

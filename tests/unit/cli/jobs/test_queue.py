@@ -30,6 +30,7 @@ from coalloc.cli.jobs.queue_columns import (
 from coalloc.cli.jobs.show import _lines
 from coalloc.cli.output import aligned
 from coalloc.client.client import Client
+from coalloc.model.shape import Shape
 from coalloc.wire.answers import QueueAnswer
 from coalloc.wire.client import AnswerFrame
 from coalloc.wire.frames import encode_answer
@@ -255,6 +256,22 @@ def test_every_letter_and_name_reads() -> None:
 def test_lines_in_another_order(text: str, jobs: list[str]) -> None:
     groups = ordered(folded([RUNNING, WAITING, LATER]), read_order(text), Now(time=NOW))
     assert [group[0].id for group in groups] == jobs
+
+
+def test_what_a_job_takes_of_nodes_by_the_letters_of_squeue() -> None:
+    shape = Shape(cpus_per_proc=3, min_nodes=2, max_nodes=4, per_node={"gpu:a100": 2})
+    names = tuple(field.name for field in read_format("%C %c %D %b") if isinstance(field, Field))
+    waiting, placed = (
+        row("1", shape=shape),
+        row("2", "running", shape=shape, nodes={"a": 2, "b": 2}),
+    )
+    moldable = row("3", procs=2, max_procs=6, shape=Shape(min_nodes=2, max_nodes=2))
+    assert shown([waiting, placed, moldable, row("4")], names) == [
+        ("12", "3", "2-4", "gres:gpu:a100:2"),
+        ("12", "3", "2", "gres:gpu:a100:2"),
+        ("2-6", "1", "2", "N/A"),
+        ("4", "1", "-", "N/A"),
+    ]
 
 
 def test_a_falling_order_is_typed_as_in_squeue(capsys: pytest.CaptureFixture[str]) -> None:
