@@ -159,7 +159,7 @@ class _Size:
         raise InputError("gpus", f"{what}; say --gpus-per-node")
 
     def shape(self, *, counts: bool) -> tuple[Shape, int]:
-        """What is asked of the nodes, and MiB of each process."""
+        """The shape, and MiB of each process."""
         options = self._options
         read_gres(",".join([*self.on_node, *self.of_task]) or "none")  # a family or its types
         cpus = self._cpus() or options.cpus_per_task or int(counts)
