@@ -90,13 +90,14 @@ class _Size:
 
     def __init__(self, options: argparse.Namespace, told: Told) -> None:
         self._options, self._told = options, told
-        self.on_node = Counter[str](options.gres) + Counter(options.gpus_per_node)
+        self.on_node = Counter[str]({**(options.gpus_per_node or {}), **(options.gres or {})})
         self.of_task = Counter[str](options.gpus_per_task)
         self.in_all = Counter[str](options.gpus)
         self.each: int | None = options.ntasks_per_node
         self.tasks: int | tuple[int, int] | None = options.procs
         nodes = options.nodes
         self.low, self.high = nodes if isinstance(nodes, tuple) else (nodes, nodes)
+        read_gres(",".join([*self.on_node, *self.of_task, *self.in_all]) or "none")  # types agree
         self._count()
         self._place()
         self._share_out()
@@ -108,6 +109,7 @@ class _Size:
 
     def _count(self) -> None:
         """Processes, as sbatch counts them where they are not said."""
+        self._compare()
         per_gpu, gpus, tasks = self._options.ntasks_per_gpu, self.in_all.total(), self.tasks
         of_task, here = self.of_task.total(), _of_family(self.on_node)
         if per_gpu and here:
@@ -128,6 +130,23 @@ class _Size:
         if gpus and not (is_same and per_gpu in {None, self.fewest / gpus}):
             raise InputError("gpus", f"{gpus} are not what {self.fewest} processes come to")
 
+    def _compare(self) -> None:
+        """Nodes from GPUs that are said of each node and of tasks, or in all, too."""
+        of_task, here = self.of_task.total(), _of_family(self.on_node)
+        if here and of_task:
+            self.each = self.each or here // of_task
+            tasks = self.fewest if self.tasks else self.each * (self.low or 1)
+            self.in_all["gpu"] = self.in_all.total() or tasks * of_task
+            for name in [name for name in self.on_node if name.partition(":")[0] == "gpu"]:
+                del self.on_node[name]
+        if here and self.in_all:
+            nodes, rest = divmod(self.in_all.total(), here)
+            if rest or not (self.low or 1) <= nodes <= (self.high or nodes):
+                what = f"{self.in_all.total()} are not {here} on each of the nodes"
+                raise InputError("gpus_per_node", what)
+            self.low = self.high = nodes
+            self.in_all.clear()
+
     def _place(self) -> None:
         """Nodes: as few as there are processes, and one where only those of a node are said."""
         if self.low is None or self.high is None:
@@ -142,6 +161,8 @@ class _Size:
             what = f"can't run {self.fewest} processes on {self.low} nodes"
             self._told.warn(where, f"{what}, setting nnodes to {self.fewest}")
             self.low = self.fewest
+        if self.each and self.fewest > self.high * self.each:
+            raise InputError("ntasks_per_node", "Requested node configuration is not available")
         self.high = min(self.high, self.tasks[1] if isinstance(self.tasks, tuple) else self.fewest)
 
     def _share_out(self) -> None:
@@ -161,7 +182,6 @@ class _Size:
     def shape(self, *, counts: bool) -> tuple[Shape, int]:
         """The shape, and MiB of each process."""
         options = self._options
-        read_gres(",".join([*self.on_node, *self.of_task]) or "none")  # a family or its types
         cpus = self._cpus() or options.cpus_per_task or int(counts)
         memory, on_node = options.memory_mb_per_proc or 0, options.mem or 0
         here, of_task = _of_family(self.on_node), self.of_task.total()

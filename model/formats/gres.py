@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from coalloc.model.errors import InputError
 
@@ -11,15 +10,18 @@ _COUNT = re.compile(r"([0-9]{1,18})([kmgtp]?)", re.ASCII | re.IGNORECASE)
 
 
 def read_gres(text: str) -> dict[str, int]:
-    """Counts of what is asked for; ``none`` is nothing. Raises `InputError`."""
-    counts = Counter[str]()
+    """Counts of what is asked for, the last of each name; ``none`` is nothing.
+
+    Raises `InputError`.
+    """
+    counts = dict[str, int]()
     for item in text.split(",") if text != "none" else ():
         whole = item.removeprefix("gres:").replace("=", ":")
         name, colon, last = whole.rpartition(":")
         if colon and (found := _COUNT.fullmatch(last)):
-            counts[name] += int(found[1]) << 10 * " kmgtp".index(found[2].lower() or " ")
+            counts[name] = int(found[1]) << 10 * " kmgtp".index(found[2].lower() or " ")
         else:
-            counts[whole] += 1
+            counts[whole] = 1
     if any(name.partition(":")[0] in counts for name in counts if ":" in name):
         # as Slurm does
         what = "Invalid GRES specification (with and without type identification)"

@@ -105,13 +105,20 @@ def _read(of: Mapping[str, str]) -> Meaning:
     each, tasks = int(of.get("ntasks-per-node", 0)), int(of.get("ntasks", 0))
     if tasks < 0 or least > most:
         raise ValueError("no size")
-    on_node = counts(of.get("gres", "")) | counts(of.get("gpus-per-node", ""), "gpu")
+    on_node = counts(of.get("gpus-per-node", ""), "gpu") | counts(of.get("gres", ""))
     of_task = counts(of.get("gpus-per-task", ""), "gpu")
+    in_all = counts(of.get("gpus", ""), "gpu")
+    if on_node and (of_task or in_all):  # the nodes follow
+        here, each = sum(on_node.values()), each or sum(on_node.values()) // len(of_task or [0])
+        each = each if of_task or "ntasks-per-node" in of else 0
+        total = sum(in_all.values()) or (tasks or least * each) * sum(of_task.values())
+        least = most = total // here
+        in_all, on_node = {}, {} if of_task else on_node
     if not tasks:
         tasks = max(least, 1) * max(each, 1)
         least, most = (least, most) if least or not each else (1, 1)
     least, most = min(least, tasks), min(most, tasks)  # "setting nnodes to"
-    if in_all := counts(of.get("gpus", ""), "gpu"):
+    if in_all:
         ((name, gpus),) = in_all.items()
         if (least == most > 0 and not gpus % least) or tasks == 1:
             least = most = least or 1
@@ -194,6 +201,15 @@ SEEN: Mapping[str, Meaning | None] = {
     "-N 1 -n 8 --ntasks-per-gpu=4": Meaning(8, (1, 1), on_node={"gpu": 2}),
     "-N 2 --gpus-per-node=2 --ntasks-per-gpu=2": Meaning(8, (2, 2), 4, on_node={"gpu": 2}),
     "--gres=gpu:v100:4,nvme:100": Meaning(on_node={"gpu:v100": 4, "nvme": 100}),
+    "--gres=gpu:1,nvme:1,gpu:2": Meaning(on_node={"gpu": 2, "nvme": 1}),
+    "--gres=gpu:2 --gpus-per-node=1": Meaning(on_node={"gpu": 2}),
+    "--gpus=4 --gpus-per-node=2": Meaning(2, (2, 2), on_node={"gpu": 2}),
+    "-n 5 --gres=gpu:1 --gpus=2": Meaning(5, (2, 2), on_node=GPU),
+    "--ntasks-per-node=2 --gpus=4 --gpus-per-node=2": Meaning(4, (2, 2), 2, on_node={"gpu": 2}),
+    "-N 2 --gpus-per-task=1 --gpus-per-node=1": Meaning(2, (2, 2), 1, of_task=GPU),
+    "-n 4 --gpus-per-task=1 --gres=gpu:2": Meaning(4, (2, 2), 2, of_task=GPU),
+    "-N 1 --gpus=4 --gpus-per-node=2": None,
+    "-N 2 -n 9 --ntasks-per-node=2": None,
     "--gres=gpu:a100:1,gpu:1": None,
     "--mem=4G --mem-per-cpu=1G": None,
     "-c 2 --gpus=1 --cpus-per-gpu=2": None,

@@ -186,7 +186,7 @@ def _sizes(job: Mapping[str, Any], said: Mapping[str, str], differs: Differs) ->
     of_cpu, of_node = said.get("MinMemoryCPU", "0M"), said.get("MinMemoryNode", "0M")
     yield from differs("memory", memory_mb, mebibytes(of_cpu) * cpus)
     yield from differs("memory", shape.get("memory_mb_per_node", 0), mebibytes(of_node))
-    per_node = said.get("TresPerNode", "").strip().removeprefix("gres:")
+    per_node = said.get("TresPerNode", "").strip().replace("gres:", "")
     in_all = sbatch_meaning.counts(said.get("TresPerJob", "").strip().removeprefix("gres:"))
     each = shape.get("per_node", {})
     if in_all:
@@ -226,7 +226,8 @@ def fault(name: str, real: dict[str, Any], code: int, body: dict[str, Any], err:
         is_passed = body["batch"].get("passed")  # the cluster itself will refuse it
         is_well = real["tested"] or OF_THE_SITE.search(real["refused"]) or is_wider or is_passed
         return "" if is_well else str(real["refused"])
-    if "-per-gpu" in name:  # what follows from GPUs is in none of the fields: `SEEN` has it
+    # what follows from GPUs is not in these fields, nor before the start: `SEEN` has it
+    if re.search("-per-gpu|gpus-per-task|node=2 --gpus", name):
         return ""
     return "; ".join(differences(body, real))
 
