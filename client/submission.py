@@ -39,8 +39,7 @@ class SubmissionOptions(TypedDict, total=False):
     retries: int
     keep_going: bool
     shape: Shape | Mapping[str, Any]
-    """What it asks of its nodes besides: a mapping as in the snapshot format, such as
-    ``{"cpus_per_proc": 4, "min_nodes": 2, "max_nodes": 2}``."""
+    """What it asks of its nodes, as in the snapshot format: ``{"cpus_per_proc": 4}``."""
     gres: str | Mapping[str, int]
     """The shape's ``per_node``, as sbatch has it: ``gpu:a100:2``."""
     account: str

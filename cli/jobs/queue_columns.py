@@ -154,14 +154,10 @@ def _procs(group: Group, now: Now) -> str:
     return str(row.procs)
 
 
-def _each(group: Group) -> int:
-    """CPUs of a process, where they are counted; else it is one."""
-    return max(group[0].shape.cpus_per_proc, 1)
-
-
 def _cpus(group: Group, now: Now) -> str:
-    """CPUs in all."""
-    return "-".join(str(int(n) * _each(group)) for n in _procs(group, now).split("-"))
+    """CPUs in all; a process is one where they are not counted."""
+    each = group[0].shape.cpus_per_proc or 1
+    return "-".join(str(int(procs) * each) for procs in _procs(group, now).split("-"))
 
 
 def _node_count(group: Group, now: Now) -> str:
@@ -250,10 +246,12 @@ COLUMNS: dict[str, Column] = {
         header="CPUS",
         letters="C",
         cell=_cpus,
-        key=lambda g, now: g[0].procs * _each(g),
+        key=lambda g, now: g[0].procs * (g[0].shape.cpus_per_proc or 1),
         is_number=True,
     ),
-    "min_cpus": Column(header="MIN_CPUS", letters="c", cell=lambda g, now: str(_each(g))),
+    "min_cpus": Column(
+        header="MIN_CPUS", letters="c", cell=lambda g, now: str(g[0].shape.cpus_per_proc or 1)
+    ),
     "nodes": Column(
         header="NODES",
         letters="D",

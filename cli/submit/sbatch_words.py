@@ -62,13 +62,22 @@ STEP = "is an option of srun; write it in the script, behind srun"
 COMPONENTS = "jobs of several components are not run here"
 INTERACTIVE = "no interactive jobs; coalloc submit --wait runs a command until it has ended"
 
-_SIZES = (
-    *(("-c --cpus-per-task", ""), ("--cpus-per-gpu", "SBATCH_CPUS_PER_GPU")),
-    *(("-G --gpus", "SBATCH_GPUS"), ("--gpus-per-node", "SBATCH_GPUS_PER_NODE")),
-    *(("--gpus-per-task", "SBATCH_GPUS_PER_TASK"), ("--mem", "SBATCH_MEM_PER_NODE")),
-    *(("--mem-per-cpu", "SBATCH_MEM_PER_CPU"), ("--mem-per-gpu", "SBATCH_MEM_PER_GPU")),
-    *(("-N --nodes", ""), ("--tasks-per-node --ntasks-per-node", ""), ("--ntasks-per-gpu", "")),
+_SAME = (
+    *(("-A --account", "SBATCH_ACCOUNT"), ("-a --array", "SBATCH_ARRAY_INX"), ("-b --begin", "")),
+    *(("-D --chdir", ""), ("-M --cluster --clusters", "SLURM_CLUSTERS SBATCH_CLUSTERS")),
+    *(("-C --constraint", "SBATCH_CONSTRAINT"), ("--deadline", ""), ("-d --dependency", "")),
+    *(("-e --error", "SBATCH_ERROR"), ("--export", "SBATCH_EXPORT"), ("--gres", "SBATCH_GRES")),
+    *(("-J --job-name", "SBATCH_JOB_NAME"), ("-L --licenses", ""), ("-n --ntasks", "")),
+    *(("-o --output", "SBATCH_OUTPUT"), ("-p --partition", "SBATCH_PARTITION")),
+    *(("-q --qos", "SBATCH_QOS"), ("--reservation", "SBATCH_RESERVATION")),
+    *(("-t --time", "SBATCH_TIMELIMIT"), ("--wrap", ""), ("-c --cpus-per-task", "")),
+    *(("--cpus-per-gpu", "SBATCH_CPUS_PER_GPU"), ("-G --gpus", "SBATCH_GPUS")),
+    *(("--gpus-per-node", "SBATCH_GPUS_PER_NODE"), ("--gpus-per-task", "SBATCH_GPUS_PER_TASK")),
+    *(("--mem", "SBATCH_MEM_PER_NODE"), ("--mem-per-cpu", "SBATCH_MEM_PER_CPU")),
+    *(("--mem-per-gpu", "SBATCH_MEM_PER_GPU"), ("-N --nodes", "")),
+    *(("--tasks-per-node --ntasks-per-node", ""), ("--ntasks-per-gpu", "")),
 )
+"""Options that mean the same and have a value, and their variables."""
 _PASSED = (
     *(("--acctg-freq", "SBATCH_ACCTG_FREQ"), ("-S --core-spec", "SBATCH_CORE_SPEC")),
     *(("--cores-per-socket", ""), ("--cpu-freq", "SBATCH_CPU_FREQ_REQ")),
@@ -90,36 +99,15 @@ _PASSED_BARE = (
 """Options of one cluster's Slurm, and their variables; the second have no value."""
 
 WORDS: tuple[Word, ...] = (
-    Word("-A --account", M, variables="SBATCH_ACCOUNT"),
-    Word("-a --array", M, variables="SBATCH_ARRAY_INX"),
-    Word("-b --begin", M),
-    Word("-D --chdir", M),
-    Word("-M --cluster --clusters", M, variables="SLURM_CLUSTERS SBATCH_CLUSTERS"),
-    Word("-C --constraint", M, variables="SBATCH_CONSTRAINT"),
-    Word("--deadline", M),
-    Word("-d --dependency", M),
-    Word("-e --error", M, variables="SBATCH_ERROR"),
-    Word("--export", M, variables="SBATCH_EXPORT"),
-    Word("--gres", M, variables="SBATCH_GRES"),
+    *(Word(names, M, variables=variables) for names, variables in _SAME),
     Word("-H --hold", M, value="none"),
-    Word("-J --job-name", M, variables="SBATCH_JOB_NAME"),
-    Word("-L --licenses", M),
     Word("--no-requeue", M, "is the default; leave it out", "SBATCH_NO_REQUEUE", "none"),
-    Word("-n --ntasks", M),
-    Word("-o --output", M, variables="SBATCH_OUTPUT"),
     Word("--parsable", M, value="none"),
-    Word("-p --partition", M, variables="SBATCH_PARTITION"),
-    Word("-q --qos", M, variables="SBATCH_QOS"),
     Word("-Q --quiet", M, value="none"),
     Word("--requeue", M, variables="SBATCH_REQUEUE", value="none"),
-    Word("--reservation", M, variables="SBATCH_RESERVATION"),
     Word("--test-only", M, value="none"),
-    Word("-t --time", M, variables="SBATCH_TIMELIMIT"),
     Word("-v --verbose", M, "there is no more to say", "SBATCH_DEBUG", "none"),
     Word("-W --wait", M, variables="SBATCH_WAIT", value="none"),
-    Word("--wrap", M),
-    # nodes, and what is taken of them
-    *(Word(names, M, variables=variables) for names, variables in _SIZES),
     Word("--exclusive", M, variables="SBATCH_EXCLUSIVE", value="optional"),
     # one cluster's Slurm judges it
     *(Word(names, P, PASSED_ON, variables) for names, variables in _PASSED),
@@ -131,7 +119,7 @@ WORDS: tuple[Word, ...] = (
     Word("--extra", W, TUNING),
     Word("--get-user-env", W, "--export says what is", "SBATCH_GET_USER_ENV", "optional"),
     Word("--ignore-pbs", W, "#PBS lines are never read", "SBATCH_IGNORE_PBS", "none"),
-    Word("--kill-on-invalid-dep", W, "a job that waits for it is cancelled", harmless=("yes",)),
+    Word("--kill-on-invalid-dep", W, "a job that waits in vain is cancelled", harmless=("yes",)),
     Word("--mail-type", W, MAIL, harmless=("NONE",)),
     Word("--mail-user", W, MAIL),
     Word("--nice", W, WEIGHT, value="optional"),
@@ -145,7 +133,9 @@ WORDS: tuple[Word, ...] = (
     Word("--propagate", W, "is not passed on; limits are the node's", value="optional"),
     Word("--segment", W, "is not passed on; nodes are chosen by the planner"),
     Word("--time-min", W, "is not passed on; the limit is --time"),
-    Word("--wait-all-nodes", W, "all are awaited", "SBATCH_WAIT_ALL_NODES", harmless=("1",)),
+    Word(
+        "--wait-all-nodes", W, "all of them are awaited", "SBATCH_WAIT_ALL_NODES", harmless=("1",)
+    ),
     # something else would run, or not as it was meant to
     Word("--batch", R, "the script runs on the job's first node", "SBATCH_BATCH"),
     Word("--bb", R, "there are no burst buffers here", "SBATCH_BURST_BUFFER"),

@@ -66,8 +66,8 @@ def lay_out(options: argparse.Namespace, told: Told, *, counts: bool) -> None:
     for names in EXCLUDING:
         given = [name for name in names if getattr(options, name) is not None]
         if len(given) > 1:
-            first, second = (_flag(name.replace("memory_mb", "mem")) for name in given[:2])
-            told.refuse(told.of(given[1]), f"{first} is mutually exclusive with {second}")
+            what = " is mutually exclusive with ".join(f"--{name}" for name in given[:2])
+            told.refuse(told.of(given[1]), what.replace("memory_mb", "mem").replace("_", "-"))
     if options.exclusive:
         pass_on(options, told, "exclusive", f"--exclusive={options.exclusive}")
     counts = counts or any(getattr(options, name) is not None for name in COUNTING)
@@ -75,14 +75,10 @@ def lay_out(options: argparse.Namespace, told: Told, *, counts: bool) -> None:
         size = _Size(options, told)
         shape, memory = size.shape(counts=counts)
     except InputError as error:
-        told.refuse(told.of(error.where), f"{_flag(error.where)}: {error.what}")
+        told.refuse(told.of(error.where), f"--{error.where.replace('_', '-')}: {error.what}")
         return
     options.procs, options.memory_mb_per_proc = size.tasks, memory or None
     options.shape, options.gres = to_builtins(shape) or None, None
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 class _Size:

@@ -10,10 +10,7 @@ _COUNT = re.compile(r"([0-9]{1,18})([kmgtp]?)", re.ASCII | re.IGNORECASE)
 
 
 def read_gres(text: str) -> dict[str, int]:
-    """Counts of what is asked for, the last of each name; ``none`` is nothing.
-
-    Raises `InputError`.
-    """
+    """Counts of what is asked for, the last of each name. Raises `InputError`."""
     counts = dict[str, int]()
     for item in text.split(",") if text != "none" else ():
         whole = item.removeprefix("gres:").replace("=", ":")
@@ -23,7 +20,6 @@ def read_gres(text: str) -> dict[str, int]:
         else:
             counts[whole] = 1
     if any(name.partition(":")[0] in counts for name in counts if ":" in name):
-        # as Slurm does
         what = "Invalid GRES specification (with and without type identification)"
         raise InputError("gres", what)
     return {name: count for name, count in counts.items() if name and count}
