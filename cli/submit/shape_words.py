@@ -104,44 +104,42 @@ class _Size:
         return self.tasks[0] if isinstance(self.tasks, tuple) else self.tasks or 1
 
     def _count(self) -> None:
-        """Processes, as sbatch counts them where they are not said."""
-        self._compare()
-        per_gpu, gpus, tasks = self._options.ntasks_per_gpu, self.in_all.total(), self.tasks
-        of_task, here = self.of_task.total(), _of_family(self.on_node)
+        """Processes, as sbatch counts them where they are not said, and the nodes of GPUs."""
+        per_gpu, here = self._options.ntasks_per_gpu, _of_family(self.on_node)
+        of_task, gpus = self.of_task.total(), self.in_all.total()
         if per_gpu and here:
             self.each = per_gpu * here
         elif per_gpu and not gpus:
-            if tasks is None or self.fewest % per_gpu:
+            if self.tasks is None or self.fewest % per_gpu:
                 what = "-n/--ntasks has to be a multiple of --ntasks-per-gpu."
                 raise InputError("ntasks_per_gpu", what)
-            self.in_all["gpu"] = self.fewest // per_gpu
-        if tasks is None and gpus and (of_task or per_gpu):
-            self.tasks = gpus // of_task if of_task else gpus * per_gpu
-        elif tasks is None and (self.low or self.each):
-            self.tasks = (self.low or 1) * (self.each or 1)
-        elif tasks is None and of_task:
-            what = "used without either --gpus or -n/--ntasks is not allowed."
-            raise InputError("gpus_per_task", what)
-        is_same = not of_task or self.fewest * of_task == gpus
-        if gpus and not (is_same and per_gpu in {None, self.fewest / gpus}):
-            raise InputError("gpus", f"{gpus} are not what {self.fewest} processes come to")
-
-    def _compare(self) -> None:
-        """Nodes from GPUs that are said of each node and of tasks, or in all, too."""
-        of_task, here = self.of_task.total(), _of_family(self.on_node)
-        if here and of_task:
+            gpus = self.in_all["gpu"] = self.fewest // per_gpu
+        if of_task and here:
             self.each = self.each or here // of_task
-            tasks = self.fewest if self.tasks else self.each * (self.low or 1)
-            self.in_all["gpu"] = self.in_all.total() or tasks * of_task
+            if self.each * of_task != here:
+                raise InputError("gpus_per_task", f"{self.each} times it are not {here} on a node")
+            gpus = gpus or of_task * (self.fewest if self.tasks else self.each * (self.low or 1))
             for name in [name for name in self.on_node if name.partition(":")[0] == "gpu"]:
                 del self.on_node[name]
-        if here and self.in_all:
-            nodes, rest = divmod(self.in_all.total(), here)
-            if rest or not (self.low or 1) <= nodes <= (self.high or nodes):
-                what = f"{self.in_all.total()} are not {here} on each of the nodes"
-                raise InputError("gpus_per_node", what)
+        if here and gpus:
+            nodes, rest = divmod(gpus, here)
+            most = min(self.high or nodes, self.fewest if self.tasks else nodes)
+            if rest or not (self.low or 1) <= nodes <= most:
+                raise InputError("gpus_per_node", f"{gpus} in all are not {here} on each node")
             self.low = self.high = nodes
             self.in_all.clear()
+        if self.tasks is None and per_gpu and gpus:
+            self.tasks = gpus * per_gpu
+        elif self.tasks is None and (self.low or self.each):
+            self.tasks = (self.low or 1) * (self.each or 1)
+        elif self.tasks is None and of_task:
+            if not gpus:
+                what = "used without either --gpus or -n/--ntasks is not allowed."
+                raise InputError("gpus_per_task", what)
+            self.tasks = gpus // of_task
+        is_same = not of_task or self.fewest * of_task == gpus
+        if gpus and not (is_same and (here or per_gpu in {None, self.fewest / gpus})):
+            raise InputError("gpus", f"{gpus} are not what {self.fewest} processes come to")
 
     def _place(self) -> None:
         """Nodes: as few as there are processes, and one where only those of a node are said."""

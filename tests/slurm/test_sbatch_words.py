@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,4 +71,52 @@ def test_options_of_real_scripts(
                 real["job"] = {k: v for k, v in real["job"].items() if plain.get(k) != v}
             if found := fault(case.name, real, code, body, err):
                 wrong[case.name] = found, lines
+    for k, v in wrong.items():
+        print(k, "=>", v)
+    assert wrong == {}
+
+
+DRAWN = {
+    "-N": ("1", "2", "3", "2-3", "1-1"),
+    "-n": ("1", "2", "3", "4", "6"),
+    "--ntasks-per-node=": ("1", "2", "3"),
+    "-c": ("1", "2"),
+    "--mem=": ("0", "1G"),
+    "--mem-per-cpu=": ("500",),
+    "--gres=": ("gpu:1", "gpu:2"),
+    "--gpus-per-node=": ("1", "2"),
+    "--gpus=": ("1", "2", "4"),
+    "--gpus-per-task=": ("1", "2"),
+    "--cpus-per-gpu=": ("1", "2"),
+    "--ntasks-per-gpu=": ("1", "2"),
+    "--exclusive": ("", "=user"),
+}
+
+
+def test_sizes_that_are_drawn(
+    conf: str, tmp_path: Path, client: FakeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not refused is the same to sbatch, in any combination of options."""
+    rng, wrong, told = random.Random(35), {}, Counter[str]()
+    plain = sbatch_cases.asked(Case("", sbatch_cases.HEAD + b"true\n"), conf, tmp_path)["job"]
+    for _ in range(400):
+        names = rng.sample(sorted(DRAWN), rng.randint(2, 5))
+        text = " ".join(name + rng.choice(DRAWN[name]) for name in names)
+        case = Case(text, sbatch_cases.HEAD + f"#SBATCH {text}\ntrue\n".encode())
+        client.sent.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            code, body = result(case, client, patch, 1795644000.0)
+        err = capsys.readouterr().err
+        real = sbatch_cases.asked(case, conf, tmp_path)
+        if "job" in real:
+            real["job"] = {k: v for k, v in real["job"].items() if plain.get(k) != v}
+        told["both" if code == 2 and "job" not in real else "ours" if code == 2 else "taken"] += 1
+        if "without either --gpus or -n" not in real.get("refused", "") and (
+            found := fault(text, real, code, body, err)
+        ):
+            wrong[text] = found
+    with capsys.disabled():
+        print(f"\nrefused by {dict(told)}")
+    for k, v in wrong.items():
+        print(k, "=>", v)
     assert wrong == {}
