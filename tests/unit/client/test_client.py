@@ -13,7 +13,10 @@ from coalloc import Client
 from coalloc.client import base, endpoint, job_requests
 from coalloc.client import events as client_events
 from coalloc.client.client import NoAnswerError, RefusedError
-from coalloc.client.submission import submission
+from coalloc.client.submission import change, submission
+from coalloc.client.workflow_submission import workflow_submission
+from coalloc.model.jobs import Task, WorkflowJob
+from coalloc.model.shape import Shape
 from coalloc.runtime.user import user_name
 from coalloc.wire.curve import CurveClient, KeyPair
 from tests.support.fake_daemon import LIMIT_S, FakeDaemon, Stream
@@ -286,6 +289,19 @@ def test_an_option_that_does_not_exist_is_refused_here() -> None:
         submission([])
     with pytest.raises(ValueError, match="only one of them"):
         submission(["true"], speedup={"model": "amdahl"}, times={1: 2.0})
+
+
+def test_what_is_asked_of_nodes_is_a_shape() -> None:
+    said: dict[str, Any] = {"cpus_per_proc": 2, "per_node": {"nvme": 1}}
+    gres = {"cpus_per_proc": 2, "per_node": {"gpu": 3}}
+    assert submission(["x"], shape=said)["job"]["shape"] == said
+    assert submission(["x"], shape=Shape(**said), gres="gpu:3")["job"]["shape"] == gres
+    assert "shape" not in submission(["x"])["job"]
+    assert change("7", gres="")["fields"] == {"shape": {"per_node": {}}}
+    task = Task(id="t", work=1.0)
+    flow = WorkflowJob(id="", submitted=0.0, tasks=(task,), shape=Shape(**said))
+    body = workflow_submission(flow, {"t": ["x"]}, gres="gpu:3")
+    assert body["job"]["shape"] == gres
 
 
 def test_the_client_finds_its_daemon_in_the_configuration(

@@ -10,6 +10,7 @@ from coalloc.core.base.events import Solved
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.shape import Shape
 from coalloc.model.sites.parts import Launch
 from tests.support.core_site import Site
 
@@ -53,6 +54,13 @@ def test_every_part_of_a_waiting_job_is_changed() -> None:
         "procs=2 base_time=50 time_limit=60 weight=4 clusters=a,b"
         " account=bio name=new needs=afterany:3"
     )
+
+
+def test_what_is_not_named_of_a_shape_stays() -> None:
+    site, job = full()
+    changed(site, job, fields={"shape": {"cpus_per_proc": 1, "memory_mb_per_node": 10}})
+    changed(site, job, fields={"shape": {"memory_mb_per_node": 20}})
+    assert site.job(job).job.shape == Shape(cpus_per_proc=1, memory_mb_per_node=20)
 
 
 def test_a_run_time_that_nobody_named_is_estimated_again() -> None:
