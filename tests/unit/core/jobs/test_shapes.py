@@ -242,7 +242,8 @@ def test_a_changed_job_keeps_a_shape_that_can_run() -> None:
     assert isinstance(site.ask(Update(job=job, fields={"procs": 5})), Refused)
     assert not isinstance(site.ask(Update(job=job, fields={"procs": 3})), Refused)
     assert site.job(job).job.shape == Shape(min_nodes=2, max_nodes=2, procs_per_node=2)
-    site.ask(Update(job=job, fields={"shape": {"cpus_per_proc": 2}, "procs": 5}))
+    anywhere = {"cpus_per_proc": 2, "min_nodes": 1, "max_nodes": None, "procs_per_node": None}
+    site.ask(Update(job=job, fields={"shape": anywhere, "procs": 5}))
     assert site.job(job).job.shape == Shape(cpus_per_proc=2)
     assert isinstance(site.ask(Update(job=job, fields={"shape": {"exclusive": 9}})), Refused)
     answer = site.ask(Update(job=job, batch={"passed": "--exclude=a1"}))
