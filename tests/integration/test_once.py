@@ -115,7 +115,7 @@ def test_sbatch_from_the_command_to_the_output(site: Running) -> None:
 
 def test_a_job_that_no_cluster_can_hold_is_refused(site: Running) -> None:
     _, refused = sbatch(site, "-n", "7", "--wrap", "true", code=1)
-    assert "needs 7 processes on one cluster; the largest has 6 slots" in refused
+    assert "needs 7 processes with 1 CPU each; the largest cluster has room for 6" in refused
 
 
 def test_wait_ends_with_the_scripts_exit_code(site: Running) -> None:
