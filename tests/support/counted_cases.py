@@ -113,7 +113,7 @@ def _random_job(draws: Random, n: int, *, easy: bool) -> dict[str, Any]:
 
 def needs(shape: Shape, memory: int, node: Any, procs: int) -> dict[str, float]:
     """What a job takes of a node, by name; a family counts its types."""
-    out: Counter[str] = Counter()
+    out: Any = Counter()
     for amounts, times in ((shape.per_node, 1), (shape.per_proc, procs)):
         for name, count in amounts.items():
             out[name] += count * times

@@ -1,7 +1,7 @@
 """Plans by counted resources: against brute force, EASY on dictionaries, and a judge of them."""
 
 from copy import deepcopy
-from itertools import product
+from itertools import permutations, product
 from random import Random
 from typing import Any
 
@@ -11,8 +11,10 @@ from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
+from coalloc.policies.counted.bounds import bound_of
 from coalloc.policies.counted.needs import needs_counting
-from coalloc.policies.counted.planning import plain_counted
+from coalloc.policies.counted.planning import CountedQueue, plain_counted
+from coalloc.policies.kernel.counted.listing import EVENT
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from tests.support.counted_cases import easy_starts, faults, needs, random_case, sizes
@@ -125,6 +127,19 @@ def test_compiled_and_plain_agree_and_no_search_is_worse_than_easy() -> None:
         assert plain_counted(snapshot).placements == easy.placements, seed
         found = solved("oas", snapshot).objective
         assert (found.deferred, found.value) <= (easy.objective.deferred, easy.objective.value)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_no_order_beats_the_bound(objective: str) -> None:
+    for seed in range(60):
+        body = random_case(Random(seed))
+        body["queue"] = body["queue"][:4]
+        queue = CountedQueue(read_snapshot(body), {"objective": objective})
+        bound = bound_of(queue, weighs=objective != "makespan")
+        orders = permutations(range(len(queue.items)))
+        ranks = [queue.rank(queue.lay(order, mode=EVENT)) for order in orders]
+        found = [rank[1] for rank in ranks if rank[0] == 0]
+        assert bound is None or bound <= min(found, default=bound), seed
 
 
 def test_one_job_starts_where_any_layout_fits() -> None:
