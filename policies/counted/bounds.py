@@ -12,9 +12,8 @@ and Isaacs, "Bounds for the optimal scheduling of n jobs on m processors", 1964)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from coalloc.model.platform import Node
 from coalloc.model.shape import demands, supplies
 from coalloc.policies.counted.planning import CountedQueue
 from coalloc.policies.kernel.instance.modes import Item
@@ -28,6 +27,8 @@ def bound_of(queue: CountedQueue, *, weighs: bool) -> float | None:
     if not items or not nodes:
         return None
     power = max(node.power for node in nodes)
+    ratios = [(node.cpus or node.slots) / node.slots for node in nodes]
+    each = {"cpus": min(ratios), "slots": 1.0 / max(ratios)}
     sizes = Counter[str]()
     for node in nodes:
         sizes.update({"slots": node.slots, "cpus": node.cpus or node.slots})
@@ -40,7 +41,7 @@ def bound_of(queue: CountedQueue, *, weighs: bool) -> float | None:
     lasts = sum(w * end for w, end in zip(weights, ends, strict=True)) if weighs else max(ends)
     values = [lasts]
     for name, size in sizes.items():
-        areas = [min(_areas(item, name, power, nodes)) / size for item in items]
+        areas = [min(_areas(item, name, power, each)) / size for item in items]
         if not weighs:
             values.append(sum(areas))
             continue
@@ -52,16 +53,17 @@ def bound_of(queue: CountedQueue, *, weighs: bool) -> float | None:
     return max(values) * (1.0 - ROUNDING)
 
 
-def _areas(item: Item, name: str, power: float, nodes: list[Node]) -> Iterator[float]:
-    """Amount times seconds of a resource that each mode takes at least."""
+def _areas(item: Item, name: str, power: float, least: Mapping[str, float]) -> Iterator[float]:
+    """Amount times seconds of a resource that each mode takes at least.
+
+    `least`: CPUs of a slot, and slots of a CPU.
+    """
     shape, each = item.shape, float(demands(item.shape.per_proc).get(name, 0))
     on_node = float(demands(shape.per_node).get(name, 0))
     if name == "cpus":
-        ratio = min((node.cpus or node.slots) / node.slots for node in nodes)
-        each = float(shape.cpus_per_proc or ratio)
+        each = float(shape.cpus_per_proc or least[name])
     elif name == "slots":
-        ratio = min(node.slots / (node.cpus or node.slots) for node in nodes)
-        each = shape.cpus_per_proc * ratio if shape.cpus_per_proc else 1.0
+        each = shape.cpus_per_proc * least[name] if shape.cpus_per_proc else 1.0
     elif name == "memory":
         each, on_node = float(item.job.memory_mb_per_proc), float(shape.memory_mb_per_node)
     for procs, scaled, fixed, _ in item.modes:

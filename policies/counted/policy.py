@@ -57,7 +57,7 @@ def solve(
     queue = CountedQueue(problem, options, budget.origin, _column, DECODER)
     weight = options.get("objective", "makespan") == "weighted_completion"
     bound = bound_of(queue, weighs=weight) if budget.bounds and name in SEARCHES else None
-    trials, draws = _starts(queue, name), np.random.default_rng(budget.seed)
+    trials, draws = _starts(queue, name, live=budget.live), np.random.default_rng(budget.seed)
     work = fails = 0
     patience = (options.get("patience") or 0) if name in SEARCHES and not budget.live else 0
     best: tuple[Any, ...] = ()
@@ -94,7 +94,7 @@ def solve(
             return plan()
 
 
-def _starts(queue: CountedQueue, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _starts(queue: CountedQueue, name: str, *, live: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """The orders of a policy, and how each is laid."""
     options, items, like = queue.options, queue.items, cast(Any, queue)
     after = options.get("guard_after") or 0
@@ -124,7 +124,7 @@ def _starts(queue: CountedQueue, name: str) -> Iterator[tuple[str, dict[str, Any
         yield key, {"order": order}
         if molds and name in SEARCHES:
             yield f"{key}, narrow", {"order": order, "widest": narrow}
-    if name in SEARCHES and not any(item.parents for item in items):
+    if name in SEARCHES and not live and not any(item.parents for item in items):
         yield "booked", {"order": first(range(len(items))), "depth": DEPTH}
 
 

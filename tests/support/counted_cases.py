@@ -21,7 +21,7 @@ ALL = "all"
 def random_case(draws: Random, *, easy: bool = False) -> dict[str, Any]:
     """A snapshot as JSON; `easy`: what `easy_starts` knows."""
     pick = draws.choice
-    clusters = [
+    clusters: list[dict[str, Any]] = [
         {
             "name": name,
             "link_gbps": pick([0.4, 1.0, 5.0]),
@@ -114,7 +114,7 @@ def _random_job(draws: Random, n: int, *, easy: bool) -> dict[str, Any]:
 
 def needs(shape: Shape, memory: int, node: Any, procs: int) -> dict[str, float]:
     """What a job takes of a node, by name; a family counts its types."""
-    out: Counter[str] = Counter()
+    out: Any = Counter()
     for amounts, times in ((shape.per_node, 1), (shape.per_proc, procs)):
         for name, count in amounts.items():
             out[name] += count * times
@@ -134,7 +134,7 @@ def needs(shape: Shape, memory: int, node: Any, procs: int) -> dict[str, float]:
 
 def sizes(node: Any) -> dict[str, float]:
     """What a node has, by name."""
-    out: Counter[str] = Counter()
+    out: Any = Counter()
     for name, count in node.resources.items():
         if ":" in name:
             out[name.partition(":")[0]] += count
@@ -149,13 +149,18 @@ def held(snapshot: Snapshot) -> list[tuple[str, float, float, dict[str, float]]]
     out = []
     for work in snapshot.running:
         for name, slots in work.nodes.items():
-            node, taken = nodes[name], Counter[str]()
+            taken: Any = Counter()
+            node = nodes[name]
             for kind, count in work.resources.get(name, {}).items():
                 taken[kind] += count
                 if ":" in kind:
                     taken[kind.partition(":")[0]] += count
             share = (node.memory_mb or 0) * slots // node.slots
-            amounts = {**taken, "slots": slots, "memory": work.memory_mb.get(name, share)}
+            amounts: dict[str, float] = {
+                **taken,
+                "slots": slots,
+                "memory": work.memory_mb.get(name, share),
+            }
             out.append((name, -inf, max(work.end, snapshot.time + snapshot.overrun_s), amounts))
     return out
 
@@ -202,12 +207,14 @@ def faults(snapshot: Snapshot, plan: Plan) -> list[str]:
         for name, n in inside.items():
             load = getattr(job, "proc_gbps", 0.0) or 0.0
             load = load * n * (procs - n) / (procs - 1) if procs > n else 0.0
-            own = {k: v for k, v in shape.per_job.items() if k in rows[f"{name}/"]}
+            own: dict[str, float] = {
+                k: v for k, v in shape.per_job.items() if k in rows[f"{name}/"]
+            }
             uses.append((f"{name}/", one.start, one.end, {"link": load, **own}))
             for licence in shape.per_job:
                 if licence not in rows[f"{name}/"] and licence not in rows["/"]:
                     out.append(f"{job.id}: no {licence}")
-        site = {k: v for k, v in shape.per_job.items() if k in rows["/"]}
+        site: dict[str, float] = {k: v for k, v in shape.per_job.items() if k in rows["/"]}
         uses.append(("/", one.start, one.end, site))
     for row, at, _, _ in uses:
         there = [use for use in uses if use[0] == row and use[1] <= at < use[2]]
@@ -231,7 +238,8 @@ def easy_starts(snapshot: Snapshot) -> dict[str, float]:
     nodes = [node for _, node in snapshot.nodes() if node.state.value == "up"]
     uses = held(snapshot)
     starts: dict[str, float] = {}
-    caps: dict[str, int] = {job.id: job.procs for job in snapshot.queue}
+    queue: Any = snapshot.queue
+    caps: dict[str, int] = {job.id: job.procs for job in queue}
 
     def most(job: Any, node: Any, t: float, e: float) -> int:
         """Processes that fit on a node all the time."""
@@ -239,7 +247,7 @@ def easy_starts(snapshot: Snapshot) -> dict[str, float]:
         if job.shape.exclusive and any(use[3]["slots"] for use in there):
             return 0
         best = 0
-        for procs in range(1, min(caps[job.id], job.shape.procs_per_node or inf) + 1):
+        for procs in range(1, min(caps[job.id], job.shape.procs_per_node or 99) + 1):
             wanted, good = needs(job.shape, job.memory_mb_per_proc, node, procs), True
             for at in {t, *(use[1] for use in there if use[1] > t)}:
                 total = Counter(wanted)
@@ -261,7 +269,7 @@ def easy_starts(snapshot: Snapshot) -> dict[str, float]:
             return None
         if sum(sorted(room.values(), reverse=True)[:high]) < job.procs:
             return None
-        left, values = job.procs, []
+        left, values = job.procs, list[int]()
         while left:
             want = left - max(job.shape.min_nodes - len(values) - 1, 0)
             free = list((Counter(room.values()) - Counter(values)).elements())
@@ -283,15 +291,15 @@ def easy_starts(snapshot: Snapshot) -> dict[str, float]:
             amounts = needs(job.shape, job.memory_mb_per_proc, by_name[name], n)
             uses.append((name, t, t + job.base_time, amounts))
 
-    never = {job.id for job in snapshot.queue if chosen(job, 1e9) is None}
+    never = {job.id for job in queue if chosen(job, 1e9) is None}
     # nodes are told apart by their room for as many processes as any job of a form has
-    for job in snapshot.queue:
-        alike = [j for j in snapshot.queue if j.id not in never and j.shape == job.shape]
+    for job in queue:
+        alike = [j for j in queue if j.id not in never and j.shape == job.shape]
         alike = [j for j in alike if j.memory_mb_per_proc == job.memory_mb_per_proc]
         caps[job.id] = max((j.procs for j in alike), default=job.procs)
     t, head = 0.0, -inf
     while True:
-        for job in snapshot.queue:
+        for job in queue:
             if job.id in starts or job.id in never:
                 continue
             if (found := chosen(job, t)) is not None:
@@ -306,6 +314,6 @@ def easy_starts(snapshot: Snapshot) -> dict[str, float]:
                     place(job, at, found)
                     head = at
         later = [use[2] for use in uses if use[2] > t]
-        if not later or len(starts) + len(never) == len(snapshot.queue):
+        if not later or len(starts) + len(never) == len(queue):
             return starts
         t = min(later)

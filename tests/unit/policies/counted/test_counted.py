@@ -1,7 +1,7 @@
 """Plans by counted resources: against brute force, EASY on dictionaries, and a judge of them."""
 
 from copy import deepcopy
-from itertools import product
+from itertools import permutations, product
 from random import Random
 from typing import Any
 
@@ -11,8 +11,10 @@ from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
+from coalloc.policies.counted.bounds import bound_of
 from coalloc.policies.counted.needs import needs_counting
-from coalloc.policies.counted.planning import plain_counted
+from coalloc.policies.counted.planning import CountedQueue, plain_counted
+from coalloc.policies.kernel.counted.listing import EVENT
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
 from tests.support.counted_cases import easy_starts, faults, needs, random_case, sizes
@@ -73,7 +75,7 @@ def test_what_runs_holds_what_it_tells() -> None:
             "resources": {"n1": {"gpu:a100": 3}},
         }
     ]
-    jobs = [
+    jobs: list[dict[str, Any]] = [
         {"shape": {"memory_mb_per_node": 70_000}},
         {"shape": {"per_node": {"gpu": 2}}},
         {"shape": {"per_node": {"gpu:a100": 1}, "memory_mb_per_node": 60_000}},
@@ -84,7 +86,7 @@ def test_what_runs_holds_what_it_tells() -> None:
 
 def test_what_can_never_run_is_told_apart_from_what_cannot_now() -> None:
     down = {**NODE, "name": "n2", "state": "down"}
-    jobs = [
+    jobs: list[dict[str, Any]] = [
         {"procs": 2, "shape": {"min_nodes": 2}},
         {"procs": 3, "shape": {"min_nodes": 3}},
         {"shape": {"per_node": {"gpu": 5}}},
@@ -98,7 +100,8 @@ def test_easy_is_that_on_dictionaries() -> None:
     for seed in range(300):
         snapshot = read_snapshot(random_case(Random(seed), easy=True))
         plan = plain_counted(snapshot)
-        assert {one.job: one.start for one in plan.placements} == easy_starts(snapshot), seed
+        found = {one.job: one.start for one in plan.placements}
+        assert found == easy_starts(snapshot), seed
         assert not faults(snapshot, plan), seed
 
 
@@ -109,8 +112,8 @@ def test_plans_are_allowed(name: str) -> None:
         for live in (False, True) if name == "auto" else (False,):
             plan = solved(name, snapshot, live=live)
             assert not faults(snapshot, plan), seed
-            answered = {one.job for one in (*plan.placements, *plan.deferred)}
-            assert answered == {job.id for job in snapshot.queue}, seed
+            entries: Any = (*plan.placements, *plan.deferred)
+            assert {one.job for one in entries} == {job.id for job in snapshot.queue}, seed
             told = plan.objective
             assert told.bound is None or told.bound <= told.value * (1.0 + 1e-9), seed
 
@@ -124,6 +127,19 @@ def test_compiled_and_plain_agree_and_no_search_is_worse_than_easy() -> None:
         assert plain_counted(snapshot).placements == easy.placements, seed
         found = solved("oas", snapshot).objective
         assert (found.deferred, found.value) <= (easy.objective.deferred, easy.objective.value)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_no_order_beats_the_bound(objective: str) -> None:
+    for seed in range(60):
+        body = random_case(Random(seed))
+        body["queue"] = body["queue"][:4]
+        queue = CountedQueue(read_snapshot(body), {"objective": objective})
+        bound = bound_of(queue, weighs=objective != "makespan")
+        orders = permutations(range(len(queue.items)))
+        ranks = [queue.rank(queue.lay(order, mode=EVENT)) for order in orders]
+        found = [rank[1] for rank in ranks if rank[0] == 0]
+        assert bound is None or bound <= min(found, default=bound), seed
 
 
 def test_one_job_starts_where_any_layout_fits() -> None:
