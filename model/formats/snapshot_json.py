@@ -100,13 +100,10 @@ def _expanded(clusters: Iterable[Cluster], where: str) -> tuple[Cluster, ...]:
     for i, cluster in enumerate(clusters):
         nodes: list[Node] = []
         for k, node in enumerate(cluster.nodes):
-            place = f"{where}[{i}].nodes[{k}]"
-            if node.cpus_per_core > (cpus := node.cpus or node.slots):
-                what = f"{node.cpus_per_core} is above all its {cpus} CPUs"
-                raise InputError(f"{place}.cpus_per_core", what)
-            for name in expand(node.name, f"{place}.name"):
+            place = f"{where}[{i}].nodes[{k}].name"
+            for name in expand(node.name, place):
                 if name in taken:
-                    raise InputError(f"{place}.name", f"node {shown(name)} is named twice")
+                    raise InputError(place, f"node {shown(name)} is named twice")
                 taken.add(name)
                 nodes.append(node if name == node.name else replace(node, name=name))
         out.append(replace(cluster, nodes=tuple(nodes)))

@@ -88,7 +88,8 @@ def _random_job(draws: Random, n: int, *, easy: bool) -> dict[str, Any]:
     if draws.random() < 0.3:
         shape["procs_per_node"] = draws.randint(1, 3)
     if draws.random() < 0.3:
-        shape["max_nodes"] = max(shape["min_nodes"], draws.randint(1, 3))
+        fewest = -(-procs // shape.get("procs_per_node", procs))
+        shape["max_nodes"] = max(shape["min_nodes"], fewest, draws.randint(1, 3))
     if not easy and draws.random() < 0.3:
         shape["per_job"] = pick([{"lic": 1}, {"site": 1}])
     job = {"id": f"j{n}", "kind": "rigid", "procs": procs, "base_time": float(draws.randint(1, 9))}

@@ -101,7 +101,7 @@ RELATIONS = re.compile(
     r"|slots of a node|is before start|is not after start|cycle|must rise|procs but"
     r"|is above max_procs|is below min_procs|no listed process|not an index|valid Unicode"
     r"|is among the tasks|has started|is above max_nodes|nodes are more than|hold fewer than"
-    r"|excludes memory|for divisible jobs|is not in nodes|is above all its"
+    r"|excludes memory|for divisible jobs|is not in nodes"
 )
 
 

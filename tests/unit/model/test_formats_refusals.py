@@ -316,11 +316,6 @@ SNAPSHOT_ROWS: list[tuple[Path, Any, str]] = [
     ),
     (("queue", 3, "shape"), {"per_job": {"": 1}}, "queue[3].shape.per_job: is empty"),
     (("queue", 3, "shape"), [], "queue[3].shape: [] is not an object"),
-    (
-        ("clusters", 0, "nodes", 0, "cpus_per_core"),
-        4,
-        "clusters[0].nodes[0].cpus_per_core: 4 is above all its 2 CPUs",
-    ),
     (("resources",), {"lic": 0.5}, "resources.lic: 0.5 is not a whole number"),
     # Running work and reservations.
     (("running", 0, "memory_mb"), {"a2": 1}, "running[0].memory_mb.a2: 'a2' is not in nodes"),

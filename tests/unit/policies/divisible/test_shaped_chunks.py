@@ -44,3 +44,30 @@ def test_pieces_of_any_shape_are_allowed(seed: int) -> None:
     job = DivisibleJob(id="d", work=20.0, chunk_s=1.0, shape=shape)
     others = tuple(job for job in snapshot.queue if job.shape.min_nodes == 1)
     planned("easy", replace(snapshot, queue=(*others, job)), Budget(work=100))
+
+
+@pytest.mark.parametrize("seed", seeds(100))
+def test_pieces_that_end_apart_round_up_apart(seed: int) -> None:
+    """Slots of several CPUs: each piece takes whole ones, so that lanes must not share any."""
+    rng = random.Random(seed)
+    slots = rng.choice([1, 2, 4])
+    node = {"slots": slots, "cpus": slots * rng.choice([2, 3, 4]), "memory_mb": 100}
+    nodes = [{"name": f"n{i}", "cpus_per_core": rng.choice([1, 2]), **node} for i in range(2)]
+    runs = [
+        {"id": f"r{i}", "nodes": {f"n{i}": 1}, "start": 0.0, "end": float(rng.randint(1, 15))}
+        for i in range(rng.randint(0, 2))
+    ]
+    jobs = [
+        {
+            "id": f"d{i}",
+            "kind": "divisible",
+            "work": float(rng.randint(5, 60)),
+            "chunk_s": float(rng.choice([1, 2, 3])),
+            "shape": {
+                "cpus_per_proc": rng.choice([1, 2]),
+                "memory_mb_per_node": rng.choice([0, 9]),
+            },
+        }
+        for i in range(2)
+    ]
+    planned("easy", case([{"name": "a", "nodes": nodes}], jobs, runs, overrun_s=0.0))
