@@ -37,7 +37,7 @@ PORTS = range(20_000, 30_000)
 
 @dataclass(slots=True)
 class SlotsInUse:
-    """What is free at this instant; memory and resources are counted once they are asked for."""
+    """Room that is free at this instant; memory and resources are counted on demand."""
 
     state: State
     free: dict[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class SlotsInUse:
         return None if cluster is None else cluster.node(name)
 
     def room(self, name: str) -> Room:
-        """What is free on a node that takes work."""
+        """Room that is free on a node that takes work."""
         if self._rooms is None:
             nodes = (self.node(name) for name in self.free)
             self._rooms = {node.name: room_of(node) for node in nodes if node is not None}
@@ -135,7 +135,7 @@ def slots_on(
 
 
 def held_by(state: State, record: JobRecord, start: float = 0.0, end: float = 0.0) -> Running:
-    """What a placed job holds of the nodes that are read; parts that wait in a queue hold nothing.
+    """Holdings of a placed job on nodes that are read; parts that wait in a queue have none.
 
     Memory is told where the job has asked for some.
     """

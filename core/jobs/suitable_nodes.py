@@ -122,7 +122,7 @@ def least_slots(state: State, job: Job, procs: int) -> int:
 
 
 def lacks(state: State, job: Job, owner: JobOwner, shape: Shape, procs: int) -> str:
-    """Why no nodes, however idle, take so many processes of this shape; empty if some do."""
+    """Reason why no nodes, however idle, take so many processes of a shape; empty if some do."""
     takes = suitable(state, job, owner, shape) or {}
     whole = [sum(takes.values(), Counter())]
     groups = [sizes_of(each, shape) for each in (takes.values() if stays_whole(job) else whole)]
