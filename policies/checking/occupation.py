@@ -128,6 +128,8 @@ def resources(sheet: Sheet, taken: SlotOccupation) -> Iterator[str]:
     Of every cluster, and of the site, sum of per_job <= its size. On nodes a type counts in its
     family, too; of running work what it tells, of a family as much as of its types at least.
     """
+    if not sheet.shapes:
+        return
     others = [cluster.resources for cluster in sheet.snapshot.clusters]
     others.append(sheet.snapshot.resources)
     none = np.zeros_like(sheet.nodes.slots)
