@@ -48,7 +48,10 @@ def with_holdings(
             gres = {id: asked.get(id, {}) for id in slots}
             wanted = {id: own.get(what, own.get(family, 0)) for id, own in gres.items()}
             for id, count in shared(total, wanted if any(wanted.values()) else slots).items():
-                held[id][settings.published(node.name)][what] = count
+                there = held[id][settings.published(node.name)]
+                there[what] += count
+                if what != family:  # what is left of a family comes after its types
+                    there[family] += count
     return tuple(
         replace(
             job,

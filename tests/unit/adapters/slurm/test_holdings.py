@@ -81,13 +81,21 @@ def test_local_jobs_share_what_our_parts_have_not() -> None:
     local = job("1", 3), job("2", 1, gres={"gpu": 2})
     assert found(*local, ours, node=node, held=held, claims={"c1"}) == {
         "a:1": (9000, {}),
-        "a:2": (3000, {"gpu:a100": 2}),
+        "a:2": (3000, {"gpu:a100": 2, "gpu": 2}),
     }
     # Of a handed job of ours nothing is known but its CPUs.
     assert found(*local, job("3", 4), node=node, claimed={"3"}) == {
         "a:1": (7500, {}),
-        "a:2": (2500, {"gpu:a100": 3}),
+        "a:2": (2500, {"gpu:a100": 3, "gpu": 3}),
     }
+
+
+def test_a_family_counts_what_its_types_and_the_others_have() -> None:
+    used = {"gpu": 3, "gpu:a100": 2}
+    node = {"cpus_taken": 2, "memory_taken_mb": 0, "gres_taken": used}
+    local = job("1", 1, gres={"gpu:a100": 2}), job("2", 1, gres={"gpu": 1})
+    told = found(*local, node=node)
+    assert sum(told[id][1].get("gpu", 0) for id in ("a:1", "a:2")) == 3
 
 
 PENDING = "NumNodes={} NumTasks={} CPUs/Task={} NtasksPerN:B:S:C={}:0:*:* MinCPUsNode={} "
