@@ -31,6 +31,8 @@ PUT_OFF_S = 30 * 86_400.0
 """A part that is put off may not be granted for so long, seconds, unless it is opened."""
 PATIENCE = 2.0
 """A part counts as the next in its queue after this many times what claims wait there."""
+LONGEST = 24.0
+"""And at the latest after this many times `max_wait_s`: what was learnt may be wrong by hours."""
 UNKNOWN_WAIT_S = 1800.0
 """What claims are taken to wait where nothing is known of it, seconds."""
 SOONER = 0.5
@@ -71,7 +73,8 @@ def _has_place(state: State, part: PartRecord, now: float) -> bool:
     if part.granted is not None or part.is_next:
         return True
     wait = expected_wait(state, part.cluster, part.ahead, width=width_of(state, part))
-    return part.is_waiting and now - part.sent > PATIENCE * (wait or UNKNOWN_WAIT_S)
+    patience_s = min(PATIENCE * (wait or UNKNOWN_WAIT_S), LONGEST * state.settings.start.max_wait_s)
+    return part.is_waiting and now - part.sent > patience_s
 
 
 def _to_open(state: State, record: JobRecord, now: float) -> list[PartRecord]:
