@@ -186,7 +186,10 @@ class SlurmJob(PartJob):
             )
             self.number, self.is_parked = granted(said), is_parked
         except BatchError as error:
-            raise self._refused(error, refusal(error)) from error
+            reason = refusal(error)
+            if reason == "unknown_node" and site_of(self._spec)["passed"]:
+                reason = "no_such_nodes"  # that its user has named
+            raise self._refused(error, reason) from error
 
     @property
     def has_lost_step(self) -> bool:
