@@ -66,6 +66,7 @@ from coalloc.core.executor.state import ExecutorState
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
 from coalloc.model.values import replace
 
+LAPSED = "lease over: the daemon is silent"
 HELD = frozenset({PartState.PREPARING, PartState.READY})
 """Claims that hold nodes, or may: they lapse with the lease. One that waits keeps its turn."""
 UNGRANTED = frozenset({PartState.WAITING, PartState.PREPARING})
@@ -201,6 +202,7 @@ class ExecutorCore:
             case Start(job=job, attempt=attempt):
                 for key in self._keys(job, attempt):
                     if self.state.parts[key].state in HELD:
+                        self.state.undone.pop(EndPart(key=key, reason=LAPSED), None)  # it spoke
                         self.state.let_go.setdefault(key, now)
                         self._out.append(StartPart(key=key))
             case Abort(job=job, attempt=attempt, reason=reason, claim_only=claim_only):
@@ -325,7 +327,7 @@ class ExecutorCore:
                 self._log("daemon_silent", "warning", seconds=round(now - state.last_heard, 1))
             for key, report in state.parts.items():
                 if report.state in HELD and key not in state.let_go:
-                    self._out.append(EndPart(key=key, reason="lease over: the daemon is silent"))
+                    self._out.append(EndPart(key=key, reason=LAPSED))
         if now - state.last_said >= self.report_every_s:
             if state.welcomed and now - state.last_heard <= state.lease_s:
                 self._report(now)

@@ -242,6 +242,19 @@ def test_a_ping_renews_the_leases_and_a_newer_epoch_asks_for_a_hello() -> None:
     assert bench.hear(Ping(epoch=4)) == []
 
 
+def test_a_lease_that_lapsed_in_vain_does_not_end_what_was_started_since() -> None:
+    bench = Bench()
+    bench.order(prepare())
+    bench.news(PartState.READY)
+    bench.now += 61.0
+    (end,) = (e for e in bench.core.handle(ExecutorTicked(), bench.now) if isinstance(e, EndPart))
+    bench.core.handle(EffectFailed(effect=end, why="broken"), bench.now)
+    bench.hear(Ping(epoch=5, known=True))
+    assert "StartPart" in kinds(bench.order(Start(job="1", attempt=1)))
+    bench.news(PartState.RUNNING, started=bench.now)
+    assert "EndPart" not in kinds(bench.core.handle(ExecutorTicked(), bench.now))
+
+
 def test_an_executor_that_was_given_up_as_silent_says_hello() -> None:
     bench = Bench()
     assert not said(bench.hear(Ping(epoch=5)), Hello)
