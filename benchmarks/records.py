@@ -31,7 +31,7 @@ def measure(path: Path, jobs: int) -> dict[str, float]:
     from coalloc.core.base.records import JobRecord, JobState, PartRecord
     from coalloc.core.coordinator import Coordinator
     from coalloc.daemon.store.recall import recall
-    from coalloc.daemon.store.records_json import read_record, write_record
+    from coalloc.daemon.store.records_json import read_record, write_object
     from coalloc.daemon.store.sqlite import Store
     from coalloc.model.jobs import RigidJob
     from coalloc.model.sites.parts import PartState
@@ -89,9 +89,9 @@ def measure(path: Path, jobs: int) -> dict[str, float]:
     }
     out = {}
     for kind, one in records.items():
-        text = write_record(one)
+        text = write_object(one)
         out[f"read, {kind}, µs"] = cpu_s(partial(read_record, text)) * 1e6
-        out[f"write, {kind}, µs"] = cpu_s(partial(write_record, one)) * 1e6
+        out[f"write, {kind}, µs"] = cpu_s(partial(write_object, one)) * 1e6
         out[f"replace one field, {kind}, µs"] = cpu_s(partial(replace, one, attempt=3)) * 1e6
         out[f"length of the text, {kind}, bytes"] = float(len(text))
     is_new = not path.exists()

@@ -41,7 +41,6 @@ def _add_period(parser: argparse.ArgumentParser) -> None:
 
 
 def _day(text: str) -> float:
-    """An instant, in UTC."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError as error:

@@ -272,7 +272,7 @@ def jobs(text: str) -> tuple[str, ...]:
     return tuple(job(one) for one in out)
 
 
-def add_jobs(parser: ArgumentParser, count: str = "+") -> None:
+def add_jobs(parser: ArgumentParser, count: str | None = "+") -> None:
     """Declare the argument JOB ...: as the queue prints them."""
     parser.add_argument(
         "jobs",
@@ -338,7 +338,6 @@ def begin(text: str, now: float | None = None) -> float:
 
 
 def _day(piece: re.Match[str], today: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """The day that a piece names."""
     year, month, number = today
     if piece["word"] in {"today", "tomorrow"}:
         ahead = time.localtime(
@@ -356,7 +355,6 @@ def _day(piece: re.Match[str], today: tuple[int, ...]) -> tuple[int, int, int] |
 
 
 def _clock(piece: re.Match[str]) -> tuple[int, int, int] | None:
-    """Hour, minute and second that a piece names."""
     if piece["word"] in _BEGIN_HOURS:
         return _BEGIN_HOURS[piece["word"]], 0, 0
     if not piece["clock"]:

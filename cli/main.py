@@ -207,7 +207,6 @@ def load_command(name: str) -> Command:
 
 
 def _overview() -> str:
-    """The commands, for ``coalloc --help``."""
     lines = []
     for title, names in GROUPS:
         lines += [f"{title}:", *(f"  {name:<10} {load_command(name).doc}" for name in names), ""]

@@ -91,6 +91,7 @@ def _ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
 def cluster_line(row: ClusterRow) -> tuple[str, ...]:
     """Cells of one cluster; LINK and USED in Gbit/s, READ the age of its reading."""
     free = _resources(row.nodes, is_known=state_of(row) not in UNKNOWN)
+    waiting = f"{row.waiting_there} waiting there" if row.waiting_there else ""
     return (
         row.cluster,
         state_of(row),
@@ -101,9 +102,7 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
         "; ".join(
-            filter(
-                None, (row.error, row.drain_reason, _waiting(row), _share(row), free, *row.notices)
-            )
+            filter(None, (row.error, row.drain_reason, waiting, _share(row), free, *row.notices))
         ),
     )
 
@@ -117,10 +116,6 @@ def _resources(nodes: Iterable[NodeRow], *, is_known: bool) -> str:
     families = {name.partition(":")[0] for name in there if ":" in name}
     shown = (name for name in there if name not in families)
     return ", ".join(f"{free[n] if is_known and n in free else '?'}/{there[n]} {n}" for n in shown)
-
-
-def _waiting(row: ClusterRow) -> str:
-    return f"{row.waiting_there} waiting there" if row.waiting_there else ""
 
 
 def _share(row: ClusterRow) -> str:
@@ -182,18 +177,13 @@ def _node_line(cluster: str, group: list[NodeRow], is_known: bool) -> tuple[str,
         str(node.slots),
         str(node.free) if is_known else "-",
         figure(node.power) if is_known else "-",
-        f"{_mean(n.raw_power for n in group):.2f}" if is_known else "-",
-        f"{_mean(n.load for n in group):.2f}" if is_known else "-",
+        f"{sum(n.raw_power for n in group) / len(group):.2f}" if is_known else "-",
+        f"{sum(n.load for n in group) / len(group):.2f}" if is_known else "-",
         "-" if node.memory_mb is None else f"{free_memory}{node.memory_mb}M",
         _resources(group[:1], is_known=is_known) or "-",
         ",".join(node.features) or "-",
         fold(n.name for n in group) + (f" ({node.reason})" if node.reason else ""),
     )
-
-
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed)
 
 
 COMMANDS: Mapping[str, Command] = {

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from coalloc.cli.command import BAD_USAGE, Command, CommandError, answer_json, connect, print_json
@@ -57,12 +58,16 @@ def _plan(args: argparse.Namespace) -> int:
             print("nothing has been planned yet")
             return 0
         newest = answer.plan
-        title = f"round {newest.round} of {instant(newest.time)}: "
-        shown = Shown(read_plan(newest.plan), answer.node_clusters, newest.time, title)
-        shown.rules = rule_lines(answer.rules, answer.rule_costs)
-        shown.edges = answer.edges
+        plan = read_plan(newest.plan)
         running = [Placement(**asdict(row)) for row in answer.running]
-        shown.picture = picture_of(shown.plan, running, newest.time, answer.time)
+        shown = Shown(
+            plan=plan,
+            node_clusters=answer.node_clusters,
+            title=f"round {newest.round} of {instant(newest.time)}: ",
+            picture=picture_of(plan, running, newest.time, answer.time),
+            edges=answer.edges,
+            rules=rule_lines(answer.rules, answer.rule_costs),
+        )
     else:
         shown = _from_file(args.file, args.snapshot)
         if args.json:
@@ -72,34 +77,29 @@ def _plan(args: argparse.Namespace) -> int:
     return 0
 
 
-class Shown:
-    """A plan with what is needed to show it; it was made at `begin`, on its own axis."""
+class Shown(Struct, frozen=True, kw_only=True):
+    """A plan with what is needed to show it."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        node_clusters: Mapping[str, str],
-        begin: float | None,
-        title: str,
-    ) -> None:
-        self.plan, self.node_clusters, self.title = plan, node_clusters, title
-        self.edges: Edges = {}
-        self.rules: tuple[str, ...] = ()
-        """Lines about what the site's rules cost."""
-        self.picture = Picture(plan=plan, begin=begin)
-        """A Gantt chart of it."""
-        first = min((p.start for p in plan.placements), default=0.0)
-        self.wall = (first if begin is None else begin) > WALL_CLOCK_S
+    plan: Plan
+    node_clusters: Mapping[str, str]
+    title: str
+    picture: Picture
+    edges: Edges = {}
+    rules: tuple[str, ...] = ()
+    """Lines about what the site's rules cost."""
+
+    @property
+    def is_wall(self) -> bool:
         """Its axis is the wall clock."""
+        first = min((p.start for p in self.plan.placements), default=0.0)
+        return (first if self.picture.begin is None else self.picture.begin) > WALL_CLOCK_S
 
 
 def _from_file(path: Path, snapshot: Path | None) -> Shown:
-    plan = load_plan(path)
+    plan, title = load_plan(path), f"{path}: "
     if snapshot is None:
-        return Shown(plan, {}, None, f"{path}: ")
+        return Shown(plan=plan, node_clusters={}, title=title, picture=Picture(plan=plan))
     problem = load_snapshot(snapshot)
-    clusters = {node.name: cluster.name for cluster, node in problem.nodes()}
-    shown = Shown(plan, clusters, problem.time, f"{path}: ")
     busy = [
         Placement(
             job=job.id,
@@ -109,13 +109,17 @@ def _from_file(path: Path, snapshot: Path | None) -> Shown:
         )
         for job in problem.running
     ]
-    shown.picture = picture_of(plan, busy, problem.time, problem.time)
-    shown.edges = {
-        job.id: [(edge.parent, edge.child) for edge in job.edges]
-        for job in problem.queue
-        if isinstance(job, WorkflowJob)
-    }
-    return shown
+    return Shown(
+        plan=plan,
+        node_clusters={node.name: cluster.name for cluster, node in problem.nodes()},
+        title=title,
+        picture=picture_of(plan, busy, problem.time, problem.time),
+        edges={
+            job.id: [(edge.parent, edge.child) for edge in job.edges]
+            for job in problem.queue
+            if isinstance(job, WorkflowJob)
+        },
+    )
 
 
 def _show(shown: Shown, args: argparse.Namespace) -> None:
@@ -137,7 +141,9 @@ def _show(shown: Shown, args: argparse.Namespace) -> None:
 def _list(shown: Shown) -> None:
     if shown.plan.placements:
         print()
-        numbers = frozenset({"PROCS", "RUNS"} if shown.wall else {"START", "END", "RUNS", "PROCS"})
+        numbers = frozenset(
+            {"PROCS", "RUNS"} if shown.is_wall else {"START", "END", "RUNS", "PROCS"}
+        )
         show_table(HEADERS, placement_lines(shown), right=numbers)
     if shown.plan.deferred:
         print()
@@ -149,7 +155,7 @@ def placement_lines(shown: Shown) -> list[tuple[str, ...]]:
     """Cells of the placements by rising start."""
 
     def at(value: float) -> str:
-        return instant(value) if shown.wall else f"{value:.6g}"
+        return instant(value) if shown.is_wall else f"{value:.6g}"
 
     out: list[tuple[str, ...]] = []
     for p in sorted(shown.plan.placements, key=lambda p: p.start):

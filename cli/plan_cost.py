@@ -51,7 +51,6 @@ def costs(given: Snapshot, lifted: Mapping[str, Snapshot], policy: str) -> list[
 
 
 def _planned(snapshot: Snapshot, policy: str, options: Mapping[str, Any]) -> Plan:
-    """A plan that passed the checker, as a round makes it."""
     from coalloc.policies.base import Budget
     from coalloc.policies.checking.check import check
     from coalloc.policies.options import read_known

@@ -63,7 +63,6 @@ def _rows(status: ServiceStatus) -> Iterator[tuple[str, str]]:
 
 
 def _round(last: LastRound, now: float) -> str:
-    """Age and policy of the last round, and how good its plan is."""
     out = f"{length(now - last.time)} ago, {last.policy}, {last.status}"
     out += "" if last.elapsed_s is None else f" in {last.elapsed_s:.3g} s"
     out += f": {last.objective} {figure(last.value)}"

@@ -9,14 +9,10 @@ from typing import Any
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect, each
 from coalloc.cli.submit.options import (
-    add_base_time,
+    add,
     add_batch,
     add_begin,
     add_deadline,
-    add_limit,
-    add_memory,
-    add_name,
-    add_procs,
     given_options,
     usage_error,
 )
@@ -35,10 +31,10 @@ throttle or a deadline."""
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parse.add_jobs(parser)
-    add_limit(parser, "its new time limit; infinite: none")
-    add_procs(parser, "processes")
-    add_base_time(parser)
-    add_memory(parser)
+    add(parser, "time_limit", "its new time limit; infinite: none")
+    add(parser, "procs", "processes")
+    add(parser, "base_time")
+    add(parser, "memory_mb_per_proc")
     parser.add_argument("--weight", "--priority", type=texts.number, metavar="W", help="importance")
     parser.add_argument(
         "-d",
@@ -71,7 +67,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
         help="of an array: so many of its members run at once, at the most; none: all",
     )
     add_batch(parser)
-    add_name(parser, "unchanged")
+    add(parser, "name", "unchanged")
 
 
 def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:

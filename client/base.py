@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from coalloc.client.endpoint import (
     PATIENCE_S,
@@ -18,23 +18,13 @@ from coalloc.client.endpoint import (
 )
 from coalloc.wire.client import AnswerFrame, NoAnswerError, RefusedError, RequestConnection
 
+if TYPE_CHECKING:
+    from coalloc.client.async_client import CallConnection
+
 A = TypeVar("A")
 
 TOO_FAST_FIRST_S, TOO_FAST_LONGEST_S, TOO_FAST_S = 0.05, 1.0, 120.0
 """Pauses after a refusal for asking too fast, and how long to go on trying, seconds."""
-
-
-class Connection(Protocol):
-    """Requests go out over it, and answers come in."""
-
-    def send(self, body: Mapping[str, Any]) -> str:
-        """Send a request; returns its id."""
-
-    def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
-        """Wait for the answer to a request that was sent."""
-
-    def close(self) -> None:
-        """Close it."""
 
 
 class BaseClient:
@@ -65,7 +55,7 @@ class BaseClient:
     Refused = RefusedError
     NoAnswer = NoAnswerError
 
-    _connection: Connection | None = None
+    _connection: RequestConnection | CallConnection | None = None
 
     def __init__(
         self,
@@ -98,7 +88,7 @@ class BaseClient:
             self._connection.close()
             self._connection = None
 
-    def over(self, connection: Connection) -> Self:
+    def over(self, connection: CallConnection) -> Self:
         """A client like this one, for one call, that asks over a connection which others have."""
         client = copy(self)
         client._connection, client._given_up = connection, threading.Event()
@@ -111,7 +101,7 @@ class BaseClient:
         if self._connection is not None:
             self._connection.close()
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> RequestConnection | CallConnection:
         if self._connection is None or self._pid != os.getpid():
             self._connection, self._pid = None, os.getpid()
             await_listener(self.endpoint, min(PATIENCE_S, self.timeout_s))

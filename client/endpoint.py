@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from coalloc.runtime.user import user_name
-from coalloc.wire.client import KeyUnusableError, NoAnswerError
+from coalloc.wire.client import NoAnswerError
 from coalloc.wire.curve import CurveClient
 from coalloc.wire.frames import MAX_REQUEST_BYTES
 
@@ -77,14 +77,7 @@ def _security(key: Path | None, server: str) -> CurveClient:
         return calling(read_key(path), server, path)
     except KeyFileError as error:
         hint = "" if path is None or path.exists() else "; 'coalloc keys new' makes one"
-        raise KeyUnusableError(f"{error}{hint}") from error
-
-
-class NobodyListensError(NoAnswerError):
-    """There is no daemon at an end point of this machine."""
-
-    def __init__(self, endpoint: str) -> None:
-        super().__init__(f"no daemon listens at {endpoint}; is coallocd running?")
+        raise NoAnswerError(f"{error}{hint}") from error
 
 
 def await_listener(endpoint: str, patience_s: float) -> None:
@@ -96,7 +89,7 @@ def await_listener(endpoint: str, patience_s: float) -> None:
     end = time.monotonic() + patience_s
     while not is_listening(endpoint):
         if time.monotonic() >= end:
-            raise NobodyListensError(endpoint)
+            raise NoAnswerError(f"no daemon listens at {endpoint}; is coallocd running?")
         time.sleep(LOOK_AGAIN_S)
 
 

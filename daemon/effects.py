@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from coalloc.core.base.effects import (
     AppendEvent,
@@ -90,14 +89,7 @@ class Effects:
         record = service.core.state.jobs.get(effect.job)
         service.metrics.recorded(effect, record)
         service.notifier.recorded(effect, record)
-        body: dict[str, Any] = {
-            "seq": effect.seq,
-            "time": effect.time,
-            "kind": effect.kind,
-            "job": effect.job,
-            "fields": dict(effect.fields),
-        }
-        service.server.publish(f"event.{effect.kind}.{effect.job}", body)
+        service.server.publish(f"event.{effect.kind}.{effect.job}", asdict(effect))
         if effect.kind is EventKind.JOB_ENDED:
             service.waiters.ended(effect.job)
 

@@ -12,8 +12,6 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 class Timers:
     """Periodic calls on the event loop; `fire` gets the timer's number, and returns at once.
 
-    Notes
-    -----
     With APScheduler's defaults a call that is more than a second late is dropped. Here it is late,
     and several late ones are one (``misfire_grace_time=None``, ``coalesce=True``).
     """

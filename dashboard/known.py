@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 
 from coalloc.dashboard.answers import Bar, Change, Round
 from coalloc.model.cost import link_loads
+from coalloc.model.plan import gap_of
 from coalloc.wire.answers import NodesAnswer, PlanAnswer, QueueAnswer, RunningRow, ServiceStatus
 from coalloc.wire.job_rows import QueueRow
 from coalloc.wire.share_answers import AccountRow
@@ -24,6 +25,11 @@ ROUNDS_KEPT = 2_000
 WAITING = frozenset({"pending", "held"})
 ON_NODES = frozenset({"preparing", "starting", "running"})
 ENDED = frozenset({"completed", "failed", "cancelled", "timeout", "lost"})
+OF_ACCOUNTS = (
+    *("id", "name", "user", "project", "state", "procs", "submitted", "started", "ended"),
+    *("exit_code", "detail", "nodes"),
+)
+"""Fields that rows of ended jobs have from their accounts."""
 
 
 class Known:
@@ -84,7 +90,7 @@ class Known:
             objective=last.objective,
             value=last.value,
             bound=last.bound,
-            gap=_gap(last.value, last.bound),
+            gap=None if last.bound is None else gap_of(last.value, last.bound),
         )
         self._finish_round()
 
@@ -237,25 +243,5 @@ _NO_ROUND = Round(round=0, heard=0.0, policy="", status="", objective="", value=
 
 
 def _ended(account: AccountRow) -> QueueRow:
-    """The row of a job that has ended."""
-    return QueueRow(
-        id=account.id,
-        name=account.name,
-        user=account.user,
-        project=account.project,
-        state=account.state,
-        procs=account.procs,
-        submitted=account.submitted,
-        started=account.started,
-        ended=account.ended,
-        exit_code=account.exit_code,
-        detail=account.detail,
-        nodes=account.nodes,
-        clusters=tuple(account.clusters),
-    )
-
-
-def _gap(value: float, bound: float | None) -> float | None:
-    if bound is None or bound <= 0.0:
-        return None
-    return max(0.0, (value - bound) / bound)
+    same = {name: getattr(account, name) for name in OF_ACCOUNTS}
+    return QueueRow(**same, clusters=tuple(account.clusters))

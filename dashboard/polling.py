@@ -49,11 +49,8 @@ class Polling(threading.Thread):
         """Ask one daemon after the other."""
         while not self._stopped.is_set():
             try:
-                client = self._connect()
-                try:
+                with self._connect() as client:
                     self._poll(client)
-                finally:
-                    client.close()
             except (NoAnswerError, RefusedError, ConfigError, OSError) as error:
                 fault = " ".join(str(error).split())
                 self._post(lambda known, fault=fault: known.unanswered(fault))  # type: ignore[misc]

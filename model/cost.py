@@ -29,12 +29,7 @@ from coalloc.model.platform import Cluster
 def piece_time(chunk_s: float, chunks: int, procs: int, min_power: float) -> float:
     """Seconds that processes take which share whole chunks: those of the one with the most.
 
-    Parameters
-    ----------
-    chunk_s : float
-        One chunk on a full-speed node, seconds.
-    min_power : float
-        Power of the weakest node used, (0, 1].
+    One chunk takes `chunk_s` on a full-speed node; `min_power` is of the weakest node, (0, 1].
     """
     return -(-chunks // procs) * chunk_s / min_power
 
@@ -60,21 +55,8 @@ def pieces_of(
 def run_time(base_time: float, sigma: float, min_power: float, sc: float = 1.0) -> float:
     """Equations (1)-(3): Te = Tb * (sigma * SP + (1 - sigma) * SC), SP = 1 / min power.
 
-    Parameters
-    ----------
-    base_time : float
-        Seconds on dedicated full-speed nodes.
-    sigma : float
-        0..1.
-    min_power : float
-        Power of the weakest node used, (0, 1].
-    sc : float
-        Communication slowdown, at least 1.
-
-    Returns
-    -------
-    float
-        Seconds.
+    Both times are in seconds, Tb on dedicated full-speed nodes; sigma is in 0..1, the power of the
+    weakest node in (0, 1], and SC, the communication slowdown, at least 1.
     """
     return base_time * (sigma / min_power + (1.0 - sigma) * sc)
 
@@ -134,17 +116,8 @@ def _longest_path(job: WorkflowJob) -> float:
 def task_time(
     task: Task, inside: Mapping[str, int], min_power: float, clusters: Mapping[str, Cluster]
 ) -> float:
-    """Run time of a workflow task, seconds.
+    """Run time of a workflow task with these processes inside each cluster, seconds.
 
-    Parameters
-    ----------
-    inside : mapping of cluster name to processes
-    min_power : float
-        Power of the weakest node used.
-    clusters : mapping of cluster name to Cluster
-
-    Notes
-    -----
     work / power * (1 - pf + pf / n) + 8 * comm / (n * intra), and on several clusters
     max_k 8 * comm * (n_k / n) * ((n - n_k) / (n - 1)) / link_k on top.
     """
@@ -173,12 +146,7 @@ def task_loads(
     """Load of a task's placement on each link, Gbit/s; empty on one cluster and without traffic.
 
     All that it sends, at the pace that its run time charges: of the slowest of its links. A link of
-    capacity 0 carries nothing, whatever the pace.
-
-    Parameters
-    ----------
-    inside : mapping of cluster name to processes
-    links : mapping of cluster name to Gbit/s
+    capacity 0 carries nothing, whatever the pace. `links` are in Gbit/s.
     """
     if len(inside) < 2 or task.comm_gb == 0.0:
         return {}

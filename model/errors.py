@@ -4,14 +4,7 @@ from __future__ import annotations
 
 
 class InputError(ValueError):
-    """Input from outside is malformed.
-
-    Parameters
-    ----------
-    where : str
-        Path of the offending value, such as ``queue[3].sigma``.
-    what : str
-        What is wrong with it, such as ``1.7 is outside 0..1``.
+    """Input from outside is malformed: at ``queue[3].sigma``, ``1.7 is outside 0..1``.
 
     Both are kept as one line, whatever of the input they quote.
     """

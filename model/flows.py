@@ -21,12 +21,7 @@ APART = "no clusters between which its data can move take all tasks that share t
 
 
 def homes(job: Job, links: Mapping[str, float]) -> list[Home]:
-    """Sets of clusters to try a stream of a job on, the best first.
-
-    Parameters
-    ----------
-    links : mapping of cluster name to Gbit/s
-    """
+    """Sets of clusters to try a stream of a job on, the best first; `links` are in Gbit/s."""
     moves = isinstance(job, WorkflowJob) and any(edge.gb > 0.0 for edge in job.edges)
     allowed = [name for name in links if job.clusters is None or name in job.clusters]
     linked = tuple(name for name in allowed if links[name] > 0.0)
@@ -55,13 +50,9 @@ def streams(job: WorkflowJob) -> list[list[Task]]:
 
 
 def arrivals(job: WorkflowJob, clusters: Sequence[Cluster]) -> dict[str, tuple[float, ...]]:
-    """Arrival of the data of started tasks at each cluster.
+    """Arrival of the data of started tasks at each cluster, by the tasks that wait for them.
 
-    Returns
-    -------
-    dict of task id to tuple of float
-        Seconds, by cluster, infinite where a link carries nothing; only of tasks that have a
-        parent which has started.
+    In seconds, infinite where a link carries nothing.
     """
     started = {one.task: one for one in job.started}
     if not started:

@@ -20,18 +20,10 @@ _MEMBER = re.compile(r"([0-9]+)_([0-9]+)", re.ASCII)
 
 
 def marks_of(job: str, name: str, user: str) -> dict[str, str]:
-    """The marks that are the same for all processes of a job.
+    """The marks that are the same for all processes of a job: 12, 12_3 of an array, 12.align.
 
-    Parameters
-    ----------
-    job : str
-        Its number: 12, of an array's member 12_3, of a workflow's task 12.align.
-
-    Returns
-    -------
-    dict of str to str
-        ``j`` and ``J`` the job, ``A`` the array, ``a`` the index in it (0: it is in none), ``x``
-        the name, in which a slash becomes a low line, ``u`` the user.
+    ``j`` and ``J`` are the job, ``A`` the array, ``a`` the index in it (0: it is in none), ``x``
+    the name, in which a slash becomes a low line, ``u`` the user.
     """
     member = _MEMBER.fullmatch(job)
     array, index = member.groups() if member else (job, "0")

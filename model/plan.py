@@ -182,15 +182,8 @@ class Plan(
     ) -> str:
         """Draw the plan as a Gantt chart, and write it if there is a path.
 
-        Parameters
-        ----------
-        snapshot : Snapshot, optional
-            With it, clusters are named and split jobs have a colour of their own.
-
-        Returns
-        -------
-        str
-            SVG; a notebook shows a plan in the same way.
+        With the `snapshot`, clusters are named and split jobs have a colour of their own. Returns
+        SVG; a notebook shows a plan in the same way.
         """
         from coalloc.model.pictures.plans import gantt
 

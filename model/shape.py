@@ -25,7 +25,7 @@ Amounts = Mapping[Name, Procs]
 
 
 class Shape(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a job asks of its nodes."""
+    """Amounts that a job asks of its nodes."""
 
     cpus_per_proc: Cpus = 0
     """CPUs of one node for each process; 0: one slot, whatever CPUs that has."""
@@ -73,7 +73,7 @@ class Sized(Protocol):
 
 
 class Room(NamedTuple):
-    """What is free on a node, or taken there."""
+    """Amounts free on a node, or taken there."""
 
     slots: int
     memory_mb: float
@@ -86,24 +86,24 @@ def is_gpu(resource: str) -> bool:
     return resource.partition(":")[0] == "gpu"
 
 
-def demands(amounts: Mapping[str, int]) -> dict[str, int]:
-    """What is asked for, with what that comes to in each family."""
-    out = Counter(amounts)
+def _families(amounts: Mapping[str, int]) -> Counter[str]:
+    """Sums of the types of each family."""
+    out = Counter[str]()
     for name, count in amounts.items():
         family, colon, _ = name.partition(":")
         if colon:
             out[family] += count
-    return dict(out)
+    return out
+
+
+def demands(amounts: Mapping[str, int]) -> dict[str, int]:
+    """The amounts asked for, with what they come to in each family."""
+    return dict(Counter(amounts) + _families(amounts))
 
 
 def supplies(amounts: Mapping[str, int]) -> dict[str, int]:
-    """What is there, with each family as large as its types at least."""
-    typed = Counter[str]()
-    for name, count in amounts.items():
-        family, colon, _ = name.partition(":")
-        if colon:
-            typed[family] += count
-    return {**amounts, **{name: max(count, amounts.get(name, 0)) for name, count in typed.items()}}
+    """The amounts that are there, with each family as large as its types at least."""
+    return {**amounts, **(Counter(amounts) | _families(amounts))}
 
 
 def room_of(node: Sized) -> Room:
@@ -113,7 +113,7 @@ def room_of(node: Sized) -> Room:
 
 
 def taken(shape: Shape, memory_mb_per_proc: int, node: Sized, procs: int) -> Room:
-    """What so many processes of a job take of a node; no memory where it is not counted."""
+    """Amounts that so many processes take of a node; no memory where it is not counted."""
     slots = procs
     if shape.cpus_per_proc:
         each = node.cpus_per_core

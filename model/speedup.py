@@ -104,13 +104,8 @@ def repaired(procs: tuple[int, ...], times: tuple[float, ...]) -> tuple[TableSpe
     """Answer a count at which the time rises or the work falls by the nearest smaller one.
 
     Every count stays listed, and a repaired table is repaired no further: a count that is
-    answered by a smaller one takes no part in later comparisons of work.
-
-    Returns
-    -------
-    table : TableSpeedup
-    dropped : list of int
-        Counts at which the time rose or the work fell.
+    answered by a smaller one takes no part in later comparisons of work. Returns also the counts
+    at which the time rose or the work fell.
     """
     answers, dropped = [times[0]], []
     best_time, best_work = times[0], times[0] * procs[0]

@@ -24,12 +24,8 @@ TOLERANCE = 5e-10
 def low_side(procs: int, proc_gbps: float, residual: float, slack: float = 0.0) -> int:
     """Return w, the largest count on the low side that a link admits; `procs` if all are.
 
-    Parameters
-    ----------
-    residual : float
-        Free capacity, Gbit/s; below 0 where running work passes the capacity.
-    slack : float
-        Gbit/s that may be added for rounding.
+    The `residual` capacity, Gbit/s, is below 0 where running work passes the capacity; `slack` may
+    be added to it for rounding.
     """
     room = residual + slack
     if proc_gbps <= 0.0 or procs <= 1 or residual == inf:
@@ -64,18 +60,9 @@ def split_task(
 def split(procs: int, free: Sequence[int], low: Sequence[int]) -> list[int] | None:
     """Spread a job over clusters: fewest clusters, then least total load on the links.
 
-    Parameters
-    ----------
-    free : sequence of int
-        Processes that each cluster can take.
-    low : sequence of int
-        `low_side` of each cluster's link.
-
-    Returns
-    -------
-    list of int or None
-        Processes on each cluster; None if there is no way. A job that fits in one cluster is
-        given to the first that holds it.
+    Each cluster can take `free` processes, and its link has a `low_side`. Returns the processes on
+    each, None if there is no way. A job that fits in one cluster is given to the first that holds
+    it.
     """
     for k, count in enumerate(free):
         if count >= procs:

@@ -53,10 +53,6 @@ class KeyRefusedError(NoAnswerError):
     """The daemon does not take this key."""
 
 
-class KeyUnusableError(NoAnswerError):
-    """A key is needed to ask, and there is none that can be used."""
-
-
 class _AnswerHead(msgspec.Struct, frozen=True):
     type: str
     id: str = ""

@@ -35,7 +35,6 @@ _TAGS = {
 
 
 def _decoded(body: Mapping[str, Any], classes: Mapping[str, type[Any]], what: str) -> Any:
-    """The message of one of these classes."""
     cls = classes.get(body.get("type", ""))
     if cls is None:
         raise WireError("unknown_type", f"type: unknown {what} {str(body.get('type'))[:40]!r}")

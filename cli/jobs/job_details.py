@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import to_builtins
@@ -35,11 +35,9 @@ def job_lines(job: JobDetails, now: float) -> list[str]:
     lines += ["", "Asks for", *block(_asks(job))]
     lines += ["", "Executes", *block(_executes(job))]
     if job.tasks:
-        lines += ["", "Tasks", *_tasks(job)]
+        lines += ["", "Tasks", *_table(TASK_HEADERS, map(_task, job.tasks))]
     if job.pieces:
-        rows = [[printable(cell) for cell in _piece(piece)] for piece in job.pieces]
-        table = aligned([PIECE_HEADERS, *rows], PIECE_HEADERS)
-        lines += ["", "Pieces", *(f"  {line}" for line in table)]
+        lines += ["", "Pieces", *_table(PIECE_HEADERS, map(_piece, job.pieces))]
     if job.record.parts:
         lines += ["", "Parts", *(_part(part) for part in job.record.parts)]
     if job.events:
@@ -150,7 +148,6 @@ def _size(job: JobDetails, asked: Job) -> Iterator[tuple[str, Any]]:
 
 
 def _valued(job: JobDetails, key: str, text: str) -> str:
-    """A value and where it came from."""
     origin = job.record.sources.get(key)
     fit = job.record.sources.get(f"{key}_fit")
     if fit is not None:
@@ -189,9 +186,9 @@ def _executes(job: JobDetails) -> Iterator[tuple[str, Any]]:
     yield "errors", launch.stderr
 
 
-def _tasks(job: JobDetails) -> Iterator[str]:
-    rows = [[printable(cell) for cell in _task(task)] for task in job.tasks]
-    return (f"  {line}" for line in aligned([TASK_HEADERS, *rows], TASK_HEADERS))
+def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    cells = [[printable(cell) for cell in row] for row in rows]
+    return (f"  {line}" for line in aligned([headers, *cells], headers))
 
 
 def _task(task: TaskRow) -> tuple[str, ...]:
@@ -205,7 +202,6 @@ def _piece(piece: PieceRow) -> tuple[str, ...]:
 
 
 def _run(task: TaskRow | PieceRow, start: float | None) -> tuple[str, ...]:
-    """State of a task or a piece that runs or ran."""
     ran = None if task.started is None or task.ended is None else task.ended - task.started
     why = task.detail or task.reason
     code = f"exit code {task.exit_code}"

@@ -139,7 +139,6 @@ def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
 
 
 def _has_one_of(row: QueueRow, nodes: Collection[str]) -> bool:
-    """Whether a job that no longer waits has one of these nodes."""
     return row.state not in WAITING and not row.nodes.keys().isdisjoint(nodes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from coalloc.cli.command import FAILED, note
@@ -12,21 +11,13 @@ if TYPE_CHECKING:
     from coalloc.wire.answers import EndedJob
 
 
-def exit_code_of(jobs: Iterable[EndedJob]) -> int:
-    """The highest of the jobs' exit codes; 1 for one that ended badly without one."""
-    worst = 0
-    for job in jobs:
-        if job.state != "completed":
-            worst = max(worst, job.exit_code or FAILED)
-    return min(worst, 255)
-
-
 def wait_and_tell(
     client: Client, job: str, timeout: float | None = None, *, quiet: bool = False
 ) -> int:
     """Wait for a job or an array, print how it ended, return its exit code.
 
-    `quiet`: say nothing of jobs that completed.
+    That is the highest of its jobs', 1 for one that ended badly without one. `quiet`: say nothing
+    of jobs that completed.
     """
     try:
         ended = client.wait(job, timeout)
@@ -41,7 +32,8 @@ def wait_and_tell(
             note(line)
         else:
             print(line)
-    return exit_code_of(ended)
+    codes = (one.exit_code or FAILED for one in ended if one.state != "completed")
+    return min(max(codes, default=0), 255)
 
 
 def describe(job: EndedJob) -> str:

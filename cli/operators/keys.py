@@ -155,7 +155,6 @@ def _new(args: argparse.Namespace, config: Config) -> int:
 
 
 def _own(path: Path) -> tuple[KeyFile, bool]:
-    """The key of this file, or a new one."""
     from coalloc.runtime.key_files import KeyFile, read_key
     from coalloc.wire.curve import new_pair
 

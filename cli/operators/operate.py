@@ -56,7 +56,6 @@ def _cancel(args: argparse.Namespace) -> int:
 def _ask_all(
     verb: str, args: argparse.Namespace, jobs: list[str] | None = None, **fields: Any
 ) -> int:
-    """Ask for every job."""
     done = False
     with connect(args) as client:
 
@@ -75,9 +74,7 @@ def _ask_all(
 
 
 def _add_set_priority(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "jobs", type=parse.jobs, metavar="JOB", help="as the queue prints them: 12, 12_3, 12_[0-9]"
-    )
+    parse.add_jobs(parser, None)
     parser.add_argument(
         "priority", type=float, metavar="N", help="doublings of its weight, -30..30; 0 is usual"
     )
@@ -104,7 +101,6 @@ def _targets(text: str) -> tuple[str, ...]:
 
 
 def _each_target(args: argparse.Namespace, do: Callable[[Client, str], None]) -> int:
-    """Drain or resume every name."""
     names = dict.fromkeys(name for names in args.targets for name in names)
     with connect(args) as client:
         return each(names, lambda name: _do_as_printed(client, name, do))
@@ -164,7 +160,6 @@ def _resume_one(client: Client, name: str) -> None:
 
 
 def _add_word(word: str, parser: argparse.ArgumentParser) -> None:
-    """The one word that may follow the command."""
     parser.add_argument("what", choices=(word,))
 
 

@@ -74,10 +74,12 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def add_shape(parser: Parser) -> None:
     """Options of its size, its times and its communication."""
     group = parser.add_argument_group("what it needs")
-    shared.add_procs(group, "processes (default 1)")
+    shared.add(group, "procs", "processes (default 1)")
     add_layout(parser, group)
-    shared.add_limit(group, "it is ended after this run time; with --divisible, each piece is")
-    shared.add_base_time(group, "; with --speedup, on one process")
+    shared.add(
+        group, "time_limit", "it is ended after this run time; with --divisible, each piece is"
+    )
+    shared.add(group, "base_time", "; with --speedup, on one process")
     group.add_argument(
         "--sigma",
         type=texts.fraction,
@@ -104,7 +106,7 @@ def add_shape(parser: Parser) -> None:
         metavar="N:S,...",
         help="run times by processes, seconds, such as 1:100,2:55,8:20",
     )
-    shared.add_memory(group)
+    shared.add(group, "memory_mb_per_proc")
 
 
 def _add_chunks(group: Any) -> None:
@@ -150,7 +152,7 @@ def add_order(group: Any) -> None:
 
 def add_launch(group: Any) -> None:
     """Options of its name, output and command."""
-    shared.add_name(group, "the script's")
+    shared.add(group, "name", "the script's")
     shared.add_output(group, "job")
     group.add_argument("--wrap", metavar="TEXT", help="a shell command instead of a script")
 

@@ -137,44 +137,32 @@ def add_failures(group: Any, of: str, then: str) -> None:
     group.add_argument("-k", "--keep-going", action="store_true", help=f"after a failure, {then}")
 
 
-def add_name(group: Any, default: str) -> None:
-    """Its name."""
-    group.add_argument("-J", "--job-name", dest="name", metavar="NAME", help=f"default: {default}")
-
-
-def add_procs(group: Any, about: str) -> None:
-    """Its processes."""
-    group.add_argument(
-        "-n", "--ntasks", dest="procs", type=parse.procs, metavar="N|MIN-MAX", help=about
-    )
-
-
-def add_base_time(group: Any, more: str = "") -> None:
-    """Its expected run time."""
-    about = f"expected run time on dedicated full-speed nodes{more}"
-    group.add_argument("--base-time", type=parse.seconds, metavar="TIME", help=about)
-
-
-def add_memory(group: Any) -> None:
-    """Its memory."""
-    group.add_argument(
-        "--mem-per-proc",
-        dest="memory_mb_per_proc",
-        type=parse.mebibytes,
-        metavar="SIZE",
-        help="memory of one process, in M unless K, G or T is given",
-    )
-
-
-def add_limit(group: Any, about: str) -> None:
-    """Its time limit."""
-    group.add_argument("-t", "--time", dest="time_limit", type=_limit, metavar="TIME", help=about)
-
-
 def _limit(text: str) -> float:
     """A time limit; infinite is none (None would mean that the option was not given)."""
     value = parse.time_limit(text)
     return float("inf") if value is None else value
+
+
+SHARED: Mapping[str, tuple[str, Callable[[str], Any], str, str]] = {
+    "name": ("-J --job-name", str, "NAME", "default: "),
+    "procs": ("-n --ntasks", parse.procs, "N|MIN-MAX", ""),
+    "base_time": (
+        *("--base-time", parse.seconds, "TIME"),
+        "expected run time on dedicated full-speed nodes",
+    ),
+    "memory_mb_per_proc": (
+        *("--mem-per-proc", parse.mebibytes, "SIZE"),
+        "memory of one process, in M unless K, G or T is given",
+    ),
+    "time_limit": ("-t --time", _limit, "TIME", ""),
+}
+"""Flags, reader, value and help of options of several commands, by the name of their values."""
+
+
+def add(group: Any, dest: str, about: str = "") -> None:
+    """Declare one of `SHARED`; what is said of it here ends its help."""
+    flags, read, metavar, text = SHARED[dest]
+    group.add_argument(*flags.split(), dest=dest, type=read, metavar=metavar, help=text + about)
 
 
 def add_answer(group: Any) -> None:

@@ -35,8 +35,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
         help="such as 'run.sh {task} {procs}'",
     )
     shared.add_failures(parser, "task", "run what can be run")
-    shared.add_name(parser, "the file's")
-    shared.add_limit(parser, "each task is ended after this run time")
+    shared.add(parser, "name", "the file's")
+    shared.add(parser, "time_limit", "each task is ended after this run time")
     shared.add_order(parser)
     shared.add_batch(parser)
     shared.add_output(parser, "task")

@@ -73,7 +73,6 @@ def job_lines(
 
 
 def _has(row: QueueRow, words: Sequence[str]) -> bool:
-    """Whether every word is in what is known of a job."""
     text = " ".join(
         (row.id, row.name, row.user, row.state, row.reason, row.detail, *row.clusters, *row.nodes)
     ).casefold()

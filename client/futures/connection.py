@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeGuard
 
 from coalloc.client.client import Client, NoAnswerError, RefusedError
@@ -227,6 +227,9 @@ class DaemonConnection:
             self._sending.clear()
             self._to_send.clear()
             self._to_cancel.clear()
+        self._fail(lost, error)
+
+    def _fail(self, lost: Iterable[Call], error: Exception) -> None:
         for call in lost:
             call.failed(error)
         with self._changed:
@@ -310,7 +313,4 @@ class DaemonConnection:
         with self._changed:
             lost = list(self._by_job.values())
             self._by_job.clear()
-        for call in lost:
-            call.failed(error)
-        with self._changed:
-            self._changed.notify_all()
+        self._fail(lost, error)

@@ -81,7 +81,6 @@ def _with_failure(path: Path) -> list[CallOutcome] | None:
 
 
 def _placed(outcome: CallOutcome, ending: EndedJob, output: Path) -> CallOutcome:
-    """A failure that says in which job it was."""
     if not outcome.failed:
         return outcome
     where = f"in job {ending.id} (its output: {output})\n"

@@ -55,13 +55,6 @@ class Peer(Struct, frozen=True, kw_only=True):
     """False: a number without a name, of which a user of name spaces may have thousands."""
 
 
-class Pending(Struct, frozen=True, kw_only=True):
-    """A key that is enrolled as soon as its nonce comes back."""
-
-    grant: Grant
-    nonce: str
-
-
 def opened_access(config: Config, log: BoundLogger) -> Access:
     """The daemon's key, made at its first start, and its table of keys."""
     folder = Path(config.daemon.state_dir)
@@ -215,7 +208,8 @@ class Conversation:
 
     def __init__(self, enrolment: Enrolment, peer: Peer) -> None:
         self._enrolment, self._peer = enrolment, peer
-        self._pending: Pending | None = None
+        self._pending: tuple[Grant, str] | None = None
+        """A key that is enrolled as soon as its nonce comes back."""
 
     @property
     def is_open(self) -> bool:
@@ -227,7 +221,7 @@ class Conversation:
         pending, self._pending = self._pending, None
         try:
             body = _object(line)
-            found = self._asked(body) if pending is None else self._proved(body, pending)
+            found = self._asked(body) if pending is None else self._proved(body, *pending)
         except (EnrolmentDeniedError, KeyTableError) as error:
             return self._enrolment.refused(error, self._peer)
         return {"server": self._enrolment.access.pair.public, **found}
@@ -260,13 +254,13 @@ class Conversation:
             challenge, nonce = new_challenge(grant.key, peer.uid)
         except ProofError as error:
             raise EnrolmentDeniedError("unproved", str(error)) from error
-        self._pending = Pending(grant=grant, nonce=nonce)
+        self._pending = grant, nonce
         return {"challenge": challenge}
 
-    def _proved(self, body: Mapping[str, Any], pending: Pending) -> Mapping[str, Any]:
-        if not hmac.compare_digest(str(body.get("proof")).encode(), pending.nonce.encode()):
+    def _proved(self, body: Mapping[str, Any], grant: Grant, nonce: str) -> Mapping[str, Any]:
+        if not hmac.compare_digest(str(body.get("proof")).encode(), nonce.encode()):
             raise EnrolmentDeniedError("unproved", "proof: is not that of the key's private half")
-        return _row(self._enrolment.authorize(pending.grant, self._peer))
+        return _row(self._enrolment.authorize(grant, self._peer))
 
 
 def _row(grant: Grant) -> Mapping[str, Any]:

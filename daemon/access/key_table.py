@@ -222,7 +222,10 @@ class KeyTable:
                     # Also cuts off what a crash, or a full disk, has left of a line before.
                     file.truncate(self._size)
                     file.seek(self._size)
-                    _write_durably(file.fileno(), line)
+                    left = memoryview(line)
+                    while left:
+                        left = left[os.write(file.fileno(), left) :]
+                    os.fsync(file.fileno())
                 except OSError:
                     with suppress(OSError):
                         file.truncate(self._size)
@@ -247,10 +250,3 @@ class KeyTable:
 
 def _line(value: Grant | _Header) -> bytes:
     return msgspec.json.encode(value) + b"\n"
-
-
-def _write_durably(descriptor: int, body: bytes) -> None:
-    left = memoryview(body)
-    while left:
-        left = left[os.write(descriptor, left) :]
-    os.fsync(descriptor)

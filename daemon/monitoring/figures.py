@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field
 
 from coalloc.core.base.accuracy import StartAccuracy
 from coalloc.core.base.state import State
@@ -42,10 +43,6 @@ class ClusterFigures(Struct, frozen=True, kw_only=True):
     clock_ahead_s: float | None = None
     """Of its executor before ours; None: not said."""
     rpcs_per_min: float | None = None
-
-    def values(self) -> dict[str, float | None]:
-        """The figures by name."""
-        return {name: value for name, value in structs.asdict(self).items() if name != "why"}
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -115,8 +112,6 @@ def store_bytes(path: Path) -> int:
     """Bytes of the store: its file and those that SQLite keeps beside it."""
     total = 0
     for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-        try:
+        with suppress(OSError):
             total += os.stat(file).st_size
-        except OSError:
-            continue
     return total

@@ -150,9 +150,8 @@ class DaemonMetrics:
                 self.gauge[metric].remove(name)
         self._clusters = set(found.clusters)
         for name, cluster in found.clusters.items():
-            values = cluster.values()
             for field, (metric, _) in OF_CLUSTER.items():
-                self.gauge[metric].labels(name).set(or_nan(values[field]))
+                self.gauge[metric].labels(name).set(or_nan(getattr(cluster, field)))
         self.gauge["coalloc_clusters_stale"].set(
             sum(not cluster.up for cluster in found.clusters.values())
         )

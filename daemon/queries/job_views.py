@@ -320,7 +320,6 @@ def _overdue_at(record: JobRecord, state: State) -> float | None:
 
 
 def _free(state: State, now: float) -> str:
-    """Free slots of each cluster."""
     view = occupation(state, now)
     free = dict.fromkeys(state.clusters, 0)
     for node, count in view.free.items():

@@ -37,8 +37,6 @@ BY_PLAN = frozenset({Reason.NOT_SELECTED, Reason.OUT_OF_TIME, Reason.UNSUPPORTED
 
 
 class _Said(msgspec.Struct):
-    """An explanation, as a solver process writes it."""
-
     explanation: dict[str, Any]
     lines: tuple[str, ...]
 

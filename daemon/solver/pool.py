@@ -229,7 +229,6 @@ class SolverPool:
         return ours
 
     async def _exit_text(self, pid: int) -> str:
-        """The end of a process, as the template tells it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0), self._news:
                 await self._news.wait_for(lambda: pid in self._codes)

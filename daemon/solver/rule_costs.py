@@ -133,15 +133,8 @@ class RuleCosts:
             found = await asyncio.to_thread(cost)
         except ValueError as error:
             return RuleCostRow(why=f"not computed: its plan cannot be read: {error}")
-        return RuleCostRow(
-            with_rule=found.with_rule,
-            without=found.without,
-            cost=found.cost,
-            bound=found.bound,
-            at_most=found.at_most,
-            jobs=found.jobs,
-            held=found.held,
-        )
+        figures = (name for name in RuleCostRow.__struct_fields__ if name != "why")
+        return RuleCostRow(**{name: getattr(found, name) for name in figures})
 
 
 def _tell(found: RuleCostsRow) -> None:

@@ -104,7 +104,6 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
 
 
 def _learning(loaded: Loaded) -> Learning:
-    """Figures of jobs that have ended or started."""
     history = {key: read_object(body) for key, body in loaded.history.items()}
     return Learning(
         history={key: tuple(body["base_times"]) for key, body in history.items()},
@@ -136,7 +135,6 @@ def _under(prefix: str, meta: Mapping[str, str]) -> dict[str, str]:
 
 
 def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[ProjectUser, dict[int, float]]:
-    """Processor seconds of each day, by who used them."""
     days: dict[ProjectUser, dict[int, float]] = {}
     for project, user, day, proc_s in rows:
         days.setdefault((project, user), {})[day] = proc_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,11 +11,6 @@ from coalloc.core.base.start_intervals import Promise, StartError
 from coalloc.model.sites.parts import Launch
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder()
-_decode_record = msgspec.json.Decoder(JobRecord).decode
-_launches = msgspec.json.Decoder(Launch)
-_promises = msgspec.json.Decoder(tuple[Promise, ...])
-_start_errors = msgspec.json.Decoder(StartError)
 
 
 def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
@@ -47,41 +41,13 @@ def account_object(record: JobRecord, proc_s: float) -> dict[str, Any]:
     }
 
 
-def write_record(record: JobRecord) -> str:
-    """The record as a JSON text; what is as by default is left out."""
-    return _encode(record).decode()
+def write_object(value: Any) -> str:
+    """A record, a launch or plain values as a JSON text; what is as by default is left out."""
+    return _encode(value).decode()
 
 
-def read_record(text: str) -> JobRecord:
-    """The record a text was written from."""
-    return _decode_record(text)
-
-
-def write_launch(launch: Launch) -> str:
-    """A job's command, as a JSON text."""
-    return _encode(launch).decode()
-
-
-def read_launch(text: str) -> Launch:
-    """The launch a text was written from."""
-    return _launches.decode(text)
-
-
-def write_object(body: Mapping[str, Any] | tuple[Any, ...]) -> str:
-    """Plain values as a JSON text."""
-    return _encode(body).decode()
-
-
-def read_promises(text: str) -> tuple[Promise, ...]:
-    """The promises a text was written from."""
-    return _promises.decode(text)
-
-
-def read_start_error(text: str) -> StartError:
-    """The error a text was written from."""
-    return _start_errors.decode(text)
-
-
-def read_object(text: str) -> Any:
-    """Plain values from a JSON text."""
-    return _decoder.decode(text)
+read_object = msgspec.json.Decoder().decode
+read_record = msgspec.json.Decoder(JobRecord).decode
+read_launch = msgspec.json.Decoder(Launch).decode
+read_promises = msgspec.json.Decoder(tuple[Promise, ...]).decode
+read_start_error = msgspec.json.Decoder(StartError).decode

@@ -229,14 +229,12 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
         tables.keep_tallies(connection)
         connection.execute("BEGIN IMMEDIATE")
         own = _highest(connection)
-        after = renumbered(own, former, own[LAST_JOB], now)
-        _put(connection, tables.META, after.meta.items())
+        meta, event = renumbered(own, former, own[LAST_JOB], now)
+        _put(connection, tables.META, meta.items())
         connection.execute("DELETE FROM outbox")
         waiting = _unprepare(connection)
         told = json.dumps({"backup": str(backup)})
-        _put(
-            connection, tables.EVENTS, [(after.event, now, str(EventKind.STORE_RESTORED), "", told)]
-        )
+        _put(connection, tables.EVENTS, [(event, now, str(EventKind.STORE_RESTORED), "", told)])
         active = connection.execute("SELECT count(*) FROM jobs WHERE ended IS NULL").fetchone()[0]
         connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = DELETE")
@@ -244,8 +242,8 @@ def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> R
         kept=None,
         active=active,
         unprepared=waiting,
-        epoch=after.epoch,
-        next_job=int(after.meta[LAST_JOB]) + 1,
+        epoch=int(meta["epoch"]),
+        next_job=int(meta[LAST_JOB]) + 1,
     )
 
 
@@ -301,17 +299,6 @@ def _discard_wal(store: Path) -> None:
             left.replace(f"{left}.alone")
 
 
-class Renumbering(Struct, frozen=True, kw_only=True):
-    """Values that are written over a copy."""
-
-    meta: Mapping[str, str]
-    """By key."""
-    event: int
-    """Number of the event that tells of the restoration."""
-    epoch: int
-    """The one before that of the next start."""
-
-
 def highest(meta: Mapping[str, str], event: int) -> dict[str, int]:
     """The numbers of a store that must not come again, by key; `ValueError` where one is none."""
     numbers = {
@@ -324,8 +311,8 @@ def highest(meta: Mapping[str, str], event: int) -> dict[str, int]:
 
 def renumbered(
     own: Mapping[str, int], former: Mapping[str, int], last_job: int, now: float
-) -> Renumbering:
-    """Return what puts a copy ahead of everything that anybody has seen.
+) -> tuple[dict[str, str], int]:
+    """Numbers that put a copy ahead of all that anybody has seen, and that of the event of it.
 
     `own` and `former` are `highest` of the copy, and of the store that it replaces: empty where
     that is unreadable. `last_job` is the highest number of a job in the copy.
@@ -342,7 +329,7 @@ def renumbered(
         if key.startswith("seq."):
             meta[key] = str(number + ORDERS_AHEAD)
             meta[f"{MARK}{key.removeprefix('seq.')}"] = "1"
-    return Renumbering(meta=meta, event=high[EVENT] + NUMBERS_AHEAD, epoch=epoch)
+    return meta, high[EVENT] + NUMBERS_AHEAD
 
 
 def unprepared(record: JobRecord) -> JobRecord:

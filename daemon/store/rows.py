@@ -23,8 +23,8 @@ class JobRow(NamedTuple):
     body: str
 
 
-class LaunchRow(NamedTuple):
-    """The command of a job."""
+class JobTextRow(NamedTuple):
+    """The command of a job, or the starts that it was told to expect."""
 
     job: str
     body: str
@@ -36,13 +36,6 @@ class TokenRow(NamedTuple):
     user: str
     token: str
     job: str
-
-
-class PromiseRow(NamedTuple):
-    """Starts that a job was told to expect."""
-
-    job: str
-    body: str
 
 
 class OrderRow(NamedTuple):

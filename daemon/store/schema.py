@@ -34,9 +34,7 @@ from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.records_json import (
     account_object,
-    write_launch,
     write_object,
-    write_record,
 )
 from coalloc.daemon.store.rows import UsedDay
 from coalloc.wire.codec import encode_order
@@ -104,7 +102,7 @@ CREATE_MIGRATIONS = (
 PUTS: dict[type, tuple[tables.Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
     # The first row of a job fixes its place in the queue.
     SaveJob: (tables.JOBS, lambda e: job_row(e.record)),
-    SaveLaunch: (tables.LAUNCHES, lambda e: (e.job, write_launch(e.launch))),
+    SaveLaunch: (tables.LAUNCHES, lambda e: (e.job, write_object(e.launch))),
     SaveToken: (tables.TOKENS, lambda e: (e.user, e.token, e.job)),
     SendOrder: (tables.OUTBOX, lambda e: (e.cluster, e.seq, encode_order(e.order).decode())),
     AppendEvent: (
@@ -152,7 +150,7 @@ LASTING = frozenset({*PUTS, *DROPS, AddUsage})
 def job_row(record: JobRecord) -> tuple[Any, ...]:
     """The columns of a job, but for its place in the queue."""
     ended = record.ended if record.is_ended else None
-    return (record.id, ended, record.flow or None, write_record(record))
+    return (record.id, ended, record.flow or None, write_object(record))
 
 
 def carry_out(connection: sqlite3.Connection, kind: type, effects: Iterable[Any]) -> None:
@@ -172,7 +170,6 @@ def carry_out(connection: sqlite3.Connection, kind: type, effects: Iterable[Any]
 
 
 def _used(connection: sqlite3.Connection, added: AddUsage) -> UsedDay:
-    """The use of a day with this added."""
     key = (added.day, added.project, added.user, added.cluster)
     where = "WHERE day = ? AND project = ? AND user = ? AND cluster = ?"
     found = connection.execute(f"{tables.USAGE_DAYS.select} {where}", key)

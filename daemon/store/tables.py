@@ -23,11 +23,10 @@ from coalloc.daemon.store.rows import (
     EventRow,
     HistoryRow,
     JobRow,
-    LaunchRow,
+    JobTextRow,
     MetaRow,
     OrderRow,
     PlanRow,
-    PromiseRow,
     StartErrorRow,
     StoredAccount,
     TokenRow,
@@ -123,9 +122,9 @@ class Table(Generic[Row]):
 
 
 JOBS = Table("jobs", JobRow, "id", is_numbered=True)
-LAUNCHES = Table("launches", LaunchRow, "job")
+LAUNCHES = Table("launches", JobTextRow, "job")
 TOKENS = Table("tokens", TokenRow, "user", "token")
-PROMISES = Table("promises", PromiseRow, "job")
+PROMISES = Table("promises", JobTextRow, "job")
 OUTBOX = Table("outbox", OrderRow, "cluster", "seq")
 EVENTS = Table("events", EventRow, "seq", is_final=True)
 PLANS = Table("plans", PlanRow, "round")

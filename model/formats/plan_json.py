@@ -33,14 +33,13 @@ def read_plan(value: Any) -> Plan:
 
 
 def _expanded(placements: Iterable[Placement], where: str) -> tuple[Placement, ...]:
-    return tuple(_expanded_one(one, f"{where}[{i}]") for i, one in enumerate(placements))
-
-
-def _expanded_one(placement: Placement, where: str) -> Placement:
-    # Plans are written expanded; one written by hand may fold its nodes.
-    if not any("[" in name or "," in name for name in placement.nodes):
-        return placement
-    return replace(placement, nodes=expand_counts(placement.nodes, f"{where}.nodes"))
+    """Plans are written expanded; one written by hand may fold its nodes."""
+    return tuple(
+        replace(one, nodes=expand_counts(one.nodes, f"{where}[{i}].nodes"))
+        if any("[" in name or "," in name for name in one.nodes)
+        else one
+        for i, one in enumerate(placements)
+    )
 
 
 def write_plan(plan: Plan) -> dict[str, Any]:

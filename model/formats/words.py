@@ -28,7 +28,6 @@ def field_words(form: type) -> Mapping[str, str]:
 
 @cache
 def _by_class(module: str) -> Mapping[str, Mapping[str, str]]:
-    """Words by field of every class of a module."""
     try:
         source = inspect.getsource(sys.modules[module])
     except (OSError, TypeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.shape import ONE_SLOT, Amounts, Shape
@@ -46,17 +47,9 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, node: Node) -> NodeReading:
         """The reading of a node that is exactly as described, with no other work on it."""
-        return cls(
-            name=node.name,
-            power=node.power,
-            slots=node.slots,
-            cpus=node.cpus,
-            cpus_per_core=node.cpus_per_core,
-            resources=node.resources,
-            features=node.features,
-            memory_mb=node.memory_mb,
-            state=node.state,
-        )
+        described = asdict(node)
+        del described["free_at"]
+        return cls(**described)
 
 
 class NativeJob(Struct, frozen=True, kw_only=True):

@@ -277,7 +277,6 @@ def _by_partitions(
 def _objections(
     partition: PartitionRules, limits: Limits, asking: Asking, batch: BatchOptions
 ) -> Iterator[str]:
-    """Reasons for which a partition never takes the job."""
     where = f"partition {partition.name}"
     yield from filter(None, (_too_long(limits.time_s, asking.time_limit_s, where),))
     account, qos = batch.account, batch.qos
@@ -307,7 +306,6 @@ def _too_long(most_s: float | None, asked_s: float | None, who: str) -> str:
 
 
 def _widest(limits: Iterable[Limits]) -> Limits:
-    """The widest limit among them."""
 
     def most(values: list[Number | None]) -> Number | None:
         known = [value for value in values if value is not None]

@@ -108,9 +108,9 @@ class Disk:
         fresh = self.copied()
         known = {} if former is None else highest(former.meta, former.last_event)
         last = max((int(_number(job)) for job in self.jobs), default=0)
-        after = renumbered(highest(self.meta, self.last_event), known, last, now)
-        fresh.meta |= after.meta
-        fresh.last_event = after.event
+        own = highest(self.meta, self.last_event)
+        meta, fresh.last_event = renumbered(own, known, last, now)
+        fresh.meta |= meta
         fresh.outbox.clear()
         fresh.jobs = {job: unprepared(record) for job, record in self.jobs.items()}
         return fresh

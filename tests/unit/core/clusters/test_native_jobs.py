@@ -11,7 +11,7 @@ from coalloc.core.base.requests import Cancel, Done, Hold, Refused
 from coalloc.core.base.state_tables import LastNumbers, Presence
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import OVERTAKEN
-from coalloc.daemon.store.records_json import read_record, write_record
+from coalloc.daemon.store.records_json import read_record, write_object
 from coalloc.model.jobs import RigidJob
 from coalloc.model.sites.parts import CANCELLED_THERE, PartReport, PartState
 from coalloc.model.sites.reading import NativeJob
@@ -294,7 +294,7 @@ def test_the_record_survives_the_store() -> None:
     site = Site()
     see(site, entry())
     record = only(site)
-    assert read_record(write_record(record)) == record
+    assert read_record(write_object(record)) == record
 
 
 def test_reservations_and_unknown_words_of_a_reading() -> None:

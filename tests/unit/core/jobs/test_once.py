@@ -10,7 +10,7 @@ from coalloc.core.base.messages import Prepare
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Done, Refused, Submit, Update
 from coalloc.core.rounds.snapshots import snapshot
-from coalloc.daemon.store.records_json import read_record, write_record
+from coalloc.daemon.store.records_json import read_record, write_object
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.sites.parts import Launch, PartState
@@ -56,7 +56,7 @@ def test_it_stays_so_after_a_refusal_and_a_restart() -> None:
     site = PlannedSite()
     job = site.submit(2, once=True)
     first = site.job(job)
-    assert read_record(write_record(first)) == first
+    assert read_record(write_object(first)) == first
     for part in first.parts:
         site.say(job, PartState.REFUSED, cluster=part.cluster, reason="nodes_taken")
     site.wait(100.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
-from coalloc.daemon.store.records_json import read_record, write_record
+from coalloc.daemon.store.records_json import read_record, write_object
 from coalloc.model.values import replace
 from tests.support.core_site import Site
 
@@ -27,7 +27,7 @@ def records() -> list[JobRecord]:
 
 def test_a_record_comes_back_as_it_was_written() -> None:
     for record in records():
-        again = read_record(write_record(record))
+        again = read_record(write_object(record))
         assert again == record
         assert replace(again, name="other") == replace(record, name="other")
         assert hash(again.job) == hash(record.job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coalloc.core.base.records import JobRecord, JobState, PartRecord
-from coalloc.daemon.store.records_json import read_launch, read_record, write_launch, write_record
+from coalloc.daemon.store.records_json import read_launch, read_record, write_object
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.parts import Launch, PartState
@@ -58,15 +58,15 @@ def test_a_record_reads_back_equal(job: Job) -> None:
         throttle=5,
         finish_by=9.0,
     )  # fmt: skip
-    assert read_record(write_record(record)) == record
+    assert read_record(write_object(record)) == record
 
 
 def test_a_fresh_record_is_short_and_reads_back_equal() -> None:
     record = JobRecord(id="1", job=JOBS[0], name="n", user="ann")
-    assert read_record(write_record(record)) == record
-    assert len(write_record(record)) < 300
+    assert read_record(write_object(record)) == record
+    assert len(write_object(record)) < 300
 
 
 def test_a_launch_reads_back_equal() -> None:
     launch = Launch(argv=("a", "b c"), script="#!/bin/sh\n", env={"A": "1\n"}, cwd="/x")
-    assert read_launch(write_launch(launch)) == launch
+    assert read_launch(write_object(launch)) == launch

@@ -26,7 +26,7 @@ from coalloc.core.base.records import ClaimWait
 from coalloc.core.starts.waits import WAITS_KEY
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store.recall import recall
-from coalloc.daemon.store.records_json import read_record, write_launch
+from coalloc.daemon.store.records_json import read_record, write_object
 from coalloc.daemon.store.schema import MIGRATIONS
 from coalloc.daemon.store.sqlite import Store
 from coalloc.wire.codec import encode_order
@@ -80,7 +80,7 @@ def test_everything_is_there_after_a_restart(path: Path) -> None:
     assert loaded.last_event == 7
     assert loaded.plan is not None
     assert (loaded.plan.round, loaded.plan.time, loaded.plan.body) == (3, 1.5, "{}")
-    assert store.launch("1") == write_launch(saved_launch("1", "hostname").launch)
+    assert store.launch("1") == write_object(saved_launch("1", "hostname").launch)
     store.close()
 
 

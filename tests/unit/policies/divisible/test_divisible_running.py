@@ -11,7 +11,7 @@ from coalloc.cli import main
 from coalloc.client.submission import submission
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.learning.estimates import UserProgram, completed
-from coalloc.daemon.store.records_json import read_record, write_record
+from coalloc.daemon.store.records_json import read_record, write_object
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import DivisibleJob, RigidJob
 from coalloc.model.plan import Plan
@@ -162,8 +162,8 @@ def test_records_of_pieces_are_kept_and_older_ones_are_read() -> None:
             state=JobState.RUNNING,
         ),
     ):
-        assert read_record(write_record(record)) == record
-    old = write_record(JobRecord(id="1", job=piece, name="x", user="ann"))
+        assert read_record(write_object(record)) == record
+    old = write_object(JobRecord(id="1", job=piece, name="x", user="ann"))
     assert "chunk" not in old
     assert read_record(old).chunks == 0
 
