@@ -40,13 +40,8 @@ class AdapterError(Exception):
 class ClaimRefusedError(AdapterError):
     """The nodes cannot be claimed; nothing was left behind.
 
-    Parameters
-    ----------
-    reason : str
-        ``nodes_taken``, ``unknown_node``, ``impossible`` (no attempt could ever work), ``bad_spec``
-        or ``state_unwritable``.
-    detail : str
-        The reason in words.
+    `reason` is ``nodes_taken``, ``unknown_node``, ``impossible`` (no attempt could ever work),
+    ``bad_spec``, ``state_unwritable`` or another word of the batch system's launcher.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -69,10 +64,7 @@ class Reader(Protocol):
     def read(self) -> ClusterReading:
         """Return what the cluster is now; blocks no longer than its own time limit.
 
-        Raises
-        ------
-        AdapterError
-            The cluster could not be read. It is unknown then, not empty.
+        Raises `AdapterError` where it could not be read: it is unknown then, not empty.
         """
 
 
@@ -82,11 +74,7 @@ class Starter(Protocol):
     def claim(self, part: PartSpec) -> Claim:
         """Claim the nodes, and bring the processes to the barrier; does not wait for that.
 
-        Raises
-        ------
-        ClaimRefusedError
-            The nodes are taken or do not exist.
-        AdapterError
+        Raises `ClaimRefusedError` where nodes are taken or do not exist, and `AdapterError`.
         """
 
     def go(self, key: PartKey) -> None:
@@ -120,10 +108,7 @@ class Launcher(Starter, Protocol):
     def limit(self, key: PartKey, limit_s: float) -> None:
         """Let a part run so long from its start, and no longer.
 
-        Raises
-        ------
-        AdapterError
-            The batch system keeps another limit.
+        Raises `AdapterError` where the batch system keeps another limit.
         """
 
     def renew(self, key: PartKey | None = None) -> None:
@@ -137,12 +122,7 @@ class Handover(Protocol):
     """Of a batch system whose own jobs may be ordered by us."""
 
     def dismiss(self, foreign: str) -> None:
-        """Cancel a job that waits there for our order; one that is gone is no error.
-
-        Raises
-        ------
-        AdapterError
-        """
+        """Cancel a job that waits for us; one that is gone is no error. Raises `AdapterError`."""
 
 
 class Act(Struct, frozen=True, kw_only=True):

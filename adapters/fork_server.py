@@ -30,16 +30,10 @@ _BOOT = (
 
 
 class ForkServer:
-    """The warm process that forks a runner for each claim.
+    """The warm process that forks a runner, `module:class` within this package, for each claim.
 
     When this object is closed, or its owner dies, it ends; the runners live on, and where it is to
     end what is left of them it ends after them. One that dies is started anew by the next claim.
-
-    Parameters
-    ----------
-    runner : str
-        ``module:class``, the module within this package: what a fork runs (see
-        `runner.fork_server.Runs`).
     """
 
     def __init__(self, runner: str) -> None:
@@ -55,12 +49,7 @@ class ForkServer:
         return self._child.pid if self._child is not None else 0
 
     def spawn(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
-        """Have a runner take over this folder and these descriptors; does not wait for it.
-
-        Raises
-        ------
-        AdapterError
-        """
+        """Have a runner take over this folder and these descriptors. Raises `AdapterError`."""
         if self._child is None or self._child.poll() is not None:
             self._restart()
         try:

@@ -39,16 +39,9 @@ def unended(left: int, job: str) -> str:
 class PartLauncher:
     """Launches parts through runners; what they run on is a subclass's to say.
 
-    Parameters
-    ----------
-    state_dir : Path
-        Where the parts are kept; on a local disk, one for each executor. Root's is made
-        passable for others, so that users reach their own scripts.
-
-    Raises
-    ------
-    AdapterError
-        The folder cannot be used, or another executor uses it.
+    The parts are in `state_dir`, on a local disk, one for each executor. Root's is made passable
+    for others, so that users reach their own scripts. Raises `AdapterError` where it cannot be
+    used, or another executor uses it.
     """
 
     folder_type: type[PartFolder] = PartFolder

@@ -100,22 +100,10 @@ class PartFolder:
         claim: str = "",
         address: str = "",
     ) -> Self:
-        """Write the folder of a new part; it appears complete or not at all.
+        """Write the folder of a new part; it appears complete or not at all. Raises `OSError`.
 
-        Parameters
-        ----------
-        places : mapping of node name to places, optional
-            What each of its processes there has for itself.
-        extra : mapping, optional
-            What this kind of runner needs to know besides.
-        claim : str
-            Default a new one.
-        address : str
-            Under which all of its nodes are reached, whose names nothing resolves.
-
-        Raises
-        ------
-        OSError
+        `places` are what each process on a node has for itself, `extra` is what this kind of runner
+        needs to know besides; `address` reaches all nodes, where nothing resolves their names.
         """
         claim = claim or secrets.token_hex(16)
         path, draft = root / spec.key.folder, root / f"{NEW}{claim}"

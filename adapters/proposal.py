@@ -61,13 +61,7 @@ def distinct(found: list[Proposal]) -> tuple[Proposal, ...]:
 
 
 def link_gbps(route: str, devices: Path = Path("/sys/class/net")) -> tuple[str, float] | None:
-    """The interface of the default route and its speed, Gbit/s; None: it cannot be told.
-
-    Parameters
-    ----------
-    route : str
-        Content of ``/proc/net/route``.
-    """
+    """Interface of the default route in ``/proc/net/route``, and its Gbit/s; None: not known."""
     for line in route.splitlines()[1:]:
         columns = line.split()
         if len(columns) < 2 or columns[1] != "00000000":

@@ -69,13 +69,7 @@ class BatchFolder(PartFolder):
 
 
 class BatchLauncher(PartLauncher):
-    """Claims nodes of a batch system through runners; a subclass says of which.
-
-    Attributes
-    ----------
-    gate : Gate or None
-        Where wrappers of claims call that wait in the queue without a runner.
-    """
+    """Claims nodes of a batch system through runners; a subclass says of which."""
 
     folder_type = BatchFolder
 
@@ -87,6 +81,7 @@ class BatchLauncher(PartLauncher):
         """Parts of which something was ordered that a runner has to see to."""
         self._seen_to = float("-inf")
         self.gate: Gate | None = None
+        """Where wrappers of claims call that wait in the queue without a runner."""
         super().__init__(state_dir)
 
     def fileno(self) -> int:

@@ -23,13 +23,7 @@ DEFAULT_TIMEOUT_S = 10.0
 
 
 class BatchError(Exception):
-    """A command did not do what it was asked for; the message is one line.
-
-    Attributes
-    ----------
-    command : str
-        Its name.
-    """
+    """A command did not do what it was asked for; the message is one line."""
 
     def __init__(self, command: str, why: str) -> None:
         super().__init__(f"{command}: {why}")
@@ -45,13 +39,7 @@ class UnreachableError(BatchError):
 
 
 class CommandRefusedError(BatchError):
-    """The batch system answered, and said no.
-
-    Attributes
-    ----------
-    code : int
-        Exit code; minus the signal's number where it was killed.
-    """
+    """The batch system answered, and said no; a signal that killed it is a negative code."""
 
     def __init__(self, command: str, why: str, code: int) -> None:
         super().__init__(command, why)
@@ -169,19 +157,9 @@ class Commands:
     ) -> CommandOutput:
         """Run a command; how it ended is the caller's to judge.
 
-        Parameters
-        ----------
-        env : mapping of str, optional
-            Variables besides the usual ones.
-        text : str, optional
-            Standard input.
-        account : Account, optional
-            Whose process it is; only root may name another's.
-
-        Raises
-        ------
-        UnreachableError
-            It cannot be run, or gave no answer in time.
+        `env` are variables besides the usual ones, `text` is its standard input; only root may
+        name another's account. Raises `UnreachableError` where it cannot be run, or gave no answer
+        in time.
         """
         limit = self.timeout_s if timeout_s is None else timeout_s
         process = self._popen(

@@ -51,10 +51,7 @@ def status_size(procs: int) -> int:
 class StatusFile:
     """A part's status, as its runner writes it; the launcher hears of every step.
 
-    Parameters
-    ----------
-    folder : str
-        The part's; the launcher's FIFO ``news`` is beside it.
+    Its FIFO ``news`` is beside the part's folder.
     """
 
     def __init__(self, folder: str) -> None:

@@ -58,26 +58,8 @@ REBIND_POLL_S = 0.2
 class PartSupervisor(OrderLoop):
     """Takes one part from its claim to its end, or leaves the claim to the queue.
 
-    Attributes
-    ----------
-    has_left : bool
-        The claim waits in the queue, and needs no process until it is granted or ordered.
-
-    Parameters
-    ----------
-    spec : mapping
-        The part's.
-    folder : str
-        The part's.
-    fds : (int, int)
-        Orders, and a pipe that is written to by signals.
-    port : int
-        Where an earlier runner listened; 0: there was none.
-
-    Raises
-    ------
-    FaultError
-        There is no port to listen on.
+    `fds` are orders, and a pipe that is written to by signals; `port` is where an earlier runner
+    listened, 0: there was none. Raises `FaultError` where there is no port to listen on.
     """
 
     spec: BatchSpec
@@ -98,6 +80,7 @@ class PartSupervisor(OrderLoop):
         self._may_wait = spec.get("queue") is not None
         self._is_waiting = self._is_hastened = False
         self.has_left = False
+        """The claim waits in the queue, and needs no process until it is granted or ordered."""
         if self._may_wait and self.is_started:
             self.spec = settled(spec, folder)
         self._is_over = False

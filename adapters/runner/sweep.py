@@ -39,15 +39,7 @@ STOPPED = b"Tt"
 
 
 class Sweep:
-    """The end of what is below this process.
-
-    Parameters
-    ----------
-    uid : int or None
-        The user whose processes they are; None: this process's own.
-    group : str
-        The part's cgroup; empty: none.
-    """
+    """The end of what is below this process: of a user (None: its own), and in a part's cgroup."""
 
     def __init__(self, uid: int | None = None, group: str = "") -> None:
         self._groups: list[str] = []
@@ -64,10 +56,7 @@ class Sweep:
     def step(self, spared: Collection[int] = ()) -> None:
         """Make one pass; whom it has killed may not have died yet.
 
-        Parameters
-        ----------
-        spared : collection of int
-            Children that are left alone with all that is below them.
+        Children that are `spared` are left alone with all that is below them.
         """
         now = time.monotonic()
         self._began = min(self._began, now)

@@ -47,18 +47,7 @@ KEPT_CLAIMS = 5000
 
 
 class SlurmLauncher(BatchLauncher):
-    """Claims nodes of a Slurm cluster and starts processes on them.
-
-    Parameters
-    ----------
-    share : Share, optional
-        The share of the cluster on which we go first.
-
-    Attributes
-    ----------
-    refusals : int
-        Claims that were refused as `CHANGED` says.
-    """
+    """Claims nodes of a Slurm cluster and starts processes on them; on its `share` we go first."""
 
     runner = "slurm.part_job:SlurmPart"
     honours = frozenset(NAMES)
@@ -78,6 +67,7 @@ class SlurmLauncher(BatchLauncher):
         """When a part's limit was changed by order, monotonic seconds."""
         self._asked: dict[PartKey, tuple[Shape, int]] = {}
         self.refusals = 0
+        """Claims that were refused as `CHANGED` says."""
         super().__init__(state_dir)
         self._turns = Turns()
         if settings.start != "salloc":
@@ -251,15 +241,8 @@ class SlurmLauncher(BatchLauncher):
 class Ledger:
     """The claims of parts that are over, in a file: one on each line, newest last.
 
-    By them their jobs are known, should Slurm have them again.
-
-    Nothing depends on it but how soon a revived job's nodes are free again, so what cannot be
-    read or written is left out.
-
-    Parameters
-    ----------
-    most : int
-        Claims that are kept.
+    By them their jobs are known, should Slurm have them again. Nothing depends on it but how soon a
+    revived job's nodes are free again, so what cannot be read or written is left out.
     """
 
     def __init__(self, path: Path, most: int = KEPT_CLAIMS) -> None:

@@ -222,13 +222,9 @@ def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
     """Slurm's time limit: the part's own, `limit_s`, in whole minutes.
 
     Ours ends it as late, by a clock that begins with its processes; Slurm's looks twice a minute,
-    and lets it end within ``KillWait``. A part that meets others gets what comes before and after
-    its run as well, but no more than the partition allows, where its own is within that.
-
-    Parameters
-    ----------
-    held_s : float
-        For so long it may hold its nodes before it starts, seconds.
+    and lets it end within ``KillWait``. A part that meets others gets what comes before (`held_s`
+    seconds with its nodes) and after its run as well, but no more than the partition allows, where
+    its own is within that.
     """
     most_s = site_of(spec)["max_time_s"]
     around_s = 0.0 if is_whole(spec) else held_s + HOLD_S + spec["grace_s"]

@@ -96,30 +96,13 @@ EASED = 3.0
 
 
 class SlurmReader:
-    """Reads one Slurm cluster.
+    """Reads one Slurm cluster, and plans our share of it with every reading.
 
-    Parameters
-    ----------
-    slurm : Slurm
-        Its commands.
-    state_dir : Path, optional
-        Where a calibration is kept.
-    claimed : callable, optional
-        Ids of the handed jobs that parts of ours have.
-    claims : callable, optional
-        The claims of our other parts, as tokens name them; absent: every token is ours.
-    given_back : callable
-        The claims of parts that are over, and whose nodes were given back.
-    held : callable
-        What our parts have, by claim.
-    share : Share, optional
-        The share of the cluster on which we go first, planned with every reading.
-    learn : callable
-        Told the facts of each reading.
-    refusals : callable
-        How often a claim was refused so that a partition or a reservation may have changed.
-    clock : callable
-        Wall-clock seconds.
+    Of our parts it asks each time which handed jobs they have (`claimed`), the claims of the
+    others (`claims`; absent: every token is ours) and of those that are over (`given_back`), what
+    they have by claim (`held`), and how often a claim was refused so that a partition or a
+    reservation may have changed (`refusals`). `learn` is told the facts of each reading;
+    `state_dir` may hold a calibration.
     """
 
     def __init__(
@@ -160,13 +143,7 @@ class SlurmReader:
         self._is_busy, self._load_asked = False, float("-inf")
 
     def read(self) -> ClusterReading:
-        """Return the cluster as Slurm describes it now.
-
-        Raises
-        ------
-        AdapterError
-            A command failed, or its answer was not understood.
-        """
+        """Return the cluster as Slurm describes it now. Raises `AdapterError`."""
         try:
             given_back = self._given_back()
             answers = self._ask()

@@ -56,16 +56,7 @@ GONE = "Invalid job id"
 class NativeLauncher:
     """Launches handed jobs of one cluster; a `Launcher` and a `Handover`.
 
-    Parameters
-    ----------
-    slurm : Slurm
-        The cluster's commands; their user must be allowed to hold and change anybody's jobs.
-    state_dir : Path
-        Where parts are kept.
-    clock : callable
-        Wall-clock seconds.
-    look_every_s : float
-        Between two looks at Slurm's queue, seconds.
+    The user of its commands must be allowed to hold and change anybody's jobs.
     """
 
     def __init__(
