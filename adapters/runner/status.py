@@ -112,6 +112,12 @@ def boot_id() -> str:
         return file.read().strip()
 
 
+def uid_of(pid: int) -> int:
+    """Real user of a process; its folder's owner is not, which a process can hide."""
+    with open(f"/proc/{pid}/status", "rb") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith(b"Uid:")), -1)
+
+
 def children(root: int) -> list[int]:
     """Children of this process of one thread, as quickly as can be; none where Linux cannot say."""
     try:

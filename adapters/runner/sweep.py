@@ -23,7 +23,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from coalloc.adapters.runner import cgroup
-from coalloc.adapters.runner.status import children, descendants
+from coalloc.adapters.runner.status import children, descendants, uid_of
 
 STOP_LOOKS = 8
 """So often a pass looks for processes to stop before it kills."""
@@ -139,13 +139,12 @@ def _kill_among_all(uid: int, spared: Collection[int]) -> None:
 
 
 def _of_user(uid: int) -> list[int]:
-    """Processes of a user, as their numbers; not by the owners of folders, which jobs can hide."""
+    """Processes of a user, as their numbers."""
     found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/status", "rb") as file:
-            line = next((line for line in file if line.startswith(b"Uid:")), b"Uid: -1")
-            if int(line.split()[1]) == uid:
-                found.append(int(name))
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            if uid_of(pid) == uid:
+                found.append(pid)
     return found
 
 
