@@ -103,9 +103,9 @@ ENDS = {
     "OUT_OF_MEMORY": ("out_of_memory", "the job ran out of memory"),
     "REVOKED": ("cancelled_there", "the job was revoked in Slurm"),
 }
+"""How a job's state in Slurm explains that its processes are gone."""
 BY_ANOTHER = ("ended_by_admin", "the job was cancelled in Slurm by an administrator")
 """The same of a job that another than its user has cancelled."""
-"""How a job's state in Slurm explains that its processes are gone."""
 
 
 class SlurmSite(BatchSite):

@@ -167,7 +167,10 @@ def running_jobs(
     local = [
         entry
         for entry in answers.queue
-        if (entry.state in HOLDS_NODES or (entry.state == "UNKNOWN" and _has_nodes(entry)))
+        if (
+            entry.state in HOLDS_NODES
+            or (entry.state == "UNKNOWN" and (entry.nodes or entry.is_lost))
+        )
         and not answers.is_ours(entry)
     ]
     known = {node.name: node for node in nodes}
@@ -197,10 +200,6 @@ def running_jobs(
             )
         )
     return tuple(jobs)
-
-
-def _has_nodes(entry: QueueEntry) -> bool:
-    return bool(entry.nodes) or entry.is_lost
 
 
 def _longest_lost(answers: Answers, local: Iterable[QueueEntry]) -> QueueEntry | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,9 +37,7 @@ from coalloc.adapters.slurm.native.part import (
 )
 from coalloc.adapters.slurm.parsers.queue import parse_queue, queue_format
 from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, QueueEntry
-from coalloc.adapters.slurm.parsers.text import (
-    parse_fields,
-)
+from coalloc.adapters.slurm.parsers.text import parse_fields
 from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.formats.nodeset import fold
@@ -64,10 +62,9 @@ class NativeLauncher:
         settings: SlurmSettings,
         slurm: Slurm,
         state_dir: Path,
-        clock: Callable[[], float] = time.time,
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
-        self._settings, self._slurm, self._clock = settings, slurm, clock
+        self._settings, self._slurm = settings, slurm
         self._folder = state_dir / "handed"
         self._parts: dict[PartKey, NativePart] = {}
         self._claimed: frozenset[str] = frozenset()
@@ -121,7 +118,7 @@ class NativeLauncher:
         part = self._parts.get(key)
         if part is None or part.stage is not Stage.READY:
             return
-        part.stage, part.released_at = Stage.RELEASED, self._clock()
+        part.stage, part.released_at = Stage.RELEASED, time.time()
         self._keep(part)
         with suppress(BatchError):  # the next look releases it again
             self._release(part.foreign)
@@ -142,7 +139,7 @@ class NativeLauncher:
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is; looks at Slurm once in a while."""
-        now = self._clock()
+        now = time.time()
         living = [part for part in self._parts.values() if part.stage is not Stage.ENDED]
         if living and not (self._look_at - LONGEST_PAUSE_S <= now < self._look_at):
             try:
@@ -214,7 +211,7 @@ class NativeLauncher:
     def _runs(self, part: NativePart, entry: QueueEntry) -> None:
         if part.started is None or part.state != PartState.RUNNING:
             part.stage, part.state = Stage.RELEASED, str(PartState.RUNNING)
-            part.started = self._clock() if entry.start is None else entry.start
+            part.started = time.time() if entry.start is None else entry.start
             if part.keeps_shape:
                 part.granted = self._slots(entry)
             self._keep(part)
@@ -232,7 +229,7 @@ class NativeLauncher:
         """Released, and it waits: not started yet, or started and requeued."""
         if part.started is not None:
             self._give_back(part, REQUEUED, "requeued by Slurm", PartState.FINISHED)
-        elif part.stopping or self._clock() - part.released_at >= self._settings.handover_wait_s:
+        elif part.stopping or time.time() - part.released_at >= self._settings.handover_wait_s:
             self._stop(part)
         elif entry.reason.startswith("JobHeld"):
             self._release(part.foreign)
@@ -287,7 +284,7 @@ class NativeLauncher:
     ) -> None:
         """Nothing more comes of this part; the job goes back to where it was."""
         part.stage = Stage.RETURNING
-        part.end(state, reason, detail, ended=self._clock())
+        part.end(state, reason, detail, ended=time.time())
         self._keep(part)
         with suppress(UnreachableError):  # the next look tries again
             self._return(part)
