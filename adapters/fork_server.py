@@ -121,7 +121,11 @@ def kill_marked(mark: str) -> int:
     end = time.monotonic() + STRAY_LIMIT_S
     quiet = 0
     while quiet < QUIET_LOOKS:
-        found = [pid for pid in _pids() if wanted in _environment(pid)]
+        found = [
+            pid
+            for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+            if wanted in _environment(pid)
+        ]
         quiet = 0 if found else quiet + 1
         for pid in found:
             with contextlib.suppress(OSError):
@@ -137,10 +141,6 @@ def kill_marked(mark: str) -> int:
             break
         time.sleep(0.01)
     return len(killed)
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _environment(pid: int) -> bytes:

@@ -32,11 +32,10 @@ class Gate:
         self.calls: dict[str, list[LineConnection]] = {}
         """Those that wait for an answer, by claim."""
         self._callers: dict[LineConnection, float] = {}
-        self._sock = None
-        with contextlib.suppress(OSError, ValueError, OverflowError):
+        try:
             port = int(kept.read_text(encoding="ascii"))
             self._sock = listening((port, port))
-        if self._sock is None:
+        except (OSError, ValueError, OverflowError):
             self._sock = listening(ports)
         self._sock.setblocking(False)
         self.port = int(self._sock.getsockname()[1])
@@ -53,7 +52,6 @@ class Gate:
 
     def listen(self) -> None:
         """Take in who calls."""
-        assert self._sock is not None
         with contextlib.suppress(OSError):
             while True:
                 sock, _ = self._sock.accept()
@@ -82,7 +80,6 @@ class Gate:
         for caller in list(self._callers):
             self._drop(caller)
         self._epoll.close()
-        assert self._sock is not None
         self._sock.close()
 
     def _hear(self, caller: LineConnection) -> None:

@@ -208,9 +208,8 @@ class Barrier:
             peer.connection.say("prove", peer.ours, said)
             return
         about = (peer.theirs, peer.ours, peer.node)
-        if not peer.node or words[0] != "prove" or len(words) != 2:
-            raise TalkError("the peer does not hold the key")
-        if not is_proof(words[1], self._key, "node", *about):
+        is_said = peer.node and words[0] == "prove" and len(words) == 2
+        if not is_said or not is_proof(words[1], self._key, "node", *about):
             raise TalkError("the peer does not hold the key")
         if self.nodes and peer.node not in self.nodes:
             raise TalkError("the part has no such node")
