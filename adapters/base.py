@@ -111,8 +111,8 @@ class Launcher(Starter, Protocol):
         Raises `AdapterError` where the batch system keeps another limit.
         """
 
-    def renew(self, key: PartKey | None = None) -> None:
-        """Let the claim, or every claim, stand for another lease."""
+    def renew(self) -> None:
+        """Let every claim stand for another lease."""
 
     def fileno(self) -> int | None:
         """Return a descriptor that is readable when `poll` has news, where there is one."""
@@ -134,16 +134,6 @@ class Act(Struct, frozen=True, kw_only=True):
     """Does it; raises `AdapterError` where it cannot. The next reading shows it again then."""
 
 
-def none_due() -> tuple[Act, ...]:
-    """No act at all."""
-    return ()
-
-
-def usual_pause(is_idle: bool) -> float:
-    """The same pause always."""
-    return 1.0
-
-
 class Adapter(Struct, frozen=True, kw_only=True):
     """The faces of one cluster; one that only reads has no launcher, most hand nothing over."""
 
@@ -152,9 +142,9 @@ class Adapter(Struct, frozen=True, kw_only=True):
     handover: Handover | None = None
     on_demand: Callable[[int], None] | None = None
     """Told again and again how many slots of the cluster waiting jobs could fill."""
-    due: Callable[[], tuple[Act, ...]] = none_due
+    due: Callable[[], tuple[Act, ...]] = tuple
     """The acts that the last reading has shown to be due."""
-    pause: Callable[[bool], float] = usual_pause
+    pause: Callable[[bool], float] = lambda is_idle: 1.0
     """Factor on the usual pause before the next reading. Its argument: nothing of ours waits or
     runs on the cluster, and nothing asks for its slots."""
 

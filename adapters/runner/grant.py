@@ -47,9 +47,9 @@ def ordered(folder: str, word: str) -> str | None:
         return None
 
 
-def keep_grant(folder: str, record: dict[str, Any]) -> None:
-    """Write down how the claim is. Raises `OSError`."""
-    path = f"{folder}/{GRANT}"
+def keep(folder: str, name: str, record: Mapping[str, object]) -> None:
+    """Write one of the files. Raises `OSError`."""
+    path = f"{folder}/{name}"
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(record, file)
     os.rename(f"{path}.new", path)

@@ -26,11 +26,12 @@ from coalloc.adapters.runner.ends import (
 from coalloc.adapters.runner.grant import (
     ABORT,
     CLAIM,
+    GRANT,
     HASTEN,
     Nodes,
     dealt,
     is_whole,
-    keep_grant,
+    keep,
     ordered,
     planned_nodes,
     settled,
@@ -214,7 +215,7 @@ class PartSupervisor(OrderLoop):
     def _show(self, grant: dict[str, Any]) -> None:
         """Say how the claim is."""
         try:
-            keep_grant(self._folder, grant)
+            keep(self._folder, GRANT, grant)
         except OSError as error:
             raise FaultError("state_unwritable", f"{self._folder}: {error.strerror}") from error
         self._status.tell()
