@@ -262,7 +262,7 @@ class SlurmReader:
         self._clock_asked = asked
 
     def _if_open(self, read: Callable[[str], Found], *words: str) -> Found | None:
-        """What a command says, where there is such a thing and we may know it."""
+        """Read what a command says; None where it is refused, or not understood."""
         try:
             return read(self._run(*words))
         except (CommandRefusedError, ParseError):

@@ -146,12 +146,11 @@ def relative_power(
 def states_of(nodes: Iterable[NodeRecord]) -> tuple[dict[str, NodeState], dict[str, int]]:
     """State of each node, and how often each unknown word was said."""
     states: dict[str, NodeState] = {}
-    unknown: dict[str, int] = {}
+    unknown = Counter[str]()
     for node in nodes:
         states[node.name], strange = node_state(node.states)
-        for word in strange:
-            unknown[f"node state {word}"] = unknown.get(f"node state {word}", 0) + 1
-    return states, unknown
+        unknown.update(f"node state {word}" for word in strange)
+    return states, dict(unknown)
 
 
 def unknown_jobs(queue: Iterable[QueueEntry]) -> dict[str, int]:
@@ -255,9 +254,9 @@ def _cpus(
     """
     free = {name: node.cpus for name, node in known.items()}
     rest = {name: node.cpus_taken for name, node in known.items()}
-    held: dict[str, int] = {}
+    held = Counter[str]()
     for name, count in ours:
-        held[name] = held.get(name, 0) + count
+        held[name] += count
         if name in rest:
             rest[name] -= count
     taken: dict[str, dict[str, int]] = {}
@@ -276,7 +275,7 @@ def _cpus(
 
     for entry in order:
         for name, count in spread(entry):
-            most = free.get(name, 0) - (held.get(name, 0) if entry.odd else 0)
+            most = free.get(name, 0) - (held[name] if entry.odd else 0)
             is_known = name in known and known[name].cpus_taken > 0
             most = min(most, rest[name]) if is_known and len(entry.nodes) > 1 else most
             give(entry.id, name, min(count, most))

@@ -181,10 +181,9 @@ class NativeLauncher:
     def dismiss(self, foreign: str) -> None:
         """Cancel a job that waits; one that is gone is no error. Raises `AdapterError`."""
         try:
-            self._command("scancel", foreign)
+            self._of_jobs("scancel", foreign)
         except BatchError as error:
-            if GONE not in error.why:
-                raise AdapterError(str(error)) from error
+            raise AdapterError(str(error)) from error
 
     def _look(self, living: list[NativePart]) -> None:
         entries = self._entries([part.foreign for part in living])
@@ -245,7 +244,7 @@ class NativeLauncher:
             limit = self._settings.handover_wait_s
             why = part.stopping or f"Slurm did not start it within {limit:g} s"
             self._give_back(part, "aborted" if part.stopping else "not_started", why)
-        elif facts.holds_nodes and part.stopping:
+        elif facts.state in HOLDS_NODES and part.stopping:
             self._command("scancel", part.foreign)
 
     def _ended(self, part: NativePart) -> None:
@@ -312,15 +311,19 @@ class NativeLauncher:
         limit = self._settings.command_limit_s
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=limit)
 
-    def _facts(self, foreign: str) -> JobFacts | None:
-        """Facts of a job by Slurm; None where it knows of none."""
+    def _of_jobs(self, *words: str) -> str:
+        """What a command says of jobs; empty where Slurm knows none of them."""
         try:
-            text = self._command("scontrol", "-o", "show", "job", foreign)
+            return self._command(*words)
         except CommandRefusedError as error:
             if GONE in error.why:
-                return None
+                return ""
             raise
-        return job_facts(parse_fields(text))
+
+    def _facts(self, foreign: str) -> JobFacts | None:
+        """Facts of a job by Slurm; None where it knows of none."""
+        text = self._of_jobs("scontrol", "-o", "show", "job", foreign)
+        return job_facts(parse_fields(text)) if text else None
 
     def _accounts(self, foreign: str) -> JobFacts | None:
         """Facts of a job that has gone, by the accounts; None where there are none."""
@@ -336,15 +339,10 @@ class NativeLauncher:
 
     def _entries(self, ids: list[str]) -> Mapping[str, QueueEntry]:
         mark = f"\x1f{secrets.token_hex(4)}\x1f"
-        try:
-            text = self._command(
-                *("squeue", "-h", "-r", "-a", "-t", "all", "-j", ",".join(ids)),
-                *("-o", queue_format(mark)),
-            )
-        except CommandRefusedError as error:
-            if GONE in error.why:
-                return {}
-            raise
+        text = self._of_jobs(
+            *("squeue", "-h", "-r", "-a", "-t", "all", "-j", ",".join(ids)),
+            *("-o", queue_format(mark)),
+        )
         entries = parse_queue(text, mark)
         for odd in (entry.odd for entry in entries if entry.odd):
             raise ParseError(text, odd)
