@@ -111,13 +111,12 @@ class ForkServer:
         self._socket = ours
 
 
-def kill_marked(mark: str) -> int:
-    """Kill every process whose environment holds this ``NAME=value``; return how many.
+def kill_marked(mark: str) -> None:
+    """Kill every process whose environment holds this ``NAME=value``; waits until they are gone.
 
-    Waits, for a short while, until they are gone.
+    No longer than `STRAY_LIMIT_S`.
     """
     wanted = mark.encode() + b"\0"
-    killed: set[int] = set()
     end = time.monotonic() + STRAY_LIMIT_S
     quiet = 0
     while quiet < QUIET_LOOKS:
@@ -134,13 +133,11 @@ def kill_marked(mark: str) -> int:
                     # Looked at again, now that the number cannot come to mean another process.
                     if wanted in _environment(pid):
                         signal.pidfd_send_signal(fd, signal.SIGKILL)
-                        killed.add(pid)
                 finally:
                     os.close(fd)
         if time.monotonic() > end:
             break
         time.sleep(0.01)
-    return len(killed)
 
 
 def _environment(pid: int) -> bytes:

@@ -7,6 +7,7 @@ UTC, and under a time limit. Whatever fails, the cluster is unknown, not empty.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from coalloc.adapters.base import AdapterError
@@ -77,9 +78,7 @@ class GridEngineReader:
         if not entries and status.queues:
             raise AdapterError(f"qstat: no slots of queue {settings.queue} on any host of ours")
         loads = self._loads.loads(measured(entries, status), now)
-        unknown: dict[str, int] = {}
-        for letter in "".join(state_of(entry.state)[2] for entry in entries):
-            unknown[f"queue state {letter}"] = unknown.get(f"queue state {letter}", 0) + 1
+        strange = "".join(state_of(entry.state)[2] for entry in entries)
         return ClusterReading(
             cluster=settings.cluster,
             nodes=tuple(self._node(entry, loads.get(entry.host, Load())) for entry in entries),
@@ -87,7 +86,7 @@ class GridEngineReader:
             waiting=waiting_count(status, claims),
             queues=settings.start == "queue",
             way=WAYS[settings.start],
-            unknown=unknown,
+            unknown=dict(Counter(f"queue state {letter}" for letter in strange)),
             notices=tuple(odd if status.queues or odd else ["it has no hosts"]),
             rules=SiteRules(
                 honoured=("account", "partition"),

@@ -113,14 +113,6 @@ class PartJob:
         """The state of a job that is ending, once that is over."""
         return self.state()
 
-    def is_alive(self, state: str) -> bool:
-        """Whether the processes of a job in this state may run, or will."""
-        return state in self.alive
-
-    def is_ending(self, state: str) -> bool:
-        """Whether this state stands only until the job's end is known."""
-        return state in self.ending
-
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         """Reason and detail of a part whose job is in this state."""
         raise NotImplementedError

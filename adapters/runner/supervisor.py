@@ -260,7 +260,7 @@ class PartSupervisor(OrderLoop):
             return
         if turn.slots:
             self._deal(turn.slots)
-        elif turn.is_stuck or not self._job.is_alive(turn.state):
+        elif turn.is_stuck or turn.state not in self._job.alive:
             self._conclude(*self._job.explained(turn.state, turn.reason))
         elif self._job.is_parked:
             self._leave()
@@ -397,9 +397,9 @@ class PartSupervisor(OrderLoop):
         self._missed = 0
         if state == "" and self._may_wait:
             self._conclude("vanished", f"{self._job.system} knows it no more")
-        elif state and self._job.is_ending(state):
+        elif state and state in self._job.ending:
             self._look_at = time.monotonic() + SOON_S
-        elif state and (not self._job.is_alive(state) or self._job.has_lost_step):
+        elif state and (state not in self._job.alive or self._job.has_lost_step):
             self._conclude(*self._job.explained(state, reason))
         elif self._barrier.missing and self._is_away_for_good():
             self._conclude("node_failed", f"{', '.join(self._barrier.missing)} is out of reach")
