@@ -46,10 +46,7 @@ WAYS = {
 
 
 class GridEngineReader:
-    """Reads one Grid Engine cell.
-
-    `claims` has those of our parts, as tokens name them; without it every token is ours.
-    """
+    """Reads one Grid Engine cell; `claims` are those of our parts (absent: every token is ours)."""
 
     def __init__(
         self,
@@ -64,11 +61,7 @@ class GridEngineReader:
         self._loads = LoadWatch(settings.load)
 
     def read(self) -> ClusterReading:
-        """Return the cluster as Grid Engine describes it now.
-
-        `AdapterError`: the command failed, its answer was not understood, or there is no such
-        queue.
-        """
+        """Return the cluster as Grid Engine describes it now. Raises `AdapterError`."""
         settings, odd = self._settings, list[str]()
         status = read_status(settings, self._commands, odd)
         # After it: a job that is in the queue has its claim on disk.

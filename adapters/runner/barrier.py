@@ -141,10 +141,7 @@ class Barrier:
                 self._tell(node, *words)
 
     def let_go(self, code: int) -> None:
-        """Let the wrappers end that wait for it: those that ended last, with this exit code.
-
-        It becomes that of the batch system's job.
-        """
+        """Let wrappers end that ended last, with this exit code, which becomes the batch job's."""
         for node in self.nodes.values():
             if END in node.records and not node.is_let_go:
                 self._let_go(node, code)

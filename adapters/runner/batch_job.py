@@ -204,10 +204,7 @@ def node_counts(spec: BatchSpec) -> dict[str, int]:
 
 
 def account_of(spec: BatchSpec) -> Account | None:
-    """Account of a part's job; None: this process's own user's.
-
-    Refused is a user who is not known here, or not ours to act for.
-    """
+    """Account of a part's job; None: this process's own user's. Raises `FaultError`."""
     uid = spec["uid"]
     if uid is None:
         return None

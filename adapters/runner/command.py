@@ -135,10 +135,7 @@ class Commands:
         account: Account | None = None,
         timeout_s: float | None = None,
     ) -> str:
-        """Run a command and return what it printed; one that ends badly raises its `failure`.
-
-        Besides, all is as for `ask`.
-        """
+        """Run a command as `ask` does and return its output; a bad end raises its `failure`."""
         answer = self.ask(
             name, *arguments, env=env, text=text, account=account, timeout_s=timeout_s
         )
@@ -197,10 +194,7 @@ class Commands:
         env: Mapping[str, str] | None = None,
         account: Account | None = None,
     ) -> StartedCommand:
-        """Start a command that goes on by itself, in a session of its own.
-
-        What it says goes to the file `log`.
-        """
+        """Start a command that goes on by itself, in a session of its own; it speaks to `log`."""
         return StartedCommand(
             self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
         )

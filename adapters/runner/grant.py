@@ -68,8 +68,7 @@ def is_whole(spec: BatchSpec) -> bool:
 def dealt(spec: BatchSpec, slots: dict[str, int]) -> Nodes:
     """The part's processes on the nodes it was granted, by the batch system's names.
 
-    In the planned order where the same nodes were granted, else in the batch system's. Each node
-    gets one before any gets more.
+    In the planned order where the same nodes were granted. Each gets one before any gets more.
     """
     site, size = spec["site"], len(spec["ranks"])
     planned = planned_nodes(spec)

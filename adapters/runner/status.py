@@ -49,10 +49,7 @@ def status_size(procs: int) -> int:
 
 
 class StatusFile:
-    """A part's status, as its runner writes it; the launcher hears of every step.
-
-    Its FIFO ``news`` is beside the part's folder.
-    """
+    """A part's status, as its runner writes it; the launcher hears of it by FIFO ``news``."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

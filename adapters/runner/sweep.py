@@ -54,10 +54,7 @@ class Sweep:
         self._groups.append(group)
 
     def step(self, spared: Collection[int] = ()) -> None:
-        """Make one pass; whom it has killed may not have died yet.
-
-        Children that are `spared` are left alone with all that is below them.
-        """
+        """Make one pass, sparing these children and all below; the killed may not be dead yet."""
         now = time.monotonic()
         self._began = min(self._began, now)
         for group in self._groups:

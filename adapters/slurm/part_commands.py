@@ -130,10 +130,7 @@ def site_of(spec: BatchSpec) -> SlurmSite:
 
 
 def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
-    """The options by which a part's nodes are asked for, of srun and sbatch alike.
-
-    `is_shape`: any nodes that have room for as many processes, not exactly its own.
-    """
+    """Options of srun and sbatch for exactly a part's nodes, or any with room for its shape."""
     words = [f"--job-name={shown_name(spec)}", f"--comment={spec['token']['comment']}"]
     words.append(f"--chdir={spec['cwd']}")
     counts, cpus = node_counts(spec), cpus_each(spec)

@@ -312,7 +312,7 @@ class NativeLauncher:
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=limit)
 
     def _of_jobs(self, *words: str) -> str:
-        """What a command says of jobs; empty where Slurm knows none of them."""
+        """Run a command on jobs; empty where Slurm knows none of them."""
         try:
             return self._command(*words)
         except CommandRefusedError as error:

@@ -155,10 +155,7 @@ def _node_entry(pairs: Mapping[str, str], where: str) -> NodeRecord:
 
 
 def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
-    """Reservations as ``scontrol show reservation`` prints them.
-
-    Those without nodes are left out.
-    """
+    """Reservations that have nodes, as ``scontrol show reservation`` prints them."""
     keys = ("ReservationName", _RESERVATION_KEYS, "reservations")
     found = read_entries(text, *keys, _reservation, _odd_reservation)
     return tuple(entry for entry in found if entry.nodes or entry.odd)
