@@ -40,13 +40,8 @@ class AdapterError(Exception):
 class ClaimRefusedError(AdapterError):
     """The nodes cannot be claimed; nothing was left behind.
 
-    Parameters
-    ----------
-    reason : str
-        ``nodes_taken``, ``unknown_node``, ``impossible`` (no attempt could ever work), ``bad_spec``
-        or ``state_unwritable``.
-    detail : str
-        The reason in words.
+    `reason` is ``nodes_taken``, ``unknown_node``, ``impossible`` (no attempt could ever work),
+    ``bad_spec``, ``state_unwritable`` or another word of the batch system's launcher.
     """
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -69,10 +64,7 @@ class Reader(Protocol):
     def read(self) -> ClusterReading:
         """Return what the cluster is now; blocks no longer than its own time limit.
 
-        Raises
-        ------
-        AdapterError
-            The cluster could not be read. It is unknown then, not empty.
+        Raises `AdapterError` where it could not be read: it is unknown then, not empty.
         """
 
 
@@ -82,11 +74,7 @@ class Starter(Protocol):
     def claim(self, part: PartSpec) -> Claim:
         """Claim the nodes, and bring the processes to the barrier; does not wait for that.
 
-        Raises
-        ------
-        ClaimRefusedError
-            The nodes are taken or do not exist.
-        AdapterError
+        Raises `ClaimRefusedError` where nodes are taken or do not exist, and `AdapterError`.
         """
 
     def go(self, key: PartKey) -> None:
@@ -120,14 +108,11 @@ class Launcher(Starter, Protocol):
     def limit(self, key: PartKey, limit_s: float) -> None:
         """Let a part run so long from its start, and no longer.
 
-        Raises
-        ------
-        AdapterError
-            The batch system keeps another limit.
+        Raises `AdapterError` where the batch system keeps another limit.
         """
 
-    def renew(self, key: PartKey | None = None) -> None:
-        """Let the claim, or every claim, stand for another lease."""
+    def renew(self) -> None:
+        """Let every claim stand for another lease."""
 
     def fileno(self) -> int | None:
         """Return a descriptor that is readable when `poll` has news, where there is one."""
@@ -137,12 +122,7 @@ class Handover(Protocol):
     """Of a batch system whose own jobs may be ordered by us."""
 
     def dismiss(self, foreign: str) -> None:
-        """Cancel a job that waits there for our order; one that is gone is no error.
-
-        Raises
-        ------
-        AdapterError
-        """
+        """Cancel a job that waits for us; one that is gone is no error. Raises `AdapterError`."""
 
 
 class Act(Struct, frozen=True, kw_only=True):
@@ -154,16 +134,6 @@ class Act(Struct, frozen=True, kw_only=True):
     """Does it; raises `AdapterError` where it cannot. The next reading shows it again then."""
 
 
-def none_due() -> tuple[Act, ...]:
-    """No act at all."""
-    return ()
-
-
-def usual_pause(is_idle: bool) -> float:
-    """The same pause always."""
-    return 1.0
-
-
 class Adapter(Struct, frozen=True, kw_only=True):
     """The faces of one cluster; one that only reads has no launcher, most hand nothing over."""
 
@@ -172,9 +142,9 @@ class Adapter(Struct, frozen=True, kw_only=True):
     handover: Handover | None = None
     on_demand: Callable[[int], None] | None = None
     """Told again and again how many slots of the cluster waiting jobs could fill."""
-    due: Callable[[], tuple[Act, ...]] = none_due
+    due: Callable[[], tuple[Act, ...]] = tuple
     """The acts that the last reading has shown to be due."""
-    pause: Callable[[bool], float] = usual_pause
+    pause: Callable[[bool], float] = lambda is_idle: 1.0
     """Factor on the usual pause before the next reading. Its argument: nothing of ours waits or
     runs on the cluster, and nothing asks for its slots."""
 

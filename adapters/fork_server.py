@@ -30,16 +30,10 @@ _BOOT = (
 
 
 class ForkServer:
-    """The warm process that forks a runner for each claim.
+    """The warm process that forks a runner, `module:class` within this package, for each claim.
 
     When this object is closed, or its owner dies, it ends; the runners live on, and where it is to
     end what is left of them it ends after them. One that dies is started anew by the next claim.
-
-    Parameters
-    ----------
-    runner : str
-        ``module:class``, the module within this package: what a fork runs (see
-        `runner.fork_server.Runs`).
     """
 
     def __init__(self, runner: str) -> None:
@@ -55,12 +49,7 @@ class ForkServer:
         return self._child.pid if self._child is not None else 0
 
     def spawn(self, folder: Path, orders_fd: int, lock_fd: int) -> None:
-        """Have a runner take over this folder and these descriptors; does not wait for it.
-
-        Raises
-        ------
-        AdapterError
-        """
+        """Have a runner take over this folder and these descriptors. Raises `AdapterError`."""
         if self._child is None or self._child.poll() is not None:
             self._restart()
         try:
@@ -122,17 +111,20 @@ class ForkServer:
         self._socket = ours
 
 
-def kill_marked(mark: str) -> int:
-    """Kill every process whose environment holds this ``NAME=value``; return how many.
+def kill_marked(mark: str) -> None:
+    """Kill every process whose environment holds this ``NAME=value``; waits until they are gone.
 
-    Waits, for a short while, until they are gone.
+    No longer than `STRAY_LIMIT_S`.
     """
     wanted = mark.encode() + b"\0"
-    killed: set[int] = set()
     end = time.monotonic() + STRAY_LIMIT_S
     quiet = 0
     while quiet < QUIET_LOOKS:
-        found = [pid for pid in _pids() if wanted in _environment(pid)]
+        found = [
+            pid
+            for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+            if wanted in _environment(pid)
+        ]
         quiet = 0 if found else quiet + 1
         for pid in found:
             with contextlib.suppress(OSError):
@@ -141,17 +133,11 @@ def kill_marked(mark: str) -> int:
                     # Looked at again, now that the number cannot come to mean another process.
                     if wanted in _environment(pid):
                         signal.pidfd_send_signal(fd, signal.SIGKILL)
-                        killed.add(pid)
                 finally:
                     os.close(fd)
         if time.monotonic() > end:
             break
         time.sleep(0.01)
-    return len(killed)
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _environment(pid: int) -> bytes:

@@ -17,9 +17,10 @@ from pathlib import Path
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.fork_server import ForkServer
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
-from coalloc.adapters.runner.grant import LIMIT, kept
+from coalloc.adapters.runner.grant import LAYOUT, LIMIT, keep, kept
 from coalloc.adapters.runner.status import decoded
 from coalloc.adapters.sweeper import OLD, Sweeper
+from coalloc.model.formats.nodeset import fold
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 
@@ -39,16 +40,9 @@ def unended(left: int, job: str) -> str:
 class PartLauncher:
     """Launches parts through runners; what they run on is a subclass's to say.
 
-    Parameters
-    ----------
-    state_dir : Path
-        Where the parts are kept; on a local disk, one for each executor. Root's is made
-        passable for others, so that users reach their own scripts.
-
-    Raises
-    ------
-    AdapterError
-        The folder cannot be used, or another executor uses it.
+    The parts are in `state_dir`, on a local disk, one for each executor. Root's is made passable
+    for others, so that users reach their own scripts. Raises `AdapterError` where it cannot be
+    used, or another executor uses it.
     """
 
     folder_type: type[PartFolder] = PartFolder
@@ -60,6 +54,7 @@ class PartLauncher:
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir.resolve()
         self._parts: dict[PartKey, PartFolder] = {}
+        self._live: dict[PartKey, PartReport] = {}
         self._ended: dict[PartKey, PartReport] = {}
         self._left: set[PartKey] = set()
         self._limits: dict[PartKey, Mapping[str, float]] = {}
@@ -69,7 +64,7 @@ class PartLauncher:
         self._looked = float("-inf")
         with contextlib.ExitStack() as stack:
             try:
-                self._lock_fd, self._news_fd = self._open(stack)
+                self._news_fd = self._open(stack)
             except OSError as error:
                 raise AdapterError(f"{state_dir}: {error.strerror}") from error
             stack.callback(self._sweeper.close)
@@ -106,14 +101,10 @@ class PartLauncher:
 
     def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
         """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
-        folder = self._parts.get(key)
-        if folder is None or key in self._ended:
-            return
-        try:
-            folder.keep_layout(nodes, rendezvous)
-        except OSError as error:
-            raise AdapterError(f"{key.folder}: {error.strerror}") from error
-        self._order(key, "arrange")
+        hosts = [[name, count] for name, count in nodes.items()]
+        layout = {"hosts": hosts, "nodelist": fold(nodes), "rendezvous": rendezvous}
+        if self._keep(key, LAYOUT, layout):
+            self._order(key, "arrange")
 
     def hasten(self, key: PartKey) -> None:
         """Let a part that waits for a later begin take its turn from now on."""
@@ -125,17 +116,23 @@ class PartLauncher:
 
     def _limit(self, key: PartKey, changed: Mapping[str, float]) -> None:
         """Keep a part's new limit; ``told_s``, where the daemon does not know it, is reported."""
-        folder = self._parts.get(key)
-        if folder is None or key in self._ended:
+        if not self._keep(key, LIMIT, changed):
             return
-        try:
-            folder.keep(LIMIT, changed)
-        except OSError as error:
-            raise AdapterError(f"{key.folder}: {error.strerror}") from error
         self._limits[key] = changed
         if key in self._live:
             self._live[key] = replace(self._live[key], time_limit=changed.get("told_s"))
         self._order(key, f"limit {changed['limit_s']}")
+
+    def _keep(self, key: PartKey, name: str, record: Mapping[str, object]) -> bool:
+        """Write one of a part's files; False where the part has ended."""
+        folder = self._parts.get(key)
+        if folder is None or key in self._ended:
+            return False
+        try:
+            keep(str(folder.path), name, record)
+        except OSError as error:
+            raise AdapterError(f"{key.folder}: {error.strerror}") from error
+        return True
 
     def go(self, key: PartKey) -> None:
         """Open the barrier; harmless when it is open, or the part has ended."""
@@ -145,14 +142,14 @@ class PartLauncher:
         """Give the claim up; where the processes run already, end them."""
         self._order(key, f"abort - {' '.join(reason.split())}")
 
-    def renew(self, key: PartKey | None = None) -> None:
-        """Let the claim, or every claim, stand for another lease."""
+    def renew(self) -> None:
+        """Let every claim stand for another lease."""
         failed: AdapterError | None = None
-        for each in self._parts if key is None else [key]:
-            live = self._live.get(each)
+        for key in self._parts:
+            live = self._live.get(key)
             if live is None or live.state is not PartState.RUNNING:
                 try:
-                    self._order(each, "renew")
+                    self._order(key, "renew")
                 except AdapterError as error:  # the others' leases go on
                     failed = error
         if failed is not None:
@@ -216,8 +213,7 @@ class PartLauncher:
         """End the fork server and let go of the state folder; the parts live on."""
         self._open_files.close()
 
-    def _open(self, stack: contextlib.ExitStack) -> tuple[int, int]:
-        self._live: dict[PartKey, PartReport] = {}
+    def _open(self, stack: contextlib.ExitStack) -> int:
         self._root.mkdir(parents=True, exist_ok=True, mode=0o711)
         if os.geteuid() == 0:
             self._root.chmod(0o711)
@@ -232,7 +228,7 @@ class PartLauncher:
         # Also open for writing: it must not be at its end whenever no runner has it open.
         news_fd = os.open(self._root / "news", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         stack.callback(os.close, news_fd)
-        return lock_fd, news_fd
+        return news_fd
 
     def _load(self) -> None:
         for path in sorted(self._root.iterdir()):

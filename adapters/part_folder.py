@@ -40,7 +40,7 @@ from msgspec import MsgspecError, convert, structs, to_builtins
 from coalloc.adapters.base import AdapterError
 from coalloc.adapters.fork_server import kill_marked
 from coalloc.adapters.runner import cgroup
-from coalloc.adapters.runner.grant import LAYOUT, PER_NODE, per_node, ranks_on
+from coalloc.adapters.runner.grant import PER_NODE, per_node, ranks_on
 from coalloc.adapters.runner.spec import OwnPlace, RunnerSpec
 from coalloc.adapters.runner.status import (
     END,
@@ -100,22 +100,10 @@ class PartFolder:
         claim: str = "",
         address: str = "",
     ) -> Self:
-        """Write the folder of a new part; it appears complete or not at all.
+        """Write the folder of a new part; it appears complete or not at all. Raises `OSError`.
 
-        Parameters
-        ----------
-        places : mapping of node name to places, optional
-            What each of its processes there has for itself.
-        extra : mapping, optional
-            What this kind of runner needs to know besides.
-        claim : str
-            Default a new one.
-        address : str
-            Under which all of its nodes are reached, whose names nothing resolves.
-
-        Raises
-        ------
-        OSError
+        `places` are what each process on a node has for itself, `extra` is what this kind of runner
+        needs to know besides; `address` reaches all nodes, where nothing resolves their names.
         """
         claim = claim or secrets.token_hex(16)
         path, draft = root / spec.key.folder, root / f"{NEW}{claim}"
@@ -157,21 +145,6 @@ class PartFolder:
             places=[rank for rank in record["ranks"] if rank.get("cpus") or rank.get("gpus")],
         )
 
-    def keep_layout(self, nodes: Mapping[str, int], rendezvous: str) -> None:
-        """Write down all nodes of the part's job, in rank order, and where they meet."""
-        layout = {
-            "hosts": [[name, count] for name, count in nodes.items()],
-            "nodelist": fold(nodes),
-            "rendezvous": rendezvous,
-        }
-        self.keep(LAYOUT, layout)
-
-    def keep(self, name: str, record: Mapping[str, object]) -> None:
-        """Write one of the launcher's files. Raises `OSError`."""
-        new = (self.path / name).with_suffix(".new")
-        new.write_text(json.dumps(record), encoding="utf-8")
-        new.replace(self.path / name)
-
     def order(self, line: str) -> bool:
         """Send the runner one line; False where none lives, `AdapterError` where it reads none."""
         try:
@@ -199,8 +172,10 @@ class PartFolder:
         if end is not None:
             return ended_report(self.key, end)
         with self.locked() as is_ours:
-            if is_ours:
-                return self._sealed()
+            if is_ours:  # looked for once more: it may have been written meanwhile
+                status = self.status()
+                end = decoded(status[END * PAGE :])
+                return self._sealed(status) if end is None else ended_report(self.key, end)
         if not self.path.is_dir():
             return self._vanished()
         return self.reached(status)
@@ -248,12 +223,8 @@ class PartFolder:
         except FileNotFoundError:
             return b""
 
-    def _sealed(self) -> PartReport:
-        """The end of a part whose runner died: it is looked for once more, then written."""
-        status = self.status()
-        end = decoded(status[END * PAGE :])
-        if end is not None:
-            return ended_report(self.key, end)
+    def _sealed(self, status: bytes) -> PartReport:
+        """The end of a part whose runner died, which is written."""
         if not cgroup.end(self.cgroup):
             return self.reached(status)
         start = status[START * PAGE : RUN * PAGE]

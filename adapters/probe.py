@@ -92,10 +92,7 @@ def _spent(process: psutil.Process) -> float:
 def foreign_share(old: Sample, new: Sample, last: float) -> float:
     """Share of the node taken, between two samples, by what Slurm did not start, 0..1.
 
-    Parameters
-    ----------
-    last : float
-        The share before; an upper bound where a step has ended, and taken what it did with it.
+    `last`, the share before, is an upper bound where a step has ended: what it did is not known.
     """
     span = max(new.at - old.at, 1e-6) * max(new.cpus, 1)
     jobs = sum(max(0.0, spent - old.steps.get(key, 0.0)) for key, spent in new.steps.items())

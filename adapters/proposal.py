@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from coalloc.adapters.base import Proposal, plain_name
@@ -16,23 +15,10 @@ from coalloc.model.values import replace
 
 def proposals() -> tuple[Proposal, ...]:
     """The clusters of the batch systems that answer on this machine, else the machine."""
-    found = [proposal for look in LOOKS for proposal in look()]
-    return distinct(found or [this_machine()])
+    from coalloc.adapters.gridengine import proposal as gridengine
+    from coalloc.adapters.slurm import proposal as slurm
 
-
-def _slurm() -> Iterator[Proposal]:
-    from coalloc.adapters.slurm.proposal import proposals
-
-    return proposals()
-
-
-def _gridengine() -> Iterator[Proposal]:
-    from coalloc.adapters.gridengine.proposal import proposals
-
-    return proposals()
-
-
-LOOKS: tuple[Callable[[], Iterator[Proposal]], ...] = (_slurm, _gridengine)
+    return distinct([*slurm.proposals(), *gridengine.proposals()] or [this_machine()])
 
 
 def this_machine() -> Proposal:
@@ -61,13 +47,7 @@ def distinct(found: list[Proposal]) -> tuple[Proposal, ...]:
 
 
 def link_gbps(route: str, devices: Path = Path("/sys/class/net")) -> tuple[str, float] | None:
-    """The interface of the default route and its speed, Gbit/s; None: it cannot be told.
-
-    Parameters
-    ----------
-    route : str
-        Content of ``/proc/net/route``.
-    """
+    """Interface of the default route in ``/proc/net/route``, and its Gbit/s; None: not known."""
     for line in route.splitlines()[1:]:
         columns = line.split()
         if len(columns) < 2 or columns[1] != "00000000":

@@ -33,18 +33,13 @@ class ExecutorAccess(Struct, frozen=True, kw_only=True):
             return "the daemon names no user whose processes these are"
         if order.uid == 0 and not self.root_jobs:
             return ROOT_REFUSED
-        return _other_account(order)
-
-
-def _other_account(order: Prepare) -> str:
-    """Reason why this machine's account of the order's uid is not its user; empty: it is."""
-    try:
-        name = pwd.getpwuid(order.uid).pw_name
-    except KeyError:
-        return f"there is no account with uid {order.uid} here"
-    if order.user and order.user != name:
-        return f"uid {order.uid} is {name} here, and not {order.user}"
-    return ""
+        try:
+            name = pwd.getpwuid(order.uid).pw_name
+        except KeyError:
+            return f"there is no account with uid {order.uid} here"
+        if order.user and order.user != name:
+            return f"uid {order.uid} is {name} here, and not {order.user}"
+        return ""
 
 
 OPEN_ACCESS = ExecutorAccess()

@@ -90,10 +90,7 @@ def kept_identity(state_dir: Path) -> str:
 
 
 class LauncherActions:
-    """The hands of one cluster's executor (see `coalloc.core.executor.turn`).
-
-    The launcher is the adapter's; `send` takes a statement to the daemon.
-    """
+    """The hands of one cluster's executor (`core.executor.turn`); `send` is to the daemon."""
 
     def __init__(
         self,

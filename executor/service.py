@@ -214,14 +214,12 @@ class ExecutorService:
         for report in news:
             before = self.core.state.parts.get(report.key)
             if before is not None and before.state is not report.state:
-                self._log_change(report)
+                fields: dict[str, Any] = {"job": report.job, "attempt": report.attempt}
+                if report.is_ended:
+                    fields["exit_code"] = report.exit_code
+                    fields |= {"reason": report.reason, "detail": report.detail}
+                self.log.info(f"part_{report.state}", **fields)
         self._turn(PartNews(report=report) for report in news)
-
-    def _log_change(self, part: PartReport) -> None:
-        fields: dict[str, Any] = {"job": part.job, "attempt": part.attempt}
-        if part.is_ended:
-            fields |= {"exit_code": part.exit_code, "reason": part.reason, "detail": part.detail}
-        self.log.info(f"part_{part.state}", **fields)
 
     async def _looking(self) -> None:
         while True:

@@ -22,36 +22,20 @@ LONGEST_CALL = 200
 
 
 class Gate:
-    """Listens for wrappers.
+    """Listens for wrappers, on the port kept by an earlier gate, or one of `ports`, inclusive.
 
-    Parameters
-    ----------
-    kept : Path
-        File with the port of an earlier gate.
-    ports : (int, int)
-        To listen on otherwise, inclusive; (0, 0): any.
-    news_fd : int
-        What else `fileno` is readable for.
-
-    Attributes
-    ----------
-    calls : dict of claim to connections
-        Those that wait for an answer.
-
-    Raises
-    ------
-    OSError
-        No port is free, or it cannot be kept.
+    (0, 0) stands for any. `fileno` is readable for `news_fd`, too. Raises `OSError` where no port
+    is free, or it cannot be kept.
     """
 
     def __init__(self, kept: Path, ports: tuple[int, int], news_fd: int) -> None:
         self.calls: dict[str, list[LineConnection]] = {}
+        """Those that wait for an answer, by claim."""
         self._callers: dict[LineConnection, float] = {}
-        self._sock = None
-        with contextlib.suppress(OSError, ValueError, OverflowError):
+        try:
             port = int(kept.read_text(encoding="ascii"))
             self._sock = listening((port, port))
-        if self._sock is None:
+        except (OSError, ValueError, OverflowError):
             self._sock = listening(ports)
         self._sock.setblocking(False)
         self.port = int(self._sock.getsockname()[1])
@@ -68,7 +52,6 @@ class Gate:
 
     def listen(self) -> None:
         """Take in who calls."""
-        assert self._sock is not None
         with contextlib.suppress(OSError):
             while True:
                 sock, _ = self._sock.accept()
@@ -97,7 +80,6 @@ class Gate:
         for caller in list(self._callers):
             self._drop(caller)
         self._epoll.close()
-        assert self._sock is not None
         self._sock.close()
 
     def _hear(self, caller: LineConnection) -> None:

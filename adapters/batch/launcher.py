@@ -19,10 +19,10 @@ from coalloc.adapters.batch.gate import Gate
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
-from coalloc.adapters.part_folder import PartFolder, ended_report
+from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner.grant import CLAIM, GRANT, MARKS, kept, ordered
 from coalloc.adapters.runner.spec import BatchSite, BatchTerms
-from coalloc.adapters.runner.status import END, PAGE, READY, RUN, decoded
+from coalloc.adapters.runner.status import PAGE, READY, RUN
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 
@@ -58,24 +58,14 @@ class BatchFolder(PartFolder):
             is_next=grant.get("is_next", False),
         )
 
-    def _sealed(self) -> PartReport:
-        status = self.status()
-        end = decoded(status[END * PAGE :])
-        if end is not None:
-            return ended_report(self.key, end)
+    def _sealed(self, status: bytes) -> PartReport:
         has_begun = status[READY * PAGE : RUN * PAGE].strip(b"\0")
         waits = not has_begun and kept(str(self.path), CLAIM).get("waits")
         return self.reached(status, PARKED if waits else ORPHANED)
 
 
 class BatchLauncher(PartLauncher):
-    """Claims nodes of a batch system through runners; a subclass says of which.
-
-    Attributes
-    ----------
-    gate : Gate or None
-        Where wrappers of claims call that wait in the queue without a runner.
-    """
+    """Claims nodes of a batch system through runners; a subclass says of which."""
 
     folder_type = BatchFolder
 
@@ -87,6 +77,7 @@ class BatchLauncher(PartLauncher):
         """Parts of which something was ordered that a runner has to see to."""
         self._seen_to = float("-inf")
         self.gate: Gate | None = None
+        """Where wrappers of claims call that wait in the queue without a runner."""
         super().__init__(state_dir)
 
     def fileno(self) -> int:

@@ -53,16 +53,9 @@ class _Past:
 class MeasuredNode(Protocol):
     """A node by its batch system's words.
 
-    Attributes
-    ----------
-    cpu_load : float or None
-        Runnable processes, mean of a minute; None: not said.
-    free_mb : int or None
-        Learned together with it: a change shows that the load is a new one.
-    cpus_taken : int
-        Allocated by the batch system.
-    extra : str
-        Where a probe leaves its reading.
+    `cpu_load` is of runnable processes, the mean of a minute; None: not said. `free_mb` is learned
+    together with it: a change shows that the load is a new one. `cpus_taken` are allocated by the
+    batch system; a probe leaves its reading in `extra`.
     """
 
     @property
@@ -82,13 +75,8 @@ class MeasuredNode(Protocol):
 class LoadWatch:
     """Keeps what of earlier readings is needed to understand the next.
 
-    Parameters
-    ----------
-    source : str
-        ``none``: nothing is read; ``auto``: a probe is believed first; else what the batch system
-        reports.
-    max_age_s : float
-        A probe's reading that is older counts as none, seconds.
+    `source` is ``none``: nothing is read; ``auto``: a probe is believed first; else what the batch
+    system reports. A probe's reading older than `max_age_s` seconds counts as none.
     """
 
     def __init__(self, source: str, max_age_s: float = 0.0) -> None:

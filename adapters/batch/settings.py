@@ -66,10 +66,7 @@ Settings = TypeVar("Settings", bound=BatchSettings)
 
 
 def read_batch(value: Any, form: type[Settings], cluster: str, where: str) -> Settings:
-    """Read the settings of a batch system, with the sets of ``power_by_node`` expanded.
-
-    `form` has the batch system's own settings; the rest is as for `read_struct`.
-    """
+    """Read settings of this form, as `read_struct` does, with sets of nodes expanded."""
     settings = read_struct(value, form, where, {"cluster": cluster})
     prefix = f"{where}." if where else ""
     ports = settings.ports

@@ -126,10 +126,7 @@ class SwfLog:
 
 
 class SwfReader:
-    """Iterate over the jobs of a log, in the order of the file.
-
-    `InputError` while iterating, if the lines are no SWF at all.
-    """
+    """Iterates over a log's jobs in its order; raises `InputError` where no line is a job."""
 
     def __init__(self, lines: Iterable[bytes], where: str = "") -> None:
         self._lines = lines

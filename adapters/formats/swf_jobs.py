@@ -177,7 +177,7 @@ class MadeJobs:
 def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
     """Make jobs of a log, which has them by rising submit time, by the rule of this module.
 
-    `InputError`: clusters are to be kept, and the platform has none of them.
+    Raises `InputError` where clusters are to be kept, and the platform has none of them.
     """
     rule = rule or JobRule()
     generator = random.Random(rule.seed)

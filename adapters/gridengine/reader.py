@@ -7,6 +7,7 @@ UTC, and under a time limit. Whatever fails, the cluster is unknown, not empty.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from coalloc.adapters.base import AdapterError
@@ -45,10 +46,7 @@ WAYS = {
 
 
 class GridEngineReader:
-    """Reads one Grid Engine cell.
-
-    `claims` has those of our parts, as tokens name them; without it every token is ours.
-    """
+    """Reads one Grid Engine cell; `claims` are those of our parts (absent: every token is ours)."""
 
     def __init__(
         self,
@@ -63,11 +61,7 @@ class GridEngineReader:
         self._loads = LoadWatch(settings.load)
 
     def read(self) -> ClusterReading:
-        """Return the cluster as Grid Engine describes it now.
-
-        `AdapterError`: the command failed, its answer was not understood, or there is no such
-        queue.
-        """
+        """Return the cluster as Grid Engine describes it now. Raises `AdapterError`."""
         settings, odd = self._settings, list[str]()
         status = read_status(settings, self._commands, odd)
         # After it: a job that is in the queue has its claim on disk.
@@ -77,9 +71,7 @@ class GridEngineReader:
         if not entries and status.queues:
             raise AdapterError(f"qstat: no slots of queue {settings.queue} on any host of ours")
         loads = self._loads.loads(measured(entries, status), now)
-        unknown: dict[str, int] = {}
-        for letter in "".join(state_of(entry.state)[2] for entry in entries):
-            unknown[f"queue state {letter}"] = unknown.get(f"queue state {letter}", 0) + 1
+        strange = "".join(state_of(entry.state)[2] for entry in entries)
         return ClusterReading(
             cluster=settings.cluster,
             nodes=tuple(self._node(entry, loads.get(entry.host, Load())) for entry in entries),
@@ -87,7 +79,7 @@ class GridEngineReader:
             waiting=waiting_count(status, claims),
             queues=settings.start == "queue",
             way=WAYS[settings.start],
-            unknown=unknown,
+            unknown=dict(Counter(f"queue state {letter}" for letter in strange)),
             notices=tuple(odd if status.queues or odd else ["it has no hosts"]),
             rules=SiteRules(
                 honoured=("account", "partition"),

@@ -114,15 +114,15 @@ def relative_power(settings: GridEngineSettings, host: str) -> float:
 
 def measured(entries: Iterable[QueueInstance], status: CellStatus) -> list[MeasuredHost]:
     """Hosts of these instances, and the slots that jobs of any queue have there."""
-    used: dict[str, int] = {}
+    used = Counter[str]()
     for each in status.queues:
-        used[each.host] = used.get(each.host, 0) + each.used
+        used[each.host] += each.used
     return [
         MeasuredHost(
             name=entry.host,
             cpu_load=entry.load,
             cpus=max(1, entry.cpus or entry.slots),
-            cpus_taken=used.get(entry.host, 0),
+            cpus_taken=used[entry.host],
         )
         for entry in entries
     ]

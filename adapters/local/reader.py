@@ -27,7 +27,9 @@ import psutil
 from msgspec import Struct
 
 from coalloc.adapters.base import AdapterError
+from coalloc.adapters.batch.node_load import NOISE, Load, effective_power
 from coalloc.adapters.local.settings import LocalNode, LocalSettings
+from coalloc.adapters.runner.status import uid_of
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.sites.site_rules import PartitionRules, SiteRules
@@ -38,10 +40,6 @@ LEAST_INTERVAL_S = 0.2
 FIRST_SPAN_S = 0.25
 """Between the two samples of the first reading, seconds."""
 
-NOISE = 0.03
-"""A load below this is the system itself; without it no machine would ever be whole."""
-
-LEAST_SHARE = 0.05
 SHARED = [name for name in NodeReading.__struct_fields__ if name in LocalNode.__struct_fields__]
 OURS = b"coalloc"
 PPID, TIMES, STARTED = 1, slice(11, 15), 19
@@ -97,7 +95,7 @@ class LocalReader:
         for node in self._settings.nodes:
             load = self._loads.get(frozenset(node.pinned) if node.pinned else None, 0.0)
             shared = {name: getattr(node, name) for name in SHARED}
-            shared["power"] = node.power * max(1.0 - load, LEAST_SHARE)
+            shared["power"] = effective_power(node.power, Load(share=load))
             nodes.append(
                 NodeReading(
                     **shared,
@@ -149,7 +147,7 @@ class LocalReader:
                 known[pid] = fields
                 children.setdefault(int(fields[PPID]), []).append(pid)
                 is_ours = front_part.partition(b"(")[2].startswith(OURS)
-                if pid == os.getpid() or (is_ours and _uid(pid) in users):
+                if pid == os.getpid() or (is_ours and uid_of(pid) in users):
                     front.append(pid)
             except (OSError, IndexError):
                 continue  # it has just ended
@@ -163,12 +161,6 @@ class LocalReader:
                 child for pid in front for child in children.get(pid, ()) if child not in found
             ]
         return found
-
-
-def _uid(pid: int) -> int:
-    """Real user of a process; its folder's owner is not, where it has hidden its memory."""
-    with open(f"/proc/{pid}/status", "rb") as file:
-        return next((int(line.split()[1]) for line in file if line.startswith(b"Uid:")), -1)
 
 
 def _process_time(fields: list[bytes], cpus: frozenset[int]) -> ProcessTime:

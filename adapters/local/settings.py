@@ -111,10 +111,7 @@ class LocalSettings(Struct, frozen=True, kw_only=True):
 def read_settings(
     value: Any, cluster: str, where: str = "", cpu_count: int | None = None
 ) -> LocalSettings:
-    """Read the settings of the adapter ``local``, as `read_struct` does.
-
-    The machine has `cpu_count` CPUs; default this one's.
-    """
+    """Read the settings of the adapter ``local``, as `read_struct` does, for so many CPUs."""
     table = read_struct(value, LocalTable, where)
     place = f"{where}.nodes" if where else "nodes"
     shared = {key: value[key] for key in NodeKeys.__struct_fields__ if key in value}

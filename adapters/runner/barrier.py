@@ -22,15 +22,7 @@ MOST_UNAUTHENTICATED = 256
 
 
 class NodeWrapper:
-    """One node's wrapper.
-
-    Attributes
-    ----------
-    connection : LineConnection or None
-        None: not connected.
-    records : dict
-        What it said, by step (READY, RUN, END).
-    """
+    """One node's wrapper, if it is connected, and its records by step (READY, RUN, END)."""
 
     def __init__(self, spec: NodeSpec) -> None:
         self.spec = spec
@@ -62,30 +54,10 @@ class UnauthenticatedPeer:
 
 
 class Barrier:
-    """Listens for a part's nodes.
+    """Listens for a part's nodes, on one of `ports`, inclusive; (0, 0): any.
 
-    Parameters
-    ----------
-    specs : mapping of the batch system's node name to spec
-        What each is told to run; empty: nothing is known yet, and whoever comes waits to be told.
-    key : str
-        What each has to hold.
-    ports : (int, int)
-        To listen on, inclusive; (0, 0): any.
-
-    Attributes
-    ----------
-    is_open : bool
-        The processes were let go: a wrapper that comes for the first time comes too late.
-    early : dict of node name to connection
-        Wrappers that have come before it was known what they are to run.
-    has_lost_early : bool
-        One of those has gone again.
-
-    Raises
-    ------
-    OSError
-        No port is free.
+    `specs` has what each is told to run, by the batch system's node name; while it is empty,
+    whoever comes waits to be told. Each has to hold `key`. Raises `OSError` where no port is free.
     """
 
     def __init__(
@@ -100,7 +72,11 @@ class Barrier:
         self._unauthenticated: dict[int, UnauthenticatedPeer] = {}
         self._names: dict[int, str] = {}
         self.early: dict[str, LineConnection] = {}
-        self.has_lost_early = self.is_open = False
+        """Wrappers, by node, that have come before it was known what they are to run."""
+        self.has_lost_early = False
+        """One of those has gone again."""
+        self.is_open = False
+        """The processes were let go: a wrapper that comes for the first time comes too late."""
         self._sock = listening(ports)
         self._sock.setblocking(False)
         poller.register(self._sock, select.POLLIN)
@@ -165,10 +141,7 @@ class Barrier:
                 self._tell(node, *words)
 
     def let_go(self, code: int) -> None:
-        """Let the wrappers end that wait for it: those that ended last, with this exit code.
-
-        It becomes that of the batch system's job.
-        """
+        """Let wrappers end that ended last, with this exit code, which becomes the batch job's."""
         for node in self.nodes.values():
             if END in node.records and not node.is_let_go:
                 self._let_go(node, code)
@@ -232,9 +205,8 @@ class Barrier:
             peer.connection.say("prove", peer.ours, said)
             return
         about = (peer.theirs, peer.ours, peer.node)
-        if not peer.node or words[0] != "prove" or len(words) != 2:
-            raise TalkError("the peer does not hold the key")
-        if not is_proof(words[1], self._key, "node", *about):
+        is_said = peer.node and words[0] == "prove" and len(words) == 2
+        if not is_said or not is_proof(words[1], self._key, "node", *about):
             raise TalkError("the peer does not hold the key")
         if self.nodes and peer.node not in self.nodes:
             raise TalkError("the part has no such node")

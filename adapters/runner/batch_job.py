@@ -13,6 +13,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import cast
 
 from coalloc.adapters.runner.command import (
@@ -29,55 +30,29 @@ UNDO_S = 60.0
 """A submission that was never answered is looked for so long, seconds."""
 
 
+@dataclass(frozen=True, slots=True)
 class Turn:
-    """State of a job that was to wait in its batch system's queue.
+    """State of a job that was to wait in its batch system's queue."""
 
-    Attributes
-    ----------
-    state, reason : str
-        In the batch system's words.
-    expected : float or None
-        When it is expected to start, wall-clock seconds.
-    slots : dict of the batch system's node name to slots
-        What it was given; empty: nothing yet.
-    is_stuck : bool
-        It will not start by itself, however long it waits.
-    is_next : bool
-        No job that waits goes before it.
-    """
-
-    def __init__(
-        self,
-        state: str,
-        reason: str = "",
-        expected: float | None = None,
-        slots: dict[str, int] | None = None,
-        *,
-        is_stuck: bool = False,
-        is_next: bool = False,
-    ) -> None:
-        self.state, self.reason, self.expected = state, reason, expected
-        self.slots, self.is_stuck, self.is_next = slots or {}, is_stuck, is_next
+    state: str
+    reason: str = ""
+    """In the batch system's words, as the state."""
+    expected: float | None = None
+    """When it is expected to start, wall-clock seconds."""
+    slots: dict[str, int] = field(default_factory=dict)
+    """What it was given, by the batch system's names of nodes; empty: nothing yet."""
+    is_stuck: bool = False
+    """It will not start by itself, however long it waits."""
+    is_next: bool = False
+    """No job that waits goes before it."""
 
 
 class PartJob:
     """The job, or the jobs, by which a part's nodes are claimed in the batch system.
 
-    A batch system in whose queue no claim waits has no need of `turn` and `hasten`.
-
-    Parameters
-    ----------
-    spec : BatchSpec
-        The part's.
-    folder : str
-        The part's.
-    number : str
-        Where an earlier runner has made it: its number; empty: none that is known of.
-
-    Raises
-    ------
-    FaultError
-        The user is not known here, or not ours to act for.
+    A batch system in whose queue no claim waits has no need of `turn` and `hasten`. `number` is of
+    the job that an earlier runner has made; empty: none that is known of. Raises `FaultError` where
+    the user is not known here, or not ours to act for.
     """
 
     system: str
@@ -138,14 +113,6 @@ class PartJob:
         """The state of a job that is ending, once that is over."""
         return self.state()
 
-    def is_alive(self, state: str) -> bool:
-        """Whether the processes of a job in this state may run, or will."""
-        return state in self.alive
-
-    def is_ending(self, state: str) -> bool:
-        """Whether this state stands only until the job's end is known."""
-        return state in self.ending
-
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         """Reason and detail of a part whose job is in this state."""
         raise NotImplementedError
@@ -158,13 +125,7 @@ class PartJob:
         """Cancel the job, where the batch system keeps accounts; harmless when it has ended."""
 
     def release(self, *, has_run: bool) -> bool:
-        """Give the nodes back; whether it is known that they are.
-
-        Parameters
-        ----------
-        has_run : bool
-            The wrappers end by themselves.
-        """
+        """Give the nodes back; whether it is known that they are. Wrappers that have run end."""
         raise NotImplementedError
 
     def last_words(self) -> str:
@@ -243,10 +204,7 @@ def node_counts(spec: BatchSpec) -> dict[str, int]:
 
 
 def account_of(spec: BatchSpec) -> Account | None:
-    """Account of a part's job; None: this process's own user's.
-
-    Refused is a user who is not known here, or not ours to act for.
-    """
+    """Account of a part's job; None: this process's own user's. Raises `FaultError`."""
     uid = spec["uid"]
     if uid is None:
         return None

@@ -22,7 +22,6 @@ import fcntl
 import json
 import os
 import time
-import traceback
 from typing import Any
 
 from coalloc.adapters.runner.batch_job import PartJob
@@ -30,7 +29,7 @@ from coalloc.adapters.runner.ends import bare_end, has_started
 from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, ordered
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
-from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.rank import FaultError, fault_of
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, StatusFile
 from coalloc.adapters.runner.supervisor import PartSupervisor
@@ -99,13 +98,7 @@ class BatchPart:
 
     def _failed_end(self, error: BaseException) -> dict[str, Any]:
         """The end of a part that its runner cannot carry on."""
-        if isinstance(error, FaultError):
-            reason, detail = error.reason, error.detail
-        else:
-            text = traceback.format_exc()
-            with contextlib.suppress(OSError), open(f"{self.folder}/runner.log", "a") as file:
-                file.write(text)
-            reason, detail = "runner_failed", text.strip().rpartition("\n")[2]
+        reason, detail = fault_of(error, self.folder)
         if self.supervisor is not None:
             self.supervisor.stop(reason, detail)
             return self.supervisor.end_record()

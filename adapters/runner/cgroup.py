@@ -23,7 +23,8 @@ def own() -> str:
         roots = [fields[1] for fields in mounts if fields[2] == "cgroup2"]
         if path is not None and roots:
             folder = roots[0] + path.rstrip("/")
-            if os.access(folder, os.W_OK) and (not _has_systemd() or _is_delegated(folder)):
+            is_ours = not os.path.isdir("/run/systemd/system") or _is_delegated(folder)
+            if os.access(folder, os.W_OK) and is_ours:
                 return folder
     return ""
 
@@ -68,10 +69,6 @@ def end(folder: str) -> bool:
         with contextlib.suppress(OSError):
             os.rmdir(place)
     return not os.path.isdir(folder)
-
-
-def _has_systemd() -> bool:
-    return os.path.isdir("/run/systemd/system")
 
 
 def _is_delegated(folder: str) -> bool:

@@ -23,13 +23,7 @@ DEFAULT_TIMEOUT_S = 10.0
 
 
 class BatchError(Exception):
-    """A command did not do what it was asked for; the message is one line.
-
-    Attributes
-    ----------
-    command : str
-        Its name.
-    """
+    """A command did not do what it was asked for; the message is one line."""
 
     def __init__(self, command: str, why: str) -> None:
         super().__init__(f"{command}: {why}")
@@ -45,13 +39,7 @@ class UnreachableError(BatchError):
 
 
 class CommandRefusedError(BatchError):
-    """The batch system answered, and said no.
-
-    Attributes
-    ----------
-    code : int
-        Exit code; minus the signal's number where it was killed.
-    """
+    """The batch system answered, and said no; a signal that killed it is a negative code."""
 
     def __init__(self, command: str, why: str, code: int) -> None:
         super().__init__(command, why)
@@ -147,10 +135,7 @@ class Commands:
         account: Account | None = None,
         timeout_s: float | None = None,
     ) -> str:
-        """Run a command and return what it printed; one that ends badly raises its `failure`.
-
-        Besides, all is as for `ask`.
-        """
+        """Run a command as `ask` does and return its output; a bad end raises its `failure`."""
         answer = self.ask(
             name, *arguments, env=env, text=text, account=account, timeout_s=timeout_s
         )
@@ -169,19 +154,9 @@ class Commands:
     ) -> CommandOutput:
         """Run a command; how it ended is the caller's to judge.
 
-        Parameters
-        ----------
-        env : mapping of str, optional
-            Variables besides the usual ones.
-        text : str, optional
-            Standard input.
-        account : Account, optional
-            Whose process it is; only root may name another's.
-
-        Raises
-        ------
-        UnreachableError
-            It cannot be run, or gave no answer in time.
+        `env` are variables besides the usual ones, `text` is its standard input; only root may
+        name another's account. Raises `UnreachableError` where it cannot be run, or gave no answer
+        in time.
         """
         limit = self.timeout_s if timeout_s is None else timeout_s
         process = self._popen(
@@ -219,10 +194,7 @@ class Commands:
         env: Mapping[str, str] | None = None,
         account: Account | None = None,
     ) -> StartedCommand:
-        """Start a command that goes on by itself, in a session of its own.
-
-        What it says goes to the file `log`.
-        """
+        """Start a command that goes on by itself, in a session of its own; it speaks to `log`."""
         return StartedCommand(
             self._popen(name, *arguments, env=env, account=account, stdout=log, stderr=log)
         )

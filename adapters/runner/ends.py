@@ -34,7 +34,7 @@ def verdict(ends: list[dict[str, Any]], job: PartJob) -> tuple[str, str]:
         return "exited", ""
     if was_signalled(worst):  # not by us; the batch system may know who did
         state, reason = job.settled_state()
-        if state and not job.is_alive(state):
+        if state and state not in job.alive:
             known = job.explained(state, reason)
             if known[0] != "step_failed":
                 return known

@@ -67,19 +67,23 @@ class Keeper:
     """The runners, and the ends of those that were killed.
 
     Descendants of a runner that dies become children of the fork server (`PR_SET_CHILD_SUBREAPER`),
-    which has the part's lock, too, and lets it go when none of them lives.
+    which has the part's lock, too, and lets it go when none of them lives. Of runners that are
+    not kept it knows none: they are only reaped.
     """
 
-    def __init__(self) -> None:
-        be_subreaper()
-        hurry()  # so do the runners, and their ranks, until the start
+    def __init__(self, *, is_kept: bool) -> None:
+        self.is_kept = is_kept
         self.runners: dict[int, tuple[str, int]] = {}  # process id: folder, lock
         self.dead: list[tuple[str, int]] = []
         self.sweep: Sweep | None = None
         self.give_up_at = float("inf")
         self.step_at = 0.0
         self.limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (self.limits[1], self.limits[1]))  # for locks
+        if is_kept:
+            be_subreaper()
+            hurry()  # so do the runners, and their ranks, until the start
+            most = self.limits[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for locks
 
     @property
     def is_idle(self) -> bool:
@@ -187,17 +191,17 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    keeper = Keeper() if runner.is_kept else None
+    keeper = Keeper(is_kept=runner.is_kept)
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     poller.register(wake_read, select.POLLIN)
     gc.freeze()
     is_open = True
-    while is_open or (keeper is not None and not keeper.is_idle):
-        for fd, _ in poller.poll(keeper.wait_ms() if keeper is not None else None):
+    while is_open or not keeper.is_idle:
+        for fd, _ in poller.poll(keeper.wait_ms()):
             if fd == wake_read:
                 os.read(wake_read, 4096)
-                _reap(keeper)
+                keeper.reap()
                 continue
             folder, fds, _, _ = socket.recv_fds(sock, PAGE, 2)
             if folder:
@@ -205,15 +209,14 @@ def serve(socket_fd: int, runner: RunnerType) -> None:
                 continue
             is_open = False
             poller.unregister(sock)
-            if keeper is not None and not keeper.is_idle:
+            if not keeper.is_idle:
                 with contextlib.suppress(OSError):  # the executor may have been killed
                     sock.send(STAYS)
-        if keeper is not None:
-            keeper.step()
+        keeper.step()
 
 
 def _fork(
-    sock: socket.socket, folder: str, fds: list[int], runner: RunnerType, keeper: Keeper | None
+    sock: socket.socket, folder: str, fds: list[int], runner: RunnerType, keeper: Keeper
 ) -> None:
     """Fork a runner; where that fails, its part ends as one whose runner died before the start."""
     pid = -1
@@ -222,8 +225,7 @@ def _fork(
     if pid == 0:
         try:
             sock.close()
-            if keeper is not None:
-                keeper.let_go()
+            keeper.let_go()
             os.setsid()
             named(RUNNER_NAME)
             for passed in fds:
@@ -232,17 +234,7 @@ def _fork(
             os._exit(0)
         finally:
             os._exit(1)
-    if keeper is not None and pid > 0:
+    if keeper.is_kept and pid > 0:
         keeper.runners[pid] = folder, fds.pop(LOCK_FD)
     for passed in fds:
         os.close(passed)
-
-
-def _reap(keeper: Keeper | None) -> None:
-    """Take in that children have ended."""
-    if keeper is not None:
-        keeper.reap()
-        return
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass

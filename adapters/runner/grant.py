@@ -47,9 +47,9 @@ def ordered(folder: str, word: str) -> str | None:
         return None
 
 
-def keep_grant(folder: str, record: dict[str, Any]) -> None:
-    """Write down how the claim is. Raises `OSError`."""
-    path = f"{folder}/{GRANT}"
+def keep(folder: str, name: str, record: Mapping[str, object]) -> None:
+    """Write one of the files. Raises `OSError`."""
+    path = f"{folder}/{name}"
     with open(f"{path}.new", "w", encoding="utf-8") as file:
         json.dump(record, file)
     os.rename(f"{path}.new", path)
@@ -68,8 +68,7 @@ def is_whole(spec: BatchSpec) -> bool:
 def dealt(spec: BatchSpec, slots: dict[str, int]) -> Nodes:
     """The part's processes on the nodes it was granted, by the batch system's names.
 
-    In the planned order where the same nodes were granted, else in the batch system's. Each node
-    gets one before any gets more.
+    In the planned order where the same nodes were granted. Each gets one before any gets more.
     """
     site, size = spec["site"], len(spec["ranks"])
     planned = planned_nodes(spec)

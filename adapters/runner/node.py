@@ -46,13 +46,7 @@ PATIENCE_S = 900.0
 
 
 class NodeRunner(Runner):
-    """The processes of one node.
-
-    Attributes
-    ----------
-    exit_code : int
-        The wrapper's own, as the part's runner has said.
-    """
+    """The processes of one node."""
 
     def __init__(
         self, address: RunnerAddress, connection: LineConnection, spec: NodeSpec, folder: str
@@ -65,6 +59,7 @@ class NodeRunner(Runner):
         self._records: dict[int, dict[str, Any]] = {}
         self._patience_end = float("inf")
         self.exit_code = 0
+        """The wrapper's own, as the part's runner has said."""
 
     def _open(self) -> None:
         super()._open()

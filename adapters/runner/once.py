@@ -60,13 +60,8 @@ def is_holder(spec: RunnerSpec) -> bool:
 def script_environment(spec: NodeSpec, environ: Mapping[str, str]) -> dict[str, str]:
     """The user's variables, and those by which a batch system tells a script of its job.
 
-    Parameters
-    ----------
-    spec : dict
-        A node's; ``hosts`` are the part's nodes, as the batch system names them, and their
-        processes in rank order.
-    environ : mapping
-        Of the wrapper, which the batch system has started.
+    ``hosts`` of a node's spec are the part's nodes, as the batch system names them, with their
+    processes in rank order. `environ` is the wrapper's, which the batch system has started.
     """
     env: dict[str, str] = spec["env"]
     hosts = [(name, int(count)) for name, count in spec["hosts"]]

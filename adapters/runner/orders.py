@@ -22,13 +22,7 @@ if TYPE_CHECKING:
 
 
 class OrderLoop:
-    """Waits for orders, signals and deadlines of one part.
-
-    Parameters
-    ----------
-    orders_fd : int
-        Where orders are read; it does not block.
-    """
+    """Waits for orders, signals and deadlines of one part; reading `orders_fd` does not block."""
 
     spec: RunnerSpec
     poller: select.poll

@@ -48,6 +48,18 @@ class FaultError(Exception):
         self.detail = " ".join(detail.split())[:500]
 
 
+def fault_of(error: BaseException, folder: str) -> tuple[str, str]:
+    """Reason and detail of an error that is being handled; an unforeseen one is logged in full."""
+    if isinstance(error, FaultError):
+        return error.reason, error.detail
+    import traceback  # rarely needed, and slow to load
+
+    text = traceback.format_exc()
+    with contextlib.suppress(OSError), open(f"{folder}/runner.log", "a") as file:
+        file.write(text)
+    return "runner_failed", text.strip().rpartition("\n")[2]
+
+
 class Rank:
     """One process of the part, before it becomes the job's."""
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS, started_once
 from coalloc.adapters.runner.orders import OrderLoop, wake_on_signals
-from coalloc.adapters.runner.rank import FaultError, Rank, be_subreaper
+from coalloc.adapters.runner.rank import FaultError, Rank, be_subreaper, fault_of
 from coalloc.adapters.runner.status import (
     END,
     READY,
@@ -85,15 +85,8 @@ class Runner(OrderLoop):
             self._fork_ranks()
             while not self.is_over:
                 self._step()
-        except FaultError as fault:
-            self.stop(fault.reason, fault.detail)
-        except BaseException:
-            import traceback  # rarely needed, and slow to load
-
-            text = traceback.format_exc()
-            with contextlib.suppress(OSError), open(f"{self.folder}/runner.log", "a") as file:
-                file.write(text)
-            self.stop("runner_failed", text.strip().rpartition("\n")[2])
+        except BaseException as error:
+            self.stop(*fault_of(error, self.folder))
         if not self.left:
             self._end_all()
         self._finish()

@@ -49,13 +49,7 @@ def status_size(procs: int) -> int:
 
 
 class StatusFile:
-    """A part's status, as its runner writes it; the launcher hears of every step.
-
-    Parameters
-    ----------
-    folder : str
-        The part's; the launcher's FIFO ``news`` is beside it.
-    """
+    """A part's status, as its runner writes it; the launcher hears of it by FIFO ``news``."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -113,6 +107,12 @@ def boot_id() -> str:
     """Name of the present boot of this machine."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
+
+
+def uid_of(pid: int) -> int:
+    """Real user of a process; its folder's owner is not, which a process can hide."""
+    with open(f"/proc/{pid}/status", "rb") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith(b"Uid:")), -1)
 
 
 def children(root: int) -> list[int]:

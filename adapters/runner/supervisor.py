@@ -26,11 +26,12 @@ from coalloc.adapters.runner.ends import (
 from coalloc.adapters.runner.grant import (
     ABORT,
     CLAIM,
+    GRANT,
     HASTEN,
     Nodes,
     dealt,
     is_whole,
-    keep_grant,
+    keep,
     ordered,
     planned_nodes,
     settled,
@@ -58,26 +59,8 @@ REBIND_POLL_S = 0.2
 class PartSupervisor(OrderLoop):
     """Takes one part from its claim to its end, or leaves the claim to the queue.
 
-    Attributes
-    ----------
-    has_left : bool
-        The claim waits in the queue, and needs no process until it is granted or ordered.
-
-    Parameters
-    ----------
-    spec : mapping
-        The part's.
-    folder : str
-        The part's.
-    fds : (int, int)
-        Orders, and a pipe that is written to by signals.
-    port : int
-        Where an earlier runner listened; 0: there was none.
-
-    Raises
-    ------
-    FaultError
-        There is no port to listen on.
+    `fds` are orders, and a pipe that is written to by signals; `port` is where an earlier runner
+    listened, 0: there was none. Raises `FaultError` where there is no port to listen on.
     """
 
     spec: BatchSpec
@@ -98,6 +81,7 @@ class PartSupervisor(OrderLoop):
         self._may_wait = spec.get("queue") is not None
         self._is_waiting = self._is_hastened = False
         self.has_left = False
+        """The claim waits in the queue, and needs no process until it is granted or ordered."""
         if self._may_wait and self.is_started:
             self.spec = settled(spec, folder)
         self._is_over = False
@@ -231,7 +215,7 @@ class PartSupervisor(OrderLoop):
     def _show(self, grant: dict[str, Any]) -> None:
         """Say how the claim is."""
         try:
-            keep_grant(self._folder, grant)
+            keep(self._folder, GRANT, grant)
         except OSError as error:
             raise FaultError("state_unwritable", f"{self._folder}: {error.strerror}") from error
         self._status.tell()
@@ -276,7 +260,7 @@ class PartSupervisor(OrderLoop):
             return
         if turn.slots:
             self._deal(turn.slots)
-        elif turn.is_stuck or not self._job.is_alive(turn.state):
+        elif turn.is_stuck or turn.state not in self._job.alive:
             self._conclude(*self._job.explained(turn.state, turn.reason))
         elif self._job.is_parked:
             self._leave()
@@ -413,9 +397,9 @@ class PartSupervisor(OrderLoop):
         self._missed = 0
         if state == "" and self._may_wait:
             self._conclude("vanished", f"{self._job.system} knows it no more")
-        elif state and self._job.is_ending(state):
+        elif state and state in self._job.ending:
             self._look_at = time.monotonic() + SOON_S
-        elif state and (not self._job.is_alive(state) or self._job.has_lost_step):
+        elif state and (state not in self._job.alive or self._job.has_lost_step):
             self._conclude(*self._job.explained(state, reason))
         elif self._barrier.missing and self._is_away_for_good():
             self._conclude("node_failed", f"{', '.join(self._barrier.missing)} is out of reach")

@@ -23,7 +23,7 @@ import time
 from collections.abc import Collection, Iterable
 
 from coalloc.adapters.runner import cgroup
-from coalloc.adapters.runner.status import children, descendants
+from coalloc.adapters.runner.status import children, descendants, uid_of
 
 STOP_LOOKS = 8
 """So often a pass looks for processes to stop before it kills."""
@@ -39,15 +39,7 @@ STOPPED = b"Tt"
 
 
 class Sweep:
-    """The end of what is below this process.
-
-    Parameters
-    ----------
-    uid : int or None
-        The user whose processes they are; None: this process's own.
-    group : str
-        The part's cgroup; empty: none.
-    """
+    """The end of what is below this process: of a user (None: its own), and in a part's cgroup."""
 
     def __init__(self, uid: int | None = None, group: str = "") -> None:
         self._groups: list[str] = []
@@ -62,13 +54,7 @@ class Sweep:
         self._groups.append(group)
 
     def step(self, spared: Collection[int] = ()) -> None:
-        """Make one pass; whom it has killed may not have died yet.
-
-        Parameters
-        ----------
-        spared : collection of int
-            Children that are left alone with all that is below them.
-        """
+        """Make one pass, sparing these children and all below; the killed may not be dead yet."""
         now = time.monotonic()
         self._began = min(self._began, now)
         for group in self._groups:
@@ -150,13 +136,12 @@ def _kill_among_all(uid: int, spared: Collection[int]) -> None:
 
 
 def _of_user(uid: int) -> list[int]:
-    """Processes of a user, as their numbers; not by the owners of folders, which jobs can hide."""
+    """Processes of a user, as their numbers."""
     found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/status", "rb") as file:
-            line = next((line for line in file if line.startswith(b"Uid:")), b"Uid: -1")
-            if int(line.split()[1]) == uid:
-                found.append(int(name))
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError):
+            if uid_of(pid) == uid:
+                found.append(pid)
     return found
 
 

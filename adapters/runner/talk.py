@@ -30,6 +30,7 @@ import select
 import socket
 import struct
 import time
+from contextlib import closing
 from typing import Any
 
 try:  # hashlib loads OpenSSL, which takes longer than all the rest of the wrapper
@@ -145,16 +146,11 @@ class LineConnection:
 def port_of_runner(host: str, gate: int, claim: str, limit_s: float) -> int:
     """Ask the gate where the runner of a granted claim listens. Raises `TalkError`."""
     try:
-        connection = LineConnection(socket.create_connection((host, gate), limit_s))
+        with closing(LineConnection(socket.create_connection((host, gate), limit_s))) as connection:
+            connection.say("granted", claim)
+            word, _, port = connection.wait_line(limit_s).partition(" ")
     except OSError as error:
         raise TalkError(f"{host}:{gate}: {error}") from error
-    try:
-        connection.say("granted", claim)
-        word, _, port = connection.wait_line(limit_s).partition(" ")
-    except OSError as error:
-        raise TalkError(f"{host}:{gate}: {error}") from error
-    finally:
-        connection.close()
     if word == "gone":
         raise GivenUpError(f"{host}:{gate}: the claim was given up")
     if word != "at" or not port.isdecimal():

@@ -18,10 +18,7 @@ from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 
 
 def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
-    """Open its reader and launchers; Slurm itself is not asked for anything yet.
-
-    `state_dir` is where the launcher keeps its parts, and the reader its calibration.
-    """
+    """Open reader and launchers, which keep theirs in `state_dir`; Slurm is not asked yet."""
     commands = commands_of(settings, state_dir / "rpcs")
     share = Share(settings=settings, slurm=commands)
     own = SlurmLauncher(settings, state_dir, share)

@@ -39,24 +39,10 @@ runs on the node does not slow the result."""
 
 
 def measure(slurm: Slurm, node: str, *, seconds: float = 2.0, options: Iterable[str] = ()) -> float:
-    """Run the program on a node, as a job; blocks until it has ended.
+    """Turns of the program's loop per second of CPU time on a node, as a job of so many `seconds`.
 
-    Parameters
-    ----------
-    seconds : float
-        How long the program runs.
-    options : iterable of str
-        Further options of srun, such as a partition.
-
-    Returns
-    -------
-    float
-        Turns of its loop per second of CPU time.
-
-    Raises
-    ------
-    BatchError
-        Or ValueError, where the program printed something else.
+    Blocks until it has ended; `options` are srun's. Raises `BatchError`, or `ValueError` where the
+    program printed something else.
     """
     minutes = max(1, round(seconds / 60.0 + 0.5))
     answer = slurm.run(

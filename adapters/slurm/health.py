@@ -35,14 +35,6 @@ CLOCK_SLACK_S = 2.0
 """Below this, a difference is that of whole seconds and of a slow answer."""
 
 
-def target_partition(
-    settings: SlurmSettings, partitions: Iterable[PartitionEntry]
-) -> PartitionEntry | None:
-    """The partition to which parts are submitted; None where there is no such one."""
-    wanted = settings.partition
-    return next((p for p in partitions if (p.name == wanted if wanted else p.is_default)), None)
-
-
 def closed_nodes(
     settings: SlurmSettings, partitions: tuple[PartitionEntry, ...], nodes: Iterable[NodeRecord]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -50,7 +42,8 @@ def closed_nodes(
 
     One outside the partition where parts run is open to jobs that name another of its partitions.
     """
-    target = target_partition(settings, partitions)
+    wanted = settings.partition  # to which parts are submitted
+    target = next((p for p in partitions if (p.name == wanted if wanted else p.is_default)), None)
     open_names = {p.name for p in partitions if p.state == "UP"} - {settings.handover_partition}
     if settings.partitions:
         open_names &= {*settings.partitions, settings.partition}

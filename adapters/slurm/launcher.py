@@ -13,8 +13,6 @@ import os
 import time
 from pathlib import Path
 
-from msgspec import convert
-
 from coalloc.adapters.base import AdapterError, ClaimRefusedError
 from coalloc.adapters.batch.launcher import (
     BatchLauncher,
@@ -35,7 +33,6 @@ from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.turns import Turns
 from coalloc.model.formats.nodeset import fold
-from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 from coalloc.model.sites.site_rules import Asking, judged
@@ -47,18 +44,7 @@ KEPT_CLAIMS = 5000
 
 
 class SlurmLauncher(BatchLauncher):
-    """Claims nodes of a Slurm cluster and starts processes on them.
-
-    Parameters
-    ----------
-    share : Share, optional
-        The share of the cluster on which we go first.
-
-    Attributes
-    ----------
-    refusals : int
-        Claims that were refused as `CHANGED` says.
-    """
+    """Claims nodes of a Slurm cluster and starts processes on them; on its `share` we go first."""
 
     runner = "slurm.part_job:SlurmPart"
     honours = frozenset(NAMES)
@@ -76,8 +62,8 @@ class SlurmLauncher(BatchLauncher):
         self._facts = self._followed = SlurmFacts()
         self._limited: dict[PartKey, float] = {}
         """When a part's limit was changed by order, monotonic seconds."""
-        self._asked: dict[PartKey, tuple[Shape, int]] = {}
         self.refusals = 0
+        """Claims that were refused as `CHANGED` says."""
         super().__init__(state_dir)
         self._turns = Turns()
         if settings.start != "salloc":
@@ -162,7 +148,6 @@ class SlurmLauncher(BatchLauncher):
         if folder is not None and key not in self._parts:
             self._ledger.add(folder.claim)
             self._limited.pop(key, None)
-            self._asked.pop(key, None)
 
     def _check_nodes(self, part: PartSpec) -> None:
         """Refuse nodes that Slurm does not know."""
@@ -226,13 +211,9 @@ class SlurmLauncher(BatchLauncher):
             live = self._live.get(key)
             if key in self._parked or live is None:
                 continue
-            if key not in self._asked:
-                spec = kept(str(folder.path), "spec.json")
-                shape = convert(spec.get("shape", {}), Shape)
-                self._asked[key] = shape, spec.get("memory_mb_per_proc", 0)
             nodes = (live.nodes or folder.nodes).items()
             plain = {self._settings.plain(name): count for name, count in nodes}
-            found[folder.claim] = Holding(plain, *self._asked[key])
+            found[folder.claim] = Holding(plain, folder.shape, folder.memory_mb_per_proc)
         return found
 
     def _of_share(self, part: PartSpec) -> str:
@@ -251,15 +232,8 @@ class SlurmLauncher(BatchLauncher):
 class Ledger:
     """The claims of parts that are over, in a file: one on each line, newest last.
 
-    By them their jobs are known, should Slurm have them again.
-
-    Nothing depends on it but how soon a revived job's nodes are free again, so what cannot be
-    read or written is left out.
-
-    Parameters
-    ----------
-    most : int
-        Claims that are kept.
+    By them their jobs are known, should Slurm have them again. Nothing depends on it but how soon a
+    revived job's nodes are free again, so what cannot be read or written is left out.
     """
 
     def __init__(self, path: Path, most: int = KEPT_CLAIMS) -> None:
@@ -279,7 +253,10 @@ class Ledger:
         self._lines += 1
         with contextlib.suppress(OSError):
             if self._lines > 2 * self._most:
-                self._rewrite()
+                new = self._path.with_name(f"{self._path.name}.new")
+                new.write_text("".join(f"{each}\n" for each in self._order), encoding="ascii")
+                new.replace(self._path)
+                self._lines = len(self._order)
             else:
                 with open(self._path, "a", encoding="ascii") as file:
                     file.write(f"{claim}\n")
@@ -287,12 +264,6 @@ class Ledger:
     def _trim(self) -> None:
         while len(self._order) > self._most:
             del self._order[next(iter(self._order))]
-
-    def _rewrite(self) -> None:
-        new = self._path.with_name(f"{self._path.name}.new")
-        new.write_text("".join(f"{claim}\n" for claim in self._order), encoding="ascii")
-        new.replace(self._path)
-        self._lines = len(self._order)
 
 
 def commands_of(settings: SlurmSettings, tally: Path | None = None) -> Slurm:

@@ -30,12 +30,8 @@ class LocalDelays:
     def take(self, now: float, waiting: Iterable[QueueEntry], idle: int, kept: int) -> None:
         """Count the time since the last look.
 
-        Parameters
-        ----------
-        waiting : iterable of QueueEntry
-            Local jobs that wait, and could run on nodes that are kept for us.
-        idle, kept : int
-            Nodes that anybody may have, and nodes that only we may have or do have.
+        `waiting` local jobs could run on nodes that are kept for us. Anybody may have the `idle`
+        nodes; only we may have, or do have, the `kept` ones.
         """
         passed = min(max(0.0, now - self._looked), LONGEST_GAP_S) if self._looked else 0.0
         self._looked = now

@@ -103,9 +103,9 @@ ENDS = {
     "OUT_OF_MEMORY": ("out_of_memory", "the job ran out of memory"),
     "REVOKED": ("cancelled_there", "the job was revoked in Slurm"),
 }
+"""How a job's state in Slurm explains that its processes are gone."""
 BY_ANOTHER = ("ended_by_admin", "the job was cancelled in Slurm by an administrator")
 """The same of a job that another than its user has cancelled."""
-"""How a job's state in Slurm explains that its processes are gone."""
 
 
 class SlurmSite(BatchSite):
@@ -130,10 +130,7 @@ def site_of(spec: BatchSpec) -> SlurmSite:
 
 
 def allocation(spec: BatchSpec, *, is_shape: bool = False) -> list[str]:
-    """The options by which a part's nodes are asked for, of srun and sbatch alike.
-
-    `is_shape`: any nodes that have room for as many processes, not exactly its own.
-    """
+    """Options of srun and sbatch for exactly a part's nodes, or any with room for its shape."""
     words = [f"--job-name={shown_name(spec)}", f"--comment={spec['token']['comment']}"]
     words.append(f"--chdir={spec['cwd']}")
     counts, cpus = node_counts(spec), cpus_each(spec)
@@ -222,13 +219,9 @@ def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
     """Slurm's time limit: the part's own, `limit_s`, in whole minutes.
 
     Ours ends it as late, by a clock that begins with its processes; Slurm's looks twice a minute,
-    and lets it end within ``KillWait``. A part that meets others gets what comes before and after
-    its run as well, but no more than the partition allows, where its own is within that.
-
-    Parameters
-    ----------
-    held_s : float
-        For so long it may hold its nodes before it starts, seconds.
+    and lets it end within ``KillWait``. A part that meets others gets what comes before (`held_s`
+    seconds with its nodes) and after its run as well, but no more than the partition allows, where
+    its own is within that.
     """
     most_s = site_of(spec)["max_time_s"]
     around_s = 0.0 if is_whole(spec) else held_s + HOLD_S + spec["grace_s"]

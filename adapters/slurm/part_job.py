@@ -146,8 +146,8 @@ class SlurmJob(PartJob):
                 raise self._slurm.failure(
                     "srun", CommandOutput(code=srun.code, out="", err=told(said))
                 )
-            reason = self._why_pending()
-            if reason not in UNDECIDED:
+            state, reason = self.state()
+            if state == "PENDING" and reason not in UNDECIDED:
                 self.cancel()
                 srun.wait(STEP_END_S)
                 raise FaultError(fate_of(reason)[1], f"srun: not granted at once ({reason})")
@@ -164,11 +164,6 @@ class SlurmJob(PartJob):
                 return file.read(LONGEST_LOG)
         except OSError:
             return ""
-
-    def _why_pending(self) -> str:
-        """Reason for which a claim waits; empty: it does not, or that is not known yet."""
-        state, reason = self.state() if self.number else ("", "")
-        return reason if state == "PENDING" else ""
 
     def submit(self, port: int) -> None:
         """Claim the nodes through the queue; the wrappers come to this port, or to the gate."""
@@ -269,7 +264,8 @@ class SlurmJob(PartJob):
             self._shown.listed_after(
                 self.number, RELEASE_S
             )  # later than that it is Slurm that is late
-            self._end_step()
+            if self._step is not None and not self._step.wait(STEP_END_S):
+                self._step.kill()
             return True
         except BatchError:
             return False
@@ -297,10 +293,6 @@ class SlurmJob(PartJob):
         if found:
             self._slurm.run("scancel", *found, account=self._account)
         return bool(found)
-
-    def _end_step(self) -> None:
-        if self._step is not None and not self._step.wait(STEP_END_S):
-            self._step.kill()
 
 
 class SlurmPart(BatchPart):

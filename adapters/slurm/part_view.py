@@ -29,10 +29,7 @@ POLL_S, LONGEST_POLL_S = 0.01, 0.2
 
 
 class ShownJob:
-    """Reads jobs of one cluster by their numbers, and changes none.
-
-    `spec` is the part's whose job it is.
-    """
+    """Reads jobs of one cluster by their numbers, and changes none; `spec` is their part's."""
 
     def __init__(self, slurm: Slurm, spec: BatchSpec) -> None:
         self._slurm, self._spec = slurm, spec

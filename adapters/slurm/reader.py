@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from coalloc.adapters.base import Act, AdapterError
 from coalloc.adapters.batch.node_load import Load, LoadWatch, effective_power
@@ -81,6 +82,7 @@ from coalloc.model.values import replace
 
 UTC = {"TZ": "UTC"}
 SHOW = ("scontrol", "-a", "-o", "show")
+ACCOUNTS = ("show", "assoc_mgr", "flags=assoc,qos")
 PING_LIMIT_S = 0.8
 CLOCK_EVERY_S = 600.0
 """Between two looks at slurmctld's clock, seconds."""
@@ -94,32 +96,17 @@ LOAD_EVERY_S = 300.0
 EASED = 3.0
 """Readings are so many times as far apart while nothing is to be seen, or slurmctld is busy."""
 
+Found = TypeVar("Found")
+
 
 class SlurmReader:
-    """Reads one Slurm cluster.
+    """Reads one Slurm cluster, and plans our share of it with every reading.
 
-    Parameters
-    ----------
-    slurm : Slurm
-        Its commands.
-    state_dir : Path, optional
-        Where a calibration is kept.
-    claimed : callable, optional
-        Ids of the handed jobs that parts of ours have.
-    claims : callable, optional
-        The claims of our other parts, as tokens name them; absent: every token is ours.
-    given_back : callable
-        The claims of parts that are over, and whose nodes were given back.
-    held : callable
-        What our parts have, by claim.
-    share : Share, optional
-        The share of the cluster on which we go first, planned with every reading.
-    learn : callable
-        Told the facts of each reading.
-    refusals : callable
-        How often a claim was refused so that a partition or a reservation may have changed.
-    clock : callable
-        Wall-clock seconds.
+    Of our parts it asks each time which handed jobs they have (`claimed`), the claims of the
+    others (`claims`; absent: every token is ours) and of those that are over (`given_back`), what
+    they have by claim (`held`), and how often a claim was refused so that a partition or a
+    reservation may have changed (`refusals`). `learn` is told the facts of each reading;
+    `state_dir` may hold a calibration.
     """
 
     def __init__(
@@ -160,13 +147,7 @@ class SlurmReader:
         self._is_busy, self._load_asked = False, float("-inf")
 
     def read(self) -> ClusterReading:
-        """Return the cluster as Slurm describes it now.
-
-        Raises
-        ------
-        AdapterError
-            A command failed, or its answer was not understood.
-        """
+        """Return the cluster as Slurm describes it now. Raises `AdapterError`."""
         try:
             given_back = self._given_back()
             answers = self._ask()
@@ -181,7 +162,10 @@ class SlurmReader:
         except ParseError as error:
             raise AdapterError(f"Slurm's answer is not understood: {error}") from error
         self._due = Due(
-            handed=self._to_hold(answers), revived=tuple(revived_jobs(answers.queue, given_back))
+            handed=tuple(
+                job for job in to_hold(self._settings, answers.queue) if job not in answers.claimed
+            ),
+            revived=tuple(revived_jobs(answers.queue, given_back)),
         )
         notices = odd_records(answers)
         by_core = bool(self._counted & {"CORE", "SOCKET"})
@@ -263,13 +247,6 @@ class SlurmReader:
     def _run(self, name: str, *arguments: str) -> str:
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=self._settings.command_limit_s)
 
-    def _to_hold(self, answers: Answers) -> tuple[str, ...]:
-        """Jobs handed over to us that Slurm would start."""
-        if not self._settings.hands_over:
-            return ()
-        jobs = to_hold(self._settings, answers.queue)
-        return tuple(job for job in jobs if job not in answers.claimed)
-
     def _compare_clocks(self) -> None:
         """See once in a while how far slurmctld's clock is from ours."""
         asked = self._clock()
@@ -280,15 +257,16 @@ class SlurmReader:
         self._whole_memory, self._enforced = gives_whole_memory(config), enforced(config)
         self._counted = select_words(config)
         self._boot_s, self._keeps_places = parse_boot(config), keeps_places(config)
-        self._ask_licenses()
+        self._licenses = self._if_open(parse_licenses, *SHOW, "licenses")
         self._clock_off_s = clock_offset(there, asked, self._clock())
         self._clock_asked = asked
 
-    def _ask_licenses(self) -> None:
+    def _if_open(self, read: Callable[[str], Found], *words: str) -> Found | None:
+        """Read what a command says; None where it is refused, or not understood."""
         try:
-            self._licenses = parse_licenses(self._run(*SHOW, "licenses"))
+            return read(self._run(*words))
         except (CommandRefusedError, ParseError):
-            self._licenses = None
+            return None
 
     def _ask_manager(self) -> None:
         """Read licences, associations and QOS once in a while, where there are any to be read.
@@ -301,14 +279,9 @@ class SlurmReader:
             return
         self._manager_asked = asked
         if self._licenses:
-            self._ask_licenses()
-        if not self._enforced:
-            return
-        try:
-            said = self._run("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
-            self._manager = parse_manager(said)
-        except (CommandRefusedError, ParseError):
-            self._manager = None
+            self._licenses = self._if_open(parse_licenses, *SHOW, "licenses")
+        if self._enforced:
+            self._manager = self._if_open(parse_manager, "scontrol", "-o", *ACCOUNTS)
 
     def _ask_load(self) -> None:
         """See once in a while how busy slurmctld is, where it may be asked."""

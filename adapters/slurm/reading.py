@@ -146,12 +146,11 @@ def relative_power(
 def states_of(nodes: Iterable[NodeRecord]) -> tuple[dict[str, NodeState], dict[str, int]]:
     """State of each node, and how often each unknown word was said."""
     states: dict[str, NodeState] = {}
-    unknown: dict[str, int] = {}
+    unknown = Counter[str]()
     for node in nodes:
         states[node.name], strange = node_state(node.states)
-        for word in strange:
-            unknown[f"node state {word}"] = unknown.get(f"node state {word}", 0) + 1
-    return states, unknown
+        unknown.update(f"node state {word}" for word in strange)
+    return states, dict(unknown)
 
 
 def unknown_jobs(queue: Iterable[QueueEntry]) -> dict[str, int]:
@@ -167,7 +166,10 @@ def running_jobs(
     local = [
         entry
         for entry in answers.queue
-        if (entry.state in HOLDS_NODES or (entry.state == "UNKNOWN" and _has_nodes(entry)))
+        if (
+            entry.state in HOLDS_NODES
+            or (entry.state == "UNKNOWN" and (entry.nodes or entry.is_lost))
+        )
         and not answers.is_ours(entry)
     ]
     known = {node.name: node for node in nodes}
@@ -197,10 +199,6 @@ def running_jobs(
             )
         )
     return tuple(jobs)
-
-
-def _has_nodes(entry: QueueEntry) -> bool:
-    return bool(entry.nodes) or entry.is_lost
 
 
 def _longest_lost(answers: Answers, local: Iterable[QueueEntry]) -> QueueEntry | None:
@@ -256,9 +254,9 @@ def _cpus(
     """
     free = {name: node.cpus for name, node in known.items()}
     rest = {name: node.cpus_taken for name, node in known.items()}
-    held: dict[str, int] = {}
+    held = Counter[str]()
     for name, count in ours:
-        held[name] = held.get(name, 0) + count
+        held[name] += count
         if name in rest:
             rest[name] -= count
     taken: dict[str, dict[str, int]] = {}
@@ -277,7 +275,7 @@ def _cpus(
 
     for entry in order:
         for name, count in spread(entry):
-            most = free.get(name, 0) - (held.get(name, 0) if entry.odd else 0)
+            most = free.get(name, 0) - (held[name] if entry.odd else 0)
             is_known = name in known and known[name].cpus_taken > 0
             most = min(most, rest[name]) if is_known and len(entry.nodes) > 1 else most
             give(entry.id, name, min(count, most))

@@ -39,10 +39,7 @@ class Turns:
     ) -> Iterator[tuple[PartKey, PartReport | None]]:
         """New reports of claims that wait, once for each reading; None: it needs a runner.
 
-        Parameters
-        ----------
-        parked : mapping of key to monotonic seconds
-            Since when they wait; the reading need not have those that it is not older than.
+        `parked` has since when they wait, monotonic seconds: an older reading need not have them.
         """
         if facts is self._told or facts.queue is None:
             return

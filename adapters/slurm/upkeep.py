@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from functools import partial
 
 from msgspec import Struct
 
@@ -38,10 +38,10 @@ def acts(due: Due, slurm: Slurm, share: Share) -> tuple[Act, ...]:
     commands: list[tuple[str, ...]]
     commands = [("hold_jobs", "scontrol", "hold", ",".join(lot)) for lot in _lots(due.handed)]
     commands += [("cancel_revived_jobs", "scancel", *lot) for lot in _lots(due.revived)]
-    found = [Act(what=what, run=_command(slurm, words)) for what, *words in commands]
-    if share.is_due:
-        found.append(Act(what="keep_share", run=_guarded(share.carry_out)))
-    return tuple(found)
+    found: list[tuple[str, Callable[[], object]]]
+    found = [(what, partial(slurm.run, *words, env={"TZ": "UTC"})) for what, *words in commands]
+    found += [("keep_share", share.carry_out)] if share.is_due else []
+    return tuple(Act(what=what, run=partial(_carry_out, run)) for what, run in found)
 
 
 def _lots(jobs: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -49,21 +49,11 @@ def _lots(jobs: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield jobs[first : first + AT_ONCE]
 
 
-def _command(slurm: Slurm, words: list[str]) -> Callable[[], None]:
-    def run() -> None:
-        with suppress(CommandRefusedError):  # one has begun or ended since; the others are done
-            slurm.run(*words, env={"TZ": "UTC"})
-
-    return _guarded(run)
-
-
-def _guarded(run: Callable[[], None]) -> Callable[[], None]:
-    """The same, with a command's error as an adapter's."""
-
-    def guarded() -> None:
-        try:
-            run()
-        except BatchError as error:
-            raise AdapterError(str(error)) from error
-
-    return guarded
+def _carry_out(run: Callable[[], object]) -> None:
+    """Run commands, with an error of theirs as an adapter's."""
+    try:
+        run()
+    except CommandRefusedError:
+        pass  # one has begun or ended since; the others are done
+    except BatchError as error:
+        raise AdapterError(str(error)) from error

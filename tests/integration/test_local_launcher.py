@@ -110,7 +110,7 @@ def test_orders_to_unknown_parts_are_harmless(bed: LaunchTestbed) -> None:
     key = PartKey(job="no", attempt=1, part=0)
     bed.launcher.go(key)
     bed.launcher.abort(key)
-    bed.launcher.renew(key)
+    bed.launcher.renew()
     bed.launcher.forget(key)
 
 

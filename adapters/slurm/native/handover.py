@@ -13,10 +13,11 @@ from coalloc.adapters.slurm.reading import Answers, chosen_nodes, is_handed
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.sites.reading import NativeJob
 
-SELF_HELD = frozenset({"JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime"})
-SELF_HELD_ARRAY = frozenset({"JobArrayTaskLimit"})
+SELF_HELD = frozenset(
+    {"JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobArrayTaskLimit"}
+)
 NOT_YET_JUDGED = "None"
-HELD_BACK = SELF_HELD | SELF_HELD_ARRAY | {"JobHeldAdmin", "PartitionDown", "PartitionInactive"}
+HELD_BACK = SELF_HELD | {"JobHeldAdmin", "PartitionDown", "PartitionInactive"}
 """Reasons under which Slurm starts nothing by itself."""
 
 
@@ -76,7 +77,7 @@ def _waits(settings: SlurmSettings, entry: QueueEntry, now: float) -> str:
         return "heterogeneous job"
     if entry.reason == "JobHeldUser" and by_comment:
         return ""  # held for us: that is how it is handed over
-    if entry.reason in SELF_HELD | SELF_HELD_ARRAY:
+    if entry.reason in SELF_HELD:
         return entry.reason
     if entry.dependency:
         return "Dependency"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,9 +37,7 @@ from coalloc.adapters.slurm.native.part import (
 )
 from coalloc.adapters.slurm.parsers.queue import parse_queue, queue_format
 from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, QueueEntry
-from coalloc.adapters.slurm.parsers.text import (
-    parse_fields,
-)
+from coalloc.adapters.slurm.parsers.text import parse_fields
 from coalloc.adapters.slurm.reading import spread
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.formats.nodeset import fold
@@ -56,16 +54,7 @@ GONE = "Invalid job id"
 class NativeLauncher:
     """Launches handed jobs of one cluster; a `Launcher` and a `Handover`.
 
-    Parameters
-    ----------
-    slurm : Slurm
-        The cluster's commands; their user must be allowed to hold and change anybody's jobs.
-    state_dir : Path
-        Where parts are kept.
-    clock : callable
-        Wall-clock seconds.
-    look_every_s : float
-        Between two looks at Slurm's queue, seconds.
+    The user of its commands must be allowed to hold and change anybody's jobs.
     """
 
     def __init__(
@@ -73,10 +62,9 @@ class NativeLauncher:
         settings: SlurmSettings,
         slurm: Slurm,
         state_dir: Path,
-        clock: Callable[[], float] = time.time,
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
-        self._settings, self._slurm, self._clock = settings, slurm, clock
+        self._settings, self._slurm = settings, slurm
         self._folder = state_dir / "handed"
         self._parts: dict[PartKey, NativePart] = {}
         self._claimed: frozenset[str] = frozenset()
@@ -130,7 +118,7 @@ class NativeLauncher:
         part = self._parts.get(key)
         if part is None or part.stage is not Stage.READY:
             return
-        part.stage, part.released_at = Stage.RELEASED, self._clock()
+        part.stage, part.released_at = Stage.RELEASED, time.time()
         self._keep(part)
         with suppress(BatchError):  # the next look releases it again
             self._release(part.foreign)
@@ -151,7 +139,7 @@ class NativeLauncher:
 
     def poll(self) -> tuple[PartReport, ...]:
         """Return how every part is; looks at Slurm once in a while."""
-        now = self._clock()
+        now = time.time()
         living = [part for part in self._parts.values() if part.stage is not Stage.ENDED]
         if living and not (self._look_at - LONGEST_PAUSE_S <= now < self._look_at):
             try:
@@ -193,10 +181,9 @@ class NativeLauncher:
     def dismiss(self, foreign: str) -> None:
         """Cancel a job that waits; one that is gone is no error. Raises `AdapterError`."""
         try:
-            self._command("scancel", foreign)
+            self._of_jobs("scancel", foreign)
         except BatchError as error:
-            if GONE not in error.why:
-                raise AdapterError(str(error)) from error
+            raise AdapterError(str(error)) from error
 
     def _look(self, living: list[NativePart]) -> None:
         entries = self._entries([part.foreign for part in living])
@@ -223,7 +210,7 @@ class NativeLauncher:
     def _runs(self, part: NativePart, entry: QueueEntry) -> None:
         if part.started is None or part.state != PartState.RUNNING:
             part.stage, part.state = Stage.RELEASED, str(PartState.RUNNING)
-            part.started = self._clock() if entry.start is None else entry.start
+            part.started = time.time() if entry.start is None else entry.start
             if part.keeps_shape:
                 part.granted = self._slots(entry)
             self._keep(part)
@@ -241,7 +228,7 @@ class NativeLauncher:
         """Released, and it waits: not started yet, or started and requeued."""
         if part.started is not None:
             self._give_back(part, REQUEUED, "requeued by Slurm", PartState.FINISHED)
-        elif part.stopping or self._clock() - part.released_at >= self._settings.handover_wait_s:
+        elif part.stopping or time.time() - part.released_at >= self._settings.handover_wait_s:
             self._stop(part)
         elif entry.reason.startswith("JobHeld"):
             self._release(part.foreign)
@@ -257,7 +244,7 @@ class NativeLauncher:
             limit = self._settings.handover_wait_s
             why = part.stopping or f"Slurm did not start it within {limit:g} s"
             self._give_back(part, "aborted" if part.stopping else "not_started", why)
-        elif facts.holds_nodes and part.stopping:
+        elif facts.state in HOLDS_NODES and part.stopping:
             self._command("scancel", part.foreign)
 
     def _ended(self, part: NativePart) -> None:
@@ -296,7 +283,7 @@ class NativeLauncher:
     ) -> None:
         """Nothing more comes of this part; the job goes back to where it was."""
         part.stage = Stage.RETURNING
-        part.end(state, reason, detail, ended=self._clock())
+        part.end(state, reason, detail, ended=time.time())
         self._keep(part)
         with suppress(UnreachableError):  # the next look tries again
             self._return(part)
@@ -324,15 +311,19 @@ class NativeLauncher:
         limit = self._settings.command_limit_s
         return self._slurm.run(name, *arguments, env=UTC, timeout_s=limit)
 
-    def _facts(self, foreign: str) -> JobFacts | None:
-        """Facts of a job by Slurm; None where it knows of none."""
+    def _of_jobs(self, *words: str) -> str:
+        """Run a command on jobs; empty where Slurm knows none of them."""
         try:
-            text = self._command("scontrol", "-o", "show", "job", foreign)
+            return self._command(*words)
         except CommandRefusedError as error:
             if GONE in error.why:
-                return None
+                return ""
             raise
-        return job_facts(parse_fields(text))
+
+    def _facts(self, foreign: str) -> JobFacts | None:
+        """Facts of a job by Slurm; None where it knows of none."""
+        text = self._of_jobs("scontrol", "-o", "show", "job", foreign)
+        return job_facts(parse_fields(text)) if text else None
 
     def _accounts(self, foreign: str) -> JobFacts | None:
         """Facts of a job that has gone, by the accounts; None where there are none."""
@@ -348,15 +339,10 @@ class NativeLauncher:
 
     def _entries(self, ids: list[str]) -> Mapping[str, QueueEntry]:
         mark = f"\x1f{secrets.token_hex(4)}\x1f"
-        try:
-            text = self._command(
-                *("squeue", "-h", "-r", "-a", "-t", "all", "-j", ",".join(ids)),
-                *("-o", queue_format(mark)),
-            )
-        except CommandRefusedError as error:
-            if GONE in error.why:
-                return {}
-            raise
+        text = self._of_jobs(
+            *("squeue", "-h", "-r", "-a", "-t", "all", "-j", ",".join(ids)),
+            *("-o", queue_format(mark)),
+        )
         entries = parse_queue(text, mark)
         for odd in (entry.odd for entry in entries if entry.odd):
             raise ParseError(text, odd)

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from coalloc.adapters.runner import durable
-from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, ParseError, job_state
+from coalloc.adapters.slurm.parsers.records import ParseError, job_state
 from coalloc.adapters.slurm.parsers.text import NONE, read_time
 from coalloc.model.sites.parts import (
     CANCELLED_THERE,
@@ -148,11 +148,6 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     def is_held(self) -> bool:
         """By its user or by an administrator, us among them."""
         return self.reason.startswith("JobHeld")
-
-    @property
-    def holds_nodes(self) -> bool:
-        """Runs, or is about to, or has not quite ended."""
-        return self.state in HOLDS_NODES
 
 
 NODES, TASKS_PER_NODE, EXCLUSIVE, CONTIGUOUS = "nodes", "tasks", "exclusive", "contiguous"

@@ -61,10 +61,7 @@ def queue_format(mark: str) -> str:
 
 
 def parse_queue(text: str, mark: str) -> tuple[QueueEntry, ...]:
-    """Jobs as ``squeue -h -r -o`` prints them, with `queue_format` of the same mark.
-
-    One that is not understood comes as `odd`.
-    """
+    """Jobs as ``squeue -h -r -o`` prints them, with `queue_format` of this mark; some are `odd`."""
     head, *records = text.split(f"{RECORD}{mark}")
     if head and (records or not says_none(head, "jobs")):
         raise ParseError(head, "unexpected words before the first job")

@@ -10,13 +10,7 @@ from coalloc.model.platform import NodeState
 
 
 class ParseError(ValueError):
-    """An answer that is not of the expected form.
-
-    Parameters
-    ----------
-    where : str
-        The line or the place in the answer, cut to a readable length.
-    """
+    """An answer, or a place in it, that is not of the expected form."""
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"{what} in {where[:160]!r}")

@@ -139,11 +139,11 @@ def _node_entry(pairs: Mapping[str, str], where: str) -> NodeRecord:
         cpus=max(1, min(usable, total) if usable >= taken else total),
         cpus_per_core=each,
         cpus_taken=taken,
-        memory_taken_mb=_megabytes(pairs.get("AllocMem", "")) or 0,
+        memory_taken_mb=bound(pairs.get("AllocMem", "")) or 0,
         gres_taken=read_gres(pairs.get("GresUsed", "")),
         cpu_load=_number(pairs.get("CPULoad", "")),
         memory_mb=max(0, read_integer(memory, where, "RealMemory") - of_system) if memory else None,
-        free_mb=_megabytes(pairs.get("FreeMem", "")),
+        free_mb=bound(pairs.get("FreeMem", "")),
         features=read_words(pairs.get("ActiveFeatures", pairs.get("Features", ""))),
         weight=read_integer(pairs.get("Weight", "1"), where, "Weight"),
         partitions=read_words(pairs.get("Partitions", "")),
@@ -155,10 +155,7 @@ def _node_entry(pairs: Mapping[str, str], where: str) -> NodeRecord:
 
 
 def parse_reservations(text: str) -> tuple[ReservationEntry, ...]:
-    """Reservations as ``scontrol show reservation`` prints them.
-
-    Those without nodes are left out.
-    """
+    """Reservations that have nodes, as ``scontrol show reservation`` prints them."""
     keys = ("ReservationName", _RESERVATION_KEYS, "reservations")
     found = read_entries(text, *keys, _reservation, _odd_reservation)
     return tuple(entry for entry in found if entry.nodes or entry.odd)
@@ -231,10 +228,10 @@ def parse_boot(text: str) -> float:
     return float(found[1]) if found else BOOT_S
 
 
-def parse_fields(text: str, first: str = "JobId") -> Mapping[str, str]:
-    """The pairs of one record that begins with `first`; of each key the first stands."""
-    if not text.lstrip().startswith(f"{first}="):
-        raise ParseError(text, f"no {first}")
+def parse_fields(text: str) -> Mapping[str, str]:
+    """The pairs of one job's record; of each key the first stands."""
+    if not text.lstrip().startswith("JobId="):
+        raise ParseError(text, "no JobId")
     return read_pairs(text, None)
 
 
@@ -337,8 +334,3 @@ def read_gres(text: str) -> dict[str, int]:
 def _number(text: str) -> float | None:
     text = text.strip()
     return float(text) if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", text, re.A) else None
-
-
-def _megabytes(text: str) -> int | None:
-    text = text.strip()
-    return int(text) if re.fullmatch(r"[0-9]{1,15}", text, re.A) else None

@@ -13,6 +13,8 @@ from coalloc.adapters.slurm.part_commands import ALIVE, explained
 class AskedJob:
     """A job of which Slurm knows this state, if it is asked."""
 
+    alive = ALIVE
+
     def __init__(self, state: str | None) -> None:
         self._state = state
         self.asked = 0
@@ -20,9 +22,6 @@ class AskedJob:
     def settled_state(self) -> tuple[str | None, str]:
         self.asked += 1
         return self._state, ""
-
-    def is_alive(self, state: str) -> bool:
-        return state in ALIVE
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         return explained(state, reason)

@@ -33,6 +33,7 @@ class WaitingJob:
     system, number, is_unsure, has_lost_step = "Slurm", "7", False, False
     is_parked = False
     asked_s = None
+    alive = frozenset({"PENDING"})
 
     def __init__(self, turns: Iterator[Turn | None], hastened: Iterator[bool]) -> None:
         self.turns, self.hastened = turns, hastened
@@ -48,9 +49,6 @@ class WaitingJob:
     def turn(self) -> Turn | None:
         self.asked.append("turn")
         return next(self.turns)
-
-    def is_alive(self, state: str) -> bool:
-        return state == "PENDING"
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
         return "ended", state

@@ -94,7 +94,7 @@ class Fragile:
         if key in self.states:
             self.states[key] = PartState.REFUSED
 
-    def renew(self, key: PartKey | None = None) -> None:
+    def renew(self) -> None:
         self.renewed += 1
         if self.fails == "renew":
             raise self.error
