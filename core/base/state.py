@@ -252,7 +252,7 @@ class State:
     ) -> None:
         """Append to the event stream, and write the same as a log line."""
         self.emit(now, kind, job, **fields)
-        self.log(kind, level, **({"job": job} if job else {}), **fields)
+        self.log(str(kind), level, **({"job": job} if job else {}), **fields)
 
     def is_usable(self, cluster: ClusterState, now: float) -> bool:
         """A cluster is there, as far as was read, and may get new work."""
