@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.effects import Effect, SaveMeta, Wake
+from coalloc.core.base.effects import Effect, Reply, SaveMeta, Wake
 from coalloc.core.base.events import (
     ClockSet,
     CoreEvent,
@@ -242,21 +242,22 @@ class Coordinator:
         state = self.state
         match event.command:
             case Submit() as command:
-                queue.submit(state, event, command, now)
+                answer = queue.submit(state, event, command, now)
             case Cancel() as command:
-                queue.cancel(state, event, command, now)
+                answer = queue.cancel(state, event, command, now)
                 self._plan_outdated()
             case Hold() as command:
-                queue.hold(state, event, command, now)
+                answer = queue.hold(state, event, command, now)
                 self._plan_outdated()
             case Release() as command:
-                queue.release(state, event, command, now)
+                answer = queue.release(state, event, command, now)
             case Update() as command:
-                updating.update(state, event, command, now)
+                answer = updating.update(state, event, command, now)
                 self._plan_outdated()
             case _:
-                operating.operated(state, event, now)
+                answer = operating.operated(state, event, now)
                 self._leave_drained(now)
+        state.out.append(Reply(origin=event.origin, answer=answer))
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""

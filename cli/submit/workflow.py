@@ -59,17 +59,12 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
     file = read_workflow(args.file)
     for warning in file.warnings:
         note(f"{args.file}: {warning}")
+    given = shared.given_options(args, WorkflowOptions, "submit-workflow")
+    options: WorkflowOptions = {"name": file.name or args.file.stem, **given}  # type: ignore[typeddict-item]
     try:
-        return workflow_submission(file.job, file.commands, **_options(args, file.name))
+        return workflow_submission(file.job, file.commands, **options)
     except InputError as error:
         raise CommandError(f"{args.file}: {error}", BAD_USAGE) from error
-
-
-def _options(args: argparse.Namespace, name: str) -> WorkflowOptions:
-    """Options for the client, from what was typed."""
-    given = shared.given_options(args, WorkflowOptions, "submit-workflow")
-    options: WorkflowOptions = {"name": name or args.file.stem, **given}  # type: ignore[typeddict-item]
-    return options
 
 
 def _span(estimate: Estimate) -> str:

@@ -15,6 +15,7 @@ from coalloc.model.platform import Node
 from coalloc.model.settings import ClusterConfig
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.sites.site_rules import Verdict
+from coalloc.model.snapshot import Running
 
 
 class ViewedNodes(Struct, frozen=True, kw_only=True):
@@ -103,6 +104,16 @@ class ClusterState:
     def clock_ahead_s(self) -> float | None:
         """Lead of its executor's clock over ours, by the message that was quickest here."""
         return max(self.clock_leads_s, default=None)
+
+    @property
+    def nodes(self) -> tuple[NodeReading, ...]:
+        """Its nodes, as they were read last."""
+        return () if self.reading is None else self.reading.nodes
+
+    @property
+    def running(self) -> tuple[Running, ...]:
+        """The work there that is not of our jobs' parts, as it was read last."""
+        return () if self.reading is None else self.reading.running
 
     def node(self, name: str) -> NodeReading | None:
         """One of its nodes, as it was read last."""

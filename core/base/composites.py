@@ -99,20 +99,17 @@ class WorkflowState:
             self.open[task] = None
             self.resting[task] = record.not_before
         elif record.state is not JobState.COMPLETED:
-            self._fail(task)
+            self.failed[task] = None
+            behind = self.behind([task])
+            self.dropped |= behind
+            for other in behind:
+                self.open.pop(other, None)
         elif task not in self.completed:
             self.completed[task] = None
             for edge in self.children[task]:
                 self.unmet[edge.child] -= 1
                 if self.is_ready(edge.child):
                     yield edge.child
-
-    def _fail(self, task: str) -> None:
-        self.failed[task] = None
-        behind = self.behind([task])
-        self.dropped |= behind
-        for other in behind:
-            self.open.pop(other, None)
 
     def behind(self, tasks: Iterable[str]) -> set[str]:
         """All that need one of these tasks, directly or not."""

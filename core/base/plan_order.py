@@ -50,7 +50,7 @@ class PlanOrder:
         plan_order = cls(policy=plan.policy, round=round)
         free: dict[str, list[tuple[float, int]]] = {}
         for placement in sorted(plan.placements, key=lambda p: p.start):
-            entry = entry_of(placement)
+            entry = placement.job, placement.task or ""
             if placement.nodes and placement.chunks is None and waits(entry):
                 plan_order._add(entry, placement, free)
         return plan_order
@@ -80,11 +80,8 @@ class PlanOrder:
         """It was started, or has ended: it keeps nobody waiting any more."""
         self.placements.pop(entry, None)
         for queue in self._of.pop(entry, ()):
-            self._trim(queue)
-
-    def _trim(self, queue: deque[Entry]) -> None:
-        while queue and queue[0] not in self.placements:
-            queue.popleft()
+            while queue and queue[0] not in self.placements:
+                queue.popleft()
 
     def next_on(self, node: str) -> Iterator[Entry]:
         """The first of each lane of a node, each named once."""
@@ -107,13 +104,5 @@ class PlanOrder:
 
     def on_cluster(self, home: Mapping[str, str], cluster: str) -> bool:
         """Something that waits is planned on this cluster."""
-        return any(
-            any(queue for queue in queues)
-            for node, queues in self._queues.items()
-            if home.get(node) == cluster
-        )
-
-
-def entry_of(placement: Placement) -> Entry:
-    """Name of a placement in the plan's order."""
-    return placement.job, placement.task or ""
+        there = (queues for node, queues in self._queues.items() if home.get(node) == cluster)
+        return any(any(queues) for queues in there)

@@ -103,6 +103,11 @@ class PartRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.slots or self.nodes
 
     @property
+    def is_put_off(self) -> bool:
+        """It keeps its place in a queue, and does not take its turn yet."""
+        return self.was_put_off and self.granted is None and not self.was_hastened
+
+    @property
     def is_waiting(self) -> bool:
         """It was sent into a queue and holds no nodes, as far as was heard."""
         is_queued = self.state is PartState.PREPARING and self.expected is not None
@@ -331,6 +336,12 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         """Meeting places of its ranks, or of those of its siblings."""
         places = (self.rendezvous, *(part.rendezvous for part in self.parts))
         return frozenset(place for place in places if place)
+
+    @property
+    def is_meeting(self) -> bool:
+        """Its parts take their turns in queues, and hold their nodes for each other."""
+        is_tried = self.queued and self.state is JobState.PREPARING and not self.siblings
+        return is_tried and len(self.parts) > 1
 
     @property
     def is_in_queues(self) -> bool:

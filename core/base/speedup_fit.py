@@ -67,7 +67,10 @@ def remembered_runs(runs: Sequence[SizedRun], procs: int, base_time: float) -> t
 @lru_cache(maxsize=256)
 def fitted(runs: tuple[SizedRun, ...]) -> SpeedupFit | None:
     """The model that explains these runs best; None for fewer than two sizes."""
-    groups = _grouped(runs)
+    logs: dict[int, list[float]] = {}
+    for size, time in runs:
+        logs.setdefault(size, []).append(log(time))
+    groups = {size: (len(row), sum(row) / len(row)) for size, row in sorted(logs.items())}
     if len(groups) < LEAST_SIZES:
         return None
     choices = [_amdahl(groups)]
@@ -85,13 +88,6 @@ def fitted(runs: tuple[SizedRun, ...]) -> SpeedupFit | None:
 
 Groups = Mapping[int, tuple[int, float]]
 """Size to the number of runs and their mean log time."""
-
-
-def _grouped(runs: Sequence[SizedRun]) -> Groups:
-    logs: dict[int, list[float]] = {}
-    for size, time in runs:
-        logs.setdefault(size, []).append(log(time))
-    return {size: (len(row), sum(row) / len(row)) for size, row in sorted(logs.items())}
 
 
 def _criterion(error: float, runs: int, parameters: int) -> float:

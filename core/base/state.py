@@ -129,7 +129,7 @@ class State:
         self.jobs[record.id] = record
         self._follow(record)
         for table, belongs in (
-            (self.waiting, self._is_planned(record)),
+            (self.waiting, record.id in self.composites or (record.is_waiting and not record.flow)),
             (self.placed, record.is_placed and record.id not in self.composites),
             (self.ended, record.is_ended and record.flow not in self.composites),
         ):
@@ -153,9 +153,6 @@ class State:
                 self.marked.backing_off.add(record.id)
         if records:
             self.last.job = max(self.last.job, arrival(records[-1].id)[0])
-
-    def _is_planned(self, record: JobRecord) -> bool:
-        return record.id in self.composites or (record.is_waiting and not record.flow)
 
     def _follow(self, record: JobRecord) -> None:
         """Keep the tables of workflows and divisible jobs."""
@@ -229,15 +226,11 @@ class State:
 
     def save_drained(self) -> None:
         """Have the drained clusters and nodes written."""
-        self._refresh_drained()
+        for cluster in self.clusters.values():
+            names = {node.name for node in cluster.nodes}
+            cluster.drained_nodes = names & self.maintenance.drained.keys()
         listed = (f"{name}\t{reason}" for name, reason in sorted(self.maintenance.drained.items()))
         self.out.append(SaveMeta(key="drained", value="\n".join(listed)))
-
-    def _refresh_drained(self) -> None:
-        for cluster in self.clusters.values():
-            if cluster.reading is not None:
-                names = {node.name for node in cluster.reading.nodes}
-                cluster.drained_nodes = names & self.maintenance.drained.keys()
 
     def save_paused(self) -> None:
         """Have written whether rounds are paused."""
@@ -254,6 +247,17 @@ class State:
         """Write a log line."""
         self.out.append(LogLine(event=event, fields=fields, level=level))
 
+    def tell(
+        self, now: float, kind: EventKind, job: str = "", /, level: str = "info", **fields: Any
+    ) -> None:
+        """Append to the event stream, and write the same as a log line."""
+        self.emit(now, kind, job, **fields)
+        self.log(str(kind), level, **({"job": job} if job else {}), **fields)
+
+    def is_usable(self, cluster: ClusterState, now: float) -> bool:
+        """A cluster is there, as far as was read, and may get new work."""
+        return not (cluster.drained or cluster.is_stale(now, self.settings.readings.max_age_s))
+
     def waiting_records(self) -> Iterator[JobRecord]:
         """Waiting jobs in arrival order."""
         return (self.jobs[job] for job in sorted(self.waiting, key=arrival))
@@ -264,12 +268,7 @@ class State:
 
     def node_cluster(self) -> Mapping[str, str]:
         """Every node's cluster."""
-        return {
-            node.name: name
-            for name, cluster in self.clusters.items()
-            if cluster.reading is not None
-            for node in cluster.reading.nodes
-        }
+        return {n.name: name for name, cluster in self.clusters.items() for n in cluster.nodes}
 
 
 def forget_tokens(state: State) -> None:

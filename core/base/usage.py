@@ -61,19 +61,11 @@ def by_day(start: float, end: float) -> Iterator[tuple[int, float]]:
         day += 1
 
 
-def part_span(record: JobRecord, part: PartRecord, now: float) -> tuple[float, float] | None:
-    """Span in which a part has run, until now; None where it has not."""
-    start = part.started if part.started is not None else record.started
-    if start is None:
-        return None
-    end = part.ended if part.ended is not None else record.ended
-    end = now if end is None else end
-    return (start, end) if end > start else None
-
-
 def spans(record: JobRecord, now: float) -> Iterator[tuple[PartRecord, int, float, float]]:
-    """The parts of a job that have run, each with its slots, start and end."""
+    """The parts of a job that have run until now, each with its slots, start and end."""
     for part in record.parts:
-        span = part_span(record, part, now)
-        if span is not None:
-            yield part, sum(part.held.values()), *span
+        start = part.started if part.started is not None else record.started
+        end = part.ended if part.ended is not None else record.ended
+        end = now if end is None else end
+        if start is not None and end > start:
+            yield part, sum(part.held.values()), start, end

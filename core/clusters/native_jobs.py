@@ -172,10 +172,9 @@ def _queue(state: State, name: str, entry: NativeJob, now: float) -> None:
     )
     record = _held_or_not(state, record, entry)
     state.put(record)
-    state.emit(
+    state.tell(
         now, EventKind.JOB_HANDED_OVER, number, user=entry.user, cluster=name, job_there=entry.id
     )
-    state.log("job_handed_over", job=number, user=entry.user, cluster=name, job_there=entry.id)
     if record.state is JobState.PENDING:
         state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
 

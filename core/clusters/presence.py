@@ -56,11 +56,9 @@ def stated(state: State, event: StatementReceived, now: float) -> None:
     statement, name = event.statement, event.statement.cluster
     cluster = state.clusters.get(name)
     if cluster is None:
-        if (
-            name not in state.presence.unknown
-            and len(state.presence.unknown) < UNKNOWN_CLUSTERS_NAMED
-        ):
-            state.presence.unknown.add(name)
+        unknown = state.presence.unknown
+        if name not in unknown and len(unknown) < UNKNOWN_CLUSTERS_NAMED:
+            unknown.add(name)
             state.log("unknown_cluster_spoke", level="warning", cluster=name)
         return
     if isinstance(statement, Hello):
@@ -145,8 +143,7 @@ def lost(state: State, name: str, now: float, why: str) -> None:
     cluster.connected, cluster.peer = False, None
     cluster.error = why
     readings.closed(state, name)
-    state.emit(now, EventKind.EXECUTOR_DISCONNECTED, cluster=name, why=why)
-    state.log("executor_disconnected", level="warning", cluster=name, why=why)
+    state.tell(now, EventKind.EXECUTOR_DISCONNECTED, level="warning", cluster=name, why=why)
 
 
 def _acked(state: State, cluster: ClusterState, name: str, last_seq: int) -> None:
@@ -209,7 +206,5 @@ def taken_over(
 def forget_orders(state: State, name: str) -> None:
     """Take every order that a cluster was sent for carried out."""
     cluster = state.clusters[name]
-    if cluster.acked_seq < cluster.next_seq - 1:
-        cluster.acked_seq = cluster.next_seq - 1
-        state.out.append(DropOrders(cluster=name, through_seq=cluster.acked_seq))
+    _acked(state, cluster, name, cluster.next_seq - 1)
     cluster.asked.clear()

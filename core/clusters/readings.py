@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import Read
 from coalloc.core.base.power import updated
@@ -13,7 +11,7 @@ from coalloc.core.jobs.avoided_nodes import forget_changed
 from coalloc.core.starts import negotiation
 from coalloc.core.starts.requeue import try_those_behind
 from coalloc.model.platform import NodeState
-from coalloc.model.sites.reading import ClusterReading, NodeReading
+from coalloc.model.sites.reading import ClusterReading
 
 CLOCKS_COMPARED = 10
 """Messages by which clocks are compared: one that was late makes a clock look behind."""
@@ -56,7 +54,9 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         state.rounds.want("queue_moved")
     is_of_now = read.epoch in {0, state.epoch}
     native_jobs.taken_in(state, cluster, reading, now, is_of_now=is_of_now)
-    _name_unknown(state, cluster, reading)
+    if words := {w: n for w, n in reading.unknown.items() if w not in cluster.unknown}:
+        cluster.unknown |= frozenset(words)  # each is logged once
+        state.log("unknown_words_read", level="warning", cluster=reading.cluster, words=words)
     for notice in reading.notices:
         if before is None or notice not in before.notices:
             state.log("cluster_noticed", level="warning", cluster=read.cluster, what=notice)
@@ -65,7 +65,7 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
         slots = sum(node.slots for node in reading.nodes)
         state.log("cluster_returned", cluster=read.cluster, nodes=len(reading.nodes), slots=slots)
         state.rounds.happened("cluster_returned")
-    elif before is not None and _more_usable(before.nodes, reading.nodes):
+    elif before is not None and _usable(reading) - _usable(before):
         state.rounds.happened("cluster_returned")
     elif before is not None and len(before.running) > len(reading.running):
         state.rounds.happened("job_finished")
@@ -143,9 +143,8 @@ def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading
 
 def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:
     """Jobs that are not ours have started or ended, or fewer wait."""
-    if after.waiting < before.waiting:
-        return True
-    return {job.id for job in before.running} != {job.id for job in after.running}
+    was, is_now = {job.id for job in before.running}, {job.id for job in after.running}
+    return after.waiting < before.waiting or was != is_now
 
 
 def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:
@@ -154,14 +153,6 @@ def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:
         return False
     same_clock = read.run != "" and read.run == cluster.reading_run
     return same_clock or now - cluster.read_at <= OLD_READINGS_S
-
-
-def _name_unknown(state: State, cluster: ClusterState, reading: ClusterReading) -> None:
-    """Log each word that an adapter does not know, once."""
-    words = {w: n for w, n in reading.unknown.items() if w not in cluster.unknown}
-    if words:
-        cluster.unknown |= frozenset(words)
-        state.log("unknown_words_read", level="warning", cluster=reading.cluster, words=words)
 
 
 def _clash(state: State, name: str, reading: ClusterReading) -> str:
@@ -175,6 +166,5 @@ def _clash(state: State, name: str, reading: ClusterReading) -> str:
     return ""
 
 
-def _more_usable(before: Iterable[NodeReading], after: Iterable[NodeReading]) -> bool:
-    usable = {node.name for node in before if node.state is NodeState.UP}
-    return any(node.state is NodeState.UP and node.name not in usable for node in after)
+def _usable(reading: ClusterReading) -> set[str]:
+    return {node.name for node in reading.nodes if node.state is NodeState.UP}

@@ -52,7 +52,8 @@ NOT_ACCEPTED = "not_accepted"
 
 def check(command: Submit, job: Job, max_tasks: int) -> None:
     """Refuse what could be queued, and not be run as asked; `max_tasks` are of one workflow."""
-    check_launch(command.launch, _commands(command))
+    commands = command.commands if isinstance(command, SubmitWorkflow) else {}
+    check_launch(command.launch, commands)
     _check_retries(command, job)
     if command.throttle < 0:
         raise InputError("throttle", f"{command.throttle} is below 0")
@@ -75,10 +76,6 @@ def check_passed(batch: BatchOptions, job: Job, *, once: bool) -> None:
     if batch.passed and not once and not stays_whole(job) and len(job.clusters or ()) != 1:
         why = "is for jobs of one cluster: name it, or ask for one_cluster"
         raise InputError("batch.passed", f"{batch.passed[0]} {why}")
-
-
-def _commands(command: Submit) -> Mapping[str, tuple[str, ...]]:
-    return command.commands if isinstance(command, SubmitWorkflow) else {}
 
 
 def _check_retries(command: Submit, job: Job) -> None:
@@ -106,8 +103,7 @@ def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
     if job.started:
         raise InputError("job.started", "is set by the daemon")
     if len(job.tasks) > max_tasks:
-        many = f"{len(job.tasks)} tasks, at most {max_tasks}"
-        raise InputError("job.tasks", many)
+        raise InputError("job.tasks", f"{len(job.tasks)} tasks, at most {max_tasks}")
     if command.array:
         raise InputError("array", "a workflow cannot be an array")
     names = {task.id for task in job.tasks}
@@ -241,8 +237,8 @@ def _features_of_no_node(state: State, job: Job) -> str:
     """The features a job asks for that no node of its clusters has."""
     known: set[str] = set()
     for name, cluster in state.clusters.items():
-        if cluster.reading is not None and (job.clusters is None or name in job.clusters):
-            known.update(*(node.features for node in cluster.reading.nodes))
+        if job.clusters is None or name in job.clusters:
+            known.update(*(node.features for node in cluster.nodes))
     return ", ".join(name for name in job.features if name not in known)
 
 
@@ -305,6 +301,5 @@ def bar(
         end_waiting(state, record, now, JobState.CANCELLED, why, CANCELLED_THERE)
         return True
     state.put(replace(record, state=JobState.HELD, reason=NOT_ACCEPTED, detail=why))
-    state.emit(now, EventKind.JOB_HELD, record.id, why=why)
-    state.log("job_held", level="warning", job=record.id, why=why)
+    state.tell(now, EventKind.JOB_HELD, record.id, level="warning", why=why)
     return True

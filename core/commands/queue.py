@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from coalloc.core.base.composites import WorkflowState, flow_of, named
-from coalloc.core.base.effects import Reply, SaveLaunch, SaveMeta, SaveToken
+from coalloc.core.base.effects import SaveLaunch, SaveMeta, SaveToken
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import Cancellation, JobRecord, JobState, SubmitOptions
 from coalloc.core.base.requests import (
@@ -50,19 +50,13 @@ REPAIRED = "repaired"
 """Among the sources: what was repaired of the speed-up a user gave."""
 
 
-def answered(state: State, event: Requested, answer: CommandAnswer) -> None:
-    """Reply to the client, after the commit."""
-    state.out.append(Reply(origin=event.origin, answer=answer))
-
-
-def submit(state: State, event: Requested, command: Submit, now: float) -> None:
+def submit(state: State, event: Requested, command: Submit, now: float) -> CommandAnswer:
     """Queue a job, or say why not; a known token answers with the job it made."""
     known = state.tokens.get((event.user, command.token))
     if known is not None:
         ids = [known] if not command.array else [f"{known}_{i}" for i in command.array]
-        answered(state, event, Done(body={"job": known, "jobs": ids, "again": True}))
-        return
-    answered(state, event, _too_many(state, event, command) or _queued(state, event, command, now))
+        return Done(body={"job": known, "jobs": ids, "again": True})
+    return _too_many(state, event, command) or _queued(state, event, command, now)
 
 
 def _queued(state: State, event: Requested, command: Submit, now: float) -> CommandAnswer:
@@ -177,9 +171,7 @@ def submitted_job(
 ) -> tuple[Job, Mapping[str, str]]:
     """The job of a submit as the planner will see it, and where its figures came from.
 
-    Raises
-    ------
-    InputError
+    Raises `InputError` where it cannot be planned.
     """
     name = _program(command)
     program = UserProgram(
@@ -199,12 +191,7 @@ def submitted_job(
 def planned_job(
     state: State, asked: Mapping[str, Any], program: UserProgram, now: float
 ) -> tuple[Job, Mapping[str, str]]:
-    """A job with what its user left out, and where its figures came from.
-
-    Raises
-    ------
-    InputError
-    """
+    """A job with what its user left out, and where its figures came from; raises as above."""
     for key in ("id", "submitted", "passed_over", "held", "after", "priority"):
         if key in asked:
             raise InputError(f"job.{key}", "is set by the daemon")
@@ -229,24 +216,19 @@ def planned_job(
 
 
 def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
-    most = state.settings.daemon.max_array
-    if len(command.array) > most:
-        return Refused(
-            code="too_many",
-            message=f"array has {len(command.array)} jobs, at most {most}",
-        )
+    most, more = state.settings.daemon.max_array, max(1, len(command.array))
+    if more > most:
+        return Refused(code="too_many", message=f"array has {more} jobs, at most {most}")
     if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
         return Refused(code="bad_request", message="array: indices must differ and not be negative")
     limit = state.settings.daemon.max_jobs_per_user
     if limit:
         waiting = (state.jobs[job] for job in state.waiting)
         mine = sum(record.user == event.user and record.is_waiting for record in waiting)
-        if mine + max(1, len(command.array)) > limit:
-            return Refused(
-                code="too_many", message=f"{event.user} has {mine} waiting jobs, at most {limit}"
-            )
+        if mine + more > limit:
+            message = f"{event.user} has {mine} waiting jobs, at most {limit}"
+            return Refused(code="too_many", message=message)
     project = state.sharing.tree.project(command.batch.account, event.user)
-    more = max(1, len(command.array))
     if why := limits.waiting_refusal(state, project, event.user, more):
         return Refused(code="too_many", message=why)
     return None
@@ -289,21 +271,18 @@ def chosen_jobs(state: State, event: Requested, job: str) -> list[JobRecord] | R
     )
 
 
-def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
+def cancel(state: State, event: Requested, command: Cancel, now: float) -> CommandAnswer:
     """End a job: at once if it waits, else through its executors."""
     if len(command.reason) > LONGEST_REASON or not command.reason.isprintable():
         message = f"reason: is not one line of at most {LONGEST_REASON} characters"
-        answered(state, event, Refused(code="bad_request", message=message))
-        return
+        return Refused(code="bad_request", message=message)
     chosen = chosen_jobs(state, event, command.job)
     if isinstance(chosen, Refused):
-        answered(state, event, chosen)
-        return
+        return chosen
     living = [record for record in chosen if not record.is_ended]
     if not living:
         message = f"job {command.job} has ended already ({chosen[0].state})"
-        answered(state, event, Refused(code="wrong_state", message=message))
-        return
+        return Refused(code="wrong_state", message=message)
     by = Cancellation(user=event.user, reason=command.reason)
     for record in living:
         if record.id in state.composites:
@@ -318,72 +297,67 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> None:
         elif not record.cancelled_by:
             begin_cancelling(state, record, by, now)
             abort_parts(state, record, by.words)
-    answered(state, event, Done(body={"jobs": [record.id for record in living]}))
+    return Done(body={"jobs": [record.id for record in living]})
 
 
-def hold(state: State, event: Requested, command: Hold, now: float) -> None:
+def hold(state: State, event: Requested, command: Hold, now: float) -> CommandAnswer:
     """Keep waiting jobs from being planned."""
-    _switch(state, event, command.job, now, JobState.HELD)
+    return _switch(state, event, command.job, now, JobState.HELD)
 
 
-def release(state: State, event: Requested, command: Release, now: float) -> None:
+def release(state: State, event: Requested, command: Release, now: float) -> CommandAnswer:
     """Let held jobs be planned."""
-    _switch(state, event, command.job, now, JobState.PENDING)
+    answer = _switch(state, event, command.job, now, JobState.PENDING)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     if command.job in state.composites:
         state.rounds.want("released")
+    return answer
 
 
-def set_priority(state: State, event: Requested, command: SetPriority, now: float) -> None:
+def set_priority(state: State, event: Requested, command: SetPriority, now: float) -> CommandAnswer:
     """Give waiting jobs another place among the others."""
     chosen = chosen_jobs(state, event, command.job)
     if isinstance(chosen, Refused):
-        answered(state, event, chosen)
-        return
+        return chosen
     if not abs(command.priority) <= MOST_PRIORITY:
         what = f"priority: {command.priority:g} is outside -{MOST_PRIORITY:g}..{MOST_PRIORITY:g}"
-        answered(state, event, Refused(code="bad_request", message=what))
-        return
+        return Refused(code="bad_request", message=what)
     chosen = [taken_back(state, record) for record in chosen]
     waiting = [record for record in chosen if record.is_waiting or record.id in state.composites]
     if not waiting:
         message = f"job {command.job} is {chosen[0].state}, and waits no more"
-        answered(state, event, Refused(code="wrong_state", message=message))
-        return
+        return Refused(code="wrong_state", message=message)
     for record in waiting:
         state.put(replace(record, priority=command.priority))
         state.emit(
             now, EventKind.JOB_PRIORITY_SET, record.id, user=event.user, priority=command.priority
         )
     state.rounds.want("priority_set")
-    answered(state, event, Done(body={"jobs": [record.id for record in waiting]}))
+    return Done(body={"jobs": [record.id for record in waiting]})
 
 
-def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> None:
+def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
     """Hold a job, or release it."""
     old, kind = SWITCHES[new]
     chosen = chosen_jobs(state, event, job)
     if isinstance(chosen, Refused):
-        answered(state, event, chosen)
-        return
+        return chosen
     if any(record.flow for record in chosen):
         part, whole = ("piece", "job") if chosen[0].chunks else ("task", "workflow")
         message = f"a {part} is neither held nor released by itself; its {whole} is"
-        answered(state, event, Refused(code="wrong_state", message=message))
-        return
+        return Refused(code="wrong_state", message=message)
     if new is JobState.HELD:
         chosen = [taken_back(state, record) for record in chosen]
     fitting = [record for record in chosen if _is_in(record, old)]
     if not fitting and not any(record.state is new for record in chosen):
         message = f"job {job} is {chosen[0].state}, not {old}"
-        answered(state, event, Refused(code="wrong_state", message=message))
-        return
+        return Refused(code="wrong_state", message=message)
     for record in fitting:
         begun = new is JobState.PENDING and record.started is not None
         to = JobState.RUNNING if begun else new
         state.put(replace(record, state=to, reason="", detail="", barred={}))
         state.emit(now, kind, record.id, user=event.user)
-    answered(state, event, Done(body={"jobs": [record.id for record in chosen]}))
+    return Done(body={"jobs": [record.id for record in chosen]})
 
 
 def _is_in(record: JobRecord, state: JobState) -> bool:

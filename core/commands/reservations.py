@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -12,9 +13,8 @@ from msgspec import to_builtins
 
 from coalloc.core.base.effects import SaveMeta, Wake
 from coalloc.core.base.events import Requested
-from coalloc.core.base.requests import Done, Refused, Reserve, Unreserve
+from coalloc.core.base.requests import CommandAnswer, Done, Refused, Reserve, Unreserve
 from coalloc.core.base.state import State
-from coalloc.core.commands.queue import answered
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
@@ -26,12 +26,11 @@ MOST = 1000
 """Reservations at once."""
 
 
-def reserve(state: State, event: Requested, command: Reserve, now: float) -> None:
+def reserve(state: State, event: Requested, command: Reserve, now: float) -> CommandAnswer:
     """Keep nodes, or say why not."""
     made = _made(state, event, command, now)
     if isinstance(made, Refused):
-        answered(state, event, made)
-        return
+        return made
     state.maintenance.reserved[made.name] = made
     _save(state)
     _wake(state)
@@ -40,25 +39,19 @@ def reserve(state: State, event: Requested, command: Reserve, now: float) -> Non
     fields: dict[str, Any] = {"name": made.name, "nodes": ",".join(made.nodes), "start": made.start}
     fields |= {"end": None if made.end >= EVENT.high else made.end, "users": ",".join(made.users)}
     fields |= {"user": event.user, "reason": made.reason}
-    state.emit(now, EventKind.RESERVED, **fields)
-    state.log("reserved", **fields)
+    state.tell(now, EventKind.RESERVED, **fields)
     state.rounds.want("reserved")
-    overlapping = _still_running(state, made)
-    answered(
-        state,
-        event,
-        Done(body={"reservation": made.name, "nodes": list(made.nodes), "running": overlapping}),
-    )
+    running = _still_running(state, made)
+    return Done(body={"reservation": made.name, "nodes": list(made.nodes), "running": running})
 
 
-def unreserve(state: State, event: Requested, command: Unreserve, now: float) -> None:
+def unreserve(state: State, event: Requested, command: Unreserve, now: float) -> CommandAnswer:
     """Take a reservation back."""
     if command.name not in state.maintenance.reserved:
         message = f"there is no reservation {command.name}"
-        answered(state, event, Refused(code="not_found", message=message))
-        return
+        return Refused(code="not_found", message=message)
     _end(state, command.name, now, event.user)
-    answered(state, event, Done(body={}))
+    return Done()
 
 
 def end_due(state: State, now: float) -> None:
@@ -122,14 +115,14 @@ def _save(state: State) -> None:
 def _end(state: State, name: str, now: float, user: str) -> None:
     del state.maintenance.reserved[name]
     _save(state)
-    state.emit(now, EventKind.UNRESERVED, name=name, user=user)
-    state.log("unreserved", name=name, user=user)
+    state.tell(now, EventKind.UNRESERVED, name=name, user=user)
     state.rounds.want("unreserved")
 
 
 def _made(state: State, event: Requested, command: Reserve, now: float) -> Reserved | Refused:
     """The reservation that is asked for; nothing is kept yet."""
-    name = command.name or _free_name(state)
+    free = (f"r{number}" for number in count(1) if f"r{number}" not in state.maintenance.reserved)
+    name = command.name or next(free)
     if name in state.maintenance.reserved:
         return Refused(code="wrong_state", message=f"there is a reservation {name} already")
     if len(state.maintenance.reserved) >= MOST:
@@ -155,13 +148,6 @@ def _made(state: State, event: Requested, command: Reserve, now: float) -> Reser
         by=event.user,
         reason=" ".join(command.reason.split()),
     )
-
-
-def _free_name(state: State) -> str:
-    number = 1
-    while f"r{number}" in state.maintenance.reserved:
-        number += 1
-    return f"r{number}"
 
 
 def _nodes(state: State, command: Reserve, start: float, end: float) -> tuple[str, ...] | Refused:
@@ -198,8 +184,7 @@ def _freest(
     up = {
         node.name
         for cluster in state.clusters.values()
-        if cluster.reading is not None
-        for node in cluster.reading.nodes
+        for node in cluster.nodes
         if node.state is NodeState.UP
     }
     taken = {
@@ -223,7 +208,7 @@ def _busy_until(state: State) -> Mapping[str, float]:
             for node in part.nodes:
                 busy[node] = max(busy.get(node, 0.0), begun + record.planned)
     for cluster in state.clusters.values():
-        for work in () if cluster.reading is None else cluster.reading.running:
+        for work in cluster.running:
             for node in work.nodes:
                 busy[node] = max(busy.get(node, 0.0), work.end)
     return busy

@@ -48,8 +48,7 @@ def ordered(state: State, record: JobRecord, limit: float, now: float, user: str
     """Have every part of a job run no longer than this."""
     _tell(state, record, limit)
     changes = f"time_limit={limit:g}"
-    state.emit(now, EventKind.JOB_UPDATED, record.id, user=user, changes=changes)
-    state.log("job_updated", job=record.id, user=user, changes=changes)
+    state.tell(now, EventKind.JOB_UPDATED, record.id, user=user, changes=changes)
     state.put(_with(record, limit))
 
 
@@ -69,8 +68,7 @@ def followed(
         record = record if is_its_own else _with(record, limit)
         fields: dict[str, Any] = {"cluster": part.cluster, "time_limit": limit}
         fields["refused"] = report.limit_refused
-        state.emit(now, EventKind.JOB_LIMIT_CHANGED, record.id, **fields)
-        state.log("job_limit_changed", job=record.id, **fields)
+        state.tell(now, EventKind.JOB_LIMIT_CHANGED, record.id, **fields)
     state.put(record)
     return record
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.requests import Done, Refused, Update
+from coalloc.core.base.requests import CommandAnswer, Done, Refused, Update
 from coalloc.core.base.state import State
 from coalloc.core.commands import admission, run_limits
-from coalloc.core.commands.queue import answered, chosen_jobs, planned_job
+from coalloc.core.commands.queue import chosen_jobs, planned_job
 from coalloc.core.jobs import deadlines, dependencies
 from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.ends import taken_back
@@ -31,41 +31,37 @@ _SET_BY_DAEMON = frozenset({"id", "submitted", "held", "after", "passed_over", "
 _INSTEAD_OF = {"speedup": ("times",), "times": ("speedup",)}
 
 
-def update(state: State, event: Requested, command: Update, now: float) -> None:
+def update(state: State, event: Requested, command: Update, now: float) -> CommandAnswer:
     """Change a waiting job, or those members of an array that wait, all of them or none."""
     chosen = chosen_jobs(state, event, command.job)
     if isinstance(chosen, Refused):
-        answered(state, event, chosen)
-        return
-    placed = [r for r in chosen if r.is_placed] if _is_limit_alone(command) else []
+        return chosen
+    is_alone = command == Update(job=command.job, fields=command.fields)
+    is_limit = is_alone and [*command.fields] == ["time_limit"]
+    placed = [r for r in chosen if r.is_placed] if is_limit else []
     placed = [r for r in placed if not r.is_in_queues or run_limits.are_able(state, r)]
     waiting = [r for r in chosen if r.is_waiting or (r.is_in_queues and r not in placed)]
     if not waiting and not placed:
         message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
         if chosen[0].is_placed:
             message += ", and of one that runs its time limit"
-        answered(state, event, Refused(code="wrong_state", message=message))
-        return
+        return Refused(code="wrong_state", message=message)
     limit = command.fields.get("time_limit")
     for record in placed:
         if why := run_limits.refusal(state, record, limit, operator=event.operator):
-            answered(state, event, Refused(code="not_allowed", message=why))
-            return
+            return Refused(code="not_allowed", message=why)
     if command.throttle is not None and (refused := _not_throttled(chosen, command)):
-        answered(state, event, refused)
-        return
+        return refused
     changed = []
     offers: dict[float, Offers] = {}
     for record in waiting:
         record = record.unplaced() if record.is_in_queues else record
         outcome = _changed(state, record, command, now, offers)
         if isinstance(outcome, Refused):
-            answered(state, event, outcome)
-            return
+            return outcome
         changed.append(outcome)
     if looped := _circle(state, command, changed):
-        answered(state, event, looped)
-        return
+        return looped
     changes = _in_words(command)
     if command.throttle is not None:
         for record in chosen:  # What runs counts, and may have to run again.
@@ -79,19 +75,11 @@ def update(state: State, event: Requested, command: Update, now: float) -> None:
         promises.withdraw(state, record.id)
         if state.round is not None:
             state.round.changed.add(record.id)
-        state.emit(now, EventKind.JOB_UPDATED, record.id, user=event.user, changes=changes)
-        state.log("job_updated", job=record.id, user=event.user, changes=changes)
+        state.tell(now, EventKind.JOB_UPDATED, record.id, user=event.user, changes=changes)
     for record in placed:
         run_limits.ordered(state, record, float(limit or 0.0), now, event.user)
     state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
-    answered(state, event, Done(body={"jobs": [record.id for record in (*changed, *placed)]}))
-
-
-def _is_limit_alone(command: Update) -> bool:
-    """Whether nothing but the time limit is to be changed."""
-    return command == Update(job=command.job, fields=command.fields) and [*command.fields] == [
-        "time_limit"
-    ]
+    return Done(body={"jobs": [record.id for record in (*changed, *placed)]})
 
 
 def _not_throttled(chosen: list[JobRecord], command: Update) -> Refused | None:

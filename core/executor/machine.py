@@ -187,42 +187,36 @@ class ExecutorCore:
         match order:
             case Prepare():
                 self._prepare(order)
-            case Arrange(job=job, attempt=attempt):
-                for key in self._keys(job, attempt):
-                    if self.state.parts[key].state in HELD:
-                        self._out.append(ArrangePart(key=key, order=order))
-            case Hasten(job=job, attempt=attempt):
-                for key in self._keys(job, attempt):
-                    if self.state.parts[key].state in UNGRANTED:
-                        self._out.append(HastenPart(key=key))
-            case Limit(job=job, attempt=attempt, time_limit=limit_s, instead_of=before):
-                for key in self._keys(job, attempt):
-                    if self.state.parts[key].state not in PART_ENDED:
-                        self._out.append(LimitPart(key=key, limit_s=limit_s, instead_of=before))
-            case Start(job=job, attempt=attempt):
-                for key in self._keys(job, attempt):
-                    if self.state.parts[key].state in HELD:
-                        self.state.undone.pop(EndPart(key=key, reason=LAPSED), None)  # it spoke
-                        self.state.let_go.setdefault(key, now)
-                        self._out.append(StartPart(key=key))
-            case Abort(job=job, attempt=attempt, reason=reason, claim_only=claim_only):
-                for key in self._keys(job, attempt):
-                    part = self.state.parts[key].state
-                    runs = part is PartState.RUNNING or key in self.state.let_go
-                    if part not in PART_ENDED and not (runs and claim_only):
-                        self.state.undone.pop(StartPart(key=key), None)
-                        self._out.append(EndPart(key=key, reason=reason))
-            case Forget(job=job, attempt=attempt):
-                for key in self._keys(job, attempt):
-                    if self.state.parts[key].state in PART_ENDED:
-                        report = self.state.parts.pop(key)
-                        self.state.let_go.pop(key, None)
-                        self._remove(report)
             case Dismiss(foreign=foreign):
                 self._out.append(DismissJob(foreign=foreign))
+            case _:
+                start = order.job, order.attempt
+                for key in [key for key in self.state.parts if key.start == start]:
+                    self._change(order, key, now)
 
-    def _keys(self, job: str, attempt: int) -> list[PartKey]:
-        return [key for key in self.state.parts if key.start == (job, attempt)]
+    def _change(self, order: Order, key: PartKey, now: float) -> None:
+        """Carry out an order on one part, where that is as far as the order supposes."""
+        part = self.state.parts[key].state
+        match order:
+            case Arrange() if part in HELD:
+                self._out.append(ArrangePart(key=key, order=order))
+            case Hasten() if part in UNGRANTED:
+                self._out.append(HastenPart(key=key))
+            case Limit(time_limit=limit_s, instead_of=before) if part not in PART_ENDED:
+                self._out.append(LimitPart(key=key, limit_s=limit_s, instead_of=before))
+            case Start() if part in HELD:
+                self.state.undone.pop(EndPart(key=key, reason=LAPSED), None)  # it spoke
+                self.state.let_go.setdefault(key, now)
+                self._out.append(StartPart(key=key))
+            case Abort(reason=reason, claim_only=claim_only) if part not in PART_ENDED:
+                runs = part is PartState.RUNNING or key in self.state.let_go
+                if not (runs and claim_only):
+                    self.state.undone.pop(StartPart(key=key), None)
+                    self._out.append(EndPart(key=key, reason=reason))
+            case Forget() if part in PART_ENDED:
+                report = self.state.parts.pop(key)
+                self.state.let_go.pop(key, None)
+                self._remove(report)
 
     def _prepare(self, order: Prepare) -> None:
         state = self.state

@@ -28,7 +28,7 @@ from __future__ import annotations
 from coalloc.core.base.composites import ChunkPool, WorkflowState, flow_of, named
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Abort, Hello, Report, Start, Started
-from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState, PartRecord
+from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import part_record, task_record
 from coalloc.model.event_kinds import EventKind
@@ -253,27 +253,28 @@ def set_back(state: State, now: float, seconds: float) -> None:
     if state.round is not None:
         state.round.started -= seconds
     state.schedule.time -= seconds
-    state.maintenance.reserved_due = state.deadlines.due = (
-        None  # their alarms come that much too early
-    )
+    # their alarms come that much too early
+    state.maintenance.reserved_due = state.deadlines.due = None
     state.schedule.later = {entry: at - seconds for entry, at in state.schedule.later.items()}
     for record in _timed(state, now):
         put_off = record.id in state.marked.backing_off
+        parts = (
+            replace(
+                part,
+                asked=part.asked - seconds,
+                granted=None if part.granted is None else part.granted - seconds,
+            )
+            for part in record.parts
+        )
         state.put(
             replace(
                 record,
                 not_before=record.not_before - seconds if put_off else min(record.not_before, now),
                 deadline=None if record.deadline is None else record.deadline - seconds,
-                parts=tuple(_earlier(part, seconds) for part in record.parts),
+                parts=tuple(parts),
             )
         )
     state.log("clock_set_back", level="warning", seconds=round(seconds, 3))
-
-
-def _earlier(part: PartRecord, seconds: float) -> PartRecord:
-    """A part whose claim was asked for and granted so much earlier."""
-    granted = None if part.granted is None else part.granted - seconds
-    return replace(part, asked=part.asked - seconds, granted=granted)
 
 
 def after_restart(state: State, now: float) -> None:

@@ -103,11 +103,10 @@ def resolved(
             return Refused(code="bad_request", message=f"dependency: {why}")
         if kind == "singleton":
             if len(array) > 1:
-                message = (
-                    "dependency: an array is no singleton; --array=...%1 runs one member at a time"
-                )
-                return Refused(code="bad_request", message=message)
-            common += ((kind, other) for other in _of_the_name(state, user, name))
+                why = "an array is no singleton; --array=...%1 runs one member at a time"
+                return Refused(code="bad_request", message=f"dependency: {why}")
+            alike = (r for r in state.jobs.values() if r.user == user and r.name == name)
+            common += ((kind, r.id) for r in alike if not (r.is_ended or r.flow))
             continue
         members = [job] if job in state.jobs else members_of(state, job)
         if not members:
@@ -141,15 +140,6 @@ def _no_kind(kind: str) -> str:
     if kind.endswith("?") and name in {"aftercorr", "singleton"}:
         return f"{name} is not one of several"
     return ""
-
-
-def _of_the_name(state: State, user: str, name: str) -> list[str]:
-    """Jobs of a user with a name that have not ended; tasks and pieces apart."""
-    return [
-        record.id
-        for record in state.jobs.values()
-        if record.user == user and record.name == name and not (record.is_ended or record.flow)
-    ]
 
 
 def circle(state: State, job: str, changed: Mapping[str, Needs]) -> str:

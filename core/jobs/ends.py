@@ -32,8 +32,7 @@ def begin_cancelling(state: State, record: JobRecord, by: Cancellation, now: flo
     """Note who ends a job that runs, and why."""
     state.put(replace(record, cancelled_by=by.user, cancel_reason=by.reason))
     given = {"reason": by.reason} if by.reason else {}
-    state.emit(now, EventKind.JOB_CANCELLING, record.id, user=by.user, **given)
-    state.log("job_cancelling", job=record.id, user=by.user, **given)
+    state.tell(now, EventKind.JOB_CANCELLING, record.id, user=by.user, **given)
 
 
 def end_waiting(

@@ -14,10 +14,7 @@ from coalloc.model.shape import ONE_SLOT, most_procs
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.snapshot import Snapshot
 
-MOST_TIMES = 12
-"""Of the next ends of work, those that are looked at."""
 ALL_SLOTS = 1 << 40
-INSTANT_S = 1e-3
 
 
 class FreeTimes:
@@ -31,10 +28,7 @@ class FreeTimes:
         self._now = now
         self.view = occupation(state, now)
         """What is free now."""
-        readings = (cluster.reading for cluster in state.clusters.values())
-        self._nodes = [node for reading in readings if reading for node in reading.nodes]
         self._busy: dict[str, list[tuple[float, float, int]]] = {}
-        self._open: dict[float, frozenset[str]] = {}
         for work in snapshot.running:
             self.take(work.nodes, -inf, work.busy_until(now, snapshot.overrun_s))
         for planned in plan.placements:
@@ -44,43 +38,23 @@ class FreeTimes:
                 self.take(slots or planned.nodes, planned.start, planned.end)
         for kept in snapshot.reservations:
             self.take(dict.fromkeys(kept.nodes, ALL_SLOTS), kept.start, kept.end)
-        ends = {end for taken in self._busy.values() for _, end, _ in taken}
-        later = sorted(end for end in ends if now < end < inf)
-        self.times = (now, *later[:MOST_TIMES])
-        """Now, and the next times at which slots become free, seconds."""
 
     def take(self, nodes: Mapping[str, int], start: float, end: float) -> None:
         """Book slots for a while."""
         for name, count in nodes.items():
             self._busy.setdefault(name, []).append((start, end, count))
 
-    def link_free(self, cluster: str) -> float:
-        """Capacity that is left of a cluster's link now, Gbit/s."""
-        return self.view.link_free[cluster]
-
     def procs(self, job: Job, node: NodeReading, end: float) -> int:
         """Processes of a job for which a node is free in all of [now, end).
 
         Slots are counted over time; of memory and resources, what is free now.
         """
-        if node.name not in self._open_at(self._now):
+        taken = self._busy.get(node.name, ())
+        left = node.slots - sum(count for s, e, count in taken if s < end and e > self._now)
+        slots = max(0, min(left, self.view.free.get(node.name, 0)))
+        if not slots:
             return 0
-        slots = max(0, self._left(node, self._now, end))
         if job.shape == ONE_SLOT:
             return min(slots, room_on(job, node))
         room = self.view.room(node.name)._replace(slots=slots)
         return min(room_on(job, node), most_procs(job.shape, job.memory_mb_per_proc, node, room))
-
-    def _left(self, node: NodeReading, start: float, end: float) -> int:
-        taken = self._busy.get(node.name, ())
-        left = node.slots - sum(count for s, e, count in taken if s < end and e > start)
-        return min(left, self.view.free[node.name]) if start <= self._now else left
-
-    def _open_at(self, time: float) -> frozenset[str]:
-        """The nodes that may get work and are not full at an instant, looked up once for all."""
-        if time not in self._open:
-            usable = (node for node in self._nodes if node.name in self.view.free)
-            self._open[time] = frozenset(
-                node.name for node in usable if self._left(node, time, time + INSTANT_S) > 0
-            )
-        return self._open[time]

@@ -76,8 +76,7 @@ class SlotsInUse:
         if self._rooms is None:
             nodes = (self.node(name) for name in self.free)
             self._rooms = {node.name: room_of(node) for node in nodes if node is not None}
-            readings = (cluster.reading for cluster in self.state.clusters.values())
-            for work in (work for reading in readings if reading for work in reading.running):
+            for work in (w for cluster in self.state.clusters.values() for w in cluster.running):
                 self._subtract(work)
             for record in self.state.placed_records():
                 self._subtract(held_by(self.state, record))
@@ -100,17 +99,13 @@ def occupation(state: State, now: float) -> SlotsInUse:
     view = SlotsInUse(state)
     for name, cluster in state.clusters.items():
         view.link_free[name] = view.links[name] = cluster.settings.link_capacity_gbps
-        if cluster.reading is None:
-            continue
-        usable = not cluster.drained and not cluster.is_stale(
-            now, state.settings.readings.max_age_s
-        )
-        for node in cluster.reading.nodes:
+        usable = state.is_usable(cluster, now)
+        for node in cluster.nodes:
             view.cluster_of[node.name] = name
             if usable and node.state is NodeState.UP and node.name not in cluster.drained_nodes:
                 view.free[node.name] = node.slots
     for cluster in state.clusters.values():
-        for job in cluster.reading.running if cluster.reading is not None else ():
+        for job in cluster.running:
             view.take(job.nodes, job.link_gbps)
     for record in state.placed_records():
         for part in record.parts:
@@ -223,11 +218,9 @@ def parts_of(nodes: Mapping[str, int], job: Job, view: SlotsInUse) -> tuple[Part
 
 def meeting_place(state: State, record: JobRecord, parts: tuple[PartRecord, ...]) -> str:
     """host:port of rank 0 for this attempt; no two placed jobs share one."""
-    first = parts[0]
-    node = next(iter(first.nodes))
-    reading = state.clusters[first.cluster].reading
-    read = reading.nodes if reading is not None else ()
-    host = next((n.address for n in read if n.name == node), "") or node
+    name = next(iter(parts[0].nodes))
+    node = state.clusters[parts[0].cluster].node(name)
+    host = (node and node.address) or name
     if ":" in host:
         host = f"[{host}]"
     start = sum(arrival(record.id)) + record.attempt

@@ -147,20 +147,14 @@ class Offers:
             else:
                 earliest = max(earliest, later)
         untried = [node for node in chosen if node.name not in refused]
-        if len(untried) < len(chosen) and _has_room(job, untried):
+        room = (room_on(job, node) for node in untried)
+        if len(untried) < len(chosen) and fit(job.shape, narrowest(job), room):
             chosen, is_bounded = untried, True
         if not is_bounded:
             return Offer(refusing=refusing, earliest=earliest)
-        told = owner.batch
-        key = (
-            tuple(kinds),
-            told.constraint,
-            told.reservation,
-            frozenset(ahead),
-            refused,
-            least,
-        )
-        mark = self.marks.named((key, len(chosen)), _label(owner, ahead, least), chosen)
+        asked = owner.batch.constraint, owner.batch.reservation
+        key = (tuple(kinds), asked, frozenset(ahead), refused, least, len(chosen))
+        mark = self.marks.named(key, _label(owner, ahead, least), chosen)
         return Offer(refusing=refusing, mark=mark, earliest=earliest)
 
     def _may_start_elsewhere(self, job: Job, owner: JobOwner) -> bool:
@@ -196,10 +190,6 @@ def _later(
         if left <= 0 and fit(job.shape, needed, room):
             return ahead[node.name]
     return None
-
-
-def _has_room(job: Job, nodes: Iterable[NodeReading]) -> bool:
-    return fit(job.shape, narrowest(job), [room_on(job, node) for node in nodes])
 
 
 def room_on(job: Job, node: NodeReading) -> int:

@@ -84,8 +84,7 @@ def begin(state: State, workflow: JobRecord, first: JobRecord, now: float) -> No
     set_s = state.clock_set_s - workflow.clock_before_s
     state.put(replace(workflow, state=JobState.RUNNING, started=now, clock_set_s=set_s))
     has_started(state, workflow)
-    state.emit(now, EventKind.JOB_STARTED, workflow.id, **part_fields(first))
-    state.log("job_started", job=workflow.id, **part_fields(first))
+    state.tell(now, EventKind.JOB_STARTED, workflow.id, **part_fields(first))
 
 
 def tries_again(state: State, record: JobRecord, now: float) -> bool:
@@ -118,8 +117,7 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     fields: dict[str, Any] = {**part_fields(record), "failures": failures, "pause_s": pause}
     fields |= {"exit_code": record.exit_code, "detail": why}
     kind = EventKind.PIECE_TRIED_AGAIN if record.chunks else EventKind.TASK_TRIED_AGAIN
-    state.emit(now, kind, record.id, **fields)
-    state.log(kind, level="warning", job=record.id, **fields)
+    state.tell(now, kind, record.id, level="warning", **fields)
     state.marked.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
     state.rounds.outdated()
@@ -131,12 +129,11 @@ def task_ended(state: State, record: JobRecord, now: float) -> None:
     flow, workflow = state.composites.get(record.flow), state.jobs.get(record.flow)
     if flow is None or workflow is None:
         return
-    if record.state is not JobState.COMPLETED:
-        if not workflow.cancelled_by and not workflow.reason:
-            reason, why = _first_failure(state, flow)
-            state.put(replace(workflow, reason=reason, detail=why))
-        state.rounds.outdated()
-    elif _is_off(state, record):
+    has_failed = record.state is not JobState.COMPLETED
+    if has_failed and not workflow.cancelled_by and not workflow.reason:
+        reason, why = _first_failure(state, flow)
+        state.put(replace(workflow, reason=reason, detail=why))
+    if has_failed or _is_off(state, record):
         state.rounds.outdated()
     if record.chunks:
         state.rounds.happened("job_finished")  # No plan says what comes next on its nodes.
@@ -178,8 +175,7 @@ def settle(state: State, flow: WorkflowState | ChunkPool, now: float) -> None:
     state.put(replace(end, ended=now))
     fields: dict[str, Any] = {"state": str(end.state), "exit_code": end.exit_code}
     fields["detail"] = end.detail
-    state.emit(now, EventKind.JOB_ENDED, flow.id, **fields)
-    state.log("job_ended", job=flow.id, **fields)
+    state.tell(now, EventKind.JOB_ENDED, flow.id, **fields)
     release_dependents(state, flow.id, now)
     state.rounds.happened("job_finished")
 

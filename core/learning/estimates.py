@@ -151,7 +151,12 @@ def completed(
         Nothing says how a moldable job's run time falls with its processes.
     """
     out = dict(fields)
-    matching = _matching(settings.in_order, program)
+    commands = {program.command, program.launcher or program.command}
+    matching = [
+        d
+        for d in settings.in_order
+        if fnmatchcase(program.user, d.user) and any(fnmatchcase(c, d.command) for c in commands)
+    ]
     sources = _fill_from(out, matching)
     unknown_s = settings.fallback_base_time_s
     if out.get("kind", "rigid") == "rigid":
@@ -161,17 +166,6 @@ def completed(
     elif out.get("kind") == "moldable":
         _fill_speedup(out, sources, matching, runs, program.command, unknown_s)
     return out, sources
-
-
-def _matching(defaults: Sequence[JobMatchConfig], program: UserProgram) -> list[JobMatchConfig]:
-    """Those for this user and for any of the names of the program."""
-    commands = {program.command, program.launcher or program.command}
-    return [
-        d
-        for d in defaults
-        if fnmatchcase(program.user, d.user)
-        and any(fnmatchcase(name, d.command) for name in commands)
-    ]
 
 
 def _fill_from(out: dict[str, Any], matching: Sequence[JobMatchConfig]) -> dict[str, str]:

@@ -22,16 +22,13 @@ from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.snapshot import Snapshot
 
 
-def start_now(state: State, plan: Plan, now: float) -> None:
+def start_now(state: State, current: RoundState, plan: Plan, now: float) -> None:
     """Start what the plan has now and still fits."""
-    current = state.round
-    if current is None:
-        return
     time = current.snapshot.time
     view = occupation(state, now)
     by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
-    book = LimitBook(state, now) if limits.are_on(state) else None
+    book = LimitBook(state, now)
     started: list[str] = []
     places: FreePlaces | None = None
     differ = bills_differ(state)
@@ -54,17 +51,16 @@ def start_now(state: State, plan: Plan, now: float) -> None:
         if deadlines.misses(record, now, placement.end - placement.start):
             deadlines.withhold(state, record.id, current.number)
             continue
-        if book is not None and limits.holds(state, book, record, placement):
+        if limits.holds(state, book, record, placement):
             continue
         queued = queueing.may_wait(state, record, placement, view, claims, now)
         if not queued and not record.foreign and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
         queueing.commit(by, current, claims, record, placement, queued=queued)
-        if book is not None:
-            book.take(record, *limits.start_of(state, record, placement))
+        book.take(record, *limits.start_of(state, record, placement))
         started.append(record.id)
     if started:
-        _count_passed_over(state, started, now)
+        _count_passed_over(state, current, started, now)
 
 
 def _obstacle(
@@ -80,11 +76,8 @@ def _obstacle(
     return why
 
 
-def queue_up(state: State, plan: Plan, now: float) -> None:
+def queue_up(state: State, current: RoundState, plan: Plan, now: float) -> None:
     """Send what the final plan has later into the queues of clusters where others go first."""
-    current = state.round
-    if current is None:
-        return
     queueing.queue_up(state, current, plan, occupation(state, now), now)
     further_queues.send(state, current.snapshot, plan, now)
 
@@ -96,14 +89,11 @@ def _superseded(state: State, current: RoundState, job: str, why: str) -> None:
     state.rounds.want("superseded")
 
 
-def fill(state: State, plan: Plan, now: float) -> None:
+def fill(state: State, current: RoundState, plan: Plan, now: float) -> None:
     """Start the pieces of divisible jobs that the final plan has now, in what others leave free.
 
     Earlier incumbents start none: a better plan may want those nodes for other jobs.
     """
-    current = state.round
-    if current is None:
-        return
     begun = current.snapshot.time + NOW_S
     pieces = [p for p in plan.placements if p.chunks is not None and p.start <= begun]
     if not pieces:
@@ -115,14 +105,13 @@ def fill(state: State, plan: Plan, now: float) -> None:
         pool = divisible(state, planned, now)
         if pool is None:
             continue
-        placement = limits.trimmed(state, state.jobs[pool.id], planned, now)
+        whole = state.jobs[pool.id]
+        placement = limits.trimmed(state, whole, planned, now)
         if placement is None:
             continue
-        why = _obstacle(state, placement, state.jobs[pool.id], view, now)
-        if why:
+        if why := _obstacle(state, placement, whole, view, now):
             _superseded(state, current, pool.id, why)
             continue
-        whole = state.jobs[pool.id]
         queued = queueing.may_wait(state, whole, placement, view, claims, now)
         if not queued and queueing.must_wait(state, placement, view):
             continue  # As many claims as may wait there already, and others go first.
@@ -144,14 +133,13 @@ def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:
     return starts
 
 
-def _count_passed_over(state: State, started: list[str], now: float) -> None:
+def _count_passed_over(state: State, current: RoundState, started: list[str], now: float) -> None:
     """Waiting jobs that arrived before one that was started now were passed over.
 
     Those that may not start yet were not: they are in no order. Nor were they by a job whose turn
     it was before theirs, see `core.priority`.
     """
-    current = state.round
-    first = {} if current is None else {job.id: job.priority for job in current.snapshot.queue}
+    first = {job.id: job.priority for job in current.snapshot.queue}
     begun = sorted((first.get(job.partition(".")[0], 0.0), arrival(job)) for job in started)
     levels = [level for level, _ in begun]
     latest = list(accumulate((arrived for _, arrived in begun), max))

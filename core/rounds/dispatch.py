@@ -99,7 +99,7 @@ def _start_all(
     state: State, plan_order: PlanOrder, todo: list[tuple[float, Entry]], now: float
 ) -> None:
     view: SlotsInUse | None = None
-    book = LimitBook(state, now) if state.sharing.tree.has_limits else None
+    book = LimitBook(state, now)
     seen: set[Entry] = set()
     while todo:
         _, entry = heapq.heappop(todo)
@@ -120,7 +120,7 @@ def _start_all(
                 state.schedule.later[entry] = arrives
                 state.out.append(Wake(at=arrives))
             continue
-        if book is not None and holds(state, book, record, placement):
+        if holds(state, book, record, placement):
             continue
         queued = may_wait(state, record, placement, view, waiting_claims(state), now)
         if not queued and must_wait(state, placement, view):
@@ -130,8 +130,7 @@ def _start_all(
             state=state, view=view, now=now, policy=plan_order.policy, round=plan_order.round
         )
         place(by, record, placement, queued=queued)
-        if book is not None:
-            book.take(record, *start_of(state, record, placement))
+        book.take(record, *start_of(state, record, placement))
         for other in behind:
             if other[1] and other in plan_order.placements:
                 heapq.heappush(todo, (plan_order.placements[other].start, other))

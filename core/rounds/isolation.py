@@ -32,10 +32,9 @@ SET_ASIDE = "set_aside"
 
 def first_attempt(state: State, current: RoundState, named: Collection[str], why: str) -> bool:
     """Begin to look for the jobs with which the round's policy failed; False if it is no use."""
-    search = Isolation(queue=[job.id for job in current.snapshot.queue], why=why)
-    search.attempts = current.attempts
-    current.search = search
-    return search.begin(named)
+    queue = [job.id for job in current.snapshot.queue]
+    current.search = Isolation(queue=queue, why=why, attempts=current.attempts)
+    return current.search.begin(named)
 
 
 def may_go_on(current: RoundState, search: Isolation, now: float) -> bool:
@@ -53,15 +52,9 @@ def set_aside(state: State, current: RoundState, search: Isolation, now: float) 
         state.findings.aside[job] = Aside(
             reason=SET_ASIDE, detail=detail, seen=_seen(state, job, now)
         )
-        state.emit(now, EventKind.JOB_SET_ASIDE, job, policy=current.policy, why=search.why)
-        state.log(
-            "job_set_aside",
-            level="warning",
-            round=current.number,
-            job=job,
-            policy=current.policy,
-            why=search.why,
-        )
+        fields = {"policy": current.policy, "why": search.why}
+        state.emit(now, EventKind.JOB_SET_ASIDE, job, **fields)
+        state.log("job_set_aside", "warning", round=current.number, job=job, **fields)
     if not search.others:
         state.rounds.want(SET_ASIDE)
 

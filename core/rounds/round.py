@@ -101,7 +101,7 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
     if current is None or current.number != event.round or current.committed or current.search:
         return
     if state.settings.rounds.commit_first_incumbent:
-        committing.start_now(state, deadlines.in_time(state, event.plan, now), now)
+        committing.start_now(state, current, deadlines.in_time(state, event.plan, now), now)
 
 
 def solved(state: State, event: Solved, now: float) -> None:
@@ -117,10 +117,10 @@ def solved(state: State, event: Solved, now: float) -> None:
             return
         isolating.set_aside(state, current, current.search, now)
     plan = deadlines.in_time(state, event.plan, now)
-    committing.start_now(state, plan, now)
-    committing.queue_up(state, plan, now)
-    committing.fill(state, plan, now)
-    _look_ahead(state, plan)
+    committing.start_now(state, current, plan, now)
+    committing.queue_up(state, current, plan, now)
+    committing.fill(state, current, plan, now)
+    _look_ahead(state, current, plan)
     dispatch.adopt(state, plan, current.number)
     body = write_plan(event.plan)
     state.schedule.plan, state.schedule.time = event.plan, current.started
@@ -128,7 +128,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     _keep_notes(state, event.plan)
     summary = {key: body[key] for key in ("policy", "status", "objective")}
     state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
-    _finish(state, event.plan, event.solve_s, now)
+    _finish(state, current, event.plan, event.solve_s, now)
 
 
 def _keep_notes(state: State, plan: Plan) -> None:
@@ -142,9 +142,7 @@ def _keep_notes(state: State, plan: Plan) -> None:
 def failed(state: State, event: SolveFailed, now: float) -> None:
     """Look for the job with which the policy fails, or fall back to the next of the chain."""
     current = state.round
-    if current is None or current.number != event.round:
-        return
-    if event.policy != current.policy:
+    if current is None or (current.number, current.policy) != (event.round, event.policy):
         return
     if current.search is None:
         current.why = event.why
@@ -186,19 +184,15 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
         if current.committed or searched:
             without = {*state.findings.aside, *state.findings.limited}
             current.snapshot = snapshots.snapshot(state, now, held=False, without=without)
-        snapshot = current.snapshot
-        state.out.append(_solve(state, snapshot, following))
+        state.out.append(_solve(state, current.snapshot, following))
         return
     state.log("round_failed", level="error", round=current.number, queued=current.queued)
     state.round = None
     state.rounds.finished(now, placed=False, jobs=state.pending.jobs, procs=state.pending.procs)
 
 
-def _look_ahead(state: State, plan: Plan) -> None:
+def _look_ahead(state: State, current: RoundState, plan: Plan) -> None:
     """Keep start estimates and reasons for the jobs that wait."""
-    current = state.round
-    if current is None:
-        return
     for deferred in plan.deferred:
         if deferred.job in state.waiting:
             reason, detail = str(deferred.reason), deferred.detail
@@ -220,13 +214,9 @@ def _look_ahead(state: State, plan: Plan) -> None:
     promises.keep(state, starts, current.snapshot.time)
 
 
-def _finish(state: State, plan: Plan, solve_s: float, now: float) -> None:
-    current = state.round
-    if current is None:
-        return
+def _finish(state: State, current: RoundState, plan: Plan, solve_s: float, now: float) -> None:
     state.round = None
-    objective = plan.objective
-    gap = objective.gap
+    objective, gap = plan.objective, plan.objective.gap
     state.out.append(
         RoundFinished(
             policy=plan.policy,

@@ -69,8 +69,9 @@ def snapshot(
     ]
     offers = Offers(state=state, now=now, busy=_busy(state))
     views = _waiting(state, planned, offers, now)
-    if LIMITS not in lifted:
-        views = _capped(state, views, now)
+    if LIMITS not in lifted and state.sharing.tree.has_limits:
+        book = LimitBook(state, now)
+        views = [(record, limits.capped(book, record, job)) for record, job in views]
     queue = _weighted(state, views, now, shared=SHARES not in lifted)
     if GUARANTEES not in lifted:
         reservations += guarantees.reservations(state, views, clusters, running, now)
@@ -88,8 +89,7 @@ def _running(state: State, now: float) -> list[Running]:
     """The placed jobs and the clusters' native ones."""
     running = [running_view(state, record, now) for record in state.placed_records()]
     for cluster in state.clusters.values():
-        if cluster.reading is not None:
-            running += map(_told_running, cluster.reading.running)
+        running += map(_told_running, cluster.running)
     return running
 
 
@@ -97,7 +97,11 @@ def _reservations(
     state: State, waiting: Iterable[JobRecord], known: set[str], now: float
 ) -> list[Reservation]:
     """Claims that wait, then the clusters' reservations, then the daemon's own."""
-    users = _users_of_reservations(waiting, state)
+    users: dict[str, list[str]] = {}
+    for record in waiting:
+        if record.batch.reservation:
+            for name in state.clusters:
+                users.setdefault(f"{name}:{record.batch.reservation}", []).append(record.id)
     readings = (cluster.reading for cluster in state.clusters.values())
     # Where a share is ours, what waits in the queue gets nodes beyond it.
     ours = {node.name for each in readings if each and each.share for node in each.nodes}
@@ -127,16 +131,6 @@ def _waiting(
     return views
 
 
-def _capped(
-    state: State, views: list[tuple[JobRecord, Job]], now: float
-) -> list[tuple[JobRecord, Job]]:
-    """The waiting jobs, no wider than their limits leave room for."""
-    if not state.sharing.tree.has_limits:
-        return views
-    book = LimitBook(state, now)
-    return [(record, limits.capped(book, record, job)) for record, job in views]
-
-
 def _weighted(
     state: State, views: Sequence[tuple[JobRecord, Job]], now: float, *, shared: bool
 ) -> list[Job]:
@@ -156,10 +150,8 @@ def _weighted(
 def _busy(state: State) -> dict[str, int]:
     """Slots that are taken, by node, as far as offers of few nodes go by them."""
     taken: Counter[str] = Counter()
-    for cluster in state.clusters.values():
-        if cluster.reading is not None:
-            for work in cluster.reading.running:
-                taken.update(work.nodes)
+    for work in (work for cluster in state.clusters.values() for work in cluster.running):
+        taken.update(work.nodes)
     for record in state.placed_records():
         for part in record.parts:
             if part.state not in PART_ENDED and not part.is_waiting:
@@ -211,13 +203,12 @@ def _nodes(cluster: ClusterState, power_step: float) -> tuple[Node, ...]:
         or kept.powers is not cluster.powers
         or (kept.drained, kept.power_step) != (drained, power_step)
     ):
-        read = () if cluster.reading is None else cluster.reading.nodes
         kept = cluster.viewed = ViewedNodes(
             reading=cluster.reading,
             powers=cluster.powers,
             drained=drained,
             power_step=power_step,
-            nodes=tuple(_node(cluster, node, power_step) for node in read),
+            nodes=tuple(_node(cluster, node, power_step) for node in cluster.nodes),
         )
     return kept.nodes
 
@@ -251,16 +242,6 @@ def _told_reservation(kept: Reservation, jobs: Collection[str]) -> Reservation:
         return kept
     start, end = _within(kept.start), _within(kept.end)
     return replace(kept, start=start, end=end, jobs=(*kept.jobs, *jobs))
-
-
-def _users_of_reservations(records: Iterable[JobRecord], state: State) -> dict[str, list[str]]:
-    """The jobs that name a reservation of a batch system, by its id."""
-    users: dict[str, list[str]] = {}
-    for record in records:
-        if record.batch.reservation:
-            for name in state.clusters:
-                users.setdefault(f"{name}:{record.batch.reservation}", []).append(record.id)
-    return users
 
 
 def _within(time: float) -> float:

@@ -16,10 +16,7 @@ MOST_DAYS = 366
 def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> None:
     """Charge the attempt that a record describes, which has ended.
 
-    Parameters
-    ----------
-    is_last : bool
-        The job has ended with it: it is counted, with its wait.
+    `is_last`: the job has ended with it: it is counted, with its wait.
     """
     owner = project, user = project_of(state, record), record.user
     half_life_s = state.settings.priority.half_life_s
@@ -52,7 +49,9 @@ def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> Non
         )
         saved = SaveUsage(project=project, user=user, proc_s=usage.proc_s, at=usage.at)
         state.out.append(saved)
-        _forget_days(state, owner, int(now // DAY_S))
+        days = state.sharing.days[owner]
+        for day in [day for day in days if day <= int(now // DAY_S) - MOST_DAYS]:
+            del days[day]
 
 
 def waited_s(record: JobRecord) -> float:
@@ -71,13 +70,5 @@ def close_accounts(state: State) -> None:
     """Write the accounts of the jobs that have ended with this event."""
     ended = [e.record for e in state.out if isinstance(e, SaveJob) and e.record.is_ended]
     for record in ended:
-        account = SaveAccount(
-            record=record, project=project_of(state, record), proc_s=proc_s(record)
-        )
-        state.out.append(account)
-
-
-def _forget_days(state: State, owner: tuple[str, str], today: int) -> None:
-    days = state.sharing.days[owner]
-    for day in [day for day in days if day <= today - MOST_DAYS]:
-        del days[day]
+        project = project_of(state, record)
+        state.out.append(SaveAccount(record=record, project=project, proc_s=proc_s(record)))

@@ -53,13 +53,14 @@ class LimitBook:
         self._of_owner: dict[tuple[str, str, str, int], tuple[tuple[Scope, ScopeUse], ...]] = {}
         if state.sharing.tree.window_days:
             self._count_days(int(now // DAY_S))
-        for record in state.placed_records():
+        is_any_held = state.sharing.tree.has_limits or state.marked.throttled
+        for record in state.placed_records() if is_any_held else ():
             self._count(record)
 
     def why_not(self, record: JobRecord, procs: int, seconds: float) -> str:
         """The limit that holds a start on so many processes, in words; empty if none does."""
         for scope, use in self._uses_of(record):
-            why = _why_not(scope, use, whole(record), procs, procs * seconds)
+            why = exceeded(scope, use, whole(record), procs, procs * seconds)
             if why:
                 return why
         return ""
@@ -167,7 +168,8 @@ def whole(record: JobRecord) -> str:
     return record.flow or record.id
 
 
-def _why_not(scope: Scope, use: ScopeUse, job: str, procs: int, proc_s: float) -> str:
+def exceeded(scope: Scope, use: ScopeUse, job: str, procs: int, proc_s: float) -> str:
+    """The limit that a start would exceed in a scope used so far, in words; empty if none."""
     limits = scope.limits
     most = limits.max_procs
     if most is not None and use.procs + procs > most:
@@ -183,11 +185,11 @@ def _why_not(scope: Scope, use: ScopeUse, job: str, procs: int, proc_s: float) -
         return f"{scope} runs {len(use.jobs)} of {most} jobs; it starts when {ended} ended"
     hours = limits.max_proc_hours
     if hours is not None and use.proc_s + proc_s > hours * HOUR_S + TOLERANCE_S:
-        return over_hours(limits, scope, use, proc_s, hours)
+        return _over_hours(limits, scope, use, proc_s, hours)
     return ""
 
 
-def over_hours(
+def _over_hours(
     limits: LimitsConfig, scope: Scope, use: ScopeUse, proc_s: float, hours: float
 ) -> str:
     """The words for processor-hours that so much more would pass."""

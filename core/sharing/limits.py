@@ -25,7 +25,7 @@ from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.eligibility import narrowest
 from coalloc.core.jobs.occupation import slots_on
 from coalloc.core.jobs.suitable_nodes import least_slots
-from coalloc.core.sharing.limit_book import HOUR_S, TOLERANCE_S, LimitBook, ScopeUse, over_hours
+from coalloc.core.sharing.limit_book import TOLERANCE_S, LimitBook, ScopeUse, exceeded
 from coalloc.core.sharing.priority import factors, is_on, project_of
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
@@ -44,13 +44,9 @@ MANY = 1e9
 def never_fits(state: State, project: str, user: str, job: Job) -> str:
     """The limit that no start of this job can keep, in words; empty if there is none."""
     procs, seconds = least_of(state, job)
-    for scope in state.sharing.tree.scopes(project, user):
-        most, hours = scope.limits.max_procs, scope.limits.max_proc_hours
-        if most is not None and procs > most:
-            return f"needs {procs} processes, and {scope} may run {most}"
-        if hours is not None and procs * seconds > hours * HOUR_S + TOLERANCE_S:
-            return over_hours(scope.limits, scope, ScopeUse(), procs * seconds, hours)
-    return ""
+    scopes = state.sharing.tree.scopes(project, user)
+    whys = (exceeded(scope, ScopeUse(), job.id, procs, procs * seconds) for scope in scopes)
+    return next(filter(None, whys), "")
 
 
 def least_of(state: State, job: Job) -> tuple[int, float]:
@@ -60,11 +56,6 @@ def least_of(state: State, job: Job) -> tuple[int, float]:
     if isinstance(job, RigidJob | MoldableJob):
         return slots, base_time(job, procs)
     return slots, job.chunk_s if isinstance(job, DivisibleJob) else 0.0
-
-
-def are_on(state: State) -> bool:
-    """Whether a waiting job has any limit that may hold it."""
-    return state.sharing.tree.has_limits or bool(state.marked.throttled)
 
 
 def reason_of(why: str) -> str:

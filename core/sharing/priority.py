@@ -28,11 +28,9 @@ Slurm, "Fair Tree Fairshare Algorithm", https://slurm.schedmd.com/fair_tree.html
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from coalloc.core.base.projects import OTHERS, Lead, ProjectTree
 from coalloc.core.base.records import JobRecord
@@ -110,12 +108,8 @@ def owner_of(state: State, record: JobRecord) -> ProjectUser:
 
 def capacity(state: State) -> int:
     """Slots of all clusters that are configured, as they were last read."""
-    return sum(
-        node.slots
-        for cluster in state.clusters.values()
-        if cluster.configured and cluster.reading is not None
-        for node in cluster.reading.nodes
-    )
+    configured = (cluster for cluster in state.clusters.values() if cluster.configured)
+    return sum(node.slots for cluster in configured for node in cluster.nodes)
 
 
 def charged_proc_s(state: State, now: float) -> dict[ProjectUser, float]:
@@ -143,32 +137,28 @@ Level = tuple[tuple[str, ...], Lead]
 """What has the siblings of a lead in common, and the lead, still counted from nothing."""
 
 
-class _Charges(Struct, frozen=True, kw_only=True):
-    """Usage of users and of projects with those below them, and the users of each project."""
-
-    of_owner: Mapping[ProjectUser, float]
-    of_project: Mapping[str, float]
-    members: Mapping[str, int]
-
-    @classmethod
-    def of(cls, state: State, waiting: Collection[ProjectUser], now: float) -> _Charges:
-        of_owner = charged_proc_s(state, now)
-        of_project: dict[str, float] = {}
-        for (project, _), proc_s in of_owner.items():
-            for name in state.sharing.tree.path(project):
-                of_project[name] = of_project.get(name, 0.0) + proc_s
-        members = Counter(project for project, _ in of_owner.keys() | set(waiting))
-        return cls(of_owner=of_owner, of_project=of_project, members=members)
-
-    def levels(self, tree: ProjectTree, owner: ProjectUser, slots: int) -> Iterator[Level]:
-        """Usage by share at each level, from the highest project to the user."""
-        project, user = owner
-        path = tree.path(project)
+def _levels(
+    state: State, waiting: Collection[ProjectUser], slots: int, now: float
+) -> dict[ProjectUser, list[Level]]:
+    """Usage by share of each owner at each level, from the highest project to the user."""
+    tree, of_owner = state.sharing.tree, charged_proc_s(state, now)
+    of_project: dict[str, float] = {}
+    for (project, _), proc_s in of_owner.items():
+        for name in tree.path(project):
+            of_project[name] = of_project.get(name, 0.0) + proc_s
+    members = Counter(project for project, _ in of_owner.keys() | set(waiting))
+    levels: dict[ProjectUser, list[Level]] = {}
+    for project, user in waiting:
+        path, rows = tree.path(project), levels.setdefault((project, user), [])
         for depth, name in enumerate(path):
-            proc_s = self.of_project.get(name, 0.0)
-            yield path[:depth], _lead(name, share_of(tree, name), proc_s, slots)
-        share = share_of(tree, project) / self.members[project]
-        yield (*path, ""), _lead(user, share, self.of_owner.get(owner, 0.0), slots)
+            proc_s = of_project.get(name, 0.0)
+            rows.append((path[:depth], _lead(name, share_of(tree, name), proc_s, slots)))
+        share, proc_s = (
+            share_of(tree, project) / members[project],
+            of_owner.get((project, user), 0.0),
+        )
+        rows.append(((*path, ""), _lead(user, share, proc_s, slots)))
+    return levels
 
 
 def _lead(name: str, share: float, proc_s: float, slots: int) -> Lead:
@@ -186,10 +176,7 @@ def standing(state: State, waiting: Collection[ProjectUser], now: float) -> Stan
     out = Standing(capacity=capacity(state))
     if not out.capacity or not state.settings.priority.shares:
         return out
-    charges = _Charges.of(state, waiting, now)
-    levels = {
-        owner: [*charges.levels(state.sharing.tree, owner, out.capacity)] for owner in waiting
-    }
+    levels = _levels(state, waiting, out.capacity, now)
     least: dict[tuple[str, ...], float] = {}
     for rows in levels.values():
         for above, lead in rows:
@@ -213,16 +200,16 @@ def factors(
     rule, tree = state.settings.priority, state.sharing.tree
     owners = [owner_of(state, record) for record in chosen]
     current = standing(state, set(owners), now)
-    slots = {project: _entitled(tree, project, current.capacity) for project, _ in owners}
+    entitled = {p: max(share_of(tree, p) * current.capacity, LEAST) for p, _ in owners}
     most = {owner: tree.max_weight(*owner) for owner in set(owners)}
-    ahead = dict.fromkeys(slots, 0.0)
+    ahead = dict.fromkeys(entitled, 0.0)
     for owner, record in zip(owners, chosen, strict=True):
         project, _ = owner
         before_s, shares = ahead[project], 0.0
         lead_s = current.seconds.get(owner)
         if lead_s is not None:
             shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
-            ahead[project] = before_s + charge_of(state, record, rule) / slots[project]
+            ahead[project] = before_s + charge_of(state, record, rule) / entitled[project]
         allowed = min(record.job.weight, most[owner])
         age = _age(record, rule, now)
         size = _size(record, rule, current.capacity)
@@ -242,11 +229,6 @@ def factors(
                 weight=_within(allowed * 2.0 ** (record.priority + age + size + shares)),
             ),
         )
-
-
-def _entitled(tree: ProjectTree, project: str, slots: int) -> float:
-    """Slots of all that a project is entitled to."""
-    return max(share_of(tree, project) * slots, LEAST)
 
 
 def charge_of(state: State, record: JobRecord, rule: PriorityConfig) -> float:

@@ -101,8 +101,8 @@ def bills_differ(state: State) -> bool:
 
 def _bills(state: State) -> dict[str, dict[str, int]]:
     """By cluster and node: the processors that a slot is charged as."""
-    read = ((name, cluster.reading) for name, cluster in state.clusters.items())
-    return {name: {n.name: n.slot_cpus for n in each.nodes} for name, each in read if each}
+    clusters = state.clusters.items()
+    return {name: {n.name: n.slot_cpus for n in each.nodes} for name, each in clusters}
 
 
 def seconds_on(

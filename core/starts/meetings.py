@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from coalloc.core.base.records import JobRecord, JobState, PartRecord
+from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.starts.waits import expected_wait, width_of
 from coalloc.model.platform import NodeState
@@ -48,24 +48,19 @@ def is_put_off(state: State, name: str) -> bool:
 
 def due(state: State, now: float) -> Iterator[tuple[JobRecord, list[PartRecord]]]:
     """The jobs of which parts are to be opened now, with those parts."""
-    meeting = [record for record in state.placed_records() if _meets(record)]
+    meeting = [
+        record
+        for record in state.placed_records()
+        if record.is_meeting and any(part.granted is None for part in record.parts)
+    ]
     room = Counter({name: _up(state, name) for name in state.clusters}) if meeting else Counter()
     for record in sorted(meeting, key=lambda record: arrival(record.id)):
-        begun = any(part.granted is not None or not _is_put_off(part) for part in record.parts)
+        begun = any(part.granted is not None or not part.is_put_off for part in record.parts)
         fits = all(room[part.cluster] >= _slots(part) for part in record.parts)
         if begun or (fits and all(_has_place(state, part, now) for part in record.parts)):
             room.subtract({part.cluster: _slots(part) for part in record.parts})
             if parts := _to_open(state, record, now):
                 yield record, parts
-
-
-def _meets(record: JobRecord) -> bool:
-    is_tried = record.queued and record.state is JobState.PREPARING and not record.siblings
-    return is_tried and len(record.parts) > 1 and any(p.granted is None for p in record.parts)
-
-
-def _is_put_off(part: PartRecord) -> bool:
-    return part.was_put_off and part.granted is None and not part.was_hastened
 
 
 def _has_place(state: State, part: PartRecord, now: float) -> bool:
@@ -79,7 +74,7 @@ def _has_place(state: State, part: PartRecord, now: float) -> bool:
 
 def _to_open(state: State, record: JobRecord, now: float) -> list[PartRecord]:
     """The parts of a job that gathers which are to be opened now."""
-    put_off = [part for part in record.parts if _is_put_off(part)]
+    put_off = [part for part in record.parts if part.is_put_off]
     behind = [part for part in record.parts if not _has_place(state, part, now)]
     if behind:
         return []  # Nothing is known of when they come.
@@ -106,15 +101,13 @@ def _slots(part: PartRecord) -> int:
 
 def _up(state: State, name: str) -> int:
     """Slots of a cluster's nodes that take work."""
-    reading = state.clusters[name].reading
-    nodes = () if reading is None else reading.nodes
-    return sum(node.slots for node in nodes if node.state is NodeState.UP)
+    up = (node for node in state.clusters[name].nodes if node.state is NodeState.UP)
+    return sum(node.slots for node in up)
 
 
 def _busy(state: State, name: str) -> int:
     """Slots that something has, of others and of ours."""
-    reading = state.clusters[name].reading
-    others = sum(sum(job.nodes.values()) for job in reading.running) if reading else 0
+    others = sum(sum(job.nodes.values()) for job in state.clusters[name].running)
     return others + sum(
         _slots(part)
         for record in state.placed_records()

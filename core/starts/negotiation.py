@@ -1,14 +1,12 @@
 """Claims that may wait in a batch system's queue, and how the parts of a job meet.
 
 Where other jobs go first, a part is asked for by its shape and takes its turn in its cluster's
-queue. One part is a plain batch job then. Several are a negotiation: all are asked for at once, so
-that each has its place, but only the one that is expected to wait longest may be granted from the
-beginning. The others are put off, and hastened when that one is next in its queue. A part that is
-granted its nodes holds them for the others. When the last has come, every part is told of all
-nodes, and the two-phase start goes on as ever (`core.starts.two_phase`). Before that, the attempt
-is given up as soon as its parts have held `max_idle_node_s` idle, or when it has waited for so long
-that another combination of clusters is worth trying: all or nothing, and the next attempt leaves
-out those that were late, if it can.
+queue. One part is a plain batch job then. Several are a negotiation: each has its place from the
+beginning, and is opened in time (`core.starts.meetings`). A part that is granted its nodes holds
+them for the others. When the last has come, every part is told of all nodes, and the two-phase
+start goes on as ever (`core.starts.two_phase`). Before that, the attempt is given up as soon as its
+parts have held `max_idle_node_s` idle, or when it has waited for so long that another combination
+of clusters is worth trying: the next attempt leaves out those that were late, if it can.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ from coalloc.core.starts.waits import (
     due,
     is_crowded,
     jobs_ahead,
-    nodes_held,
     remember,
+    width_of,
 )
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import WorkflowJob
@@ -99,8 +97,7 @@ def parts_to_queue(
 
 def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> QueueTerms:
     """Terms on which a part's claim may wait."""
-    cluster = state.clusters[part.cluster]
-    held = nodes_held(cluster, part.held)
+    cluster, held = state.clusters[part.cluster], width_of(state, part)
     alone = len(record.parts) == 1
     is_free = part.expected is None and part.asked <= now
     return QueueTerms(
@@ -111,7 +108,7 @@ def terms(state: State, record: JobRecord, part: PartRecord, now: float) -> Queu
         hold_s=0.0 if alone else state.settings.start.max_idle_node_s / max(held, 1e-3),
         avoid=tuple(
             node.name
-            for node in (cluster.reading.nodes if cluster.reading is not None else ())
+            for node in cluster.nodes
             if node.name in cluster.drained_nodes or not suits(record, node)
         ),
         nice=nice(state, record, part.cluster, now),
@@ -137,14 +134,8 @@ def went_on(state: State, record: JobRecord, before: PartRecord, now: float) -> 
         if before.is_waiting:
             if state.pending.jobs:
                 state.rounds.want("claim_granted")
-            state.emit(
-                now,
-                EventKind.CLAIM_GRANTED,
-                record.id,
-                cluster=part.cluster,
-                nodes=dict(part.nodes),
-                waited_s=round(waited, 3),
-            )
+            fields = {"nodes": dict(part.nodes), "waited_s": round(waited, 3)}
+            state.emit(now, EventKind.CLAIM_GRANTED, record.id, cluster=part.cluster, **fields)
     else:
         state.emit(now, EventKind.CLAIM_QUEUED, record.id, cluster=part.cluster)
         if before.expected is None:  # It was to start at once: others may have it sooner.
@@ -202,10 +193,8 @@ def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | 
 
     Neither would ever go on: before either has held its nodes for long, one gives them back.
     """
-    if not record.queued or record.state is not JobState.PREPARING or not _meets(record):
-        return None
-    for other in state.placed_records():
-        if other.id == record.id or not other.queued or other.state is not JobState.PREPARING:
+    for other in state.placed_records() if record.is_meeting else ():
+        if other.id == record.id or not other.is_meeting:
             continue
         if _awaits(record, other) and _awaits(other, record):
             older, younger = sorted((record, other), key=lambda each: arrival(each.id))
@@ -213,15 +202,10 @@ def gives_way(state: State, record: JobRecord) -> tuple[JobRecord, JobRecord] | 
     return None
 
 
-def _meets(record: JobRecord) -> bool:
-    """Whether its parts hold their nodes for each other."""
-    return len(record.parts) > 1 and not record.siblings
-
-
 def _awaits(one: JobRecord, other: JobRecord) -> bool:
     """Whether one job waits on a cluster where the other holds nodes."""
     holding = {part.cluster for part in other.parts if part.granted is not None}
-    return _meets(one) and _meets(other) and not holding.isdisjoint(ungranted(one))
+    return not holding.isdisjoint(ungranted(one))
 
 
 def still_waits(
@@ -239,8 +223,7 @@ def still_waits(
     )
     if changed != part:
         parts = tuple(changed if p is part else p for p in record.parts)
-        record = replace(record, parts=parts)
-        state.index(record)
+        state.index(replace(record, parts=parts))
 
 
 def open_due(state: State, now: float) -> None:
@@ -251,11 +234,7 @@ def open_due(state: State, now: float) -> None:
 
 def hasten(state: State, record: JobRecord, those: Collection[PartRecord], now: float) -> JobRecord:
     """Let those parts that were put off take their turn; returns the job as it is now."""
-    put_off = [
-        part
-        for part in those
-        if part.was_put_off and part.granted is None and not part.was_hastened
-    ]
+    put_off = [part for part in those if part.is_put_off]
     for part in put_off:
         state.send(part.cluster, Hasten(job=record.id, attempt=record.attempt))
     if put_off:
@@ -356,9 +335,8 @@ def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str,
         is_closed = name in late or name in record.barred
         if is_closed or not is_allowed or cluster.drained or not cluster.connected:
             continue
-        nodes = cluster.reading.nodes if cluster.reading is not None else ()
-        fitting = [node for node in nodes if node.state is NodeState.UP]
-        room += [procs_on(job, node, job.shape) for node in fitting]
+        up = (node for node in cluster.nodes if node.state is NodeState.UP)
+        room += [procs_on(job, node, job.shape) for node in up]
         found.append(name)
     return tuple(found) if fit(job.shape, procs_of(record), room) else None
 
@@ -369,8 +347,7 @@ def idle_node_s(state: State, record: JobRecord, now: float) -> float:
     for part in record.parts:
         if part.granted is not None:
             until = now if part.started is None else part.started
-            held = nodes_held(state.clusters[part.cluster], part.held)
-            total += held * max(0.0, min(until, now) - part.granted)
+            total += width_of(state, part) * max(0.0, min(until, now) - part.granted)
     return total
 
 
@@ -378,7 +355,7 @@ def idle_for_others(state: State, record: JobRecord) -> float:
     """Node-seconds of those that parts held before the last one was granted its nodes."""
     grants = [part.granted for part in record.parts if part.granted is not None]
     return sum(
-        nodes_held(state.clusters[part.cluster], part.held) * (max(grants) - part.granted)
+        width_of(state, part) * (max(grants) - part.granted)
         for part in record.parts
         if part.granted is not None
     )
@@ -387,7 +364,7 @@ def idle_for_others(state: State, record: JobRecord) -> float:
 def _held(state: State, record: JobRecord) -> float:
     """Nodes that the parts of this attempt hold now."""
     return sum(
-        nodes_held(state.clusters[part.cluster], part.held)
+        width_of(state, part)
         for part in record.parts
         if part.granted is not None and part.state not in PART_ENDED
     )

@@ -23,6 +23,7 @@ from coalloc.core.starts.negotiation import parts_to_queue
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.two_phase import prepare
 from coalloc.core.starts.waits import is_crowded
+from coalloc.model.cost import within_limit
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.ranges import SPAN
@@ -48,9 +49,7 @@ class Commitment(Struct, frozen=True, kw_only=True):
 def startable(state: State, placement: Placement, now: float) -> JobRecord | None:
     """The record of a placement that may start now as far as its job is concerned."""
     record = state.jobs.get(placement.job)
-    if record is None or open_needs(state, record):
-        return None
-    if _is_outdated(state, record):
+    if record is None or open_needs(state, record) or _is_outdated(state, record):
         return None
     if record.reserved > record.attempt and state.presence.unreconciled:
         return None  # A sibling of that attempt may run there.
@@ -127,13 +126,10 @@ def divisible(state: State, placement: Placement, now: float) -> ChunkPool | Non
     pool, record = state.composites.get(placement.job), state.jobs.get(placement.job)
     if placement.chunks is None or not isinstance(pool, ChunkPool) or record is None:
         return None
-    if _is_outdated(state, record):
-        return None
     if record.state not in {JobState.PENDING, JobState.RUNNING} or record.not_before > now:
         return None
-    if is_stopping(record, pool) or open_needs(state, record) or not pool.left(now):
-        return None
-    return pool
+    is_over = _is_outdated(state, record) or is_stopping(record, pool) or not pool.left(now)
+    return None if is_over or open_needs(state, record) else pool
 
 
 def place_pieces(
@@ -150,12 +146,7 @@ def place_pieces(
     `Config.piece_s`, or the job's time limit, unless one chunk does.
     """
     state = by.state
-    limit = state.jobs[pool.id].job.time_limit
-    longest = (
-        state.settings.rounds.piece_s
-        if limit is None
-        else min(limit, state.settings.rounds.piece_s)
-    )
+    longest = within_limit(state.jobs[pool.id].job, state.settings.rounds.piece_s)
     placed = []
     for share in shares(pool, placement, longest, followers, by.now):
         record = _piece(state, pool, share)

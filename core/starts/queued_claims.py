@@ -28,7 +28,7 @@ from coalloc.core.jobs.occupation import LINK_TOLERANCE, SlotsInUse, loads_of, m
 from coalloc.core.jobs.offers import room_on
 from coalloc.core.jobs.suitable_nodes import fit, laid_out, least_slots
 from coalloc.core.sharing.limit_book import LimitBook
-from coalloc.core.sharing.limits import are_on, holds, start_of, trimmed
+from coalloc.core.sharing.limits import holds, start_of, trimmed
 from coalloc.core.starts.negotiation import may_queue, others, suits
 from coalloc.core.starts.placements import (
     NOW_S,
@@ -133,15 +133,6 @@ def _instead(
     return placement if turn is None or len(clusters_of(turn, view)) > 1 else turn
 
 
-def _goes_ahead(
-    state: State, record: JobRecord, placement: Placement, view: SlotsInUse, now: float
-) -> bool:
-    """Whether a job of which the plan has a later start is to wait in queues until then."""
-    names = clusters_of(placement, view)
-    is_alone = may_be_one(record) and len(names) == 1
-    return must_wait(state, placement, view) or (is_alone and is_shared(state, names[0], now))
-
-
 def commit(
     by: Commitment,
     current: RoundState,
@@ -165,7 +156,7 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, no
         return
     by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
     claims = waiting_claims(state)
-    book = LimitBook(state, now) if are_on(state) else None
+    book = LimitBook(state, now)
     for placement in _later(state, current, plan, view, now):
         record = startable(state, placement, now)
         if record is None or record.opens(now) > now:
@@ -175,19 +166,19 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, no
             placement = _instead(state, record, placement, view, claims, now)
         if misses(record, placement.start, placement.end - placement.start):
             continue
-        if not may_wait(state, record, placement, view, claims, now) or not _is_due(
-            state, clusters_of(placement, view), now
-        ):
+        names = clusters_of(placement, view)
+        are_there = all(state.is_usable(state.clusters[name], now) for name in names)
+        if not (are_there and may_wait(state, record, placement, view, claims, now)):
             continue
-        if not _goes_ahead(state, record, placement, view, now):
+        is_ahead = may_be_one(record) and len(names) == 1 and is_shared(state, names[0], now)
+        if not (is_ahead or must_wait(state, placement, view)):
             continue
         if misfit_of_links(loads_of(placement, record, view), view):
             continue
-        if book is not None and holds(state, book, record, placement):
+        if holds(state, book, record, placement):
             continue
         commit(by, current, claims, record, placement, queued=True)
-        if book is not None:
-            book.take(record, *start_of(state, record, placement))
+        book.take(record, *start_of(state, record, placement))
     for pool in [flow for flow in state.composites.values() if isinstance(flow, ChunkPool)]:
         _send_pieces(by, current, claims, pool)
 
@@ -249,13 +240,6 @@ def _later(
             turn = turn_of(state, state.jobs[job], view, now, now + SOON_S)
             if turn is not None:
                 yield turn
-
-
-def _is_due(state: State, names: Collection[str], now: float) -> bool:
-    """Every cluster is there and takes work."""
-    age = state.settings.readings.max_age_s
-    there = (state.clusters[name] for name in names)
-    return all(not cluster.drained and not cluster.is_stale(now, age) for cluster in there)
 
 
 def left_out(plan: Plan) -> list[str]:
@@ -351,7 +335,7 @@ def _rooms(state: State, record: JobRecord, now: float) -> dict[str, list[NodeRe
 def nodes_for(state: State, record: JobRecord, name: str, now: float) -> list[NodeReading] | None:
     """The nodes of a cluster that suit a job; None where the cluster takes no such job now."""
     cluster = state.clusters[name]
-    if cluster.drained or cluster.is_stale(now, state.settings.readings.max_age_s):
+    if not state.is_usable(cluster, now):
         return None
     owner = owner_of(record)
     verdict = verdict_of(cluster, record.job, owner)

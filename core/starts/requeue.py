@@ -80,8 +80,7 @@ def give_back(
     fields: dict[str, Any] = {"detail": text, "pause_s": pause}
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)
-    state.emit(now, EventKind.JOB_REQUEUED, record.id, **fields)
-    state.log("job_requeued", level="warning", job=record.id, **fields)
+    state.tell(now, EventKind.JOB_REQUEUED, record.id, level="warning", **fields)
     state.marked.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))
     if record.flow in state.composites:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.starts.negotiation import ungranted
 from coalloc.model.sites.reading import MarkedClaim
@@ -30,12 +30,7 @@ def yielding(state: State, now: float) -> Iterator[tuple[JobRecord, str]]:
         return
     for record in tuple(state.placed_records()):
         mine = ours.get((record.id, record.attempt), {})
-        if (
-            not mine
-            or record.state is not JobState.PREPARING
-            or len(record.parts) < 2
-            or record.siblings
-        ):
+        if not mine or not record.is_meeting:
             continue
         for other in theirs.values():
             where = _held_by(state, record, other)

@@ -117,8 +117,7 @@ def _tell(
 ) -> None:
     """Note in the job's history and the log where it waits no more, and why."""
     fields["clusters"] = ",".join(part.cluster for part in parts)
-    state.emit(now, EventKind.SIBLINGS_WITHDRAWN, record.id, **fields)
-    state.log("siblings_withdrawn", job=record.id, **fields)
+    state.tell(now, EventKind.SIBLINGS_WITHDRAWN, record.id, **fields)
 
 
 def gone(state: State, cluster: str, job: str, attempt: int, now: float) -> None:

@@ -71,9 +71,20 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
 
 
 def send_part(state: State, record: JobRecord, part: PartRecord, now: float) -> None:
-    """Send one part of a job that is being prepared to its executor."""
+    """Send one part of a job that is being prepared to its executor, and tell watchers."""
     state.send(part.cluster, _order(state, record, part, now))
-    state.out.append(_decision(record, part, now))
+    body = {
+        "job": record.id,
+        "attempt": record.attempt,
+        "part": part.index,
+        "parts": len(record.parts),
+        "cluster": part.cluster,
+        "nodes": dict(part.nodes),
+        "start": now,
+        "policy": record.policy,
+        "round": record.round,
+    }
+    state.out.append(Publish(topic=f"decision.{part.cluster}.{record.id}", body=body))
 
 
 def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Prepare:
@@ -109,22 +120,6 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         batch=told(state.clusters[part.cluster].settings, record),
         once=record.once,
     )
-
-
-def _decision(record: JobRecord, part: PartRecord, now: float) -> Publish:
-    """The news of a part's placement, for watchers."""
-    body = {
-        "job": record.id,
-        "attempt": record.attempt,
-        "part": part.index,
-        "parts": len(record.parts),
-        "cluster": part.cluster,
-        "nodes": dict(part.nodes),
-        "start": now,
-        "policy": record.policy,
-        "round": record.round,
-    }
-    return Publish(topic=f"decision.{part.cluster}.{record.id}", body=body)
 
 
 def reported(state: State, cluster: str, report: PartReport, now: float) -> None:
@@ -391,14 +386,8 @@ def skip_numbers(state: State, cluster: str, last_seq: int) -> None:
     *abort* or *forget* is asked for again, and only a *start* has to be repeated here.
     """
     target = state.clusters[cluster]
-    state.log(
-        "order_numbers_skipped",
-        level="warning",
-        cluster=cluster,
-        first=target.next_seq,
-        last=last_seq,
-    )
-    target.next_seq = last_seq + 1
+    first, target.next_seq = target.next_seq, last_seq + 1
+    state.log("order_numbers_skipped", "warning", cluster=cluster, first=first, last=last_seq)
     target.asked.clear()
     state.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
     repeat_starts(state, cluster)

@@ -120,8 +120,7 @@ def width_of(state: State, part: PartRecord) -> float:
 
 def nodes_held(cluster: ClusterState, nodes: Mapping[str, int]) -> float:
     """Nodes of so many slots each, those of which only some are held in parts."""
-    reading = cluster.reading
-    slots = {} if reading is None else {node.name: node.slots for node in reading.nodes}
+    slots = {node.name: node.slots for node in cluster.nodes}
     return sum(min(1.0, count / max(1, slots.get(name, 1))) for name, count in nodes.items())
 
 

@@ -38,5 +38,4 @@ def see_hold(state: State, record: JobRecord, cluster: str, report: PartReport, 
     elif several:
         abort_parts(state, record, why)
         state.put(replace(record.unplaced(), state=JobState.HELD, reason=HELD_BY_OWNER, detail=why))
-        state.emit(now, EventKind.JOB_HELD, record.id, why=why)
-        state.log("job_held", job=record.id, why=why)
+        state.tell(now, EventKind.JOB_HELD, record.id, why=why)
