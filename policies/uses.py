@@ -70,9 +70,7 @@ def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
                 who=placement.job,
                 start=placement.start,
                 end=placement.end,
-                slots=room.slots,
-                memory_mb=room.memory_mb,
-                resources=room.resources,
+                **room._asdict(),
             )
             out.setdefault(name, []).append(use)
     return out

@@ -29,12 +29,6 @@ from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats, Ints, Workload
 
 
-def first_runs(jobs: Sequence[LoggedJob]) -> list[int]:
-    """Number of the first run of each job, and of all runs at the end."""
-    counts = [1 if one.flow is None else len(one.flow.tasks) for one in jobs]
-    return [0, *np.cumsum(counts).tolist()]
-
-
 def runs_of(workload: Workload) -> Workload:
     """The workload of the runs; the same one where no job is a workflow."""
     if all(one.flow is None for one in workload.jobs):

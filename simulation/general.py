@@ -23,6 +23,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
 from typing import Any
 
@@ -63,7 +64,7 @@ from coalloc.model.settings import (
 )
 from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
-from coalloc.simulation.flow_runs import first_runs, runs_of
+from coalloc.simulation.flow_runs import runs_of
 from coalloc.simulation.trace import Outcome
 from coalloc.simulation.workload import SlotMap, Workload
 
@@ -141,7 +142,8 @@ class _Replay:
     ) -> None:
         self.jobs = workload.jobs
         self.runs = runs_of(workload).jobs
-        self.first_run = first_runs(workload.jobs)
+        counts = [1 if one.flow is None else len(one.flow.tasks) for one in workload.jobs]
+        self.first_run = list(accumulate(counts, initial=0))
         count = len(self.runs)
         self.slot_map = slot_map
         self.solve = solve

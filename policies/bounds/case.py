@@ -13,12 +13,10 @@ from coalloc.policies.bounds.heads import Heads, read_heads
 from coalloc.policies.bounds.links import least_load, link_rows, plain_prices
 from coalloc.policies.bounds.rows import (
     BoundRow,
-    BoundRows,
     Domain,
     cluster_rows,
     domains,
     slot_rows,
-    stack,
 )
 from coalloc.policies.bounds.sets import Sets, best_weights
 from coalloc.policies.bounds.supply import Flags, Floats, Ints, Supply, read_supply
@@ -242,8 +240,3 @@ def sets_row(
     of_item[case.items[among]] = weight
     amount = of_item[columns.item] * columns.seconds
     return [BoundRow(family="sets", amount=amount, supply=np.ones(supply.time.size))]
-
-
-def all_rows(case: BoundCase, rows: list[BoundRow]) -> BoundRows:
-    """Stack rows for this case."""
-    return stack(rows, case.columns, case.supply)

@@ -117,14 +117,10 @@ def _thinned(modes: list[Mode], most: int) -> list[tuple[Mode, float]]:
         whole = scaled + fixed + comm
         area = min(mode[0] * sum(mode[1:]) for mode in run)
         ratio = 1.0 if whole <= 0.0 else max(1.0, area / (joined[0] * whole))
-        out.append((joined, ratio if _scales_alike(run) else 1.0))
+        shares = [mode[1] / max(sum(mode[1:]), 1e-300) for mode in run]
+        # Whether power changes the times of all modes by the same factor.
+        out.append((joined, ratio if max(shares) - min(shares) <= 1e-12 else 1.0))
     return out
-
-
-def _scales_alike(run: list[Mode]) -> bool:
-    """Whether power changes the times of all modes by the same factor."""
-    shares = [mode[1] / max(sum(mode[1:]), 1e-300) for mode in run]
-    return max(shares) - min(shares) <= 1e-12
 
 
 def _modes(planner: Planner, places: Floats) -> _Modes:

@@ -26,7 +26,6 @@ import numpy as np
 from coalloc.policies.bounds.case import (
     BoundCase,
     Stop,
-    all_rows,
     clique_row,
     cluster_side,
     exclusion,
@@ -37,7 +36,7 @@ from coalloc.policies.bounds.case import (
 )
 from coalloc.policies.bounds.makespan import windows
 from coalloc.policies.bounds.prices import best_prices
-from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral
+from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral, stack
 from coalloc.policies.bounds.supply import Floats
 
 SEARCHES = 12
@@ -58,7 +57,7 @@ def completion_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
         excluded = exclusion_by_links(case, excluded, stop)
         side += clique_row(case, excluded, "exclusion_by_links")
     side += sets_row(case, excluded, SEARCHES, 0.0, stop)
-    rows = all_rows(case, side)
+    rows = stack(side, case.columns, case.supply)
     rows = rows.with_row(mixed(case, rows, stop))
     for r, family in enumerate(rows.family):
         if stop():

@@ -9,7 +9,6 @@ import numpy as np
 from coalloc.policies.bounds.case import (
     BoundCase,
     Stop,
-    all_rows,
     clique_row,
     cluster_side,
     exclusion,
@@ -19,7 +18,7 @@ from coalloc.policies.bounds.case import (
     slot_side,
 )
 from coalloc.policies.bounds.prices import best_prices, loads
-from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral_at, reached
+from coalloc.policies.bounds.rows import BoundRow, BoundRows, integral_at, reached, stack
 from coalloc.policies.bounds.supply import Floats
 
 SEARCHES = 50
@@ -44,7 +43,7 @@ def makespan_bounds(case: BoundCase, stop: Stop) -> Mapping[str, float]:
     if links:
         excluded = exclusion_by_links(case, excluded, stop)
         others += clique_row(case, excluded, "exclusion_by_links")
-    single = windows(case, all_rows(case, others))
+    single = windows(case, stack(others, case.columns, case.supply))
     known = max([*parts.values(), *single.tolist()])
     others += sets_row(case, excluded, SEARCHES, known, stop)
     _add(parts, "together", case, slots + others, stop)
@@ -55,7 +54,7 @@ def _add(
     parts: dict[str, float], name: str, case: BoundCase, side: list[BoundRow], stop: Stop
 ) -> None:
     """Add the best of each family of rows, and their best mix."""
-    rows = all_rows(case, side)
+    rows = stack(side, case.columns, case.supply)
     values = windows(case, rows)
     for family, value in zip(rows.family, values.tolist(), strict=True):
         parts[family] = max(parts.get(family, 0.0), value)

@@ -65,7 +65,8 @@ def prove(snapshot: Snapshot, plan: Plan, nodes: NodeColumns, cells: int) -> Pro
     if pool.allotments > cells:
         return _taken_for_granted(plan, pool)
     rows = list(pool.rows())
-    proved = Proved(makespan=_longest(rows), completion=[(inf, _alone(rows))])
+    ends = (release + float(times[-1]) for _, times, _, release in rows if times.size)
+    proved = Proved(makespan=max(ends, default=0.0), completion=[(inf, _alone(rows))])
     left = cells
     for i, item in enumerate(plan.certificates):
         where = f"certificates[{i}]"
@@ -218,12 +219,6 @@ def _completion_bounds(plan: Plan) -> Iterator[tuple[str, float, float]]:
 
 def _makespan_claims(plan: Plan) -> set[float]:
     return {value for _, value in _bounds(plan, "makespan") if isfinite(value)}
-
-
-def _longest(rows: Sequence[PoolJob]) -> float:
-    return max(
-        (release + float(times[-1]) for _, times, _, release in rows if times.size), default=0.0
-    )
 
 
 def _alone(rows: Sequence[PoolJob]) -> float:

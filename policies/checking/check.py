@@ -54,13 +54,8 @@ class CheckResult:
 def check(snapshot: Snapshot, plan: Plan, *, cells: int = certificates.CELLS) -> CheckResult:
     """Check a plan against the snapshot it was made for.
 
-    Parameters
-    ----------
-    plan : Plan
-        Its options count: `saturation_threshold`, `power_step`, `coallocation` and
-        `coallocate_moldable`.
-    cells : int
-        Steps that may be spent on its certificates, of about 30 ns.
+    Of the plan's options `saturation_threshold`, `power_step`, `coallocation` and
+    `coallocate_moldable` count; `cells` steps, of about 30 ns, may be spent on its certificates.
     """
     nodes, units = node_columns(snapshot), units_of(snapshot)
     sheet, faults = make_sheet(snapshot, plan.placements, plan.options, nodes, units)
@@ -149,12 +144,7 @@ def _front(snapshot: Snapshot, plan: Plan, nodes: NodeColumns) -> Iterator[Itera
             jobs.run_times(sheet),
         ]
         for family in families:
-            yield _prefixed(f"front[{i}]: ", family)
-
-
-def _prefixed(prefix: str, lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        yield prefix + line
+            yield map(f"front[{i}]: ".__add__, family)
 
 
 def _listed(families: Iterable[Iterable[str]]) -> Iterator[str]:

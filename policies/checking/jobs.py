@@ -102,7 +102,7 @@ def features(sheet: Sheet) -> Iterator[str]:
             wanted.setdefault(unit.job.features, []).append(row)
     for names, rows in wanted.items():
         lacking = ~sheet.nodes.with_features(names)
-        for entry in _where(_of_rows(sheet, rows) & lacking[sheet.node]):
+        for entry in _where(np.isin(sheet.row, rows) & lacking[sheet.node]):
             yield f"{_at(sheet, entry)} lacks {', '.join(names)}"
 
 
@@ -280,12 +280,6 @@ def _is_number(value: Any, low: float) -> bool:
 
 def _where(found: Flags) -> list[int]:
     return [int(i) for i in np.flatnonzero(found)]
-
-
-def _of_rows(sheet: Sheet, rows: list[int]) -> Flags:
-    chosen = np.zeros(len(sheet.units), dtype=np.bool_)
-    chosen[rows] = True
-    return chosen[sheet.row]
 
 
 def _at(sheet: Sheet, entry: int) -> str:

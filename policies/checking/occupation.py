@@ -182,13 +182,9 @@ def overloads(
     An instant is the node, the interval whose start overloads it, and the sum then. Each taking
     asks its `amount` of its node. Behind the nodes may be clusters, and the site.
     """
-    # The order of all starts and ends in time, ends first: one sort of the intervals, so that
-    # the far longer list of takings is sorted by one integer key.
+    # The intervals are sorted once; the far longer list of takings then goes by one integer key.
     intervals = len(taken.start)
-    ending = np.repeat([False, True], intervals)
-    order = np.lexsort((~ending, np.concatenate([taken.start, taken.end])))
-    rank = np.empty(2 * intervals, dtype=np.int64)
-    rank[order] = np.arange(2 * intervals)
+    _, rank = _in_time(taken.start, taken.end)
     lasting = (taken.start < taken.end)[taken.interval] & (amount > 0)
     interval, node, amount = taken.interval[lasting], taken.node[lasting], amount[lasting]
     key = np.concatenate([rank[interval], rank[interval + intervals]])
@@ -206,6 +202,12 @@ def overloads(
     for node_index, at in zip(*np.unique(place[found], return_index=True), strict=True):
         event = found[at]
         yield int(node_index), int(np.tile(interval, 2)[sweep[event]]), float(used[event])
+
+
+def _in_time(start: Floats, end: Floats) -> tuple[Ints, Ints]:
+    """All starts, then all ends, in the order of time, ends first; and the place of each there."""
+    order = np.lexsort((np.repeat([True, False], len(start)), np.concatenate([start, end])))
+    return order, np.argsort(order)
 
 
 def _overloaded(
@@ -331,11 +333,7 @@ def _link_use(
     name: str, capacity: float, rows: Ints, start: Floats, end: Floats, load: Floats
 ) -> LinkUse:
     count = len(start)
-    times = np.concatenate([start, end])
-    starting = np.repeat([True, False], count)
-    order = np.lexsort((starting, times))
-    rank = np.empty(2 * count, dtype=np.int64)
-    rank[order] = np.arange(2 * count)
+    order, rank = _in_time(start, end)
     return LinkUse(
         name=name,
         capacity=capacity,
@@ -346,7 +344,7 @@ def _link_use(
         level=np.cumsum(np.concatenate([load, -load])[order]),
         first=rank[: len(rows)],
         last=rank[count : count + len(rows)] - 1,
-        times=times[order],
+        times=np.concatenate([start, end])[order],
     )
 
 

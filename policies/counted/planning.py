@@ -35,6 +35,7 @@ class CountedQueue:
         decoder: Any = listing,
     ) -> None:
         self.snapshot, self.options, self.origin = snapshot, options, origin
+        self.weighs = options.get("objective") == "weighted_completion"
         self.intake = read_queue(snapshot, options)
         self.items: list[Item] = self.intake.items
         self.tables = Tables(self.intake, options.get("power_step") or 0.0)
@@ -74,8 +75,7 @@ class CountedQueue:
                 last[item.number] = max(last.get(item.number, 0.0), float(end))
         total = sum(self.snapshot.queue[n].weight * end for n, end in last.items())
         both = max(last.values(), default=0.0), total
-        weighs = self.options.get("objective") == "weighted_completion"
-        return (int(board.count[LEFT]), *(both[::-1] if weighs else both))
+        return (int(board.count[LEFT]), *(both[::-1] if self.weighs else both))
 
     def plan(
         self,
@@ -107,13 +107,12 @@ class CountedQueue:
             placements.append(
                 Placement(job=item.job.id, task=task, start=start, end=end, nodes=nodes)
             )
-        weighs = self.options.get("objective") == "weighted_completion"
         return Plan(
             policy=policy,
             options=dict(self.options),
             status=Status.INFEASIBLE if self.intake.nothing_can_run else status,
             objective=Objective(
-                name="weighted_completion" if weighs else "makespan",
+                name="weighted_completion" if self.weighs else "makespan",
                 value=self.rank(board)[1],
                 bound=bound,
                 deferred=len({entry.job for entry in deferred}),

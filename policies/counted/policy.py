@@ -55,8 +55,7 @@ def solve(
 ) -> Plan:
     """Plan under a policy's name."""
     queue = CountedQueue(problem, options, budget.origin, _column, DECODER)
-    weight = options.get("objective", "makespan") == "weighted_completion"
-    bound = bound_of(queue, weighs=weight) if budget.bounds and name in SEARCHES else None
+    bound = bound_of(queue, weighs=queue.weighs) if budget.bounds and name in SEARCHES else None
     trials, draws = _starts(queue, name, live=budget.live), np.random.default_rng(budget.seed)
     work = fails = 0
     patience = (options.get("patience") or 0) if name in SEARCHES and not budget.live else 0

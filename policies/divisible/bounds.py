@@ -78,8 +78,7 @@ def _alone(idle: Idle, job: DivisibleJob) -> float:
     is_cut = np.array([gap.group in cut for gap in rows], dtype=np.bool_)
 
     def room(until: float) -> float:
-        length = np.maximum(np.minimum(gaps.end, until) - gaps.start, 0.0) / gaps.chunk
-        return float(np.where(is_cut, length, gaps.rounds(until)) @ gaps.lanes)
+        return float(np.where(is_cut, gaps.filled(until), gaps.rounds(until)) @ gaps.lanes)
 
     return max(float((gaps.start + gaps.chunk).min()), _reached(room, job.chunks, gaps))
 
@@ -93,12 +92,8 @@ def _area(snapshot: Snapshot, jobs: Sequence[Job], power_step: float) -> float:
         return snapshot.time
     gaps = Gaps(idle, rows, replace(tiny, chunk_s=1.0))
     weakest = min(group.power for group in idle.groups)
-
-    def room(until: float) -> float:
-        length = np.maximum(np.minimum(gaps.end, until) - gaps.start, 0.0) / gaps.chunk
-        return float(length @ gaps.lanes)
-
-    return _reached(room, sum(_least_area(job, weakest) for job in jobs), gaps)
+    areas = sum(_least_area(job, weakest) for job in jobs)
+    return _reached(lambda until: float(gaps.filled(until) @ gaps.lanes), areas, gaps)
 
 
 def _least_area(job: Job, weakest: float) -> float:

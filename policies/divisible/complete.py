@@ -146,7 +146,12 @@ def _with_front(snapshot: Snapshot, plan: Plan) -> Plan:
         _point(snapshot, plan, point, one) for point, one in zip(plan.front, filled, strict=True)
     ]
     front = _undominated(points)
-    chosen = next(point for point in front if _covers(point, points[plan.chosen]))
+    was = points[plan.chosen]
+    chosen = next(
+        point
+        for point in front
+        if point.cmax <= was.cmax and point.weighted_completion <= was.weighted_completion
+    )
     at = points.index(chosen)
     whole = _answered(replace(plan, placements=plan.front[at].placements), filled[at])
     gaps = [point.pareto_gap for point in front if point.pareto_gap is not None]
@@ -197,7 +202,3 @@ def _undominated(points: Sequence[FrontPoint]) -> list[FrontPoint]:
         if not kept or point.weighted_completion < kept[-1].weighted_completion:
             kept.append(point)
     return kept
-
-
-def _covers(one: FrontPoint, other: FrontPoint) -> bool:
-    return one.cmax <= other.cmax and one.weighted_completion <= other.weighted_completion

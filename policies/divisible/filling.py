@@ -141,6 +141,10 @@ class Gaps:
         lanes = [gap.lanes * len(groups[gap.group].nodes) for gap in rows]
         self.lanes: Ints = np.array(lanes, dtype=np.int64)
 
+    def filled(self, until: float) -> Floats:
+        """Chunks that one lane of each gap takes by then, were they cut anywhere, shape (G,)."""
+        return np.maximum(np.minimum(self.end, until) - self.start, 0.0) / self.chunk
+
     def rounds(self, until: float) -> Floats:
         """Chunks that one lane of each gap takes by then, shape (G,)."""
         length = np.minimum(self.end, until) - self.start
@@ -204,7 +208,10 @@ def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Place
         key = group.cluster, group.power, gap.start, rounds
         nodes = found.setdefault(key, {})
         chunks[key] = chunks.get(key, 0) + count
-        end = min(_ends_at(job, gap.start, rounds, 1, group.power), gap.end)
+        end = gap.start
+        for _, seconds in pieces_of(job, rounds, 1, group.power):
+            end += seconds
+        end = min(end, gap.end)
         lanes = -(-count // rounds)
         for place in range(-(-lanes // gap.lanes)):
             procs = min(gap.lanes, lanes - place * gap.lanes)
@@ -222,9 +229,3 @@ def _laid(idle: Idle, job: DivisibleJob, gaps: Gaps, counts: Ints) -> list[Place
         named = {idle.names[node]: nodes[node] for node in sorted(nodes)}
         pieces += uses.pieces(job, start, named, chunks[key], power)
     return sorted(pieces, key=lambda piece: (piece.start, piece.end, *piece.nodes))
-
-
-def _ends_at(job: DivisibleJob, start: float, chunks: int, procs: int, power: float) -> float:
-    for _, seconds in pieces_of(job, chunks, procs, power):
-        start += seconds
-    return start

@@ -57,96 +57,75 @@ def apply(case: WhyCase, changes: Iterable[WhyChange]) -> WhyCase:
     return case
 
 
-def _with_job(case: WhyCase, edit: Callable[[Job], Job]) -> WhyCase:
-    queue = tuple(edit(job) if job.id == case.job else job for job in case.snapshot.queue)
-    return replace(case, snapshot=replace(case.snapshot, queue=queue))
-
-
 def _fields(
     of: Callable[[WhyCase, WhyChange], Mapping[str, Any]],
 ) -> Callable[[WhyCase, WhyChange], WhyCase]:
     """A change that gives fields of the job other values."""
-    return lambda case, change: _with_job(case, lambda job: replace(job, **of(case, change)))
+
+    def changed(case: WhyCase, change: WhyChange) -> WhyCase:
+        job = replace(case.target, **of(case, change))
+        queue = tuple(job if one.id == case.job else one for one in case.snapshot.queue)
+        return replace(case, snapshot=replace(case.snapshot, queue=queue))
+
+    return changed
 
 
-def _tasks(case: WhyCase, change: WhyChange) -> WhyCase:
+def _tasks(case: WhyCase, change: WhyChange) -> Mapping[str, Any]:
     """Tasks of it that have started end now; their data are still to travel."""
-    names, now = set(change.names), case.snapshot.time
-
-    def edit(job: Job) -> Job:
-        if not isinstance(job, WorkflowJob):
-            return job
-        started = (replace(s, end=now) if s.task in names else s for s in job.started)
-        return replace(job, started=tuple(started))
-
-    return _with_job(case, edit)
+    job, names, now = case.target, set(change.names), case.snapshot.time
+    if not isinstance(job, WorkflowJob):
+        return {}
+    return {"started": tuple(replace(s, end=now) if s.task in names else s for s in job.started)}
 
 
-def _procs(case: WhyCase, change: WhyChange) -> WhyCase:
+def _procs(case: WhyCase, change: WhyChange) -> Mapping[str, Any]:
     """Fewer processes: a rigid job does the same work in proportionally more time."""
-    count = int(change.after or 1)
-
-    def edit(job: Job) -> Job:
-        if isinstance(job, RigidJob):
-            return replace(job, procs=count, base_time=job.base_time * job.procs / count)
-        if isinstance(job, MoldableJob):
-            return replace(job, min_procs=min(job.min_procs, count), max_procs=count)
-        return job
-
-    return _with_job(case, edit)
+    job, count = case.target, int(change.after or 1)
+    if isinstance(job, RigidJob):
+        return {"procs": count, "base_time": job.base_time * job.procs / count}
+    if isinstance(job, MoldableJob):
+        return {"min_procs": min(job.min_procs, count), "max_procs": count}
+    return {}
 
 
-def _shape(case: WhyCase, change: WhyChange) -> WhyCase:
+def _shape(case: WhyCase, change: WhyChange) -> Mapping[str, Any]:
     """Less of an amount of its shape; with fewer CPUs, a rigid job takes proportionally longer."""
     key, *resource = change.names
-    count = int(change.after or 0)
-
-    def edit(job: Job) -> Job:
-        value: Any = type(getattr(job.shape, key))(count) if not resource else {}
-        for name in resource:
-            kept = {n: c for n, c in getattr(job.shape, key).items() if n != name}
-            value = {**kept, name: count} if count else kept
-        if change.kind == "cpus" and isinstance(job, RigidJob):
-            job = replace(job, base_time=job.base_time * job.shape.cpus_per_proc / count)
-        return replace(job, shape=replace(job.shape, **{key: value}))
-
-    return _with_job(case, edit)
+    job, count = case.target, int(change.after or 0)
+    value: Any = type(getattr(job.shape, key))(count) if not resource else {}
+    for name in resource:
+        kept = {n: c for n, c in getattr(job.shape, key).items() if n != name}
+        value = {**kept, name: count} if count else kept
+    fields = {"shape": replace(job.shape, **{key: value})}
+    if change.kind == "cpus" and isinstance(job, RigidJob):
+        return {**fields, "base_time": job.base_time * job.shape.cpus_per_proc / count}
+    return fields
 
 
-def _features(case: WhyCase, change: WhyChange) -> WhyCase:
-    def edit(job: Job) -> Job:
-        return replace(job, features=tuple(f for f in job.features if f not in change.names))
-
-    return _with_job(case, edit)
+def _features(case: WhyCase, change: WhyChange) -> Mapping[str, Any]:
+    return {"features": tuple(f for f in case.target.features if f not in change.names)}
 
 
-def _clusters(case: WhyCase, change: WhyChange) -> WhyCase:
+def _clusters(case: WhyCase, change: WhyChange) -> Mapping[str, Any]:
     """Also on the named clusters."""
-
-    def edit(job: Job) -> Job:
-        allowed = job.clusters or ()
-        return replace(job, clusters=tuple(dict.fromkeys((*allowed, *change.names))))
-
-    return _with_job(case, edit)
+    return {"clusters": tuple(dict.fromkeys((*(case.target.clusters or ()), *change.names)))}
 
 
-def _bandwidth(case: WhyCase, change: WhyChange) -> WhyCase:
-    def edit(job: Job) -> Job:
-        if isinstance(job, RigidJob | MoldableJob):
-            return replace(job, proc_gbps=change.after or 0.0)
-        return job
+def _bandwidth(case: WhyCase, change: WhyChange) -> Mapping[str, Any]:
+    rated = isinstance(case.target, RigidJob | MoldableJob)
+    return {"proc_gbps": change.after or 0.0} if rated else {}
 
-    return _with_job(case, edit)
+
+def _over_clusters(case: WhyCase, change: WhyChange) -> Mapping[str, Any]:
+    job = case.target
+    if isinstance(job, RigidJob | MoldableJob):
+        return {"proc_gbps": job.proc_gbps or 0.0, "one_cluster": False}
+    return {}
 
 
 def _split(case: WhyCase, change: WhyChange) -> WhyCase:
-    def edit(job: Job) -> Job:
-        if isinstance(job, RigidJob | MoldableJob):
-            return replace(job, proc_gbps=job.proc_gbps or 0.0, one_cluster=False)
-        return job
-
     options = {**case.options, "coallocation": "sooner"}
-    return replace(_with_job(case, edit), options=options)
+    return replace(_fields(_over_clusters)(case, change), options=options)
 
 
 def _with_clusters(case: WhyCase, edit: Callable[[Cluster], Cluster]) -> WhyCase:
@@ -221,15 +200,15 @@ def _slots(case: WhyCase, change: WhyChange) -> WhyCase:
 CHANGES: Mapping[str, Callable[[WhyCase, WhyChange], WhyCase]] = {
     "release": _fields(lambda case, change: {"held": False}),
     "dependency": _fields(lambda case, change: {"after": ()}),
-    "tasks": _tasks,
+    "tasks": _fields(_tasks),
     "earliest": _fields(lambda case, change: {"earliest": case.snapshot.time}),
-    "procs": _procs,
+    "procs": _fields(_procs),
     "memory": _fields(lambda case, change: {"memory_mb_per_proc": int(change.after or 0)}),
-    "cpus": _shape,
-    "shape": _shape,
-    "features": _features,
-    "clusters": _clusters,
-    "bandwidth": _bandwidth,
+    "cpus": _fields(_shape),
+    "shape": _fields(_shape),
+    "features": _fields(_features),
+    "clusters": _fields(_clusters),
+    "bandwidth": _fields(_bandwidth),
     "split": _split,
     "link": _of_clusters(link_gbps=inf),
     "order": _order,

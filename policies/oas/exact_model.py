@@ -131,9 +131,10 @@ def _cells(
 ) -> Ints:
     """Rows of `Model.items`, in the order of the model; `units` is the least that each takes."""
     counts, place = np.diff(patterns.first)[order], np.argsort(order)
+    parents = [sum({1 << int(place[p]) for p, _ in items[i].parents}) for i in order]
     columns = (
         firsts(counts),
-        _sets([[place[p] for p, _ in items[i].parents] for i in order] + [[]]),
+        np.array([*parents, 0], dtype=np.int64),
         np.append(_twins(items, order, weighted), -1),
         np.append(units[order], 0),
         *np.pad(_digits(counts), ((0, 0), (0, 1))),
@@ -199,10 +200,6 @@ def _digits(counts: Ints) -> Ints:
         places[:, j] = word, worth
         worth *= values
     return places
-
-
-def _sets(members: Sequence[Sequence[int]]) -> Ints:
-    return np.array([sum({1 << int(m) for m in one}) for one in members], dtype=np.int64)
 
 
 def _rows(base: Base, reopened: Floats, grid: ExactGrid) -> list[tuple[float, int]]:

@@ -115,7 +115,8 @@ class Filling:
             aim = float(np.floor(aim / self.step * (1.0 + 1e-9)) * self.step)
         self.limit = max(min(aim, below), 0.0)
         keys = (self.seconds, self.procs * self.seconds, self.procs.astype(np.float64))
-        key = keys[number % 3] * (1.0 + self.random.uniform(0.0, _noise(number), self.procs.size))
+        noise = 0.0 if number < 3 else (0.1, 0.3, 1.0)[number // 3 % 3]
+        key = keys[number % 3] * (1.0 + self.random.uniform(0.0, noise, self.procs.size))
         self.sorted = np.argsort(-key, kind="stable")
         running, count = self.ends.size, self.lister.items.size
         length = running + 2 * count + 2
@@ -149,10 +150,6 @@ class Filling:
         waiting = [list(items) for items in self.members]
         items = [waiting[self.sorted[k]].pop(0) for k in taken[taken != CLOSE]]
         return [items[x] for x in np.argsort(start, kind="stable")]
-
-
-def _noise(number: int) -> float:
-    return 0.0 if number < 3 else (0.1, 0.3, 1.0)[number // 3 % 3]
 
 
 def _common(seconds: Floats) -> float:

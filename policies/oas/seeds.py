@@ -19,11 +19,6 @@ from coalloc.policies.kernel.search.listing_state import ListingGenes
 from coalloc.policies.orders.simple import sort_items
 
 
-def heaviness(item: Item) -> float:
-    """Sigma * base_time of the smallest allotment, s at power 1."""
-    return item.modes[0][1]
-
-
 def area(item: Item) -> float:
     """Slots times seconds of the smallest allotment, at power 1."""
     return item.modes[0][0] * (item.modes[0][1] + item.modes[0][2])
@@ -62,7 +57,8 @@ def balanced(lister: Lister, domains: Domains) -> ListingGenes:
     ones get the part of the work that they can do.
     """
     problem, planner = lister.problem, lister.planner
-    order = sorted(lister.items.tolist(), key=lambda n: -heaviness(planner.items[n]))
+    # By sigma * base_time of the smallest allotment.
+    order = sorted(lister.items.tolist(), key=lambda n: -planner.items[n].modes[0][1])
     genes = lister.genes(order)
     if not order or not lister.rows.free.size:
         return genes

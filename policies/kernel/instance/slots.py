@@ -76,33 +76,12 @@ def number_slots(
     slots: Any,
     jobs: Any,
 ) -> Any:
-    """Give every job its slots.
+    """Give every job its slots, numbers that rise in each class.
 
-    Parameters
-    ----------
-    order : array of int
-        2 N events: job, or jobs + job where it ends; in the order in which they happen.
-    use_first, use_count : array of int, N
-        Range of each job in the next two.
-    use_class, use_slots : array of int
-        Class, and slots of it.
-    slot_first : array of int, classes + 1
-        Range of each class in the next.
-    slots : array of int
-        Numbers of the slots, rising in each class.
-    jobs : int
-        N.
-
-    Returns
-    -------
-    first, count : array of int, N
-        Range of each job in the next two.
-    low, high : array of int
-        Ranges of slots, `high` exclusive.
-    length : int
-        Entries of these that are used.
-    fault : int
-        The job for which a class had too few free slots, or -1.
+    `order` are events as they happen: job, or jobs + job where it ends. A `first` and `count` are
+    the range of each job, or class, in the arrays that follow. Returns the first and count of each
+    job in ranges of slots, these (the high ones exclusive), how many of them are used, and the job
+    for which a class had too few free slots, or -1.
     """
     first = np.zeros(jobs, dtype=np.int64)
     count = np.zeros(jobs, dtype=np.int64)

@@ -77,27 +77,13 @@ def price_near(
     out_mode: Ints,
     out_start: Floats,
 ) -> float:
-    """Find each job's allotment and start.
+    """Find each job's allotment and start; the sum of the costs, inf where one cannot end by `cap`.
 
-    Parameters
-    ----------
-    width, slots : float and int
-        Of the grid: slots of one width, from 0.
-    total : array of float, 2 G + 2
-        Integral of the prices up to each edge, and its last value again and again.
-    cap : float
-        No job may end later, seconds.
-    fall, fallen : float
-        By how much prices are lower than in the last call: at most anywhere, and in all.
-    floor : array, A
-        What each allotment costs at least; rewritten. -inf at first.
-    out_mode, out_start : arrays, N
-        The answers: index into `procs`, seconds. The search begins at the allotments there.
-
-    Returns
-    -------
-    float
-        Sum of the costs; inf where a job cannot end by `cap`.
+    The grid has slots of one width, from 0; `total` (2 G + 2) is the integral of the prices up to
+    each edge, and its last value again and again. By `fall` prices are lower than in the last call
+    anywhere at most, by `fallen` in all. `floor` (A), -inf at first, is what each allotment costs
+    at least; it is rewritten. `out_mode` (index into `procs`, where the search begins) and
+    `out_start` (seconds) are the answers.
     """
     first, procs, times = jobs.first, jobs.procs, jobs.times
     cost = 0.0

@@ -54,7 +54,8 @@ def _study(case: int, run: Run) -> Iterator[Row]:
     """Choices of the policies, and the ends of what `jpn` could choose instead."""
     count = 1 if case == 1 else QUICK_SEEDS if run.quick else SEEDS
     first = run.seed * SEEDS
-    places = [(seed, abw) for seed in range(first, first + count) for abw in bandwidths(run)]
+    widths = (ABW[0], ABW[2], ABW[-1]) if run.quick else ABW
+    places = [(seed, abw) for seed in range(first, first + count) for abw in widths]
     for seed, abw in run.steps(f"MBPC case {case}", places):
         snapshot = platform(case, abw, seed)
         where = {"case": case, "seed": seed if case == 2 else None, "abw_gbps": abw}
@@ -154,11 +155,6 @@ def place(snapshot: Snapshot, policy: str, seed: int) -> Solved:
         left = solved.plan.deferred[0]
         raise NotAllowedError(f"{policy} leaves out {left.job}: {left.detail}")
     return solved
-
-
-def bandwidths(run: Run) -> tuple[float, ...]:
-    """Of the links, Gbit/s."""
-    return (ABW[0], ABW[2], ABW[-1]) if run.quick else ABW
 
 
 def platform(case: int, abw: float, seed: int) -> Snapshot:
