@@ -51,7 +51,7 @@ def start_now(state: State, current: RoundState, plan: Plan, now: float) -> None
         if deadlines.misses(record, now, placement.end - placement.start):
             deadlines.withhold(state, record.id, current.number)
             continue
-        if limits.holds(state, book, record, placement):
+        if limits.holds(state, book, record, placement, now):
             continue
         queued = queueing.may_wait(state, record, placement, view, claims, now)
         if not queued and not record.foreign and queueing.must_wait(state, placement, view):

@@ -120,7 +120,7 @@ def _start_all(
                 state.schedule.later[entry] = arrives
                 state.out.append(Wake(at=arrives))
             continue
-        if holds(state, book, record, placement):
+        if holds(state, book, record, placement, now):
             continue
         queued = may_wait(state, record, placement, view, waiting_claims(state), now)
         if not queued and must_wait(state, placement, view):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from math import inf
 
+from coalloc.core.base.effects import Wake
 from coalloc.core.base.projects import ITS_ARRAY, Scope
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
@@ -30,6 +31,8 @@ from coalloc.core.sharing.priority import factors, is_on, project_of
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Placement
+from coalloc.model.shape import ONE_SLOT
+from coalloc.model.sites.parts import OVER_LIMIT
 from coalloc.model.speedup import TableSpeedup
 from coalloc.model.split import filled
 from coalloc.model.values import replace
@@ -159,12 +162,22 @@ def start_of(state: State, record: JobRecord, placement: Placement) -> tuple[int
     return slots, placement.end - placement.start
 
 
-def holds(state: State, book: LimitBook, record: JobRecord, placement: Placement) -> bool:
-    """Whether a limit keeps a placement from starting now; then a job has to be planned again."""
+def holds(
+    state: State, book: LimitBook, record: JobRecord, placement: Placement, now: float
+) -> bool:
+    """Whether a limit keeps a placement from starting now; then a job has to be planned again.
+
+    One with a shape may take fewer slots on other nodes: it is, after a pause.
+    """
     why = book.why_not(record, *start_of(state, record, placement))
     if why and not record.flow:
         state.findings.limited[record.id] = why
         state.rounds.want(LIMIT)
+        if record.job.shape != ONE_SLOT:
+            until = now + state.settings.start.backoff_max_s
+            state.put(replace(record, not_before=until, reason=OVER_LIMIT, detail=why))
+            state.marked.backing_off.add(record.id)
+            state.out.append(Wake(at=until))
     return bool(why)
 
 

@@ -175,7 +175,7 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, no
             continue
         if misfit_of_links(loads_of(placement, record, view), view):
             continue
-        if holds(state, book, record, placement):
+        if holds(state, book, record, placement, now):
             continue
         commit(by, current, claims, record, placement, queued=True)
         book.take(record, *start_of(state, record, placement))

@@ -55,8 +55,9 @@ class Shaped:
         job["shape"] = dice.choice(kinds)
         if not {"all_memory", "memory_mb_per_node", "max_nodes"}.intersection(job["shape"]):
             job["memory_mb_per_proc"] = dice.choice([0, 300, 800])
-        if {"cpus_per_proc", "max_nodes"}.intersection(job["shape"]) and "procs" in job:
-            job["procs"] = 2  # more might not fit at all, and be taken while nothing is read
+        sized = {"cpus_per_proc", "exclusive", "max_nodes"}.intersection(job["shape"])
+        if sized and "procs" in job:
+            job["procs"] = 2  # more might fit nowhere, be taken while unread, or pass every limit
         return replace(command, job=job)
 
 

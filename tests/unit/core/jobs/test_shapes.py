@@ -186,6 +186,17 @@ def test_usage_and_limits_are_of_slots() -> None:
     assert answer.message == "needs 10 processes, and user ann may run 9"
 
 
+def test_a_shape_that_took_more_than_a_limit_allows_lets_others_be_planned() -> None:
+    site = Site({"a": 2}, users={"*": LimitsConfig(max_procs=6)})
+    equip(site, a1={"slots": 8, "cpus": 8}, a2={"slots": 4, "cpus": 4})
+    job, other = shaped(site, exclusive=True), site.submit(1)
+    waits = site.job(job)
+    assert (waits.state, waits.reason) == (JobState.PENDING, "over_limit")
+    assert waits.detail == "needs 8 processes, and user ann may run 6"
+    site.ask(RoundNow(), operator=True)
+    assert site.job(other).state is JobState.PREPARING
+
+
 def test_where_a_node_is_a_slot_it_is_one_of_it_however_many_cpus_are_asked_for() -> None:
     site = Site({"a": 2}, users={"*": LimitsConfig(max_procs=2)})
     equip(site, a1={"slots": 1, "cpus": 8}, a2={"slots": 1, "cpus": 8})
