@@ -239,7 +239,7 @@ def test_settings_reach_the_commands(root: Path) -> None:
         fake.launcher = SlurmLauncher(read_settings(given, "c"), fake.state)
         fake.claim(fake.shell("true", nodes=(("n1", 2), ("n2", 1))))
         (words,) = fake.asked("srun")
-        assert "--distribution=arbitrary --nodelist=n1,n1,n2 -N 2 -n 3" in words
+        assert "--nodelist=n1,n2 -N 2 -n 3" in words
         assert "--partition=long --qos=high" in words
     finally:
         fake.close()

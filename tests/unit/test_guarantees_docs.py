@@ -38,7 +38,7 @@ def test_every_promise_names_a_scope_and_a_test() -> None:
 def test_log_lines_that_an_operator_is_told_of_are_written() -> None:
     source = "".join(
         path.read_text(encoding="utf-8")
-        for folder in ("core", "daemon", "executor", "cli")
+        for folder in ("core", "daemon", "executor", "cli", "model")
         for path in (ROOT / folder).rglob("*.py")
     )
     named = set(re.findall(r"(?:^ {4}|`)([a-z]+(?:_[a-z]+)+)(?= [a-z_]+=|`)", RECOVERY, re.M))
