@@ -101,14 +101,16 @@ def test_rules_of_a_site_are_known_told_and_passed_on(root: Path) -> None:
         assert told(site, licenses="matlab:9") == (
             "a: there are 2 licences matlab, the job asks for 9; b: there is no licence matlab"
         )
-        assert "no node there has --gres=gpu:9" in told(site, gres="gpu:9")
+        shaped = site.submission(["true"], 1, job={"shape": {"per_node": {"gpu": 9}}})
+        assert "with 9 gpu" in site.ask("submit", **shaped)["message"]
 
         # The node of the least weight among equals; the account's name in each cluster.
         with runs(site, there, account="bio") as job:
             assert list(site.job(job)["nodes"]) == ["a3"], site.job(job)["nodes"]
             assert shown(made["a"], "Account") == "bio"
-        asked = {"gres": "gpu:fake:1", "qos": "tiny", "partition": "chem", "licenses": "matlab"}
-        with runs(site, there, **asked) as job:
+        asked = {"qos": "tiny", "partition": "chem", "licenses": "matlab"}
+        gpu = {**there, "shape": {"per_node": {"gpu:fake": 1}}}
+        with runs(site, gpu, **asked) as job:
             assert list(site.job(job)["nodes"]) == ["a1"]
             assert shown(made["a"], "tres-per-node") == "gres:gpu:fake:1"
             assert shown(made["a"], "QOS") == "tiny"

@@ -215,7 +215,9 @@ def test_kills_during_the_negotiation(
                 site.start_executor(victim)
         site.until(lambda: resumed(own["b"]) and all_over(site, jobs), 240.0)
     ended = {job: site.job(job) for job in jobs}
-    assert {row["state"] for row in ended.values()} == {"completed"}, ended
+    assert {row["state"] for row in ended.values()} == {"completed"}, [
+        (job, row["state"], row["reason"], row["detail"]) for job, row in ended.items()
+    ]
     expected = Counter(f"{n} {rank}" for n, width in enumerate(widths) for rank in range(width))
     assert Counter(lines.read_text().splitlines()) == expected
 
