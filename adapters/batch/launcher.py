@@ -77,7 +77,7 @@ class BatchLauncher(PartLauncher):
         """Parts of which something was ordered that a runner has to see to."""
         self._seen_to = float("-inf")
         self.gate: Gate | None = None
-        """Where wrappers of claims call that wait in the queue without a runner."""
+        """Port for the wrappers of claims that wait in the queue without a runner."""
         super().__init__(state_dir)
 
     def fileno(self) -> int:

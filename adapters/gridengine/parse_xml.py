@@ -60,7 +60,7 @@ class JobEntry:
     time_limit: float | None = None
     """h_rt, seconds; None: none was asked for."""
     requests: Mapping[str, str] = field(default_factory=dict)
-    """What it asked for by ``-l``."""
+    """Resources asked for by ``-l``."""
 
     @property
     def id(self) -> str:

@@ -34,7 +34,7 @@ from coalloc.model.snapshot import Running
 
 ENDLESS_S = 365 * 86400.0
 MEMORY, EXCLUSIVE = "memory", "exclusive"
-"""What complexes stand for that are no counted resources."""
+"""Meanings of complexes that are no counted resources."""
 STATES = {
     "u": (NodeState.DOWN, "execd is out of reach"),
     "E": (NodeState.DOWN, "the queue is in error"),

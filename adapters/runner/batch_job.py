@@ -40,7 +40,7 @@ class Turn:
     expected: float | None = None
     """When it is expected to start, wall-clock seconds."""
     slots: dict[str, int] = field(default_factory=dict)
-    """What it was given, by the batch system's names of nodes; empty: nothing yet."""
+    """Slots that it was given, by the batch system's names of nodes; empty: nothing yet."""
     is_stuck: bool = False
     """It will not start by itself, however long it waits."""
     is_next: bool = False

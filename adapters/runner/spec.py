@@ -14,7 +14,7 @@ class OwnPlace(TypedDict, total=False):
     """CPUs and GPUs that a process has of its node for itself."""
 
     cpus: Sequence[int] | None
-    """What it is pinned to; None: anything."""
+    """CPUs that it is pinned to; None: any."""
     gpus: Sequence[int | str]
     """Those that it sees; absent: as its environment says."""
     holds: bool
