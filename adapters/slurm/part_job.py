@@ -52,8 +52,8 @@ STEP_END_S = 1.0
 RELEASE_S = 5.0
 SETTLE_S = 15.0
 """An ending job's nodes are waited for so long before its end is reported without their cause."""
-WHO_S = 3.0
-"""Accounting knows within this time who has cancelled a job, seconds."""
+WHO_S = 30.0
+"""Accounting knows within this time who has cancelled a job, seconds: later after a restart."""
 LEAVE_S = 30.0
 """A job whose wrappers have ended ends by itself within this time, or is cancelled, seconds."""
 POLL_S = 0.01
@@ -238,9 +238,9 @@ class SlurmJob(PartJob):
 
     def cancel(self, *options: str) -> None:
         """Signal the job, or end it; harmless when it has ended. Raises `UnreachableError`."""
-        if self.number:
-            with contextlib.suppress(CommandRefusedError):
-                self._slurm.run("scancel", *options, *self.number.split(","), account=self._account)
+        with contextlib.suppress(CommandRefusedError):
+            if self.number and (own := self._shown.own(self.number)):
+                self._slurm.run("scancel", *options, *own, account=self._account)
 
     def withdraw(self) -> None:
         """Cancel the job; harmless when it has ended, or slurmctld is out of reach."""

@@ -40,6 +40,8 @@ class ShownJob:
             text = self._slurm.run("scontrol", "--local", "-o", "show", "job", number)
         except BatchError as error:
             return self._accounted(number) if is_no_such_job(error) else (None, "")
+        if self._is_anothers(shown_field(text, "Comment")):
+            return "", ""
         return shown_field(text, "JobState"), shown_reason(text)
 
     def turn(self, number: str) -> Turn | None:
@@ -47,6 +49,8 @@ class ShownJob:
         try:
             show = ("scontrol", "--local", "-d", "-o", "show", "job", number)
             text = self._slurm.run(*show, env={"TZ": "UTC"})
+            if self._is_anothers(shown_field(text, "Comment")):
+                return Turn("", "")
             state, reason = shown_field(text, "JobState"), shown_field(text, "Reason")
             if state == "PENDING":
                 expected = _instant(shown_field(text, "StartTime"))
@@ -87,20 +91,38 @@ class ShownJob:
     def _listed(self, number: str) -> str:
         """The job's state in the queue; empty: it is not there."""
         try:
-            return self._slurm.run("squeue", "--local", "-h", "-j", number, "-o", "%T").strip()
+            text = self._slurm.run("squeue", "--local", "-h", "-j", number, "-o", "%T %k")
         except CommandRefusedError as error:
             if is_no_such_job(error):
                 return ""
             raise
+        state, _, comment = text.strip().partition(" ")
+        return "" if self._is_anothers(comment) else state
+
+    def own(self, numbers: str) -> list[str]:
+        """Those of these jobs that are in the queue, and are not another claim's.
+
+        A slurmctld that has lost its last seconds gives numbers again.
+        """
+        text = self._slurm.run("squeue", "--local", "-h", "-a", "-j", numbers, "-o", "%i %k")
+        rows = (line.split(" ", 1) for line in text.splitlines())
+        return [number for number, *said in rows if not self._is_anothers("".join(said))]
+
+    def _is_anothers(self, comment: str) -> bool:
+        """Whether a job's comment is the mark of another of our claims."""
+        mark = self._spec["token"]["comment"]
+        return comment.startswith(mark.partition(":")[0] + ":") and comment != mark
 
     def canceller(self, number: str, limit_s: float) -> str:
         """Uid of who has cancelled a job, once accounting says so; empty: it does not in time."""
         end = time.monotonic() + limit_s
         while True:
+            uid = ""
             try:
                 uid = canceller(self._sacct(number))
-            except BatchError:
-                return ""
+            except BatchError as error:
+                if is_without_accounting(error):
+                    return ""
             if uid or time.monotonic() + LONGEST_POLL_S >= end:
                 return uid
             time.sleep(LONGEST_POLL_S)

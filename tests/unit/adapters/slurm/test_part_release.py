@@ -9,6 +9,8 @@ import pytest
 from coalloc.adapters.slurm.part_job import SlurmJob
 from tests.support.part_specs import batch_spec
 
+MARK = batch_spec()["token"]["comment"]
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> SlurmJob:
@@ -36,7 +38,27 @@ def test_nodes_that_are_cleaned_up_for_long_are_waited_for(tmp_path: Path, job: 
 
 
 def test_a_job_that_was_requeued_after_its_run_is_cancelled(tmp_path: Path, job: SlurmJob) -> None:
-    spell(tmp_path, "squeue", "[ -e $here/cancelled ] || echo PENDING")
+    spell(tmp_path, "squeue", f"[ -e $here/cancelled ] || {listed(MARK)}")
     spell(tmp_path, "scancel", 'echo "$@" > $here/cancelled')
     assert job.release(has_run=True)
     assert (tmp_path / "cancelled").read_text() == "7\n"
+
+
+def test_a_number_that_was_given_again_is_not_cancelled(tmp_path: Path, job: SlurmJob) -> None:
+    """A slurmctld that was killed gives its last numbers again: this one is another claim's."""
+    spell(tmp_path, "squeue", listed(MARK + "0"))
+    spell(tmp_path, "scontrol", f"echo JobId=7 JobState=RUNNING Reason=None Comment={MARK}0")
+    spell(tmp_path, "scancel", "touch $here/cancelled")
+    job.cancel()
+    assert job.release(has_run=True)
+    assert job.release(has_run=False)
+    assert not (tmp_path / "cancelled").exists()
+    assert job.state() == ("", "")
+    turn = job.turn()
+    assert turn is not None
+    assert turn.state == ""
+
+
+def listed(mark: str) -> str:
+    """The pending job as squeue lists it, by what it is asked for."""
+    return f'case "$*" in *%i*) echo "7 {mark}";; *) echo "PENDING {mark}";; esac'
