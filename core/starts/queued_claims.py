@@ -29,7 +29,7 @@ from coalloc.core.jobs.offers import room_on
 from coalloc.core.jobs.suitable_nodes import fit, laid_out, least_slots
 from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.sharing.limits import holds, start_of, trimmed
-from coalloc.core.starts.negotiation import may_queue, others, suits
+from coalloc.core.starts.negotiation import may_queue, others, suits, ungranted
 from coalloc.core.starts.placements import (
     NOW_S,
     Commitment,
@@ -353,7 +353,8 @@ def nodes_for(state: State, record: JobRecord, name: str, now: float) -> list[No
 def wanted_slots(state: State, name: str, now: float) -> int:
     """Slots of a share that waiting jobs could fill now, or that unclaimed parts will.
 
-    No more than the cluster has: a workflow or a divisible job could fill it.
+    No more than the cluster has: a workflow or a divisible job could fill it. None for jobs that
+    only wait while another of ours holds nodes elsewhere until its part here is granted.
     """
     cluster = state.clusters[name]
     if cluster.reading is None or cluster.drained or state.rounds.paused:
@@ -365,6 +366,13 @@ def wanted_slots(state: State, name: str, now: float) -> int:
         for part in record.parts
         if part.cluster == name and part.state is PartState.PREPARING and not record.queued
     )
+    if any(
+        record.is_meeting
+        and name in ungranted(record)
+        and len(ungranted(record)) < len(record.parts)
+        for record in state.placed_records()
+    ):
+        return min(wanted, most)
     elsewhere = (
         record.id
         for record in state.placed_records()

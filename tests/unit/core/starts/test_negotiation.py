@@ -16,6 +16,7 @@ from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.jobs.occupation import occupation
 from coalloc.core.starts.meetings import PUT_OFF_S
 from coalloc.core.starts.negotiation import in_words, late_clusters
+from coalloc.core.starts.queued_claims import wanted_slots
 from coalloc.core.starts.waits import SHARED_S, WAITS_KEY, expected_wait, kept_waits
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.sites.parts import PartReport, PartState
@@ -81,6 +82,15 @@ def test_a_job_that_the_plan_leaves_out_takes_its_turn_too() -> None:
     assert [p.cluster for p in site.job(site.submit(2)).parts] == ["a", "b"], "as siblings"
     parts = site.job(site.submit(3)).parts
     assert sorted(sum(part.nodes.values()) for part in parts) == [1, 2]
+
+
+def test_no_share_is_kept_where_a_job_is_awaited_that_holds_nodes_elsewhere() -> None:
+    site, job = negotiating()
+    site.solving = False
+    site.submit(1)
+    assert [wanted_slots(site.state, name, site.now) for name in "ab"] == [1, 1]
+    site.grants(job, "a", "a1")
+    assert [wanted_slots(site.state, name, site.now) for name in "ab"] == [1, 0]
 
 
 def test_a_clock_set_back_keeps_no_job_from_its_turn() -> None:
