@@ -39,7 +39,7 @@ def job_lines(job: JobDetails, now: float) -> list[str]:
     if job.pieces:
         lines += ["", "Pieces", *_table(PIECE_HEADERS, map(_piece, job.pieces))]
     if job.record.parts:
-        lines += ["", "Parts", *(_part(part) for part in job.record.parts)]
+        lines += ["", "Parts", *(_part(part, job.time_limit) for part in job.record.parts)]
     if job.events:
         lines += ["", "History", *(_event(event) for event in job.events)]
     return lines
@@ -217,13 +217,15 @@ def _run(task: TaskRow | PieceRow, start: float | None) -> tuple[str, ...]:
     )
 
 
-def _part(part: PartRecord) -> str:
+def _part(part: PartRecord, limit: float | None) -> str:
     size = sum(part.nodes.values())
     last = part.first_rank + size - 1
     ranks = f"rank {last}" if size == 1 else f"ranks {part.first_rank}-{last}"
     out = f"  {part.index}  {part.cluster}  {node_set(part.nodes)}  {ranks}  {part.state}"
     if part.started is not None:
         out += f"  started {precise(part.started)}"
+    if part.time_limit is not None and part.time_limit != limit:  # somebody has changed it there
+        out += f"  time limit {length(part.time_limit)}"
     if part.exit_code is not None:
         out += f"  exit code {part.exit_code}"
     if part.cpu_s is not None:

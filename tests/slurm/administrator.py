@@ -258,7 +258,8 @@ class Administrator:
             is_there = any(part["cluster"] == act.cluster for part in job["parts"])
             is_over = job["state"] in {*ENDED, "held"} or str(job["reason"]).startswith("held_by")
             elsewhere = act.kind in {"cancel", "hold"} and not is_there
-            is_longer = act.kind == "extend" and job["time_limit"] == 60.0 * EXTENDED_MIN
+            limits = [p.get("time_limit") for p in job["parts"] if p["cluster"] == act.cluster]
+            is_longer = act.kind == "extend" and 60.0 * EXTENDED_MIN in (job["time_limit"], *limits)
             if is_longer or elsewhere or (is_over and act.kind != "extend"):
                 act.told_s = time.time() - act.done
 
