@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import NODEFAULT, Struct, inspect, to_builtins
 from msgspec.structs import FieldInfo, fields
 from protocol import with_fields
+from results import FIGURES, with_results
 from schemas import NEEDED, UNLIMITED, given_by_others, plan_schema, snapshot_schema
 
 from coalloc.adapters.batch.settings import BatchSettings
@@ -39,7 +40,6 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.ranges import LARGEST
 from coalloc.model.shape import Shape
 from coalloc.model.snapshot import Reservation, Running, SnapshotFields
-from coalloc.simulation.reproduce.pages import FIGURES, with_results
 
 DOCS = Path(__file__).resolve().parent
 TABLES: Mapping[str, type[Struct]] = {
