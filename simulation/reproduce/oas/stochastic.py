@@ -7,7 +7,6 @@ published, so there is no figure to compare with. `windows` has the rule by whic
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +53,13 @@ def measure(run: Run) -> Iterable[Row]:
     ]
     for number, window, name in run.steps("oas-stochastic", cases):
         policy, options = POLICIES[name]
-        result = replay_window(window, policy, options, work, run.seed)
         yield {
             "log": window.log.name,
             "window": number + 1,
             "first_job": window.first,
             "jobs": jobs,
             "policy": name,
-            **asdict(result),
+            **replay_window(window, policy, options, work, run.seed),
         }
 
 
