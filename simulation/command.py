@@ -163,7 +163,7 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out the command: 0 done, 1 a replay turned out to be impossible. Raises `InputError`."""
+    """Carry out the command: 0 done, 1 a replay is impossible. Raises `InputError`."""
     try:
         return _run(args)
     except BrokenPipeError:

@@ -88,7 +88,9 @@ def render(draw: Callable[[Figure], None], size: tuple[float, float]) -> dict[st
     return out
 
 
-def write(folder: Path, name: str, draw: Callable[[Figure], None], size: tuple[float, float]) -> str:
+def write(
+    folder: Path, name: str, draw: Callable[[Figure], None], size: tuple[float, float]
+) -> str:
     """Write a picture's files into a folder; returns why there are none, or nothing."""
     try:
         pictures = render(draw, size)
