@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.windows import LOAD, LOGS, replay_window, windows
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, alone
 from coalloc.simulation.reproduce.words import shown
 
 if TYPE_CHECKING:
@@ -187,11 +187,4 @@ def _bars(axes: Axes, rows: Rows, name: str, unit: float) -> None:
     axes.grid(axis="x", visible=False)
 
 
-EXPERIMENTS: Mapping[str, Experiment] = {
-    "oas-stochastic": Experiment(
-        study=Study(name="oas-stochastic", measure=measure),
-        facts=facts,
-        draw=draw,
-        size=(plots.PAGE, 4.0),
-    )
-}
+EXPERIMENTS = alone("oas-stochastic", measure, facts, draw, (plots.PAGE, 4.0))
