@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from pkgutil import resolve_name
+from typing import Any
 
 from msgspec import Struct
 
@@ -13,24 +14,24 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
 
 
-class Check(Protocol):
-    """Reads an adapter's settings without touching the batch system."""
+class AdapterKind(Struct, frozen=True):
+    """One kind of batch system; its functions are named as `pkgutil.resolve_name` takes them."""
 
-    def __call__(self, value: Any, cluster: str, where: str) -> Any:
-        """Return the settings read; raise InputError at `where` if they are malformed."""
-
-
-class AdapterKind(Struct, frozen=True, kw_only=True):
-    """One kind of batch system."""
-
-    check: Check
-    make: Callable[[Any, Path], Adapter]
-    """Of the settings read, and the folder for state."""
+    reads: str
+    """Reads settings: of the value, the cluster's name and where they stand."""
+    opens: str
+    """Makes the adapter of the settings read, and of the folder for state."""
     doc: str
+
+    def check(self, value: Any, cluster: str, where: str) -> Any:
+        """Read settings without touching the batch system. Raises `InputError` at `where`."""
+        return resolve_name(f"coalloc.adapters.{self.reads}")(value, cluster, where)
 
     def open(self, value: Any, cluster: str, where: str, state_dir: Path) -> Adapter:
         """Make the adapter of one cluster; `AdapterError` where it cannot be used."""
-        return self.make(self.check(value, cluster, where), state_dir)
+        settings = self.check(value, cluster, where)
+        adapter: Adapter = resolve_name(f"coalloc.adapters.{self.opens}")(settings, state_dir)
+        return adapter
 
 
 def adapter_kind(name: str, where: str = "adapter") -> AdapterKind:
@@ -41,73 +42,25 @@ def adapter_kind(name: str, where: str = "adapter") -> AdapterKind:
     return kind
 
 
-def _check_gridengine(value: Any, cluster: str, where: str) -> object:
-    from coalloc.adapters.gridengine.settings import read_settings
-
-    return read_settings(value, cluster, where)
-
-
-def _open_gridengine(settings: Any, state_dir: Path) -> Adapter:
-    from coalloc.adapters.gridengine.adapter import open_gridengine
-
-    return open_gridengine(settings, state_dir)
-
-
-def _check_local(value: Any, cluster: str, where: str) -> object:
-    from coalloc.adapters.local.settings import read_settings
-
-    return read_settings(value, cluster, where)
-
-
-def _open_local(settings: Any, state_dir: Path) -> Adapter:
-    from coalloc.adapters.local.adapter import open_local
-
-    return open_local(settings, state_dir)
-
-
-def _check_slurm(value: Any, cluster: str, where: str) -> object:
-    from coalloc.adapters.slurm.settings import read_settings
-
-    return read_settings(value, cluster, where)
-
-
-def _open_slurm(settings: Any, state_dir: Path) -> Adapter:
-    from coalloc.adapters.slurm.adapter import open_slurm
-
-    return open_slurm(settings, state_dir)
-
-
-def _check_trace(value: Any, cluster: str, where: str) -> object:
-    from coalloc.adapters.trace import read_settings
-
-    return read_settings(value, cluster, where)
-
-
-def _open_trace(settings: Any, _: Path) -> Adapter:
-    from coalloc.adapters.trace import open_trace
-
-    return open_trace(settings)
-
-
 ADAPTERS: Mapping[str, AdapterKind] = {
     "local": AdapterKind(
-        check=_check_local,
-        make=_open_local,
-        doc="this machine's CPUs as one cluster, or one of several",
+        "local.settings:read_settings",
+        "local.adapter:open_local",
+        "this machine's CPUs as one cluster, or one of several",
     ),
     "gridengine": AdapterKind(
-        check=_check_gridengine,
-        make=_open_gridengine,
-        doc="a Grid Engine cell, by its commands",
+        "gridengine.settings:read_settings",
+        "gridengine.adapter:open_gridengine",
+        "a Grid Engine cell, by its commands",
     ),
     "slurm": AdapterKind(
-        check=_check_slurm,
-        make=_open_slurm,
-        doc="a Slurm cluster, by its commands",
+        "slurm.settings:read_settings",
+        "slurm.adapter:open_slurm",
+        "a Slurm cluster, by its commands",
     ),
     "trace": AdapterKind(
-        check=_check_trace,
-        make=_open_trace,
-        doc="a cluster of a platform file, for rehearsals; it only reads",
+        "trace:read_settings",
+        "trace:open_trace",
+        "a cluster of a platform file, for rehearsals; it only reads",
     ),
 }

@@ -36,7 +36,7 @@ def read_settings(value: Any, cluster: str, where: str) -> TraceSettings:
     return replace(settings, cluster=settings.cluster or cluster)
 
 
-def open_trace(settings: TraceSettings) -> Adapter:
+def open_trace(settings: TraceSettings, _: Path) -> Adapter:
     """Return an adapter that reads, and has no launcher; the file must have its cluster."""
     reader = TraceReader(settings)
     reader.read()

@@ -1,10 +1,17 @@
-"""Every measurement in turn: ``python -m benchmarks``, at full size with ``--full``."""
+"""Every measurement in turn: ``python -m benchmarks``, at full size with ``--full``.
+
+``python -m benchmarks NAME ...`` is one of them, with arguments of its own: a module of the rooms
+here, or ``lab``.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "round": ((), ()),
@@ -32,21 +39,34 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("--jobs", "1000", "--scale", "8", "--mean", "20", "--kills", "0"),
     ),
 }
-"""Module, its arguments, its arguments at full size."""
+"""Name, its arguments, its arguments at full size."""
+HERE = Path(__file__).parent
 
 
-def main() -> int:
-    """Run them one after the other; returns the number that failed."""
+def command(name: str, arguments: Sequence[str]) -> list[str]:
+    """The command of a measurement; `SystemExit` where there is none of this name."""
+    files = [path for path in sorted(HERE.glob("*/[a-z]*.py")) if path.parent.name != "lab"]
+    modules = {"lab": "lab"} | {path.stem: f"{path.parent.name}.{path.stem}" for path in files}
+    if name not in modules:
+        raise SystemExit(f"there is no measurement {name!r}; there are {', '.join(modules)}")
+    return [sys.executable, "-m", f"benchmarks.{modules[name]}", *arguments]
+
+
+def main(words: Sequence[str]) -> int:
+    """Run one of them, or all, one after the other; returns the number that failed."""
+    if words and not words[0].startswith("-"):
+        run = command(words[0], words[1:])
+        os.execv(run[0], run)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="full size")
-    full = parser.parse_args().full
+    full = parser.parse_args(words).full
     failed = 0
     for name, (quick, whole) in MEASUREMENTS.items():
-        command = [sys.executable, "-m", f"benchmarks.{name}", *(whole if full else quick)]
-        print(f"\n== {' '.join(command[1:])}", flush=True)
-        failed += subprocess.run(command, check=False).returncode != 0
+        run = command(name, whole if full else quick)
+        print(f"\n== {' '.join(run[1:])}", flush=True)
+        failed += subprocess.run(run, check=False).returncode != 0
     return failed
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -15,12 +15,13 @@ from pathlib import Path
 from msgspec import NODEFAULT, Struct, inspect, to_builtins
 from msgspec.structs import FieldInfo, fields
 from protocol import with_fields
+from results import FIGURES, with_results
+from schemas import NEEDED, UNLIMITED, given_by_others, plan_schema, snapshot_schema
 
 from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.gridengine.settings import GridEngineSettings
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.cli.submit.sbatch_words import WORDS
-from coalloc.model.formats import schema
 from coalloc.model.formats.job_json import Times
 from coalloc.model.formats.structs import range_text
 from coalloc.model.formats.words import field_words
@@ -39,7 +40,6 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.ranges import LARGEST
 from coalloc.model.shape import Shape
 from coalloc.model.snapshot import Reservation, Running, SnapshotFields
-from coalloc.simulation.reproduce.pages import FIGURES, with_results
 
 DOCS = Path(__file__).resolve().parent
 TABLES: Mapping[str, type[Struct]] = {
@@ -86,8 +86,8 @@ def generated() -> dict[Path, str]:
     """Every generated file and its text."""
     formats, data = DOCS / "FORMATS.md", DOCS / "reproduction"
     return {
-        DOCS / "schema" / "snapshot.schema.json": _json(schema.snapshot_schema()),
-        DOCS / "schema" / "plan.schema.json": _json(schema.plan_schema()),
+        DOCS / "schema" / "snapshot.schema.json": _json(snapshot_schema()),
+        DOCS / "schema" / "plan.schema.json": _json(plan_schema()),
         formats: with_tables(formats.read_text(encoding="utf-8")),
         DOCS / "PROTOCOL.md": with_fields((DOCS / "PROTOCOL.md").read_text(encoding="utf-8")),
         **{
@@ -163,7 +163,7 @@ def _rows(name: str) -> Iterator[str]:
     for field in fields(form):
         if field.name not in known:
             value = _value(inspect.type_info(field.type))
-            is_unlimited = field.name in schema.UNLIMITED.get(form, ())
+            is_unlimited = field.name in UNLIMITED.get(form, ())
             value += " or null" if is_unlimited else ""
             default = "null" if is_unlimited else _default(form, field)
             yield f"| `{field.encode_name}` | {value} | {default} | {words[field.name]} |"
@@ -171,9 +171,9 @@ def _rows(name: str) -> Iterator[str]:
 
 def _default(form: type[Struct], field: FieldInfo) -> str:
     """The default of a key, if it does not depend on other keys."""
-    if field.name in schema.NEEDED.get(form, ()):
+    if field.name in NEEDED.get(form, ()):
         return "required"
-    if field.name in schema.given_by_others(form):
+    if field.name in given_by_others(form):
         return ""
     if field.default_factory is not NODEFAULT:
         return f"`{json.dumps(field.default_factory())}`"

@@ -1,7 +1,4 @@
-"""``coalloc simulate``: replay job logs on a platform under several policies.
-
-The command line mounts `add_arguments` and `run`; ``python -m coalloc.simulation`` is the same.
-"""
+"""``coalloc simulate``: replay job logs on a platform under several policies."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload, read_workload
 
-DONE, FAILED, UNREADABLE = 0, 1, 2
+DONE, FAILED = 0, 1
 Replayed = Callable[[Workload, str, int], Trace]
 """Replays a workload under a policy with a seed."""
 HELP = "replay a job log on a platform, under one or several policies"
@@ -166,12 +163,9 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out the command: 0 done, 1 a replay turned out to be impossible, 2 unreadable input."""
+    """Carry out the command: 0 done, 1 a replay is impossible. Raises `InputError`."""
     try:
         return _run(args)
-    except InputError as error:
-        print(f"coalloc: error: {error}", file=sys.stderr)
-        return UNREADABLE
     except BrokenPipeError:
         raise  # The reader has seen enough.
     except OSError as error:

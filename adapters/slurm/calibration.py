@@ -9,11 +9,10 @@ and read again with every reading.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from coalloc.adapters.runner import durable
 from coalloc.adapters.slurm.commands import Slurm
 
 FORMAT = "coalloc-calibration/1"
@@ -69,12 +68,8 @@ def write_calibration(path: Path, powers: Mapping[str, float], at: float) -> Non
     """Keep relative speeds; what was measured of other nodes before stays."""
     kept = read_calibration(path) | dict(powers)
     body = {"format": FORMAT, "time": at, "power": dict(sorted(kept.items()))}
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "w") as file:
-        json.dump(body, file, indent=1)
-        file.write("\n")
-    Path(name).replace(path)
+    durable.make_folder(path.parent)
+    durable.write(path, f"{json.dumps(body, indent=1)}\n".encode())
 
 
 def read_calibration(path: Path) -> dict[str, float]:

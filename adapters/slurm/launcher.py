@@ -24,6 +24,7 @@ from coalloc.adapters.batch.launcher import (
 )
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
+from coalloc.adapters.runner import durable
 from coalloc.adapters.runner.command import BatchError
 from coalloc.adapters.runner.grant import CLAIM, kept
 from coalloc.adapters.slurm.commands import Slurm
@@ -253,9 +254,7 @@ class Ledger:
         self._lines += 1
         with contextlib.suppress(OSError):
             if self._lines > 2 * self._most:
-                new = self._path.with_name(f"{self._path.name}.new")
-                new.write_text("".join(f"{each}\n" for each in self._order), encoding="ascii")
-                new.replace(self._path)
+                durable.write(self._path, "".join(f"{each}\n" for each in self._order).encode())
                 self._lines = len(self._order)
             else:
                 with open(self._path, "a", encoding="ascii") as file:

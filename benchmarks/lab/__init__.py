@@ -1,1 +1,1 @@
-"""A laboratory of busy Slurm sites in virtual time: ``python -m benchmarks.lab``."""
+"""A laboratory of busy Slurm sites in virtual time: ``python -m benchmarks lab``."""

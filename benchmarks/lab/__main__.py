@@ -1,6 +1,6 @@
 """Waits on busy Slurm sites in virtual time: plain sbatch to a random cluster beside coalloc.
 
-``python -m benchmarks.lab --seeds 12 --load .9 1.1`` prints, for each arm, the mean over the seeds:
+``python -m benchmarks lab --seeds 12 --load .9 1.1`` prints, for each arm, the mean over the seeds:
 waits (mean / 95th percentile) of our jobs on one cluster, of co-allocated ones (plain: as two
 unrelated jobs, a lower bound), and of locals, by those of the plain arm; node time of ours that was
 held idle, of all and of the co-allocated; how many co-allocated jobs began while the streams ran.

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
 
 BASE = "easy"
-Draw = Callable[["Figure", Bench, Sequence[Row]], None]
+Draw = Callable[[Bench, Sequence[Row], "Figure"], None]
 Size = Callable[[Bench], tuple[float, float]]
 COLOURS = (plots.BLUE, plots.VERMILION, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 MARKERS = "osD^vP"
 HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "++", "oo")
 
 
-def _draw_ratios(figure: Figure, bench: Bench, rows: Sequence[Row]) -> None:
+def _draw_ratios(bench: Bench, rows: Sequence[Row], figure: Figure) -> None:
     """Mean wait and slowdown of each policy by EASY's, with intervals, in each scenario."""
     policies = [name for name in policies_of(rows) if name != BASE]
     (axes,) = plots.panels(figure, 1, 2, sharey=True)
@@ -54,7 +54,7 @@ def _draw_ratios(figure: Figure, bench: Bench, rows: Sequence[Row]) -> None:
     plots.legend_below(figure, axes[0], min(count, 6))
 
 
-def _draw_logs(figure: Figure, bench: Bench, rows: Sequence[Row]) -> None:
+def _draw_logs(bench: Bench, rows: Sequence[Row], figure: Figure) -> None:
     """Mean waits by log, a panel for each scenario; logs without waiting stay empty."""
     policies = policies_of(rows)
     logs = list(dict.fromkeys(row["log"] for row in rows))
@@ -90,7 +90,7 @@ def _draw_logs(figure: Figure, bench: Bench, rows: Sequence[Row]) -> None:
     plots.legend_below(figure, grid[0][0], 5)
 
 
-def _draw_classes(figure: Figure, bench: Bench, rows: Sequence[Row]) -> None:
+def _draw_classes(bench: Bench, rows: Sequence[Row], figure: Figure) -> None:
     """Mean slowdown by class of jobs, in the first scenario."""
     scenario = bench.scenarios[0]
     found = waiting(by_piece(row for row in rows if row["scenario"] == scenario.name))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coalloc.simulation.online import pictures
 from coalloc.simulation.online.bench import KNOWN_BY, Bench, Row
@@ -29,9 +29,6 @@ from coalloc.simulation.online.scenarios import MOLDABLE, PAIRS, WORKFLOWS, Scen
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import table, to_csv
 from coalloc.simulation.reproduce.words import filled, paragraphs
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
 
 BASE = "easy"
 SHOWN: Mapping[str, str] = {
@@ -67,22 +64,11 @@ def write_report(bench: Bench, rows: Sequence[Row], folder: Path) -> Written:
     (folder / "online.csv").write_text(to_csv(columns, rows), encoding="utf-8")
     page = to_markdown(bench, rows)
     (folder / "online.md").write_text(page, encoding="utf-8")
-    return Written(headline=headline(bench, rows), missing=_draw(bench, rows, folder))
-
-
-def _draw(bench: Bench, rows: Sequence[Row], folder: Path) -> str:
+    missing = ""
     for name, (size, draw) in pictures.PICTURES.items():
-
-        def fill(figure: Figure, draw: pictures.Draw = draw) -> None:
-            draw(figure, bench, rows)
-
-        try:
-            made = plots.render(fill, size(bench))
-        except plots.NoPlotsError as error:
-            return str(error)
-        for ending, content in made.items():
-            (folder / f"online-{name}.{ending}").write_bytes(content)
-    return ""
+        fill = partial(draw, bench, rows)
+        missing = missing or plots.write(folder, f"online-{name}", fill, size(bench))
+    return Written(headline=headline(bench, rows), missing=missing)
 
 
 def headline(bench: Bench, rows: Sequence[Row]) -> str:

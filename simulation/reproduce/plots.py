@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,6 +86,19 @@ def render(draw: Callable[[Figure], None], size: tuple[float, float]) -> dict[st
             figure.savefig(file, format=name, metadata=metadata)
             out[name] = file.getvalue()
     return out
+
+
+def write(
+    folder: Path, name: str, draw: Callable[[Figure], None], size: tuple[float, float]
+) -> str:
+    """Write a picture's files into a folder; returns why there are none, or nothing."""
+    try:
+        pictures = render(draw, size)
+    except NoPlotsError as error:
+        return str(error)
+    for ending, content in pictures.items():
+        (folder / f"{name}.{ending}").write_bytes(content)
+    return ""
 
 
 def panels(figure: Figure, down: int, across: int, **options: Any) -> list[list[Axes]]:

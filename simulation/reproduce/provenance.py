@@ -50,13 +50,6 @@ def origins(folder: Path) -> dict[str, Row]:
     return {row["experiment"]: row for row in rows}
 
 
-def told(run: Row) -> str:
-    """One line of it as a sentence."""
-    seed = f" with --seed {run['seed']}" if run["seed"] else ""
-    spent = "" if run["cpu_s"] is None else f" in {run['cpu_s']:.3g} s of processor time"
-    return f"Measured{spent}{seed} by {run['made_by']}."
-
-
 def _made_by() -> str:
     commit = _commit()
     found = [f"coalloc {coalloc.__version__}" + (f" at {commit}" if commit else "")]

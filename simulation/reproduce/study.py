@@ -96,3 +96,15 @@ class Experiment:
     def measure(self, run: Run) -> Rows:
         """The rows of the figure."""
         return self.study.rows(run).only(self.keep)
+
+
+def alone(
+    name: str,
+    measure: Callable[[Run], Iterable[Row]],
+    facts: Callable[[Rows], Facts],
+    draw: Callable[[Rows, Figure], None],
+    size: tuple[float, float],
+) -> Mapping[str, Experiment]:
+    """The experiment of this name, with a study of its own."""
+    study = Study(name=name, measure=measure)
+    return {name: Experiment(study=study, facts=facts, draw=draw, size=size)}

@@ -11,7 +11,7 @@ import pytest
 
 from coalloc.adapters.formats.platforms import read_platform
 from coalloc.adapters.formats.swf_jobs import JobRule, read_bandwidth, read_sigma
-from coalloc.simulation.__main__ import main
+from coalloc.cli.main import main as coalloc
 from coalloc.simulation.metrics import measure
 from coalloc.simulation.replay import replay
 from coalloc.simulation.verify import verify
@@ -39,6 +39,10 @@ PLATFORM = """
 name = "a"
 nodes = [{name = "a[1-2]", slots = 2}]
 """
+
+
+def main(words: list[str]) -> int:
+    return coalloc(["simulate", *words])
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.soak import DAY_S, drawn, growth, logged, losses, soaked
-from benchmarks.soak_site import SoakSite
+from benchmarks.daemon.soak import DAY_S, drawn, growth, logged, losses, soaked
+from benchmarks.daemon.soak_site import SoakSite
 
 LOG = "data/swf/KTH-SP2-1996-2.1-cln.swf.gz"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from jsonschema import Draft202012Validator
 from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.formats.plan_json import read_plan, write_plan
-from coalloc.model.formats.schema import plan_schema, snapshot_schema
 from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.formats.text import decode_json
 from coalloc.model.plan import Plan
@@ -25,8 +25,11 @@ from coalloc.policies.checking.sheet import units_of
 from tests.properties.format_cases import NODES, json_values, placements, plans, snapshots
 from tests.unit.policies.check.check_case import PLAN, SNAPSHOT
 
-SNAPSHOTS = Draft202012Validator(snapshot_schema())
-PLANS = Draft202012Validator(plan_schema())
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
+SNAPSHOTS, PLANS = (
+    Draft202012Validator(json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8")))
+    for name in ("snapshot", "plan")
+)
 WIDE = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 counts = st.dictionaries(st.sampled_from(NODES), st.integers(1, 10**6), min_size=1)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.parsers.sacct import SlurmRow, parse_accounts, sacct_words
 from coalloc.client.client import Client
+from tests.slurm.sacct_rows import SlurmRow, parse_accounts, sacct_words
 from tests.testbeds.slurm import Cluster
 
 DAY_S = 86_400.0

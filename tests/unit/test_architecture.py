@@ -402,7 +402,7 @@ def core_writes(source: str) -> Iterator[str]:
 
 def test_state_of_the_core_changes_by_events_alone() -> None:
     shells = [*ROOT.glob("daemon/**/*.py"), *ROOT.glob("executor/**/*.py")]
-    shells += [*ROOT.glob("tests/simulation/*.py"), *ROOT.glob("benchmarks/*.py")]
+    shells += [*ROOT.glob("tests/simulation/*.py"), *ROOT.glob("benchmarks/**/*.py")]
     found = {str(path): list(core_writes(path.read_text(encoding="utf-8"))) for path in shells}
     assert {path: writes for path, writes in found.items() if writes} == {}
 

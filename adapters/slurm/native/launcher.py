@@ -209,7 +209,7 @@ class NativeLauncher:
 
     def _runs(self, part: NativePart, entry: QueueEntry) -> None:
         if part.started is None or part.state != PartState.RUNNING:
-            part.stage, part.state = Stage.RELEASED, str(PartState.RUNNING)
+            part.stage, part.state = Stage.RELEASED, PartState.RUNNING
             part.started = time.time() if entry.start is None else entry.start
             if part.keeps_shape:
                 part.granted = self._slots(entry)
@@ -271,7 +271,7 @@ class NativeLauncher:
             *("scontrol", "update", f"JobId={part.foreign}", f"Partition={target}"),
             *(() if part.keeps_shape else nodes),
         )
-        part.stage, part.state = Stage.READY, str(PartState.READY)
+        part.stage, part.state = Stage.READY, PartState.READY
         self._keep(part)
 
     def _give_back(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from coalloc.adapters.runner import durable
@@ -40,8 +39,7 @@ class Stage(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(slots=True, kw_only=True)
-class NativePart:
+class NativePart(Struct, kw_only=True):
     """One part, as it is kept on disk."""
 
     job: str
@@ -67,7 +65,7 @@ class NativePart:
     started: float | None = None
     stopping: str = ""
     """Why we want it ended; empty: we do not."""
-    state: str = str(PartState.PREPARING)
+    state: PartState = PartState.PREPARING
     """Of the report, with the next four; final once the part has ended."""
     reason: str = ""
     detail: str = ""
@@ -84,7 +82,7 @@ class NativePart:
     @property
     def is_final(self) -> bool:
         """Whether its report will not change any more."""
-        return PartState(self.state) in PART_ENDED
+        return self.state in PART_ENDED
 
     def end(
         self,
@@ -96,14 +94,14 @@ class NativePart:
         ended: float | None = None,
     ) -> None:
         """Make the report final."""
-        self.state, self.reason, self.detail, self.ended = str(state), reason, detail, ended
+        self.state, self.reason, self.detail, self.ended = state, reason, detail, ended
         self.codes = [] if state is PartState.REFUSED else [code]
 
     def report(self) -> PartReport:
         """Report of its state."""
         codes = tuple(self.codes or ())
         return self.key.report(
-            PartState(self.state),
+            self.state,
             exit_code=worst_exit_code(codes),
             codes=codes,
             started=self.started,
@@ -116,15 +114,14 @@ class NativePart:
     def write(self, folder: Path) -> None:
         """Keep it; durable on return."""
         durable.make_folder(folder)
-        durable.write(folder / self.key.folder, json.dumps(asdict(self)).encode())
+        durable.write(folder / self.key.folder, msgspec.json.encode(self))
 
     @classmethod
     def read(cls, path: Path) -> NativePart | None:
         """Read what was kept; None where that is not sound."""
         try:
-            body = json.loads(path.read_text())
-            return cls(**(body | {"stage": Stage(body["stage"])}))
-        except (OSError, ValueError, KeyError, TypeError):
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (OSError, ValueError):  # those of msgspec are of these
             return None
 
 

@@ -19,7 +19,7 @@ from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.demt.study import PROCS, QUICK_WORK, WORK, Instance, demt
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, alone
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Figure
@@ -137,11 +137,4 @@ def _draw(rows: Rows, figure: Figure) -> None:
     plots.legend_below(figure, axes, 3)
 
 
-EXPERIMENTS = {
-    "demt-fig7": Experiment(
-        study=Study(name="demt-fig7", measure=_measure),
-        facts=facts,
-        draw=_draw,
-        size=(plots.PAGE * 0.6, 3.4),
-    )
-}
+EXPERIMENTS = alone("demt-fig7", _measure, facts, _draw, (plots.PAGE * 0.6, 3.4))

@@ -21,7 +21,7 @@ from coalloc.simulation.reproduce.moldable_instances import FAMILIES
 from coalloc.simulation.reproduce.moldable_stream import moldable_stream, requested, shortest_times
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import NotAllowedError
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, alone
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 
@@ -168,11 +168,4 @@ def _lines(axes: Axes, rows: Rows, name: str) -> None:
     axes.set_xticks(loads)
 
 
-EXPERIMENTS = {
-    "demt-online": Experiment(
-        study=Study(name="demt-online", measure=measure),
-        facts=facts,
-        draw=draw,
-        size=(plots.PAGE, 4.2),
-    )
-}
+EXPERIMENTS = alone("demt-online", measure, facts, draw, (plots.PAGE, 4.2))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mbpc.study import COMPARED, TIGHT, place, platform
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, alone
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -99,11 +99,4 @@ def _map(axes: Axes, rows: Rows) -> None:
     axes.grid(visible=False, axis="x")
 
 
-EXPERIMENTS = {
-    "mbpc-fig6": Experiment(
-        study=Study(name="mbpc-fig6", measure=measure),
-        facts=facts,
-        draw=draw,
-        size=(plots.COLUMN, 2.3),
-    )
-}
+EXPERIMENTS = alone("mbpc-fig6", measure, facts, draw, (plots.COLUMN, 2.3))

@@ -27,7 +27,7 @@ from coalloc.simulation.reproduce.mca.study import (
     workflow_of,
 )
 from coalloc.simulation.reproduce.rows import Row, Rows, table
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, shown
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
@@ -260,12 +260,7 @@ def _draw_3(rows: Rows, figure: Figure) -> None:
 
 
 EXPERIMENTS = {
-    "mca-table1": Experiment(
-        study=Study(name="mca-table1", measure=_measure_1),
-        facts=_facts_1,
-        draw=_draw_1,
-        size=(plots.COLUMN, 2.8),
-    ),
+    **alone("mca-table1", _measure_1, _facts_1, _draw_1, (plots.COLUMN, 2.8)),
     "mca-table2": Experiment(study=STUDY, facts=_facts_2, draw=_draw_2, size=(plots.PAGE, 3.0)),
     "mca-table3": Experiment(study=STUDY, facts=_facts_3, draw=_draw_3, size=(plots.COLUMN, 2.8)),
 }

@@ -20,7 +20,7 @@ from coalloc.simulation.reproduce.oas.fig4 import EXACT, SLOTTED, planned, share
 from coalloc.simulation.reproduce.oas.workloads import SHAPES, workloads
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import Solved, solve
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, shown
 
 if TYPE_CHECKING:
@@ -231,11 +231,4 @@ def _curves(axes: Axes, rows: Rows, name: str) -> None:
             axes.plot(at, middles, color=colour, marker=marker, label=label)
 
 
-EXPERIMENTS = {
-    "oas-fig3": Experiment(
-        study=Study(name="oas-fig3", measure=measure),
-        facts=facts,
-        draw=draw,
-        size=(plots.PAGE, 5.2),
-    )
-}
+EXPERIMENTS = alone("oas-fig3", measure, facts, draw, (plots.PAGE, 5.2))

@@ -19,7 +19,7 @@ from coalloc.simulation.reproduce.oas.replay import carried_out
 from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table, tabulate
 from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, Held, held_on, shown
 
 if TYPE_CHECKING:
@@ -335,11 +335,4 @@ def _dots(axes: Axes, rows: Rows, name: str) -> None:
     axes.margins(y=0.08)
 
 
-EXPERIMENTS = {
-    "oas-fig4": Experiment(
-        study=Study(name="oas-fig4", measure=measure),
-        facts=facts,
-        draw=draw,
-        size=(plots.PAGE, 4.6),
-    )
-}
+EXPERIMENTS = alone("oas-fig4", measure, facts, draw, (plots.PAGE, 4.6))

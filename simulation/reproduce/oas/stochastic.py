@@ -7,14 +7,13 @@ published, so there is no figure to compare with. `windows` has the rule by whic
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.windows import LOAD, LOGS, replay_window, windows
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Facts, Run, alone
 from coalloc.simulation.reproduce.words import shown
 
 if TYPE_CHECKING:
@@ -54,14 +53,13 @@ def measure(run: Run) -> Iterable[Row]:
     ]
     for number, window, name in run.steps("oas-stochastic", cases):
         policy, options = POLICIES[name]
-        result = replay_window(window, policy, options, work, run.seed)
         yield {
             "log": window.log.name,
             "window": number + 1,
             "first_job": window.first,
             "jobs": jobs,
             "policy": name,
-            **asdict(result),
+            **replay_window(window, policy, options, work, run.seed),
         }
 
 
@@ -189,11 +187,4 @@ def _bars(axes: Axes, rows: Rows, name: str, unit: float) -> None:
     axes.grid(axis="x", visible=False)
 
 
-EXPERIMENTS: Mapping[str, Experiment] = {
-    "oas-stochastic": Experiment(
-        study=Study(name="oas-stochastic", measure=measure),
-        facts=facts,
-        draw=draw,
-        size=(plots.PAGE, 4.0),
-    )
-}
+EXPERIMENTS = alone("oas-stochastic", measure, facts, draw, (plots.PAGE, 4.0))

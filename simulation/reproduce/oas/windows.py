@@ -111,21 +111,6 @@ def _compressed(jobs: Sequence[LoggedJob], capacity: int) -> tuple[LoggedJob, ..
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Replayed:
-    """Measures of a replay; seconds."""
-
-    mean_wait_s: float
-    p95_wait_s: float
-    mean_bounded_slowdown: float
-    makespan_s: float
-    rounds: int
-    queued: float
-    cpu_s: float
-    most_cpu_s: float
-    promised: float | None
-
-
 @dataclass(kw_only=True)
 class _Caller:
     """The policy as a replay calls it, with time taken and every plan checked."""
@@ -177,8 +162,8 @@ class _Caller:
 
 def replay_window(
     window: Window, policy: str, options: Mapping[str, Any], work: int, seed: int
-) -> Replayed:
-    """Replay a window under a policy, each of whose rounds has so much work.
+) -> dict[str, Any]:
+    """Replay a window under a policy, each of whose rounds has so much work; its measures, seconds.
 
     Raises `NotAllowedError` if a plan breaks a rule, or a job did not run.
     """
@@ -192,14 +177,14 @@ def replay_window(
     start, end = np.array(found.start), np.array(found.end)
     wait = start - window.workload.submit
     slowdown = np.maximum(1.0, (wait + end - start) / np.maximum(end - start, TAU_S))
-    return Replayed(
-        mean_wait_s=float(wait.mean()),
-        p95_wait_s=float(np.percentile(wait, 95)),
-        mean_bounded_slowdown=float(slowdown.mean()),
-        makespan_s=float(end.max() - window.workload.submit.min()),
-        rounds=len(caller.cpu),
-        queued=float(np.mean(caller.queued)),
-        cpu_s=float(np.mean(caller.cpu)),
-        most_cpu_s=float(np.max(caller.cpu)),
-        promised=float(np.mean(caller.promised)) if caller.promised else None,
-    )
+    return {
+        "mean_wait_s": float(wait.mean()),
+        "p95_wait_s": float(np.percentile(wait, 95)),
+        "mean_bounded_slowdown": float(slowdown.mean()),
+        "makespan_s": float(end.max() - window.workload.submit.min()),
+        "rounds": len(caller.cpu),
+        "queued": float(np.mean(caller.queued)),
+        "cpu_s": float(np.mean(caller.cpu)),
+        "most_cpu_s": float(np.max(caller.cpu)),
+        "promised": float(np.mean(caller.promised)) if caller.promised else None,
+    }

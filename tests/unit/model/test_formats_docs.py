@@ -15,7 +15,6 @@ from jsonschema import Draft202012Validator
 from coalloc.model.errors import InputError
 from coalloc.model.formats.job_json import read_job
 from coalloc.model.formats.plan_json import read_plan, write_plan
-from coalloc.model.formats.schema import plan_schema, snapshot_schema
 from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.plan import ObjectiveName, Reason, Status
 from coalloc.policies.checking.check import check
@@ -27,8 +26,11 @@ from tests.unit.policies.check.check_case import PLAN, SNAPSHOT
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "FORMATS.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```json (\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-SNAPSHOTS = Draft202012Validator(snapshot_schema())
-PLANS = Draft202012Validator(plan_schema())
+SCHEMAS: list[dict[str, Any]] = [
+    json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text(encoding="utf-8"))
+    for name in ("snapshot", "plan")
+]
+SNAPSHOTS, PLANS = map(Draft202012Validator, SCHEMAS)
 
 
 def examples(kind: str) -> list[Any]:
@@ -41,7 +43,7 @@ def test_the_generated_files_are_up_to_date() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), "run make docs"
 
 
-@pytest.mark.parametrize("schema", [snapshot_schema(), plan_schema()], ids=["snapshot", "plan"])
+@pytest.mark.parametrize("schema", SCHEMAS, ids=["snapshot", "plan"])
 def test_the_schemas_are_schemas(schema: dict[str, Any]) -> None:
     Draft202012Validator.check_schema(schema)
     used = set(re.findall(r"#/\$defs/(\w+)", json.dumps(schema)))
@@ -59,7 +61,7 @@ def test_the_examples_read_and_the_plan_is_allowed() -> None:
 
 def test_every_key_and_choice_is_explained() -> None:
     named = set(re.findall(r"`(\w+)`", PAGE))
-    for schema in (snapshot_schema(), plan_schema()):
+    for schema in SCHEMAS:
         for part in (schema, *schema["$defs"].values()):
             assert set(part.get("properties", ())) <= named
     for choices in (Reason, Status, ("amdahl", "downey", "table"), get_args(ObjectiveName)):
@@ -67,7 +69,7 @@ def test_every_key_and_choice_is_explained() -> None:
 
 
 def test_every_key_of_the_schemas_has_words() -> None:
-    for schema in (snapshot_schema(), plan_schema()):
+    for schema in SCHEMAS:
         for part in (schema, *schema["$defs"].values()):
             wordless = [
                 key for key, of in part.get("properties", {}).items() if "description" not in of

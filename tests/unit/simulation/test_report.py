@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.simulation.__main__ import main
+from coalloc.cli.main import main as coalloc
 from coalloc.simulation.report.charts import Axis, linear
 from coalloc.simulation.report.experiments import experiments_page
 
@@ -26,6 +26,10 @@ name = "a<b>"
 nodes = [{name = "a[1-2]", slots = 2}]
 """
 VOID = {"meta", "img"}
+
+
+def main(words: list[str]) -> int:
+    return coalloc(["simulate", *words])
 
 
 class Page(HTMLParser):

@@ -24,7 +24,7 @@ def platform(tmp_path: Path) -> Path:
 
 
 def test_it_shows_the_cluster_of_its_name(platform: Path) -> None:
-    adapter = open_trace(read_settings({"platform": str(platform)}, "alpha", "c"))
+    adapter = open_trace(read_settings({"platform": str(platform)}, "alpha", "c"), Path())
     reading = adapter.reader.read()
     assert adapter.launcher is None
     assert reading.cluster == "alpha"
@@ -37,17 +37,17 @@ def test_it_shows_the_cluster_of_its_name(platform: Path) -> None:
 
 def test_another_name_may_be_given(platform: Path) -> None:
     settings = read_settings({"platform": str(platform), "cluster": "alpha"}, "beta", "c")
-    assert open_trace(settings).reader.read().cluster == "beta"
+    assert open_trace(settings, Path()).reader.read().cluster == "beta"
 
 
 def test_an_edited_file_is_read_again(platform: Path) -> None:
-    reader = open_trace(read_settings({"platform": str(platform)}, "alpha", "c")).reader
+    reader = open_trace(read_settings({"platform": str(platform)}, "alpha", "c"), Path()).reader
     platform.write_text(FILE.replace("power = 0.5", 'power = 0.5, state = "down"'))
     assert {node.state for node in reader.read().nodes} == {NodeState.DOWN}
 
 
 def test_what_cannot_be_read_is_unknown_not_empty(platform: Path) -> None:
-    reader = open_trace(read_settings({"platform": str(platform)}, "alpha", "c")).reader
+    reader = open_trace(read_settings({"platform": str(platform)}, "alpha", "c"), Path()).reader
     platform.write_text("[[[")
     with pytest.raises(AdapterError, match="is no platform"):
         reader.read()
@@ -58,6 +58,6 @@ def test_what_cannot_be_read_is_unknown_not_empty(platform: Path) -> None:
 
 def test_bad_settings(platform: Path) -> None:
     with pytest.raises(AdapterError, match="there is no cluster 'gamma'; there are alpha"):
-        open_trace(read_settings({"platform": str(platform)}, "gamma", "c"))
+        open_trace(read_settings({"platform": str(platform)}, "gamma", "c"), Path())
     with pytest.raises(InputError, match=r"c\.platform: is missing"):
         read_settings({}, "alpha", "c")

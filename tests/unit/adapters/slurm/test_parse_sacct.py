@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coalloc.adapters.slurm.parsers.records import ParseError
-from coalloc.adapters.slurm.parsers.sacct import (
-    DELIMITER,
-    FIELDS,
-    parse_accounts,
-    sacct_words,
-)
+from tests.slurm.sacct_rows import DELIMITER, FIELDS, parse_accounts, sacct_words
 
 NOON = 1_795_348_800.0  # 2026-11-22T12:00:00 UTC
 CLAIM = "0" * 32

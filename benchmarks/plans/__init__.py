@@ -1,0 +1,1 @@
+"""Quality and time of plans, by policy."""

@@ -1,0 +1,1 @@
+"""Rounds: making, solving and checking them."""

@@ -1,0 +1,78 @@
+"""A whole round as the daemon runs it: snapshot to JSON, solved and checked elsewhere, read back.
+
+``python -m benchmarks full_round`` prints, for 10,000 queued jobs on 10 clusters of 1,000 nodes,
+how long the daemon's own loop is held up and how long the solver's process takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.rounds.round import make_snapshot
+from coalloc.daemon.solver.frames import Request
+from coalloc.daemon.solver.planner import NODE_ENTRIES
+from coalloc.daemon.solver.pool import SolverPool
+from coalloc.daemon.store.records_json import read_object
+from coalloc.model.formats.plan_json import read_plan
+from coalloc.model.formats.snapshot_json import write_snapshot
+from coalloc.model.snapshot import Snapshot
+from coalloc.policies.plain.policy import plain_easy
+from coalloc.wire.frames import encode
+
+JOBS = (1_000, 10_000)
+POLICIES = ("fcfs", "easy", "conservative", "auto")
+LIMIT_S = 10.0
+
+
+async def measure(pool: SolverPool, snapshot: Snapshot, policy: str) -> str:
+    """One round under one policy, as a line of the table."""
+    began = time.perf_counter()
+    text = encode(write_snapshot(snapshot))
+    written = time.perf_counter() - began
+    first: list[float] = []
+
+    def found(plan: bytes) -> None:
+        if not first:
+            first.append(time.perf_counter() - began - written)
+
+    request = Request(policy=policy, checked=True, node_entries=NODE_ENTRIES)
+    outcome = await pool.solve(text, request, deadline_s=LIMIT_S, on_incumbent=found)
+    if outcome.plan is None:
+        return f"{policy:<14} {outcome.status}: {outcome.message}"
+    began = time.perf_counter()
+    plan = read_plan(read_object(outcome.plan.decode()))
+    read = time.perf_counter() - began
+    early = f"{first[0]:8.2f}" if first else f"{'-':>8}"
+    return (
+        f"{policy:<14} {len(snapshot.queue):>7} {written:>9.2f} {early} {outcome.elapsed_s:>8.2f}"
+        f" {read:>9.2f} {written + outcome.elapsed_s + read:>8.2f}  {plan.status}"
+    )
+
+
+async def main() -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as cache:
+        pool = SolverPool(cache_dir=Path(cache))
+        began = time.perf_counter()
+        await pool.start()
+        await pool.wait_warm(300.0)
+        print(f"solver warm after {time.perf_counter() - began:.1f} s, nothing cached")
+        columns = f"{'queued':>7} {'write s':>9} {'first s':>8} {'solve s':>8} {'read s':>9}"
+        print(f"{'policy':<14} {columns} {'total s':>8}")
+        try:
+            for jobs in JOBS:
+                snapshot = make_snapshot(jobs)
+                for policy in POLICIES:
+                    print(await measure(pool, snapshot, policy), flush=True)
+                began = time.perf_counter()
+                plain_easy(snapshot)
+                print(f"plain, in the daemon itself: {time.perf_counter() - began:.2f} s")
+        finally:
+            await pool.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,1 @@
+"""Real Slurm clusters on this machine."""
