@@ -87,7 +87,6 @@ CASES: dict[str, Any] = {
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "": {},
-    "scenarios": {"scenarios": 3},
     "weighted": {"objective": "weighted_completion"},
     "both": {"objective": "makespan_then_weighted_completion"},
     "program": {"engine": "mip"},

@@ -1,4 +1,4 @@
-"""Options of `oas`: its search, and its scenarios."""
+"""Options of `oas`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from coalloc.policies.oas.scenario_times import check_run_times
 from coalloc.policies.options import CommonOptions
 
 Window = Annotated[
@@ -47,15 +46,3 @@ class OasOptions(CommonOptions, frozen=True, kw_only=True):
     window: Window = 100
     patience: Patience = PATIENCE
     exact_work: ExactWork = 20_000_000
-    scenarios: Annotated[int, Meta(ge=0, le=1000)] = 0
-    """Samples of run times and arrivals that orders are judged on; 0: on the estimates."""
-    scenario_objective: Literal["mean", "p90"] = "mean"
-    """Of the objective's values in the samples: their mean, or their 90th percentile."""
-    run_times: Annotated[str, Meta(extra={"check": check_run_times})] = "history"
-    """Real by planned run time in the samples: history, exact, lognormal:MU,SIGMA (of its
-    logarithm) or uniform:LOW,HIGH.
-    """
-    run_time_ratios: tuple[Annotated[float, Meta(gt=0)], ...] = ()
-    """Ratios of real to planned run time that stand for a history where there is none."""
-    arrivals: Annotated[float, Meta(ge=0)] = 0.0
-    """Jobs per hour that may arrive before the plan's end, drawn like those in the queue."""

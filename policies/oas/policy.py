@@ -16,7 +16,6 @@ from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.search.lister import Lister, domains_of
 from coalloc.policies.kernel.state import MAKESPAN
-from coalloc.policies.oas import scenario_search
 from coalloc.policies.oas.orders import BY_WEIGHT
 from coalloc.policies.oas.search import OasSearch
 from coalloc.policies.oas.seeds import balanced
@@ -24,14 +23,12 @@ from coalloc.policies.oas.window import ranked
 from coalloc.policies.one_pass import on_planner
 from coalloc.policies.orders.simple import START_ORDERS
 
-FEW = scenario_search.FEW
+FEW = 64
 """Items up to which the first incumbent is the best of all simple orders, not the first of them."""
 
 
 def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
-    """Plan with the best of simple orders, annealing and exact search; or over scenarios."""
-    if planner.options["scenarios"]:
-        return scenario_search.solve(planner, budget, on_incumbent)
+    """Plan with the best of simple orders, annealing and exact search."""
     search = OasSearch(planner, "oas", budget, on_incumbent)
     orders = START_ORDERS
     if search.objective == WEIGHTED:

@@ -31,7 +31,6 @@ MODULES: Mapping[str, str] = {
     "mbpc-fig7": "mbpc.dispersion",
     "mbpc-fig8": "mbpc.dispersion",
     "mbpc-fig9": "mbpc.times",
-    "oas-stochastic": "oas.stochastic",
     "demt-fig3": "demt.families",
     "demt-fig4": "demt.families",
     "demt-fig5": "demt.families",

@@ -183,9 +183,3 @@ def try_move(search: Choosing, state: Annealing) -> Move:
     _, move = propose(search, state)
     draw_limit(state, heat)
     return move
-
-
-@kernel
-def undo_move(search: Choosing, move: Move) -> None:
-    """Take back what `try_move` did."""
-    undo(search, move)

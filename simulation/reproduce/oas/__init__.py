@@ -1,1 +1,1 @@
-"""Figures of the papers on OAS, and what scenarios of run times gain."""
+"""Figures of the papers on OAS."""

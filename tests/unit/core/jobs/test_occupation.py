@@ -145,11 +145,11 @@ def test_answers_of_a_policy_that_was_given_up_change_nothing() -> None:
     assert site.job(job).state is JobState.PENDING
 
 
-def test_scenarios_are_drawn_from_the_history_of_what_waits_and_runs() -> None:
+def test_a_solve_has_the_history_of_what_waits_and_runs() -> None:
     plain = Site(solving=False)
     plain.submit()
     assert plain.pending_solves[-1].history == NO_HISTORY
-    site = Site(solving=False, options={"scenarios": 8})
+    site = Site(solving=False)
     site.state.learning.ratios |= {"ann\ncfd": (0.5, 0.75), "eve\ncfd": (2.0,)}
     known, other = site.submit(program="cfd"), site.submit(program="new")
     # the solve that runs has the snapshot of the first alone
