@@ -123,10 +123,12 @@ class Coordinator:
         state = self.state
         state.out = []
         self._look_at_clock(now)
+        urgent = frozenset(state.rounds.urgent)
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
         deadlines.end_due(state, now)
-        dispatch.carry_on(state, now)
+        if dispatch.carry_on(state, now):
+            state.rounds.answered(urgent)
         rounds.begin_if_due(state, now)
         self._forget_oldest()
         accounting.close_accounts(state)
@@ -261,7 +263,8 @@ class Coordinator:
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""
-        if self.state.schedule.order is not None:
+        order = self.state.schedule.order
+        if order is not None and order.is_of_tasks:
             self.state.rounds.outdated()
 
     def _ticked(self, now: float) -> None:
