@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,7 @@ class SlotsInUse:
 
     def see(self, nodes: Iterable[str] | None = None) -> None:
         """Count these nodes too, as they are now; None: all."""
+        before = set(self.free) if self._rooms is not None else None
         for name, cluster in self.state.clusters.items():
             found = cluster.nodes if nodes is None else map(cluster.node, nodes)
             for node in found:
@@ -63,6 +64,8 @@ class SlotsInUse:
                     if is_up and self.usable[name]:
                         taken = cluster.taken(node.name) + self._held(node.name)
                         self.free[node.name] = node.slots - taken
+        if before is not None:
+            self._count_rooms(self.free.keys() - before)
 
     def _held(self, node: str) -> int:
         """Slots of a node that our jobs hold."""
@@ -87,7 +90,7 @@ class SlotsInUse:
         held = held_by(self.state, record)
         self.take(held.nodes, held.link_gbps)
         if self._rooms is not None:
-            self._subtract(held)
+            self._subtract(held, self._rooms)
 
     def node(self, name: str) -> NodeReading | None:
         """A node that is read."""
@@ -97,16 +100,21 @@ class SlotsInUse:
     def room(self, name: str) -> Room:
         """Room that is free on a node that takes work."""
         if self._rooms is None:
-            nodes = (self.node(name) for name in self.free)
-            self._rooms = {node.name: room_of(node) for node in nodes if node is not None}
-            for work in (w for cluster in self.state.clusters.values() for w in cluster.running):
-                self._subtract(work)
-            for record in self.state.held_on(self.free):
-                self._subtract(held_by(self.state, record))
+            self._rooms = {}
+            self._count_rooms(self.free)
         return self._rooms[name]._replace(slots=max(0, self.free[name]))
 
-    def _subtract(self, held: Running) -> None:
-        rooms = self._rooms or {}
+    def _count_rooms(self, names: Collection[str]) -> None:
+        nodes = [node for node in map(self.node, names) if node is not None]
+        rooms = {node.name: room_of(node) for node in nodes}
+        for work in (w for cluster in self.state.clusters.values() for w in cluster.running):
+            self._subtract(work, rooms)
+        for record in self.state.held_on(rooms):
+            self._subtract(held_by(self.state, record), rooms)
+        if self._rooms is not None:
+            self._rooms |= rooms
+
+    def _subtract(self, held: Running, rooms: dict[str, Room]) -> None:
         for name, slots in held.nodes.items():
             node = self.node(name) if name in rooms else None
             if node is not None:

@@ -62,6 +62,7 @@ class StartRule:
         """Start what no obstacle keeps, unless its deadline, a limit or others' turns do."""
         state, now = self.by.state, self.by.now
         placement = queueing.gathered(state, record, placement, self.view, now)
+        self.view.see(placement.nodes)
         if self.places is not None:
             placement = cheaper(state, self.places, record, placement)
         if deadlines.misses(record, now, placement.end - placement.start):
