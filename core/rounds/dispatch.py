@@ -69,7 +69,8 @@ def carry_on(state: State, now: float) -> bool:
     Returns whether that answers all that has: then no round is urgent for it.
     """
     schedule, order = state.schedule, state.schedule.order
-    if not (schedule.freed or schedule.ripe or schedule.arrived):
+    is_new = order is not None and order.is_fresh
+    if not (is_new or schedule.freed or schedule.ripe or schedule.arrived):
         return False
     freed, schedule.freed = schedule.freed, set()
     ripe, schedule.ripe = schedule.ripe, {}
@@ -149,35 +150,34 @@ def _fronts(state: State, plan_order: PlanOrder, node: str) -> list[Entry]:
 def _start_all(turn: Turn, entries: Iterable[Entry]) -> None:
     """Start these, and what comes next behind them, by their planned starts."""
     order, of_jobs = turn.order, starts_jobs(turn.state)
-    todo = [(order.placements[entry].start, entry) for entry in entries]
-    if order.is_strict and of_jobs:
-        todo = [row for row in todo if row[1][1]] + _first(turn)
+    is_strict = order.is_strict and of_jobs
+    todo = [_ranked(order, entry) for entry in entries if entry[1] or not is_strict]
+    if is_strict:
+        todo += [_ranked(order, entry) for entry in _first(turn)]
     heapq.heapify(todo)
     seen: set[Entry] = set()
     while todo:
-        _, entry = heapq.heappop(todo)
+        *_, entry = heapq.heappop(todo)
         placement = order.placements.get(entry)
         if placement is None or entry in seen or not order.is_next(entry):
             continue
         seen.add(entry)
-        behind = list(order.behind(entry))
+        behind = [other for other in order.behind(entry) if other[1] or not is_strict]
         if not (entry[1] or of_jobs) or not turn.start(entry, placement):
             continue
-        if order.is_strict and of_jobs:
-            behind = [other for other in behind if other[1]]
-            for row in _first(turn):
-                heapq.heappush(todo, row)
-        for other in behind:
+        for other in (*behind, *(_first(turn) if is_strict else ())):
             if other in order.placements:
-                heapq.heappush(todo, (order.placements[other].start, other))
+                heapq.heappush(todo, _ranked(order, other))
 
 
-def _first(turn: Turn) -> list[tuple[float, Entry]]:
+def _ranked(order: PlanOrder, entry: Entry) -> tuple[float, tuple[int, int], Entry]:
+    return order.placements[entry].start, arrival(entry[0]), entry
+
+
+def _first(turn: Turn) -> list[Entry]:
     """The one job that may start where none overtakes another, if the plan has a place for it."""
     line = turn.order.first(1, lambda job: waits(turn.state, (job, "")))
-    entries = [(job, "") for job in line]
-    placements = turn.order.placements
-    return [(placements[entry].start, entry) for entry in entries if entry in placements]
+    return [(job, "") for job in line if (job, "") in turn.order.placements]
 
 
 def return_due(state: State, now: float) -> None:

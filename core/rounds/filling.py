@@ -16,7 +16,7 @@ from math import inf
 from coalloc.core.base.plan_order import Precedence, first_of
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import arrival
-from coalloc.core.jobs.suitable_nodes import laid_out
+from coalloc.core.jobs.suitable_nodes import laid_out, procs_on
 from coalloc.core.rounds.turn import Turn, waits
 from coalloc.core.starts.free_places import seconds_on
 from coalloc.core.starts.queued_claims import takers
@@ -130,7 +130,7 @@ class Filling:
         """Processes for which a node has room until then."""
         slots = self._spare(job, node.name, end, before)
         if not slots or job.shape == ONE_SLOT:
-            return min(slots, most_procs(ONE_SLOT, job.memory_mb_per_proc, node))
+            return min(slots, procs_on(job, node, job.shape))
         room = self.turn.rule.view.room(node.name)._replace(slots=slots)
         return most_procs(job.shape, job.memory_mb_per_proc, node, room)
 
