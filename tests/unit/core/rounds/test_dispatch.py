@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -198,8 +199,7 @@ def test_a_rule_that_forgets_what_is_planned_is_found(monkeypatch: pytest.Monkey
         Filling, "_spare", lambda self, job, node, *_: self.turn.rule.view.free[node]
     )
     with pytest.raises(AssertionError, match="late"):
-        for seed in range(40):
-            follow(seed)
+        deque(map(follow, range(40)))
 
 
 def follow(seed: int) -> None:
