@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from coalloc.core.base.clusters import ClusterState
+from coalloc.core.base.composites import WorkflowState
 from coalloc.core.base.effects import Effect, Reply, SaveMeta, Wake
 from coalloc.core.base.events import (
     ClockSet,
@@ -263,8 +264,9 @@ class Coordinator:
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""
-        order = self.state.schedule.order
-        if order is not None and order.is_of_tasks:
+        flows = self.state.composites.values()
+        is_of_tasks = any(isinstance(flow, WorkflowState) for flow in flows)
+        if is_of_tasks and self.state.schedule.order is not None:
             self.state.rounds.outdated()
 
     def _ticked(self, now: float) -> None:

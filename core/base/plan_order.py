@@ -45,8 +45,6 @@ class PlanOrder:
     """Of the plan."""
     is_fresh: bool = False
     """Nothing has been started along it yet."""
-    is_of_tasks: bool = False
-    """It has tasks of workflows."""
     is_strict: bool = False
     """Nothing may overtake what is first in `line`."""
     is_whole: bool = True
@@ -115,10 +113,6 @@ class PlanOrder:
     def fronts(self, node: str) -> list[Entry]:
         """The first of each lane of a node that has one."""
         return [queue[0] for queue in self._queues.get(node, ()) if queue]
-
-    def first(self, count: int, waits: Callable[[str], bool]) -> list[str]:
-        """The first jobs of the line."""
-        return first_of(self.line, count, waits)
 
     def next_on(self, node: str) -> Iterator[Entry]:
         """The same, each named once."""

@@ -43,7 +43,7 @@ def adopt(state: State, plan: Plan, current: RoundState, now: float) -> None:
         current.number,
         lambda entry: entry[0] not in current.changed and waits(state, entry),
     )
-    order.is_fresh, order.is_of_tasks = True, is_of_tasks
+    order.is_fresh = True
     flows = (flow for flow in state.composites.values() if isinstance(flow, WorkflowState))
     order.is_whole = all(
         (flow.id, task) in order.placements for flow in flows for task in flow.open
@@ -100,10 +100,9 @@ def carry_on(state: State, now: float) -> bool:
     _start_all(turn, todo)
     if filling is not None and not order.is_strict:
         filling.fill()
-    if filling is None and (is_news or not is_fresh):
-        _asks(turn, fronts, filling, has_ended=has_ended)
-        return False
-    return not _asks(turn, fronts, filling, has_ended=has_ended) and _has_places(state, now)
+    asks = _asks(turn, fronts, filling, has_ended=has_ended)
+    is_looked_at = filling is not None or (is_fresh and not is_news)
+    return is_looked_at and not asks and _has_places(state, now)
 
 
 def _is_soon(state: State, now: float) -> bool:
@@ -176,8 +175,7 @@ def _ranked(order: PlanOrder, entry: Entry) -> tuple[float, tuple[int, int], Ent
 
 def _first(turn: Turn) -> list[Entry]:
     """The one job that may start where none overtakes another, if the plan has a place for it."""
-    line = turn.order.first(1, lambda job: waits(turn.state, (job, "")))
-    return [(job, "") for job in line if (job, "") in turn.order.placements]
+    return [(job, "") for job in turn.line(1) if (job, "") in turn.order.placements]
 
 
 def return_due(state: State, now: float) -> None:

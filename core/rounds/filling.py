@@ -67,9 +67,7 @@ class Filling:
         """Start what fits beside all that is planned, in the plan's order, then newcomers."""
         if not self._look():
             return
-        state = self.turn.state
-        line = self.turn.order.first(MOST, lambda job: waits(state, (job, "")))
-        for job in (*line, *(job for _, job in self._newcomers())):
+        for job in (*self.turn.line(MOST), *(job for _, job in self._newcomers())):
             if not self._free:
                 return
             self._try(job)

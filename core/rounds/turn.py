@@ -7,7 +7,7 @@ from math import isfinite
 
 from coalloc.core.base.composites import WorkflowState
 from coalloc.core.base.effects import Wake
-from coalloc.core.base.plan_order import Entry, PlanOrder
+from coalloc.core.base.plan_order import Entry, PlanOrder, first_of
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import delayed
@@ -48,6 +48,10 @@ class Turn:
     kept: set[str] = field(default_factory=set)
     """Nodes that wait for others, so that what comes next there can start."""
 
+    def line(self, count: int) -> list[str]:
+        """The first jobs of the plan's order that wait."""
+        return first_of(self.order.line, count, lambda job: waits(self.state, (job, "")))
+
     def start(self, entry: Entry, placement: Placement, *, is_early: bool = False) -> bool:
         """Start a placement now, if nothing is in its way; `is_early`: where it is not planned."""
         state, now = self.state, self.now
@@ -82,8 +86,7 @@ class Turn:
         """Not where it may take more than slots, which others are planned to have before it."""
         job = record.job
         is_plain = isinstance(job, RigidJob | MoldableJob) and not job.proc_gbps
-        line = self.order.first(1, lambda other: waits(self.state, (other, "")))
-        return (is_plain and job.shape == ONE_SLOT) or line == [entry[0]]
+        return (is_plain and job.shape == ONE_SLOT) or self.line(1) == [entry[0]]
 
     def _is_reserved(self, record: JobRecord, placement: Placement, end: float) -> bool:
         """A batch system, or the plan, keeps one of the nodes for others while it would run.
