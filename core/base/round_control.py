@@ -87,7 +87,7 @@ class RoundControl:
         self.want(OUTDATED)
 
     def answered(self, before: Collection[str]) -> None:
-        """What has ended and arrived just now was answered along the plan: a round may wait.
+        """Let a round wait: along the plan all was answered that has just ended or arrived.
 
         `before`: what was urgent before that.
         """

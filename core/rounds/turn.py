@@ -39,7 +39,7 @@ def waits(state: State, entry: Entry) -> bool:
 
 @dataclass(slots=True)
 class Turn:
-    """What starts in one turn along the plan."""
+    """The starts of one turn along the plan."""
 
     state: State
     order: PlanOrder
