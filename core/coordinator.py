@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from coalloc.core.base.clusters import ClusterState
+from coalloc.core.base.composites import WorkflowState
 from coalloc.core.base.effects import Effect, Reply, SaveMeta, Wake
 from coalloc.core.base.events import (
     ClockSet,
@@ -123,10 +124,12 @@ class Coordinator:
         state = self.state
         state.out = []
         self._look_at_clock(now)
+        urgent = frozenset(state.rounds.urgent)
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
         deadlines.end_due(state, now)
-        dispatch.carry_on(state, now)
+        if dispatch.carry_on(state, now):
+            state.rounds.answered(urgent)
         rounds.begin_if_due(state, now)
         self._forget_oldest()
         accounting.close_accounts(state)
@@ -261,7 +264,9 @@ class Coordinator:
 
     def _plan_outdated(self) -> None:
         """Ask for a round: jobs that the plan has next may have gone from the queue."""
-        if self.state.schedule.order is not None:
+        flows = self.state.composites.values()
+        is_of_tasks = any(isinstance(flow, WorkflowState) for flow in flows)
+        if is_of_tasks and self.state.schedule.order is not None:
             self.state.rounds.outdated()
 
     def _ticked(self, now: float) -> None:

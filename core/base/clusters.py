@@ -5,6 +5,7 @@ Mutable, but changed only inside `coordinator.handle`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
@@ -95,10 +96,10 @@ class ClusterState:
     """Users whose claims its batch system refused for a limit on submits, and until when."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)
     """Its nodes as the latest snapshot had them."""
-    named: tuple[ClusterReading | None, Mapping[str, NodeReading]] = field(
-        default=(None, {}), compare=False, repr=False
+    named: tuple[ClusterReading | None, Mapping[str, NodeReading], Counter[str]] = field(
+        default=(None, {}, Counter()), compare=False, repr=False
     )
-    """Its nodes by name, and the reading that they are of."""
+    """A reading, its nodes by name, and the slots that work there takes of each."""
 
     @property
     def clock_ahead_s(self) -> float | None:
@@ -117,9 +118,20 @@ class ClusterState:
 
     def node(self, name: str) -> NodeReading | None:
         """One of its nodes, as it was read last."""
+        return self._by_name()[1].get(name)
+
+    def taken(self, name: str) -> int:
+        """Slots that the work there takes of a node, as it was read last."""
+        return self._by_name()[2][name]
+
+    def _by_name(self) -> tuple[ClusterReading | None, Mapping[str, NodeReading], Counter[str]]:
         if self.named[0] is not self.reading and self.reading is not None:
-            self.named = self.reading, {node.name: node for node in self.reading.nodes}
-        return self.named[1].get(name)
+            taken: Counter[str] = Counter()
+            for work in self.reading.running:
+                taken.update(work.nodes)
+            nodes = {node.name: node for node in self.reading.nodes}
+            self.named = self.reading, nodes, taken
+        return self.named
 
     def power_of(self, node: NodeReading, power_step: float) -> float:
         """Power of one of its nodes as planning sees it: in steps, published or as it was read."""

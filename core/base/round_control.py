@@ -7,8 +7,9 @@ Rules
 - Two rounds start at least `min_interval_s` apart; what happens in between causes one
   round, not several.
 - What happens during a solve causes one following round.
-- A plan of workflows that has become inaccurate is made again, but tasks start along the old one
-  meanwhile: such rounds take at most a fifth of the time.
+- A plan that has become inaccurate is made again, but jobs and tasks start along the old one
+  meanwhile: rounds for nothing but that, and for what such starts have answered, take at most a
+  fifth of the time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ OPERATOR = "operator"
 """Somebody asked for this round; neither a pause nor a cluster that is away puts it off."""
 PLANNING_SHARE = 0.2
 """The most of all time that is spent on rounds for nothing but an outdated plan."""
+ANSWERED = frozenset({"job_finished", "queue_length"})
+"""Reasons that may have been answered between rounds."""
 Attempt = Literal["without", "beginning", "again"]
 
 
@@ -46,6 +49,8 @@ class RoundControl:
     last_length_s: float = 0.0
     wanted: str = ""
     wanted_policy: str = ""
+    urgent: set[str] = field(default_factory=set)
+    """The reasons of the wanted round but an outdated plan."""
     armed: dict[int, bool] = field(default_factory=dict)
 
     def job_arrived(self, jobs: int, procs: int) -> None:
@@ -81,8 +86,17 @@ class RoundControl:
         """The plan is followed still, but no longer what it should be."""
         self.want(OUTDATED)
 
+    def answered(self, before: Collection[str]) -> None:
+        """Let a round wait: along the plan all was answered that has just ended or arrived.
+
+        `before`: what was urgent before that.
+        """
+        self.urgent.difference_update(ANSWERED.difference(before))
+
     def want(self, why: str, policy: str = "") -> None:
         """Ask for a round; the first asker names it."""
+        if why != OUTDATED:
+            self.urgent.add(why)
         if not self.wanted or (self.wanted == OUTDATED and why != OUTDATED):
             self.wanted, self.wanted_policy = why, policy
 
@@ -97,13 +111,14 @@ class RoundControl:
             return None
         if self.last_start is None:
             return 0.0
-        pause = self.last_length_s / PLANNING_SHARE if self.wanted == OUTDATED else 0.0
+        pause = 0.0 if self.urgent else self.last_length_s / PLANNING_SHARE
         return self.last_start + max(self.min_interval_s, pause)
 
     def take(self, now: float) -> tuple[str, str]:
         """Begin the wanted round; returns its trigger and policy."""
         why, policy = self.wanted, self.wanted_policy
         self.wanted = self.wanted_policy = ""
+        self.urgent.clear()
         self.is_solving = True
         self.last_start = now
         return why, policy

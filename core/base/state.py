@@ -7,7 +7,7 @@ is frozen and replaced whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,8 @@ class RoundState:
     committed: set[str] = field(default_factory=set)
     changed: set[str] = field(default_factory=set)
     """Jobs that were changed since its snapshot."""
+    taken: set[str] = field(default_factory=set)
+    """Nodes on which something was started meanwhile along the plan before."""
     coallocated: int = 0
     weights: dict[str, float] = field(default_factory=dict)
     """Of the jobs that wait here or in queues, as far as they were asked for."""
@@ -67,6 +69,11 @@ class RoundState:
     """For the jobs with which the policy fails."""
     attempts: int = 0
     """Of such searches in this round."""
+
+    def count(self, started: JobRecord) -> None:
+        """Count a start by its plan."""
+        self.coallocated += len(started.parts) > 1
+        self.committed.add(started.id)
 
 
 @dataclass(slots=True)
@@ -94,6 +101,10 @@ class State:
     """Where the ranks of the placed jobs meet."""
     queued: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Claims that wait in the clusters' queues, by cluster and user."""
+    holding: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By node: the placed jobs with a part there."""
+    loading: dict[str, None] = field(default_factory=dict)
+    """The placed jobs that load links."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
     pending: PendingCount = field(default_factory=PendingCount)
@@ -179,6 +190,11 @@ class State:
         if record.is_placed:
             self.meeting |= record.meeting_places
             self.queued.update(record.claims)
+            for part in record.parts:
+                for node in part.held:
+                    self.holding.setdefault(node, {})[record.id] = None
+            if record.link_gbps:
+                self.loading[record.id] = None
         self.pending.count(record, 1)
 
     def _uncount(self, record: JobRecord) -> None:
@@ -190,6 +206,10 @@ class State:
         if record.is_placed:
             self.meeting -= record.meeting_places
             self.queued.subtract(record.claims)
+            for part in record.parts:
+                for node in part.held:
+                    self.holding.get(node, {}).pop(record.id, None)
+            self.loading.pop(record.id, None)
         self.pending.count(record, -1)
 
     def remove(self, job: str) -> None:
@@ -201,6 +221,7 @@ class State:
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
         self.composites.pop(job, None)
+        self.schedule.newcomers.pop(job, None)
         self.learning.promises.pop(job, None)
         self.findings.forget(job)
         self.marked.forget(job)
@@ -265,6 +286,11 @@ class State:
     def placed_records(self) -> Iterator[JobRecord]:
         """Jobs that occupy nodes."""
         return (self.jobs[job] for job in self.placed)
+
+    def held_on(self, nodes: Iterable[str]) -> Iterator[JobRecord]:
+        """Placed jobs with a part on one of these nodes, each once."""
+        jobs = dict.fromkeys(job for node in nodes for job in self.holding.get(node, ()))
+        return (self.jobs[job] for job in jobs)
 
     def node_cluster(self) -> Mapping[str, str]:
         """Every node's cluster."""

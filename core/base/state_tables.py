@@ -5,12 +5,12 @@ Mutable like the state that holds them (`core.base.state`), and changed by the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
-from coalloc.core.base.plan_order import PlanOrder
+from coalloc.core.base.plan_order import PlanOrder, Precedence
 from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.records import NOT_STARTED, ClaimWait, JobRecord, JobState, Outlook
 from coalloc.core.base.round_control import Aside
@@ -225,20 +225,47 @@ class FollowedPlan:
     time: float = 0.0
     """When its round began."""
     order: PlanOrder | None = None
-    """What it has next on each node, where it places tasks of workflows."""
+    """What it has next on each node."""
     freed: set[str] = field(default_factory=set)
-    """Nodes on which work of ours has ended."""
+    """Nodes on which work of ours has ended, or what was planned there waits no more."""
+    has_ended: bool = False
+    """Work did, on one of them."""
+    roomy: dict[str, None] = field(default_factory=dict)
+    """Nodes that had free slots when they were looked at last."""
+    newcomers: dict[str, None] = field(default_factory=dict)
+    """Pending jobs that the plan does not know, or knows as they were before."""
+    arrived: list[str] = field(default_factory=list)
+    """Those of them that have not been looked at."""
+    ranked: list[tuple[Precedence, str]] = field(default_factory=list)
+    """Those that were, in the order of their turns, with some that wait no more."""
+    turn_of: Callable[[JobRecord], Precedence] | None = None
+    """The place of a newcomer among the jobs of the latest snapshot; None: by its arrival."""
     ripe: dict[tuple[str, str], None] = field(default_factory=dict)
     """Workflow and task: those that became ready."""
     later: dict[tuple[str, str], float] = field(default_factory=dict)
     """Workflow and task: those whose data are under way, and when they arrive."""
 
     def follow(self, old: JobRecord | None, record: JobRecord) -> None:
-        """Note the nodes that a job has left."""
-        if old is None or self.order is None:
+        """Note the nodes that a job has left, and what the plan has no place for any more."""
+        was_pending = old is not None and old.state is JobState.PENDING
+        is_same = old is not None and old.job is record.job and old.batch is record.batch
+        if record.flow:
+            pass
+        elif record.state is not JobState.PENDING:
+            self.newcomers.pop(record.id, None)
+        elif not was_pending or not is_same:
+            self.newcomers[record.id] = None
+            self.arrived.append(record.id)
+        if self.order is None or old is None:
             return
         if old.is_placed and not record.is_placed:
             self.freed.update(node for part in old.parts for node in part.nodes)
+            self.has_ended |= record.is_ended or bool(record.flow)
+        planned = self.order.placements.get((record.id, ""))
+        is_planned = record.is_placed or (record.state is JobState.PENDING and is_same)
+        if planned is not None and not is_planned:
+            self.freed.update(planned.nodes)
+            self.order.drop((record.id, ""))
 
 
 def procs_of(record: JobRecord) -> int:

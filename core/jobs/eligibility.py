@@ -139,14 +139,17 @@ def open_nodes(
         return cluster.reading.nodes
     key = (verdict.partitions, batch.constraint)
     if key not in cluster.openings:
-        partitions = frozenset(verdict.partitions or ())
         cluster.openings[key] = tuple(
-            node
-            for node in cluster.reading.nodes
-            if (verdict.partitions is None or not partitions.isdisjoint(node.partitions))
-            and (not batch.constraint or admits(batch.constraint, node.features))
+            node for node in cluster.reading.nodes if is_open(verdict, batch, node)
         )
     return cluster.openings[key]
+
+
+def is_open(verdict: Verdict, batch: BatchOptions, node: NodeReading) -> bool:
+    """Whether a node is in the right partitions, and the constraint admits it."""
+    partitions = verdict.partitions
+    is_in = partitions is None or not set(partitions).isdisjoint(node.partitions)
+    return is_in and (not batch.constraint or admits(batch.constraint, node.features))
 
 
 def is_capped(verdict: Verdict, job: Job) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,33 @@ class SlotsInUse:
     """By cluster name: Gbit/s."""
     links: dict[str, float] = field(default_factory=dict)
     """By cluster name: what its link carries, Gbit/s."""
+    usable: dict[str, bool] = field(default_factory=dict)
+    """By cluster name: it may get new work."""
     _rooms: dict[str, Room] | None = None
+
+    def see(self, nodes: Iterable[str] | None = None) -> None:
+        """Count these nodes too, as they are now; None: all."""
+        before = set(self.free) if self._rooms is not None else None
+        for name, cluster in self.state.clusters.items():
+            found = cluster.nodes if nodes is None else map(cluster.node, nodes)
+            for node in found:
+                if node is not None and node.name not in self.cluster_of:
+                    self.cluster_of[node.name] = name
+                    is_up = node.state is NodeState.UP and node.name not in cluster.drained_nodes
+                    if is_up and self.usable[name]:
+                        taken = cluster.taken(node.name) + self._held(node.name)
+                        self.free[node.name] = node.slots - taken
+        if before is not None:
+            self._count_rooms(self.free.keys() - before)
+
+    def _held(self, node: str) -> int:
+        """Slots of a node that our jobs hold."""
+        return sum(
+            part.held.get(node, 0)
+            for record in self.state.held_on((node,))
+            for part in record.parts
+            if part.state not in PART_ENDED and not part.is_waiting
+        )
 
     def take(self, nodes: Mapping[str, int], loads: Mapping[str, float]) -> None:
         """Book slots and link load."""
@@ -64,7 +90,7 @@ class SlotsInUse:
         held = held_by(self.state, record)
         self.take(held.nodes, held.link_gbps)
         if self._rooms is not None:
-            self._subtract(held)
+            self._subtract(held, self._rooms)
 
     def node(self, name: str) -> NodeReading | None:
         """A node that is read."""
@@ -74,16 +100,21 @@ class SlotsInUse:
     def room(self, name: str) -> Room:
         """Room that is free on a node that takes work."""
         if self._rooms is None:
-            nodes = (self.node(name) for name in self.free)
-            self._rooms = {node.name: room_of(node) for node in nodes if node is not None}
-            for work in (w for cluster in self.state.clusters.values() for w in cluster.running):
-                self._subtract(work)
-            for record in self.state.placed_records():
-                self._subtract(held_by(self.state, record))
+            self._rooms = {}
+            self._count_rooms(self.free)
         return self._rooms[name]._replace(slots=max(0, self.free[name]))
 
-    def _subtract(self, held: Running) -> None:
-        rooms = self._rooms or {}
+    def _count_rooms(self, names: Collection[str]) -> None:
+        nodes = [node for node in map(self.node, names) if node is not None]
+        rooms = {node.name: room_of(node) for node in nodes}
+        for work in (w for cluster in self.state.clusters.values() for w in cluster.running):
+            self._subtract(work, rooms)
+        for record in self.state.held_on(rooms):
+            self._subtract(held_by(self.state, record), rooms)
+        if self._rooms is not None:
+            self._rooms |= rooms
+
+    def _subtract(self, held: Running, rooms: dict[str, Room]) -> None:
         for name, slots in held.nodes.items():
             node = self.node(name) if name in rooms else None
             if node is not None:
@@ -94,24 +125,21 @@ class SlotsInUse:
                 rooms[name] = Room(0, free_mb, left)
 
 
-def occupation(state: State, now: float) -> SlotsInUse:
-    """Free slots and links now, counted afresh from the current state."""
+def occupation(state: State, now: float, nodes: Iterable[str] | None = None) -> SlotsInUse:
+    """Free slots and links now; of these nodes only, if they are named.
+
+    What that costs does not depend on how many jobs run elsewhere.
+    """
     view = SlotsInUse(state)
     for name, cluster in state.clusters.items():
         view.link_free[name] = view.links[name] = cluster.settings.link_capacity_gbps
-        usable = state.is_usable(cluster, now)
-        for node in cluster.nodes:
-            view.cluster_of[node.name] = name
-            if usable and node.state is NodeState.UP and node.name not in cluster.drained_nodes:
-                view.free[node.name] = node.slots
+        view.usable[name] = state.is_usable(cluster, now)
     for cluster in state.clusters.values():
         for job in cluster.running:
-            view.take(job.nodes, job.link_gbps)
-    for record in state.placed_records():
-        for part in record.parts:
-            if part.state not in PART_ENDED and not part.is_waiting:
-                view.take(part.held, {})
-        view.take({}, record.link_gbps)
+            view.take({}, job.link_gbps)
+    for loading in state.loading:
+        view.take({}, state.jobs[loading].link_gbps)
+    view.see(nodes)
     return view
 
 

@@ -7,73 +7,43 @@ from itertools import accumulate
 
 from coalloc.core.base.records import JobRecord, JobState, Outlook
 from coalloc.core.base.state import RoundState, State, arrival
-from coalloc.core.commands.reservations import is_kept_from
-from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.jobs.occupation import SlotsInUse, misfit, occupation
+from coalloc.core.jobs.occupation import occupation
 from coalloc.core.sharing import limits
-from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.starts import further_queues
 from coalloc.core.starts import queued_claims as queueing
-from coalloc.core.starts.free_places import FreePlaces, bills_differ, cheaper
-from coalloc.core.starts.placements import NOW_S, Commitment, divisible, place_pieces, startable
-from coalloc.core.starts.waits import waiting_claims
-from coalloc.model.plan import Placement, Plan, Reason
+from coalloc.core.starts.free_places import FreePlaces, bills_differ
+from coalloc.core.starts.placements import NOW_S, divisible, place_pieces, startable
+from coalloc.core.starts.start_rule import StartRule
+from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 
 
 def start_now(state: State, current: RoundState, plan: Plan, now: float) -> None:
     """Start what the plan has now and still fits."""
     time = current.snapshot.time
-    view = occupation(state, now)
-    by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
-    claims = waiting_claims(state)
-    book = LimitBook(state, now)
+    rule = StartRule(state, now, plan.policy, current.number)
+    if bills_differ(state):
+        rule.places = FreePlaces(state, current.snapshot, plan, now)
     started: list[str] = []
-    places: FreePlaces | None = None
-    differ = bills_differ(state)
     for placement in plan.placements:
         if placement.start > time + NOW_S or placement.chunks is not None:
             continue
         record = startable(state, placement, now)
         if record is None:
             continue
-        why = _obstacle(state, placement, record, view, now)
-        if why and record.flow:
+        why = rule.obstacle(record, placement, now)
+        if why and (record.flow or not current.taken.isdisjoint(placement.nodes)):
             continue  # It starts along the plan when its nodes are free.
         if why:
             _superseded(state, current, record.id, why)
             continue
-        placement = queueing.gathered(state, record, placement, view, now)
-        if differ:
-            places = places or FreePlaces(state, current.snapshot, plan, now)
-            placement = cheaper(state, places, record, placement)
-        if deadlines.misses(record, now, placement.end - placement.start):
-            deadlines.withhold(state, record.id, current.number)
-            continue
-        if limits.holds(state, book, record, placement, now):
-            continue
-        queued = queueing.may_wait(state, record, placement, view, claims, now)
-        if not queued and not record.foreign and queueing.must_wait(state, placement, view):
-            continue  # As many claims as may wait there already, and others go first.
-        queueing.commit(by, current, claims, record, placement, queued=queued)
-        book.take(record, *limits.start_of(state, record, placement))
-        started.append(record.id)
+        chosen = rule.start(record, placement)
+        if chosen is not None:
+            current.count(chosen)
+            started.append(record.id)
     if started:
         _count_passed_over(state, current, started, now)
-
-
-def _obstacle(
-    state: State, placement: Placement, record: JobRecord, view: SlotsInUse, now: float
-) -> str:
-    """Reason why a placement cannot start now; empty if it can.
-
-    The plan knows of reservations, but its clock may have been set forward since.
-    """
-    why = misfit(placement, record, view)
-    if not why and is_kept_from(state, record.user, placement.nodes, now, now):
-        why = "one of its nodes is reserved for others"
-    return why
 
 
 def queue_up(state: State, current: RoundState, plan: Plan, now: float) -> None:
@@ -98,9 +68,8 @@ def fill(state: State, current: RoundState, plan: Plan, now: float) -> None:
     pieces = [p for p in plan.placements if p.chunks is not None and p.start <= begun]
     if not pieces:
         return
-    view, starts = occupation(state, now), _starts(current.snapshot, plan)
-    by = Commitment(state=state, view=view, now=now, policy=plan.policy, round=current.number)
-    claims = waiting_claims(state)
+    starts = _starts(current.snapshot, plan)
+    rule = StartRule(state, now, plan.policy, current.number)
     for planned in pieces:
         pool = divisible(state, planned, now)
         if pool is None:
@@ -109,15 +78,15 @@ def fill(state: State, current: RoundState, plan: Plan, now: float) -> None:
         placement = limits.trimmed(state, whole, planned, now)
         if placement is None:
             continue
-        if why := _obstacle(state, placement, whole, view, now):
+        if why := rule.obstacle(whole, placement, now):
             _superseded(state, current, pool.id, why)
             continue
-        queued = queueing.may_wait(state, whole, placement, view, claims, now)
-        if not queued and queueing.must_wait(state, placement, view):
+        queued = queueing.may_wait(state, whole, placement, rule.view, rule.claims, now)
+        if not queued and queueing.must_wait(state, placement, rule.view):
             continue  # As many claims as may wait there already, and others go first.
         later = [start for node in placement.nodes for start in starts.get(node, ())]
-        placed = place_pieces(by, pool, placement, later, queued=queued)
-        queueing.count_claims(state, claims, placed)
+        placed = place_pieces(rule.by, pool, placement, later, queued=queued)
+        queueing.count_claims(state, rule.claims, placed)
         current.committed.update(placed)
 
 

@@ -1,181 +1,181 @@
-"""Tasks that start between two rounds, along the plan.
+"""Starts between two rounds, along the plan: work that ends or arrives is answered at once.
 
-When work ends, the tasks that the plan has next on its nodes, and those whose last parent it was,
-start at once if nothing that was planned before them still waits there (`core.plan_order`) and the
-data of their parents would have arrived. What the plan does not cover asks for a round.
+What the plan has next where room appears starts there if nothing that was planned before it still
+waits (`core.base.plan_order`), and the data of a task's parents would have arrived. Room that those
+may not have goes to others: see `core.rounds.filling`. What nothing answers asks for a round.
+
+Notes
+-----
+What a turn costs does not depend on how much waits or runs: the lanes of the nodes concerned, and
+`filling.MOST` jobs and nodes. A site that has `commit_first_incumbent` off has only tasks start so.
 """
 
 from __future__ import annotations
 
 import heapq
-from math import isfinite
+from collections.abc import Iterable, Mapping
 
-from coalloc.core.base.composites import WorkflowState
-from coalloc.core.base.effects import Wake
+from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.plan_order import Entry, PlanOrder
-from coalloc.core.base.records import JobState
-from coalloc.core.base.state import State
-from coalloc.core.commands.reservations import is_kept_from
-from coalloc.core.jobs.occupation import SlotsInUse, misfit, occupation
-from coalloc.core.sharing.limit_book import LimitBook
-from coalloc.core.sharing.limits import holds, start_of
-from coalloc.core.starts.placements import Commitment, place, startable
-from coalloc.core.starts.queued_claims import may_wait, must_wait
-from coalloc.core.starts.waits import is_crowded, waiting_claims
-from coalloc.model.cost import edge_delay
-from coalloc.model.plan import Placement, Plan
-from coalloc.model.platform import Cluster
+from coalloc.core.base.state import RoundState, State, arrival
+from coalloc.core.jobs.occupation import occupation
+from coalloc.core.rounds.filling import Filling
+from coalloc.core.rounds.turn import Turn, starts_jobs, waits
+from coalloc.core.sharing.priority import is_on
+from coalloc.core.starts.share_room import has_share
+from coalloc.core.starts.start_rule import StartRule
+from coalloc.core.starts.waits import is_crowded, is_shared
+from coalloc.model.plan import Plan
+
+SHORT_S = 0.1
+"""A round that is over so soon is waited for, rather than room be filled without it."""
 
 
-def adopt(state: State, plan: Plan, round: int) -> None:
-    """Follow a new plan from now on; one without tasks leaves nothing to follow."""
-    if not any(placement.task is not None for placement in plan.placements):
-        state.schedule.order = None
+def adopt(state: State, plan: Plan, current: RoundState, now: float) -> None:
+    """Follow a new plan from now on; where only tasks start so, one without leaves nothing to."""
+    schedule, queue = state.schedule, current.snapshot.queue
+    is_of_tasks = any(placement.task is not None for placement in plan.placements)
+    if not (is_of_tasks or starts_jobs(state)):
+        schedule.order, schedule.arrived = None, []
         return
-    state.schedule.order = PlanOrder.of(plan, round, lambda entry: _waits(state, entry))
-    state.schedule.order.is_fresh = True
-    planned = state.schedule.order.placements
-    state.schedule.order.is_whole = all(
-        (flow.id, task) in planned for flow in state.composites.values() for task in flow.open
+    order = schedule.order = PlanOrder.of(
+        plan,
+        current.number,
+        lambda entry: entry[0] not in current.changed and waits(state, entry),
     )
-    state.schedule.freed.update(state.schedule.order.nodes())
+    order.is_fresh = True
+    flows = (flow for flow in state.composites.values() if isinstance(flow, WorkflowState))
+    order.is_whole = all(
+        (flow.id, task) in order.placements for flow in flows for task in flow.open
+    )
+    if is_on(state):
+        order.precedence = {j.id: (-j.priority, -j.weight, arrival(j.id)) for j in queue}
+    else:
+        schedule.turn_of = None
+    for kept in current.snapshot.reservations:
+        for node in kept.nodes:
+            order.kept.setdefault(node, []).append(kept)
+    known = {job.id for job in queue} - current.changed
+    schedule.newcomers = {job: None for job in schedule.newcomers if job not in known}
+    schedule.ranked, schedule.arrived = [], list(schedule.newcomers)
+    free = occupation(state, now).free
+    schedule.roomy = {node: None for node, slots in free.items() if slots > 0}
+    schedule.freed.update(node for node in order.nodes() if node in schedule.roomy)
 
 
-def _waits(state: State, entry: Entry) -> bool:
-    """A placement has not been started, and still may be."""
-    job, task = entry
-    if not task:
-        record = state.jobs.get(job)
-        return record is not None and record.state is JobState.PENDING
-    flow = state.composites.get(job)
-    return isinstance(flow, WorkflowState) and task in flow.open
+def carry_on(state: State, now: float) -> bool:
+    """Start what the plan has next, after whatever has just happened.
 
-
-def carry_on(state: State, now: float) -> None:
-    """Start what the plan has next, after whatever has just happened."""
-    plan_order = state.schedule.order
-    if not state.schedule.freed and not state.schedule.ripe:
-        return
-    freed, state.schedule.freed = state.schedule.freed, set()
-    ripe, state.schedule.ripe = state.schedule.ripe, {}
+    Returns whether that answers all that has: then no round is urgent for it.
+    """
+    schedule, order = state.schedule, state.schedule.order
+    is_new = order is not None and order.is_fresh
+    if not (is_new or schedule.freed or schedule.ripe or schedule.arrived):
+        return False
+    freed, schedule.freed = schedule.freed, set()
+    ripe, schedule.ripe = schedule.ripe, {}
+    has_ended, schedule.has_ended = schedule.has_ended, False
+    is_news = has_ended or bool(schedule.arrived)
     if state.rounds.paused or state.rounds.blocked:
-        return
-    if plan_order is None:
+        return False
+    if order is None:
         if ripe:
             state.rounds.happened("job_finished")
-        return
+        return False
     if ripe and any(is_crowded(state, name) for name in state.clusters):
         state.rounds.happened("job_finished")  # What has no node yet takes its turn there.
-    is_news, plan_order.is_fresh = not plan_order.is_fresh, False
-    more = state.pending.jobs > 0 or not plan_order.is_whole
-    todo: list[tuple[float, Entry]] = []
-    for node in freed:
-        fronts = _fronts(state, plan_order, node)
-        todo += [(plan_order.placements[entry].start, entry) for entry in fronts if entry[1]]
-        # Others start in rounds: when it is their turn here, or when nothing is planned here.
-        if is_news and (any(not task for _, task in fronts) or (more and not fronts)):
-            state.rounds.happened("job_finished")
+    turn = Turn(state, order, now, StartRule(state, now, order.policy, order.round, ()))
+    fronts = {node: _fronts(state, order, node) for node in freed}
+    todo = {entry for each in fronts.values() for entry in each}
     for entry in ripe:
-        if entry in plan_order.placements:
-            todo.append((plan_order.placements[entry].start, entry))
-        elif _waits(state, entry):
+        if entry in order.placements:
+            todo.add(entry)
+        elif waits(state, entry):
             state.rounds.happened("job_finished")
-    heapq.heapify(todo)
-    _start_all(state, plan_order, todo, now)
+    is_fresh, order.is_fresh = order.is_fresh, False
+    may_fill = is_news and starts_jobs(state) and not _is_soon(state, now)
+    filling = Filling(turn, freed) if may_fill else None
+    if filling is not None:
+        filling.start_those_ahead()
+    _start_all(turn, todo)
+    if filling is not None and not order.is_strict:
+        filling.fill()
+    asks = _asks(turn, fronts, filling, has_ended=has_ended)
+    is_looked_at = filling is not None or (is_fresh and not is_news)
+    return is_looked_at and not asks and _has_places(state, now)
+
+
+def _is_soon(state: State, now: float) -> bool:
+    """Whether a round begins now and, as the last one, is over at once: it chooses better."""
+    due = state.rounds.due_at()
+    return due is not None and due <= now and state.rounds.last_length_s <= SHORT_S
+
+
+def _asks(
+    turn: Turn, fronts: Mapping[str, list[Entry]], filling: Filling | None, *, has_ended: bool
+) -> bool:
+    """Whether a round is to come soon, for room that is left though something waits."""
+    state, order, quick = turn.state, turn.order, starts_jobs(turn.state)
+    more = state.pending.jobs > 0 or not order.is_whole
+    for node, entries in fronts.items() if has_ended else ():
+        turn.rule.view.see((node,))
+        is_left = not quick or turn.rule.view.free.get(node, 0) > 0
+        is_kept = quick and node in turn.kept
+        of_jobs = any(not task for _, task in entries)
+        if is_left and not is_kept and (of_jobs or (more and not entries)):
+            state.rounds.happened("job_finished")
+            return True
+    return filling is not None and filling.is_room_left()
+
+
+def _has_places(state: State, now: float) -> bool:
+    """Whether starts between rounds may do: rounds alone start pieces, and send claims ahead."""
+    are_pieces = any(isinstance(flow, ChunkPool) for flow in state.composites.values())
+    are_queues = any(is_shared(state, n, now) or has_share(state, n) for n in state.clusters)
+    return starts_jobs(state) and not (are_pieces or are_queues)
 
 
 def _fronts(state: State, plan_order: PlanOrder, node: str) -> list[Entry]:
     """The next entries on the lanes of a node; entries that wait no more are dropped."""
     while True:
         fronts = list(plan_order.next_on(node))
-        gone = [entry for entry in fronts if not _waits(state, entry)]
+        gone = [entry for entry in fronts if not waits(state, entry)]
         if not gone:
             return fronts
         for entry in gone:
             plan_order.drop(entry)
 
 
-def _start_all(
-    state: State, plan_order: PlanOrder, todo: list[tuple[float, Entry]], now: float
-) -> None:
-    view: SlotsInUse | None = None
-    book = LimitBook(state, now)
+def _start_all(turn: Turn, entries: Iterable[Entry]) -> None:
+    """Start these, and what comes next behind them, by their planned starts."""
+    order, of_jobs = turn.order, starts_jobs(turn.state)
+    is_strict = order.is_strict and of_jobs
+    todo = [_ranked(order, entry) for entry in entries if entry[1] or not is_strict]
+    if is_strict:
+        todo += [_ranked(order, entry) for entry in _first(turn)]
+    heapq.heapify(todo)
     seen: set[Entry] = set()
     while todo:
-        _, entry = heapq.heappop(todo)
-        placement = plan_order.placements.get(entry)
-        if placement is None or entry in seen or not plan_order.is_next(entry):
+        *_, entry = heapq.heappop(todo)
+        placement = order.placements.get(entry)
+        if placement is None or entry in seen or not order.is_next(entry):
             continue
         seen.add(entry)
-        record = startable(state, placement, now)
-        if record is None:
+        behind = [other for other in order.behind(entry) if other[1] or not is_strict]
+        if not (entry[1] or of_jobs) or not turn.start(entry, placement):
             continue
-        if view is None:
-            view = occupation(state, now)
-        if misfit(placement, record, view) or _is_reserved(state, placement, view, now):
-            continue
-        arrives = _arrival(state, placement, view, now)
-        if arrives > now:
-            if isfinite(arrives):
-                state.schedule.later[entry] = arrives
-                state.out.append(Wake(at=arrives))
-            continue
-        if holds(state, book, record, placement, now):
-            continue
-        queued = may_wait(state, record, placement, view, waiting_claims(state), now)
-        if not queued and must_wait(state, placement, view):
-            continue
-        behind = list(plan_order.behind(entry))
-        by = Commitment(
-            state=state, view=view, now=now, policy=plan_order.policy, round=plan_order.round
-        )
-        place(by, record, placement, queued=queued)
-        book.take(record, *start_of(state, record, placement))
-        for other in behind:
-            if other[1] and other in plan_order.placements:
-                heapq.heappush(todo, (plan_order.placements[other].start, other))
+        for other in (*behind, *(_first(turn) if is_strict else ())):
+            if other in order.placements:
+                heapq.heappush(todo, _ranked(order, other))
 
 
-def _is_reserved(state: State, placement: Placement, view: SlotsInUse, now: float) -> bool:
-    """A batch system, or an operator, keeps one of the nodes for others while the task would run.
-
-    The plan has it after such a time; who starts earlier must end before it.
-    """
-    end = now + placement.end - placement.start
-    if is_kept_from(state, state.jobs[placement.job].user, placement.nodes, now, end):
-        return True
-    for name in dict.fromkeys(view.cluster_of[node] for node in placement.nodes):
-        reading = state.clusters[name].reading
-        for kept in () if reading is None else reading.reservations:
-            is_then = kept.start < end and kept.end > now and placement.job not in kept.jobs
-            if is_then and any(node in placement.nodes for node in kept.nodes):
-                return True
-    return False
+def _ranked(order: PlanOrder, entry: Entry) -> tuple[float, tuple[int, int], Entry]:
+    return order.placements[entry].start, arrival(entry[0]), entry
 
 
-def _arrival(state: State, placement: Placement, view: SlotsInUse, now: float) -> float:
-    """Arrival of the data of a task's parents on the clusters it is planned on, seconds."""
-    assert placement.task is not None
-    flow = state.composites[placement.job]
-    assert isinstance(flow, WorkflowState)
-    there = {view.cluster_of[node] for node in placement.nodes}
-    latest = float("-inf")
-    for edge in flow.parents[placement.task]:
-        parent = state.jobs[flow.job_of(edge.parent)]
-        places = {part.cluster for part in parent.parts if part.cluster in state.clusters}
-        if not places or places == there or parent.ended is None:
-            continue
-        links = {name: _link(state, name) for name in places | there}
-        latest = max(latest, min(parent.ended, now) + edge_delay(edge, places, there, links))
-    return latest
-
-
-def _link(state: State, name: str) -> Cluster:
-    """A cluster as far as data that move to it are concerned."""
-    site = state.clusters[name].settings
-    return Cluster(
-        name=name, nodes=(), link_gbps=site.link_capacity_gbps, link_latency_s=site.link_latency_s
-    )
+def _first(turn: Turn) -> list[Entry]:
+    """The one job that may start where none overtakes another, if the plan has a place for it."""
+    return [(job, "") for job in turn.line(1) if (job, "") in turn.order.placements]
 
 
 def return_due(state: State, now: float) -> None:

@@ -121,7 +121,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     committing.queue_up(state, current, plan, now)
     committing.fill(state, current, plan, now)
     _look_ahead(state, current, plan)
-    dispatch.adopt(state, plan, current.number)
+    dispatch.adopt(state, plan, current, now)
     body = write_plan(event.plan)
     state.schedule.plan, state.schedule.time = event.plan, current.started
     state.out.append(SavePlan(round=current.number, time=now, body=body))

@@ -138,7 +138,9 @@ def _weighted(
     jobs = [job for _, job in views]
     if not priority.is_on(state):
         return jobs
-    made = priority.factors(state, (record for record, _ in views), now)
+    turns = priority.Turns(state, now)
+    state.schedule.turn_of = turns.precedence
+    made = priority.factors(state, (record for record, _ in views), now, turns)
     return [
         replace(job, weight=found.weight, priority=found.precedence)
         if shared

@@ -32,9 +32,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from coalloc.core.base.plan_order import Precedence
 from coalloc.core.base.projects import OTHERS, Lead, ProjectTree
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.state import State
+from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
 from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
 from coalloc.core.jobs.suitable_nodes import least_slots
@@ -188,47 +189,74 @@ def standing(state: State, waiting: Collection[ProjectUser], now: float) -> Stan
     return out
 
 
+@dataclass(slots=True)
+class Turns:
+    """Factors of waiting jobs, one after the other: each behind its project's earlier ones."""
+
+    state: State
+    now: float
+    owners: set[ProjectUser] = field(default_factory=set)
+    """Who has jobs waiting."""
+    current: Standing = field(default_factory=lambda: Standing(capacity=0))
+    ahead_s: dict[str, float] = field(default_factory=dict)
+    """By project: entitlement that its jobs so far take, seconds."""
+    most: dict[ProjectUser, float] = field(default_factory=dict)
+
+    def meet(self, owners: Collection[ProjectUser]) -> None:
+        """Count these owners among those who have jobs waiting."""
+        self.owners.update(owners)
+        self.current = standing(self.state, self.owners, self.now)
+        self.most = {owner: self.state.sharing.tree.max_weight(*owner) for owner in self.owners}
+
+    def precedence(self, record: JobRecord) -> Precedence:
+        """The place of a job behind those before it."""
+        found = self.of(record)
+        return -found.precedence, -found.weight, arrival(record.id)
+
+    def of(self, record: JobRecord) -> Factors:
+        """The factors of the next job, which takes its turn."""
+        rule, tree = self.state.settings.priority, self.state.sharing.tree
+        owner = owner_of(self.state, record)
+        if owner not in self.owners:
+            self.meet((owner,))
+        project, _ = owner
+        before_s, shares = self.ahead_s.get(project, 0.0), 0.0
+        lead_s = self.current.seconds.get(owner)
+        if lead_s is not None:
+            shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
+            entitled = max(share_of(tree, project) * self.current.capacity, LEAST)
+            self.ahead_s[project] = before_s + charge_of(self.state, record, rule) / entitled
+        allowed = min(record.job.weight, self.most[owner])
+        age = _age(record, rule, self.now)
+        size = _size(record, rule, self.current.capacity)
+        return Factors(
+            submitted=record.job.weight,
+            allowed=allowed,
+            operator=record.priority,
+            age=age,
+            size=size,
+            shares=shares,
+            leads=self.current.leads.get(owner, ()),
+            ahead_s=before_s,
+            weight=_within(allowed * 2.0 ** (record.priority + age + size + shares)),
+        )
+
+
 def factors(
-    state: State, records: Iterable[JobRecord], now: float
+    state: State, records: Iterable[JobRecord], now: float, turns: Turns | None = None
 ) -> Iterator[tuple[JobRecord, Factors]]:
-    """The factors of waiting jobs, which are given in arrival order."""
+    """The factors of waiting jobs, which are given in arrival order; `turns` go on behind them."""
     asked = list(records)
     names = {record.id for record in asked}
     # What waits in the clusters' queues has not had its share yet, and goes before.
     queued = (record for record in state.placed_records() if record.is_in_queues)
     chosen = [*(record for record in queued if record.id not in names), *asked]
-    rule, tree = state.settings.priority, state.sharing.tree
-    owners = [owner_of(state, record) for record in chosen]
-    current = standing(state, set(owners), now)
-    entitled = {p: max(share_of(tree, p) * current.capacity, LEAST) for p, _ in owners}
-    most = {owner: tree.max_weight(*owner) for owner in set(owners)}
-    ahead = dict.fromkeys(entitled, 0.0)
-    for owner, record in zip(owners, chosen, strict=True):
-        project, _ = owner
-        before_s, shares = ahead[project], 0.0
-        lead_s = current.seconds.get(owner)
-        if lead_s is not None:
-            shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
-            ahead[project] = before_s + charge_of(state, record, rule) / entitled[project]
-        allowed = min(record.job.weight, most[owner])
-        age = _age(record, rule, now)
-        size = _size(record, rule, current.capacity)
-        if record.id not in names:
-            continue
-        yield (
-            record,
-            Factors(
-                submitted=record.job.weight,
-                allowed=allowed,
-                operator=record.priority,
-                age=age,
-                size=size,
-                shares=shares,
-                leads=current.leads.get(owner, ()),
-                ahead_s=before_s,
-                weight=_within(allowed * 2.0 ** (record.priority + age + size + shares)),
-            ),
-        )
+    turns = turns or Turns(state, now)
+    turns.meet({owner_of(state, record) for record in chosen})
+    for record in chosen:
+        found = turns.of(record)
+        if record.id in names:
+            yield record, found
 
 
 def charge_of(state: State, record: JobRecord, rule: PriorityConfig) -> float:

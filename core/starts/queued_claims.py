@@ -21,9 +21,19 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State
+from coalloc.core.jobs.avoided_nodes import avoided
 from coalloc.core.jobs.deadlines import misses
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.jobs.eligibility import offered, owner_of, verdict_of, widest
+from coalloc.core.jobs.eligibility import (
+    is_capped,
+    is_open,
+    offered,
+    owner_of,
+    run_into,
+    run_into_reserved,
+    verdict_of,
+    widest,
+)
 from coalloc.core.jobs.occupation import LINK_TOLERANCE, SlotsInUse, loads_of, misfit_of_links
 from coalloc.core.jobs.offers import room_on
 from coalloc.core.jobs.suitable_nodes import fit, laid_out, least_slots
@@ -134,20 +144,13 @@ def _instead(
 
 
 def commit(
-    by: Commitment,
-    current: RoundState,
-    claims: Claims,
-    record: JobRecord,
-    placement: Placement,
-    *,
-    queued: bool,
-) -> None:
-    """Place a job in this round, and count it and its claims that may wait."""
+    by: Commitment, claims: Claims, record: JobRecord, placement: Placement, *, queued: bool
+) -> JobRecord:
+    """Place a job, and count those of its claims that may wait."""
     chosen = place(by, record, placement, queued=queued)
     if chosen.queued:
         claims.update((part.cluster, chosen.user) for part in chosen.parts)
-    current.coallocated += len(chosen.parts) > 1
-    current.committed.add(record.id)
+    return chosen
 
 
 def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, now: float) -> None:
@@ -177,7 +180,7 @@ def queue_up(state: State, current: RoundState, plan: Plan, view: SlotsInUse, no
             continue
         if holds(state, book, record, placement, now):
             continue
-        commit(by, current, claims, record, placement, queued=True)
+        current.count(commit(by, claims, record, placement, queued=True))
         book.take(record, *start_of(state, record, placement))
     for pool in [flow for flow in state.composites.values() if isinstance(flow, ChunkPool)]:
         _send_pieces(by, current, claims, pool)
@@ -347,6 +350,31 @@ def nodes_for(state: State, record: JobRecord, name: str, now: float) -> list[No
         if node.state is NodeState.UP
         and node.name not in cluster.drained_nodes
         and suits(record, node)
+    ]
+
+
+def takers(
+    state: State, record: JobRecord, name: str, nodes: Sequence[NodeReading], now: float
+) -> list[NodeReading]:
+    """Of free nodes of a cluster, those on which a job may start at once, by all that is known.
+
+    What depends on more than the node, such as a bound on the job's nodes, is left to rounds.
+    """
+    cluster, job, owner = state.clusters[name], record.job, owner_of(record)
+    is_closed = name in record.barred or name in record.late or is_crowded(state, name)
+    if is_closed or has_share(state, name) or (job.clusters and name not in job.clusters):
+        return []
+    verdict = verdict_of(cluster, job, owner)
+    if verdict.never or verdict.closed or verdict.full or is_capped(verdict, job):
+        return []
+    if record.batch.reservation:
+        return []
+    ahead = run_into(cluster, job, verdict, now, None) | run_into_reserved(state, name, record, now)
+    closed = avoided(cluster, record, now).union(ahead)
+    return [
+        node
+        for node in nodes
+        if is_open(verdict, owner.batch, node) and node.name not in closed and suits(record, node)
     ]
 
 

@@ -29,12 +29,11 @@ from coalloc.core.jobs import (
     occupation,
     workflows,
 )
-from coalloc.core.rounds import commitment as committing
 from coalloc.core.sharing import accounting, limit_book, limits
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import placements as placing
 from coalloc.core.starts import queued_claims as queueing
-from coalloc.core.starts import siblings
+from coalloc.core.starts import siblings, start_rule
 from coalloc.core.starts import two_phase as starting
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore
@@ -304,7 +303,7 @@ MUTANTS: dict[str, Mutant] = {
         steps=600,
     ),
     "reserved-nodes-given-to-others": Mutant(
-        committing._obstacle,
+        start_rule.StartRule.obstacle,
         "if not why and is_kept_from(",
         "if False and is_kept_from(",
         steps=800,

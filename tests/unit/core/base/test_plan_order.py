@@ -31,6 +31,7 @@ def test_on_one_slot_one_comes_after_the_other() -> None:
     assert one.is_next(HEAD)
     assert not one.is_next(SECOND)
     assert list(one.behind(HEAD)) == [SECOND]
+    one.drop(HEAD)
     assert one.is_next(SECOND)
 
 

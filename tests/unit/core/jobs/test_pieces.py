@@ -23,7 +23,6 @@ from coalloc.core.base.requests import (
     Submit,
     Update,
 )
-from coalloc.core.rounds import snapshots
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.sites.parts import Launch, PartReport, PartState
@@ -362,7 +361,7 @@ def test_dependents_start_after_the_last_piece() -> None:
     assert (waiting.id, waiting.after) == (after, (f"{job}.1",))
     end(site, f"{job}.1")
     assert site.job(job).state is JobState.COMPLETED
-    assert snapshots.snapshot(site.state, site.now).queue[0].after == ()
+    assert site.job(after).is_placed
 
 
 def test_what_waits_for_a_held_job_is_not_planned_as_if_that_had_ended() -> None:

@@ -117,8 +117,6 @@ def test_a_job_that_is_planned_before_a_task_keeps_its_turn() -> None:
     planned(site, (plain, "", 100.0, 200.0, "a1"), (flow, "b", 200.0, 300.0, "a1"))
     complete(site, f"{flow}.1")
     assert states(site, flow) == {"a": "completed"}
-    assert site.pending_solves, "it is the job's turn: a round is due"
-    planned(site, (plain, "", 0.0, 100.0, "a1"), (flow, "b", 100.0, 200.0, "a1"))
     assert site.job(plain).state is JobState.PREPARING
     complete(site, plain)
     assert states(site, flow)["b"] == "preparing"

@@ -1,0 +1,130 @@
+"""The starts of one turn along the plan, each beside those before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+
+from coalloc.core.base.composites import WorkflowState
+from coalloc.core.base.effects import Wake
+from coalloc.core.base.plan_order import Entry, PlanOrder, first_of
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import State
+from coalloc.core.jobs.dependencies import delayed
+from coalloc.core.jobs.occupation import SlotsInUse
+from coalloc.core.starts.placements import startable
+from coalloc.core.starts.start_rule import StartRule
+from coalloc.model.cost import edge_delay
+from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.plan import Placement
+from coalloc.model.platform import Cluster
+from coalloc.model.shape import ONE_SLOT
+from coalloc.model.values import replace
+
+
+def starts_jobs(state: State) -> bool:
+    """Whether jobs start between rounds, not only tasks."""
+    return state.settings.rounds.commit_first_incumbent
+
+
+def waits(state: State, entry: Entry) -> bool:
+    """A placement has not been started, and still may be."""
+    job, task = entry
+    if not task:
+        record = state.jobs.get(job)
+        return record is not None and record.state is JobState.PENDING
+    flow = state.composites.get(job)
+    return isinstance(flow, WorkflowState) and task in flow.open
+
+
+@dataclass(slots=True)
+class Turn:
+    """The starts of one turn along the plan."""
+
+    state: State
+    order: PlanOrder
+    now: float
+    rule: StartRule
+    kept: set[str] = field(default_factory=set)
+    """Nodes that wait for others, so that what comes next there can start."""
+
+    def line(self, count: int) -> list[str]:
+        """The first jobs of the plan's order that wait."""
+        return first_of(self.order.line, count, lambda job: waits(self.state, (job, "")))
+
+    def start(self, entry: Entry, placement: Placement, *, is_early: bool = False) -> bool:
+        """Start a placement now, if nothing is in its way; `is_early`: where it is not planned."""
+        state, now = self.state, self.now
+        record = startable(state, placement, now)
+        if record is None or entry[0] in state.findings.aside:
+            return False
+        self.rule.view.see(placement.nodes)
+        end = now + placement.end - placement.start
+        if not entry[1]:
+            if max(record.opens(now), delayed(state, record)) > now:
+                return False
+            if not is_early and placement.start > now and not self._may_be_early(record, entry):
+                return False
+            placement = replace(placement, start=now, end=end)
+            end = max(end, now + (record.run_limit or 0.0))
+        is_kept = self._is_reserved(record, placement, end)
+        if is_kept or self.rule.obstacle(record, placement, end):
+            self.kept.update(placement.nodes)
+            return False
+        if entry[1] and (arrives := _arrival(state, placement, self.rule.view, now)) > now:
+            if isfinite(arrives):
+                state.schedule.later[entry] = arrives
+                state.out.append(Wake(at=arrives))
+            return False
+        if self.rule.start(record, placement) is None:
+            return False
+        if state.round is not None:
+            state.round.taken.update(placement.nodes)
+        return True
+
+    def _may_be_early(self, record: JobRecord, entry: Entry) -> bool:
+        """Not where it may take more than slots, which others are planned to have before it."""
+        job = record.job
+        is_plain = isinstance(job, RigidJob | MoldableJob) and not job.proc_gbps
+        return (is_plain and job.shape == ONE_SLOT) or self.line(1) == [entry[0]]
+
+    def _is_reserved(self, record: JobRecord, placement: Placement, end: float) -> bool:
+        """A batch system, or the plan, keeps one of the nodes for others while it would run.
+
+        The plan has it after such a time; what starts earlier must end before it.
+        """
+        cluster_of, clusters = self.rule.view.cluster_of, self.state.clusters
+        kept = [each for node in placement.nodes for each in self.order.kept.get(node, ())]
+        for name in dict.fromkeys(cluster_of[n] for n in placement.nodes if n in cluster_of):
+            reading = clusters[name].reading
+            for each in () if reading is None else reading.reservations:
+                is_own = each.id == f"{name}:{record.batch.reservation}"
+                if not is_own and any(node in placement.nodes for node in each.nodes):
+                    kept.append(each)
+        job = placement.job
+        return any(k.start < end and k.end > self.now and job not in k.jobs for k in kept)
+
+
+def _arrival(state: State, placement: Placement, view: SlotsInUse, now: float) -> float:
+    """Arrival of the data of a task's parents on the clusters it is planned on, seconds."""
+    assert placement.task is not None
+    flow = state.composites[placement.job]
+    assert isinstance(flow, WorkflowState)
+    there = {view.cluster_of[node] for node in placement.nodes}
+    latest = float("-inf")
+    for edge in flow.parents[placement.task]:
+        parent = state.jobs[flow.job_of(edge.parent)]
+        places = {part.cluster for part in parent.parts if part.cluster in state.clusters}
+        if not places or places == there or parent.ended is None:
+            continue
+        links = {name: _link(state, name) for name in places | there}
+        latest = max(latest, min(parent.ended, now) + edge_delay(edge, places, there, links))
+    return latest
+
+
+def _link(state: State, name: str) -> Cluster:
+    """A cluster as far as data that move to it are concerned."""
+    site = state.clusters[name].settings
+    return Cluster(
+        name=name, nodes=(), link_gbps=site.link_capacity_gbps, link_latency_s=site.link_latency_s
+    )

@@ -1,0 +1,232 @@
+"""Starts between rounds: what ends or arrives is answered along the last plan, in the same turn."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from coalloc.core.base.events import Solved
+from coalloc.core.base.plan_order import STRICT
+from coalloc.core.base.records import JobState
+from coalloc.core.jobs.occupation import occupation
+from coalloc.core.rounds.filling import MOST, Filling
+from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
+from coalloc.model.settings import PriorityConfig, ProjectConfig
+from coalloc.model.sites.parts import PartState
+from coalloc.policies.orders.options import StrictOptions
+from coalloc.policies.registry import FOR_SITES
+from tests.support.core_site import Site
+
+Row = tuple[str, float, float, int]
+"""Job, start and end from now on, and slots of node a1."""
+
+
+def planned(
+    site: Site, *rows: Row, deferred: Sequence[str] = (), policy: str = "by-hand", takes: float = 0
+) -> None:
+    """Answer the pending solve, after a while."""
+    solve = site.pending_solves.pop()
+    begun = solve.snapshot.time
+    placements = tuple(
+        Placement(job=job, start=begun + start, end=begun + end, nodes={"a1": slots})
+        for job, start, end, slots in rows
+    )
+    plan = Plan(
+        policy=policy,
+        status=Status.HEURISTIC,
+        objective=Objective(name="makespan", value=0.0),
+        placements=placements,
+        deferred=tuple(Deferred(job=job, reason=Reason.NOT_SELECTED) for job in deferred),
+    )
+    site.now += takes
+    site.do(Solved(round=solve.round, plan=plan, solve_s=takes))
+
+
+def end(site: Site, job: str) -> None:
+    if site.job(job).state is JobState.PREPARING:
+        site.run(job)
+    started = site.job(job).started
+    site.say(job, PartState.FINISHED, exit_code=0, started=started, ended=site.now, reason="exited")
+
+
+def site_of(
+    slots: int, jobs: Sequence[tuple[int, float]], **settings: Any
+) -> tuple[Site, list[str]]:
+    """One node, on which these jobs wait (slots, seconds) for the plan of the pending solve."""
+    site = Site(
+        {"a": 1}, slots=slots, solving=False, prepare_timeout_s=1e9, max_age_s=1e9, **settings
+    )
+    held = [site.submit(procs, job={"base_time": s}, hold=True) for procs, s in jobs]
+    site.state.rounds.paused = True
+    for job in held:
+        site.state.put(site.job(job).unplaced())
+    site.state.rounds.paused = False
+    site.state.rounds.want("resumed")
+    site.wait(0.0)
+    return site, held
+
+
+def test_each_end_starts_the_next_while_no_plan_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 1000
+    site, jobs = site_of(4, [(1, 10.0)] * count)
+    planned(site, *((job, i // 4 * 10.0, i // 4 * 10.0 + 10.0, 1) for i, job in enumerate(jobs)))
+    looked = 0
+    place = Filling._place
+
+    def counted(*arguments: Any) -> Placement | None:
+        nonlocal looked
+        looked += 1
+        return place(*arguments)
+
+    monkeypatch.setattr(Filling, "_place", counted)
+    for i in range(100):
+        site.now += 0.01
+        end(site, jobs[i])
+        assert site.job(jobs[i + 4]).is_placed, "in the turn in which the other ended"
+    assert len(site.pending_solves) <= 1, "one round corrects the order meanwhile"
+    assert looked <= 100 * MOST
+    assert not site.notes("start_superseded")
+
+
+def test_a_plan_that_comes_after_such_starts_supersedes_nothing_and_goes_on() -> None:
+    site, jobs = site_of(1, [(1, 10.0)] * 4)
+    first, second, third, fourth = jobs
+    planned(site, (first, 0.0, 10.0, 1), (second, 10.0, 20.0, 1), (third, 20.0, 30.0, 1))
+    site.submit()
+    assert site.pending_solves, "a round is under way"
+    end(site, first)
+    assert site.job(second).is_placed
+    planned(site, (third, 0.0, 10.0, 1), (second, 10.0, 20.0, 1), (fourth, 20.0, 30.0, 1))
+    assert site.job(third).state is JobState.PENDING
+    assert not site.notes("start_superseded")
+    end(site, second)
+    assert site.job(third).is_placed
+
+
+def test_what_is_left_goes_to_what_ends_before_the_planned_start() -> None:
+    site, (first, other, wide, long, short) = site_of(
+        2, [(1, 50.0), (1, 100.0), (2, 10.0), (1, 80.0), (1, 40.0)]
+    )
+    rows = (first, 0.0, 50.0, 1), (other, 0.0, 100.0, 1), (wide, 100.0, 110.0, 2)
+    planned(site, *rows, deferred=(long, short), takes=1.0)
+    site.now += 49.0
+    end(site, first)
+    assert site.job(short).is_placed, "it ends before the wide one is to start"
+    assert not site.job(long).is_placed
+    assert not site.job(wide).is_placed
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "by-hand"])
+def test_nothing_overtakes_where_the_policy_lets_nothing(policy: str) -> None:
+    site, (first, other, wide, short) = site_of(2, [(1, 50.0), (1, 100.0), (2, 10.0), (1, 9.0)])
+    rows = (first, 0.0, 50.0, 1), (other, 0.0, 100.0, 1), (wide, 100.0, 110.0, 2)
+    planned(site, *rows, (short, 110.0, 119.0, 1), policy=policy, takes=1.0)
+    end(site, first)
+    assert site.job(short).is_placed is (policy != "fcfs")
+    end(site, other)
+    assert site.job(wide).is_placed is (policy == "fcfs")
+
+
+def test_the_strict_policies_are_those_of_the_registry() -> None:
+    assert {row.name for row in FOR_SITES if row.options is StrictOptions} == STRICT
+
+
+@pytest.mark.parametrize("shares", [None, 20.0])
+def test_a_flood_keeps_another_users_job_from_no_turn_of_its_own(shares: float | None) -> None:
+    projects = {name: ProjectConfig(users=(name,)) for name in ("ann", "bob")}
+    priority = PriorityConfig(shares=shares, step_s=1.0)
+    site, flood = site_of(1, [(1, 100.0)] * 300, priority=priority, projects=projects)
+    rows = [(job, i * 100.0, i * 100.0 + 100.0, 1) for i, job in enumerate(flood)]
+    planned(site, *rows, takes=5.0)
+    other = site.submit(user="bob")
+    assert not site.pending_solves, "there is no room for it now"
+    end(site, flood[0])
+    assert site.job(other).is_placed is (shares is not None)
+    assert site.job(flood[1]).is_placed is (shares is None)
+
+
+def test_rounds_that_would_only_confirm_take_a_fifth_of_the_time() -> None:
+    site, jobs = site_of(1, [(1, 10.0)] * 150)
+    rows = [(job, i * 10.0, i * 10.0 + 10.0, 1) for i, job in enumerate(jobs)]
+    planned(site, *rows, takes=2.0)
+    begun = site.state.rounds.last_start or 0.0
+    while not site.pending_solves:
+        site.now += 0.1
+        placed = next(job for job in jobs if site.job(job).is_placed)
+        end(site, placed)
+    assert 10.0 <= site.now - begun <= 10.5
+
+
+def drawn(seed: int) -> tuple[int, list[tuple[int, float, float]]]:
+    """Slots of a node, and jobs: slots, planned and real seconds, no longer than planned."""
+    dice = random.Random(seed)
+    slots = dice.choice([2, 3, 4, 6])
+    jobs = []
+    for _ in range(30):
+        length = float(dice.choice([5, 10, 20, 40]))
+        wide = slots if dice.random() < 0.2 else dice.randint(1, max(1, slots // 2))
+        jobs.append((wide, length, length * dice.choice([0.1, 0.5, 1.0, 1.0])))
+    return slots, jobs
+
+
+def in_a_list(
+    slots: int, jobs: Sequence[tuple[int, float, float]], names: Sequence[str]
+) -> list[Row]:
+    """A plan that takes the jobs in their order, each as early as the slots allow."""
+    free, rows, last = [0.0] * slots, [], 0.0
+    for name, (width, length, _) in zip(names, jobs, strict=True):
+        taken = sorted(free)[:width]
+        last = max(last, taken[-1])
+        for at in taken:
+            free.remove(at)
+        free += [last + length] * width
+        rows.append((name, last, last + length, width))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_start_delays_what_the_plan_has_on_time(seed: int) -> None:
+    follow(seed)
+
+
+def test_a_rule_that_forgets_what_is_planned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Filling, "_spare", lambda self, job, node, *_: self.turn.rule.view.free[node]
+    )
+    with pytest.raises(AssertionError, match="late"):
+        deque(map(follow, range(40)))
+
+
+def follow(seed: int) -> None:
+    """No plan comes but the first; what ends early lets others start, and none start late."""
+    slots, jobs = drawn(seed)
+    site, names = site_of(slots, [(width, length) for width, length, _ in jobs])
+    rows = in_a_list(slots, jobs, names)
+    begun, latest = site.now, {name: start for name, start, _, _ in rows}
+    dice = random.Random(seed)
+    left = set(dice.sample(names, 6))
+    planned(site, *(row for row in rows if row[0] not in left), deferred=sorted(left), takes=0.2)
+    real = {name: seconds for name, (_, _, seconds) in zip(names, jobs, strict=True)}
+    ends: list[tuple[float, str]] = []
+    seen: set[str] = set()
+    while len(seen) < len(names):
+        for name in names:
+            if name not in seen and site.job(name).is_placed:
+                seen.add(name)
+                site.run(name)
+                heapq.heappush(ends, (site.now + real[name], name))
+                late = site.now - begun - latest[name]
+                assert name in left or late <= 0.2 + 1e-6, f"{name} starts {late} s late"
+        if not ends:
+            break
+        view = occupation(site.state, site.now)
+        held = sum(r.placed_slots for r in site.state.placed_records())
+        assert view.free["a1"] == slots - held >= 0
+        site.now, name = max(ends[0][0], site.now), heapq.heappop(ends)[1]
+        end(site, name)
+    assert seen >= set(names) - left
