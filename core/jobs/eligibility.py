@@ -13,6 +13,7 @@ free first. The part that the job has there then keeps to the bound, whatever el
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import ceil, inf
 
@@ -23,15 +24,24 @@ from coalloc.core.base.messages import SHAPES
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.batch_accounts import account_there
-from coalloc.model.formats.nodeset import fold
+from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.shape import ONE_SLOT
+from coalloc.model.shape import ONE_SLOT, demands, lays_out, most_procs
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 from coalloc.model.sites.constraint import admits
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.sites.reserved import Reserved
-from coalloc.model.sites.site_rules import ANY, Asking, Verdict, judged, span_text
+from coalloc.model.sites.site_rules import (
+    ANY,
+    MEMORY,
+    Asking,
+    Limits,
+    Verdict,
+    judged,
+    span_text,
+)
 from coalloc.model.snapshot import Reservation
+from coalloc.model.values import replace
 
 
 class JobOwner(Struct, frozen=True, kw_only=True):
@@ -44,6 +54,7 @@ class JobOwner(Struct, frozen=True, kw_only=True):
 
 
 UNKNOWN_OWNER = JobOwner()
+UNITS = {MEMORY: "MiB"}
 OLDER = Verdict(closed="its executor is older than shapes")
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
@@ -64,7 +75,7 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         return ANY
     rules, least = cluster.reading.rules, narrowest(job)
     shape = None if job.shape is ONE_SLOT else job.shape
-    key = (owner, job.time_limit, widest(job), least, shape)
+    key = (owner, job.time_limit, widest(job), least, shape, job.memory_mb_per_proc)
     if key not in cluster.verdicts:
         if len(cluster.verdicts) >= MOST_KEPT:
             cluster.verdicts.clear()
@@ -73,6 +84,12 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         if job.shape.cpus_per_proc:
             each = min((node.slots / (node.cpus or node.slots) for node in nodes), default=1.0)
             least = ceil(least * job.shape.cpus_per_proc * each)
+        per_proc, per_node = amounts_of(job)
+        on_each = -(-narrowest(job) // job.shape.max_nodes) if job.shape.max_nodes else 1
+        counts = {name: per_proc[name] * narrowest(job) for name in per_proc}
+        amounts = Counter(counts) + Counter(
+            {name: count * job.shape.min_nodes for name, count in per_node.items()}
+        )
         asking = Asking(
             user=owner.user,
             uid=owner.uid,
@@ -82,9 +99,39 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
             nodes=most_nodes(job, widest(job)),
             # The part here of a job that is wider than the cluster may be of any width.
             least=least if least <= sum(node.slots for node in nodes) else 1,
+            amounts=amounts,
         )
-        cluster.verdicts[key] = judged(rules, asking)
+        found = judged(rules, asking)
+        for name, most in found.limits.on_node.items():
+            if per_proc.get(name, 0) * on_each + per_node.get(name, 0) > most:
+                why = f"at most {most} {UNITS.get(name, name)} on each node"
+                found = replace(found, never=found.never or why)
+        cluster.verdicts[key] = replace(found, limits=_narrowed(found.limits, job))
     return cluster.verdicts[key]
+
+
+def amounts_of(job: Job) -> tuple[dict[str, int], dict[str, int]]:
+    """Memory and resources that a job asks for for each process, and on each node besides."""
+    per_proc, per_node = demands(job.shape.per_proc), demands(job.shape.per_node)
+    memory = (per_proc, job.memory_mb_per_proc), (per_node, job.shape.memory_mb_per_node)
+    for amounts, count in memory:
+        amounts |= {MEMORY: count} if count else {}
+    return per_proc, per_node
+
+
+def _narrowed(limits: Limits, job: Job) -> Limits:
+    """Limits with those on a job's resources as limits on its processes and nodes."""
+    per_proc, per_node = amounts_of(job)
+    nodes = [] if limits.nodes is None else [limits.nodes]
+    procs = [] if limits.procs is None else [limits.procs]
+    for name, most in limits.resources.items():
+        here, each = per_node.get(name, 0), per_proc.get(name, 0)
+        if each:
+            left = max(most - here * job.shape.min_nodes, 0)
+            procs.append(left // each * max(1, job.shape.cpus_per_proc))
+        if here:
+            nodes.append(max(most - each, 0) // here)
+    return replace(limits, nodes=min(nodes, default=None), procs=min(procs, default=None))
 
 
 def is_older(cluster: ClusterState, job: Job) -> bool:
@@ -129,24 +176,35 @@ def narrowest(job: Job) -> int:
 def open_nodes(
     cluster: ClusterState, verdict: Verdict, batch: BatchOptions
 ) -> tuple[NodeReading, ...]:
-    """The nodes in the right partitions, that the constraint admits.
+    """The nodes in the right partitions, that the constraint admits and the job does not exclude.
 
-    All of them where nothing is asked; kept until the nodes change.
+    None where one that it lists is not among them, all where nothing is asked; kept until the nodes
+    change.
     """
     assert cluster.reading is not None
-    is_known = cluster.reading.rules is not None
-    if not is_known or (verdict.partitions is None and not batch.constraint):
+    excluded, listed = (named_nodes(batch.passed, option) for option in ("exclude", "nodelist"))
+    asks = verdict.partitions is not None or batch.constraint or excluded or listed
+    if cluster.reading.rules is None or not asks:
         return cluster.reading.nodes
-    key = (verdict.partitions, batch.constraint)
+    key = (verdict.partitions, batch.constraint, excluded, listed)
     if key not in cluster.openings:
+        if len(cluster.openings) >= MOST_KEPT:
+            cluster.openings.clear()
         partitions = frozenset(verdict.partitions or ())
-        cluster.openings[key] = tuple(
+        found = tuple(
             node
             for node in cluster.reading.nodes
             if (verdict.partitions is None or not partitions.isdisjoint(node.partitions))
             and (not batch.constraint or admits(batch.constraint, node.features))
+            and plain_name(node) not in excluded
         )
+        cluster.openings[key] = found if listed <= {plain_name(node) for node in found} else ()
     return cluster.openings[key]
+
+
+def plain_name(node: NodeReading) -> str:
+    """A node's name in its batch system, without that of its cluster."""
+    return node.name.rpartition("/")[2]
 
 
 def is_capped(verdict: Verdict, job: Job) -> bool:
@@ -163,9 +221,12 @@ def offered(
 ) -> tuple[NodeReading, ...]:
     """The nodes that a cluster offers a job.
 
-    Of more than may be had, the freest are offered, by the slots that are `busy` now.
+    Of more than may be had, the freest are offered, by the slots that are `busy` now; where the job
+    lists nodes, these, and as many more as it needs.
     """
     nodes = open_nodes(cluster, verdict, owner.batch)
+    if listed := named_nodes(owner.batch.passed, "nodelist"):
+        nodes = _with_listed(job, nodes, listed, busy)
     if not is_capped(verdict, job):
         return nodes
     limits = verdict.limits
@@ -181,9 +242,33 @@ def offered(
     return tuple(chosen)
 
 
+def _with_listed(
+    job: Job, nodes: tuple[NodeReading, ...], listed: frozenset[str], busy: Mapping[str, int]
+) -> tuple[NodeReading, ...]:
+    """The nodes that a job lists and, where they are too few, just so many more, the freest first.
+
+    All nodes where even so it does not fit: no more than its layout is known then.
+    """
+    needed, total, chosen, room = narrowest(job), 0, list[NodeReading](), list[int]()
+    suiting = [node for node in nodes if set(job.features).issubset(node.features)]
+    suiting.sort(key=lambda node: busy.get(node.name, 0) - node.slots)
+    for node in sorted(suiting, key=lambda node: plain_name(node) not in listed):
+        is_enough = len(room) >= job.shape.min_nodes and total >= needed
+        if is_enough and plain_name(node) not in listed:
+            break
+        chosen.append(node)
+        room.append(most_procs(job.shape, job.memory_mb_per_proc, node))
+        total += room[-1]
+    return tuple(chosen) if lays_out(job.shape, needed, room) else nodes
+
+
 def bound_text(verdict: Verdict, job: Job) -> str:
     """Limit of a cluster on a job's nodes or processes, in words, where that is too few."""
     limits, wanted = verdict.limits, widest(job)
+    (per_proc, per_node), asked = amounts_of(job), job.shape
+    for name, most in limits.resources.items() if limits.resources else ():
+        if per_proc.get(name, 0) * wanted + per_node.get(name, 0) * asked.min_nodes > most:
+            return f"at most {most} {UNITS.get(name, name)} at once"
     if limits.nodes is not None and limits.nodes < most_nodes(job, wanted):
         return f"at most {limits.nodes} {'node' if limits.nodes == 1 else 'nodes'} at once"
     if limits.procs is not None and limits.procs < wanted * max(1, job.shape.cpus_per_proc):
@@ -196,6 +281,7 @@ def nodes_text(verdict: Verdict, batch: BatchOptions) -> str:
     """Needs of a job on its nodes, in words."""
     partitions = ", ".join(verdict.partitions or ())
     asked = [f"--constraint={batch.constraint}"] if batch.constraint else []
+    asked += [option for option in batch.passed if option.startswith("--nodelist=")]
     return " and ".join([*asked, *([f"partition {partitions}"] if partitions else [])])
 
 

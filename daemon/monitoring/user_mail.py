@@ -80,7 +80,7 @@ class UserMail(Notifier):
         return iter((mail,))
 
     def _of_array(self, record: JobRecord, types: set[str]) -> tuple[set[str], str]:
-        """Types of a member's event that are those of its array: its first start, and its last end."""
+        """Types of a member's event that are its array's: at its first start, and its last end."""
         left = self._left.get(record.array)
         if left is None:
             left = self._left[record.array] = {record.id, FIRST}
