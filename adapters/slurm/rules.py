@@ -17,7 +17,6 @@ from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.model.sites.batch_options import NAMES, BatchOptions
 from coalloc.model.sites.site_rules import (
-    SLOTS,
     Association,
     Limits,
     PartitionRules,
@@ -166,7 +165,6 @@ def _inherited(entry: AccountEntry, accounts: Mapping[str, AccountEntry]) -> Bou
     return Bounds(
         minutes=next((each.minutes for each in chain if each.minutes is not None), None),
         of_job=dict(ChainMap(*(dict(each.of_job) for each in chain))),
-        on_node=dict(ChainMap(*(dict(each.on_node) for each in chain))),
         together=reduce(narrower, (each.together for each in chain)),
     )
 
@@ -183,5 +181,4 @@ def _limits(settings: SlurmSettings, bounds: Bounds, smallest: int) -> Limits:
         nodes=nodes,
         procs=cpus,
         resources=most,
-        on_node={name: count for name, count in bounds.on_node.items() if name not in SLOTS},
     )

@@ -38,6 +38,7 @@ from coalloc.model.sites.site_rules import (
     Limits,
     Verdict,
     judged,
+    least_of,
     span_text,
 )
 from coalloc.model.snapshot import Reservation
@@ -54,7 +55,6 @@ class JobOwner(Struct, frozen=True, kw_only=True):
 
 
 UNKNOWN_OWNER = JobOwner()
-UNITS = {MEMORY: "MiB"}
 OLDER = Verdict(closed="its executor is older than shapes")
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
@@ -84,12 +84,6 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         if job.shape.cpus_per_proc:
             each = min((node.slots / (node.cpus or node.slots) for node in nodes), default=1.0)
             least = ceil(least * job.shape.cpus_per_proc * each)
-        per_proc, per_node = amounts_of(job)
-        on_each = -(-narrowest(job) // job.shape.max_nodes) if job.shape.max_nodes else 1
-        counts = {name: per_proc[name] * narrowest(job) for name in per_proc}
-        amounts = Counter(counts) + Counter(
-            {name: count * job.shape.min_nodes for name, count in per_node.items()}
-        )
         asking = Asking(
             user=owner.user,
             uid=owner.uid,
@@ -99,39 +93,33 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
             nodes=most_nodes(job, widest(job)),
             # The part here of a job that is wider than the cluster may be of any width.
             least=least if least <= sum(node.slots for node in nodes) else 1,
-            amounts=amounts,
+            amounts=amounts_of(job, narrowest(job), job.shape.min_nodes),
         )
         found = judged(rules, asking)
-        for name, most in found.limits.on_node.items():
-            if per_proc.get(name, 0) * on_each + per_node.get(name, 0) > most:
-                why = f"at most {most} {UNITS.get(name, name)} on each node"
-                found = replace(found, never=found.never or why)
         cluster.verdicts[key] = replace(found, limits=_narrowed(found.limits, job))
     return cluster.verdicts[key]
 
 
-def amounts_of(job: Job) -> tuple[dict[str, int], dict[str, int]]:
-    """Memory and resources that a job asks for for each process, and on each node besides."""
-    per_proc, per_node = demands(job.shape.per_proc), demands(job.shape.per_node)
-    memory = (per_proc, job.memory_mb_per_proc), (per_node, job.shape.memory_mb_per_node)
-    for amounts, count in memory:
-        amounts |= {MEMORY: count} if count else {}
-    return per_proc, per_node
+def amounts_of(job: Job, procs: int, nodes: int) -> Counter[str]:
+    """Memory and resources of so many processes of a job on so many nodes."""
+    shape = job.shape
+    out = Counter({MEMORY: job.memory_mb_per_proc * procs + shape.memory_mb_per_node * nodes})
+    for amounts, times in ((shape.per_proc, procs), (shape.per_node, nodes)):
+        out.update({name: count * times for name, count in demands(amounts).items()})
+    return out
 
 
 def _narrowed(limits: Limits, job: Job) -> Limits:
     """Limits with those on a job's resources as limits on its processes and nodes."""
-    per_proc, per_node = amounts_of(job)
-    nodes = [] if limits.nodes is None else [limits.nodes]
-    procs = [] if limits.procs is None else [limits.procs]
+    each, here = amounts_of(job, 1, 0), amounts_of(job, 0, 1)
+    nodes, procs = limits.nodes, limits.procs
     for name, most in limits.resources.items():
-        here, each = per_node.get(name, 0), per_proc.get(name, 0)
-        if each:
-            left = max(most - here * job.shape.min_nodes, 0)
-            procs.append(left // each * max(1, job.shape.cpus_per_proc))
-        if here:
-            nodes.append(max(most - each, 0) // here)
-    return replace(limits, nodes=min(nodes, default=None), procs=min(procs, default=None))
+        if each[name]:
+            left = max(most - here[name] * job.shape.min_nodes, 0) // each[name]
+            procs = least_of(procs, left * max(1, job.shape.cpus_per_proc))
+        if here[name]:
+            nodes = least_of(nodes, max(most - each[name], 0) // here[name])
+    return replace(limits, nodes=nodes, procs=procs)
 
 
 def is_older(cluster: ClusterState, job: Job) -> bool:
@@ -249,26 +237,26 @@ def _with_listed(
 
     All nodes where even so it does not fit: no more than its layout is known then.
     """
-    needed, total, chosen, room = narrowest(job), 0, list[NodeReading](), list[int]()
+    needed, chosen, room = narrowest(job), list[NodeReading](), list[int]()
     suiting = [node for node in nodes if set(job.features).issubset(node.features)]
-    suiting.sort(key=lambda node: busy.get(node.name, 0) - node.slots)
-    for node in sorted(suiting, key=lambda node: plain_name(node) not in listed):
-        is_enough = len(room) >= job.shape.min_nodes and total >= needed
-        if is_enough and plain_name(node) not in listed:
+    suiting.sort(key=lambda n: (plain_name(n) not in listed, busy.get(n.name, 0) - n.slots))
+    left = needed
+    for node in suiting:
+        if left <= 0 and len(room) >= job.shape.min_nodes and plain_name(node) not in listed:
             break
         chosen.append(node)
         room.append(most_procs(job.shape, job.memory_mb_per_proc, node))
-        total += room[-1]
+        left -= room[-1]
     return tuple(chosen) if lays_out(job.shape, needed, room) else nodes
 
 
 def bound_text(verdict: Verdict, job: Job) -> str:
     """Limit of a cluster on a job's nodes or processes, in words, where that is too few."""
     limits, wanted = verdict.limits, widest(job)
-    (per_proc, per_node), asked = amounts_of(job), job.shape
-    for name, most in limits.resources.items() if limits.resources else ():
-        if per_proc.get(name, 0) * wanted + per_node.get(name, 0) * asked.min_nodes > most:
-            return f"at most {most} {UNITS.get(name, name)} at once"
+    asked = amounts_of(job, wanted, job.shape.min_nodes) if limits.resources else {}
+    for name, most in limits.resources.items():
+        if asked.get(name, 0) > most:
+            return f"at most {most} {'MiB' if name == MEMORY else name} at once"
     if limits.nodes is not None and limits.nodes < most_nodes(job, wanted):
         return f"at most {limits.nodes} {'node' if limits.nodes == 1 else 'nodes'} at once"
     if limits.procs is not None and limits.procs < wanted * max(1, job.shape.cpus_per_proc):

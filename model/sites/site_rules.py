@@ -31,22 +31,20 @@ class Limits(Struct, frozen=True, kw_only=True):
     least_nodes: int = 0
     resources: Mapping[str, int] = field(default_factory=dict)
     """The most of each at once, by name; ``mem``: MiB."""
-    on_node: Mapping[str, int] = field(default_factory=dict)
-    """The same on each node."""
 
     def and_those(self, other: Limits) -> Limits:
         """The narrower of each."""
         return Limits(
-            time_s=_least(self.time_s, other.time_s),
-            nodes=_least(self.nodes, other.nodes),
-            procs=_least(self.procs, other.procs),
+            time_s=least_of(self.time_s, other.time_s),
+            nodes=least_of(self.nodes, other.nodes),
+            procs=least_of(self.procs, other.procs),
             least_nodes=max(self.least_nodes, other.least_nodes),
             resources=narrower(self.resources, other.resources),
-            on_node=narrower(self.on_node, other.on_node),
         )
 
 
-def _least(one: Number | None, other: Number | None) -> Number | None:
+def least_of(one: Number | None, other: Number | None) -> Number | None:
+    """The least of two limits; None is none."""
     return other if one is None else one if other is None else min(one, other)
 
 
@@ -339,7 +337,6 @@ def _widest(limits: Iterable[Limits]) -> Limits:
         procs=most([one.procs for one in each]),
         least_nodes=min(one.least_nodes for one in each),
         resources=reduce(_wider, (one.resources for one in each)),
-        on_node=reduce(_wider, (one.on_node for one in each)),
     )
 
 

@@ -27,8 +27,6 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Of wall-clock time."""
     of_job: Mapping[str, int] = field(default_factory=dict)
     """``cpu``, ``node``, ``mem`` in MiB, and GRES, of one job."""
-    on_node: Mapping[str, int] = field(default_factory=dict)
-    """Of one job on each node."""
     together: Mapping[str, int] = field(default_factory=dict)
     """Of all jobs together, or of those of a user or an account."""
 
@@ -181,11 +179,10 @@ def parse_licenses(text: str) -> dict[str, tuple[int, int]]:
 
 
 def _bounds(pairs: Mapping[str, str]) -> Bounds:
-    found = {key: _resources(pairs.get(key, "")) for key in ("MaxTRESPJ", "MaxTRESPN", *TOGETHER)}
+    found = {key: _resources(pairs.get(key, "")) for key in ("MaxTRESPJ", *TOGETHER)}
     return Bounds(
         minutes=_count(pairs.get("MaxWallPJ", "")),
         of_job=found["MaxTRESPJ"],
-        on_node=found["MaxTRESPN"],
         together=reduce(narrower, (found[key] for key in TOGETHER)),
     )
 

@@ -101,7 +101,7 @@ def test_each_type_is_told_once(words: str, fate: str, told: list[str]) -> None:
             site.finish(job)
         case "too long" | "preempted":
             reason, why = ("time_limit", fate) if fate == "too long" else (PREEMPTED, "for another")
-            at = {"started": site.now - 560.0, "ended": site.now}
+            at: dict[str, Any] = {"started": site.now - 560.0, "ended": site.now}
             site.say(job, PartState.FINISHED, exit_code=0, reason=reason, detail=why, **at)
     mine = [each for each in post.told() if after not in each]
     if "INVALID_DEPEND" in types and fate == "fails":

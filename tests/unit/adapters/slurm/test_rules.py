@@ -73,7 +73,6 @@ def test_limits_on_memory_and_gres() -> None:
     ).replace("GrpTRES=cpu=8(2),mem=N(0)", "GrpTRES=cpu=8(2),mem=4000(1000),gres/gpu:a100=2(1)")
     found = rules(manager=text)
     assert found.qos["high"].resources == {"gpu": 3, "mem": 9000}
-    assert found.qos["high"].on_node == {"gpu": 2}
     assert found.associations is not None
     assert found.associations[0].limits.resources == {"mem": 4000, "gpu:a100": 2}
     left = {(room.what, room.left, room.why) for room in found.rooms if room.what != "cpu"}

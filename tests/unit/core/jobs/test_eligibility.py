@@ -85,52 +85,29 @@ def test_nodes_that_a_job_excludes_or_lists_are_planned_so() -> None:
 
 
 GPUS = {"gpu": 4, "gpu:a100": 4}
-ASKED: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
-    ({"procs": 6, "shape": {"per_proc": {"gpu": 1}}}, {"resources": {"gpu": 6}}, ""),
-    (
-        {"procs": 6, "shape": {"per_proc": {"gpu": 1}}},
-        {"resources": {"gpu": 5}},
-        "at most 5 gpu at",
-    ),
-    # a type counts for its family, too
-    (
-        {"procs": 2, "shape": {"per_proc": {"gpu:a100": 2}}},
-        {"resources": {"gpu": 3}},
-        "at most 3 gp",
-    ),
-    ({"procs": 2, "shape": {"per_proc": {"gpu": 2}}}, {"resources": {"gpu:a100": 3}}, ""),
-    (
-        {"procs": 2, "shape": {"per_node": {"gpu": 2}, "min_nodes": 2}},
-        {"resources": {"gpu": 3}},
-        "at",
-    ),
-    ({"procs": 4, "memory_mb_per_proc": 100}, {"resources": {"mem": 400}}, ""),
-    (
-        {"procs": 4, "memory_mb_per_proc": 100},
-        {"resources": {"mem": 399}},
-        "at most 399 MiB at once",
-    ),
-    (
-        {"procs": 1, "shape": {"memory_mb_per_node": 500}},
-        {"resources": {"mem": 499}},
-        "at most 499 M",
-    ),
-    (
-        {"procs": 1, "shape": {"per_node": {"gpu": 3}}},
-        {"on_node": {"gpu": 2}},
-        "2 gpu on each node",
-    ),
-    ({"procs": 1, "shape": {"per_node": {"gpu": 2}}}, {"on_node": {"gpu": 2}}, ""),
+TYPED = {"procs": 2, "shape": {"per_proc": {"gpu:a100": 2}}}
+ON_NODES = {"procs": 2, "shape": {"per_node": {"gpu": 2}, "min_nodes": 2}}
+ASKED: tuple[tuple[dict[str, Any], dict[str, int], str], ...] = (
+    ({"procs": 6, "shape": {"per_proc": {"gpu": 1}}}, {"gpu": 6}, ""),
+    ({"procs": 6, "shape": {"per_proc": {"gpu": 1}}}, {"gpu": 5}, "at most 5 gpu at once"),
+    (TYPED, {"gpu": 3}, "at most 3 gpu at once"),  # a type counts for its family, too
+    ({"procs": 2, "shape": {"per_proc": {"gpu": 2}}}, {"gpu:a100": 3}, ""),
+    (ON_NODES, {"gpu": 3}, "at most 3 gpu at once"),
+    ({"procs": 4, "memory_mb_per_proc": 100}, {"mem": 400}, ""),
+    ({"procs": 4, "memory_mb_per_proc": 100}, {"mem": 399}, "at most 399 MiB at once"),
+    ({"procs": 1, "shape": {"memory_mb_per_node": 500}}, {"mem": 499}, "at most 499 MiB at once"),
 )
 
 
 @pytest.mark.parametrize(("job", "limits", "told"), ASKED)
 def test_limits_on_resources_hold_at_submit(
-    job: dict[str, Any], limits: dict[str, Any], told: str
+    job: dict[str, Any], limits: dict[str, int], told: str
 ) -> None:
     site = Site({"a": 2}, slots=4, solving=False)
-    nodes = {name: {"slots": 4, "resources": GPUS, "memory_mb": 1000} for name in ("a1", "a2")}
-    ruled(site, "a", replace(RULES, qos={"small": Limits(**limits)}), **nodes)
+    nodes: dict[str, Any] = {
+        name: {"slots": 4, "resources": GPUS, "memory_mb": 1000} for name in ("a1", "a2")
+    }
+    ruled(site, "a", replace(RULES, qos={"small": Limits(resources=limits)}), **nodes)
     command = Submit(
         token="t",
         job={"kind": "rigid", "base_time": 10.0, "one_cluster": True, **job},
