@@ -140,7 +140,9 @@ def parse_manager(text: str) -> Manager:
             accounts, _, users = each.partition(" User Limits=")
             pairs = read_pairs(head, None)
             name = pairs["QOS"].partition("(")[0]
-            qos[name] = _bounds(pairs)
+            # each user's and account's is shown only where it has used something
+            own = " ".join(text for _, text in IN_BRACES.findall(each))
+            qos[name] = _bounds(read_pairs(f"{own} {head}", None))
             rooms += _rooms(pairs, f"QOS {name}", qos=name)
             for account, text in IN_BRACES.findall(accounts):
                 rooms += _rooms(read_pairs(text, None), f"QOS {name}", qos=name, account=account)

@@ -68,8 +68,8 @@ def test_partitions_as_rules() -> None:
 def test_limits_on_memory_and_gres() -> None:
     text = MANAGER.replace(
         "MaxTRESPJ=cpu=8,node=2 MaxTRESPN=",
-        "MaxTRESPJ=cpu=8,node=2,gres/gpu=4 MaxTRESPU=gres/gpu=3,mem=9000 "
-        "MaxTRESPN=cpu=2,gres/gpu=2",
+        "MaxTRESPJ=cpu=8,node=2,gres/gpu=4 MaxTRESPN= Priority=0 Account Limits=No Accounts "
+        "User Limits= 7={MaxJobsPU=N(1) MaxTRESPU=cpu=N(1),mem=9000(0),gres/gpu=3(0)}",
     ).replace("GrpTRES=cpu=8(2),mem=N(0)", "GrpTRES=cpu=8(2),mem=4000(1000),gres/gpu:a100=2(1)")
     found = rules(manager=text)
     assert found.qos["high"].resources == {"gpu": 3, "mem": 9000}
