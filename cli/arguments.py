@@ -16,6 +16,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.gres import read_gres
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.jobs import DEPENDENCY_KINDS
+from coalloc.model.mail import ALL, IDLE, TYPES
 from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000
@@ -177,6 +178,16 @@ def gres(text: str) -> dict[str, int]:
 def gpus(text: str) -> dict[str, int]:
     """Counts of GPUs: 2, or a100:2,v100:1."""
     return gres(",".join(f"gpu:{each}" for each in text.split(",")))
+
+
+def mail_types(text: str) -> tuple[str, ...]:
+    """Types of mail: END,FAIL; as to sbatch, an unknown one counts only where there is no other."""
+    words = text.upper().split(",")
+    types = [each for word in words for each in (ALL if word == "ALL" else (word,))]
+    known = tuple(dict.fromkeys(word for word in types if word in TYPES))
+    if not known and IDLE.isdisjoint(words):
+        raise BadText(f"{text!r}: there are {', '.join(sorted(TYPES))}, ALL and NONE")
+    return () if "NONE" in words else known
 
 
 def constraint(text: str) -> tuple[str, ...] | str:

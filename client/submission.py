@@ -60,6 +60,8 @@ class SubmissionOptions(TypedDict, total=False):
     """Default: this process's folder."""
     stdout: str
     stderr: str
+    mail_type: Sequence[str]
+    mail_user: str
     token: str | None
     """A resend with the same token is the same job. Default: a new one."""
 
@@ -96,7 +98,7 @@ class JobOptions(SubmissionOptions, total=False):
 _KNOWN = frozenset(JobOptions.__annotations__)
 _JOB_FIELDS = tuple(name for name in RigidJob.__struct_fields__ if name in _KNOWN - {"procs"})
 _LAUNCH_FIELDS = tuple(name for name in Launch.__struct_fields__ if name in _KNOWN - {"env", "cwd"})
-_SEQUENCES = frozenset(("argv", "clusters", "features", "needs", "array", "passed"))
+_SEQUENCES = frozenset(("argv", "clusters", "features", "needs", "array", "passed", "mail_type"))
 _BOUNDS = ("throttle", "finish_by")
 """Options of a request that may be changed, beside the name."""
 _REQUEST_FIELDS = tuple(

@@ -20,6 +20,7 @@ from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.launches import Launches
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.monitoring.notify import Notifier
+from coalloc.daemon.monitoring.user_mail import UserMail
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import Sources, array_of
 from coalloc.daemon.queries.caller import Caller
@@ -126,6 +127,7 @@ def assembled(
         writer=writer,
         metrics=metrics,
         notifier=Notifier(config.notify, log),
+        user_mail=UserMail(config.notify, log, core.state.jobs, time.time()),
         replies=replies,
         sources=sources,
         waiters=Waiters(partial(array_of, sources), server.answer, replies.send),

@@ -89,6 +89,7 @@ class Effects:
         record = service.core.state.jobs.get(effect.job)
         service.metrics.recorded(effect, record)
         service.notifier.recorded(effect, record)
+        service.user_mail.recorded(effect, record)
         service.server.publish(f"event.{effect.kind}.{effect.job}", asdict(effect))
         if effect.kind is EventKind.JOB_ENDED:
             service.waiters.ended(effect.job)

@@ -29,6 +29,7 @@ from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.monitoring.notify import Notifier
+from coalloc.daemon.monitoring.user_mail import UserMail
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import Health, Sources
 from coalloc.daemon.queries.caller import Caller
@@ -73,6 +74,7 @@ class Service:
     writer: Writer
     metrics: DaemonMetrics
     notifier: Notifier
+    user_mail: UserMail
     replies: Replies
     sources: Sources
     waiters: Waiters
@@ -94,10 +96,12 @@ class Service:
         self.loop.close()
         self.server.close()
         self.notifier.close()
+        self.user_mail.close()
 
     def reconfigure(self, config: Config) -> None:
         """Use another configuration from now on."""
-        self.config, self.notifier.config = config, config.notify
+        self.config = config
+        self.notifier.config = self.user_mail.config = config.notify
         self.planner.rounds = config.rounds
         self.server.max_values = config.daemon.max_values
         if self.access is not None:

@@ -49,7 +49,8 @@ class EventKind(StrEnum):
     `idle_node_s`"""
     JOB_REQUEUED = "job_requeued"
     """`detail`, `pause_s`, and `idle_node_s` if claims could wait: an attempt was refused, nothing
-    ran; or the batch system has requeued a handed job, or preempted one that is to run again"""
+    ran; or, with `ran`, the batch system has requeued a handed job, or preempted one that is to run
+    again"""
     JOB_CANCELLING = "job_cancelling"
     """`user`, and `reason` if one was given: a running job is being ended"""
     JOB_ENDED = "job_ended"

@@ -81,6 +81,8 @@ class NotifyConfig(Struct, frozen=True, kw_only=True):
     webhook: str = ""
     mail_to: tuple[Text, ...] = ()
     sendmail: Text = "/usr/sbin/sendmail"
+    user_mail: bool = False
+    user_mails_per_h: Number = 100
     lost_after_s: Patience = 60.0
     disk_low_mb: Count = 1024
     queue: Number = 1000

@@ -33,7 +33,7 @@ from coalloc.adapters.slurm.reading import ENDLESS_S, Holding, SlurmFacts
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.turns import Turns
-from coalloc.model.formats.nodeset import fold
+from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec
 from coalloc.model.sites.site_rules import Asking, judged
@@ -176,6 +176,8 @@ class SlurmLauncher(BatchLauncher):
         found = avoided(self._settings, part, self._names)
         if part.queue is not None and self._settings.only is not None:
             found |= self._names - self._settings.only
+        if found:  # what the job excludes itself would be said before, and not count
+            found |= named_nodes(part.batch.passed, "exclude")
         return fold(sorted(found)) if found else ""
 
     def _site(self, part: PartSpec) -> SlurmSite:

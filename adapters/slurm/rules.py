@@ -8,7 +8,9 @@ groups of a partition, which are looked up on this machine.
 from __future__ import annotations
 
 import grp
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 
 from coalloc.adapters.slurm.parsers.records import NodeRecord, PartitionEntry
 from coalloc.adapters.slurm.parsers.rules import AccountEntry, Bounds, Manager
@@ -20,6 +22,7 @@ from coalloc.model.sites.site_rules import (
     PartitionRules,
     Room,
     SiteRules,
+    narrower,
 )
 from coalloc.model.values import replace
 
@@ -159,30 +162,23 @@ def _inherited(entry: AccountEntry, accounts: Mapping[str, AccountEntry]) -> Bou
     """A job's bounds are those of the nearest that has any; all jobs' hold at every level."""
     chain = [each.bounds for each in _chain(entry, accounts)]
 
-    def nearest(name: str) -> int | None:
-        return next((v for each in chain if (v := getattr(each, name)) is not None), None)
-
-    def least(name: str) -> int | None:
-        return min((v for each in chain if (v := getattr(each, name)) is not None), default=None)
-
     return Bounds(
-        minutes=nearest("minutes"),
-        cpus=nearest("cpus"),
-        nodes=nearest("nodes"),
-        all_cpus=least("all_cpus"),
-        all_nodes=least("all_nodes"),
+        minutes=next((each.minutes for each in chain if each.minutes is not None), None),
+        of_job=dict(ChainMap(*(dict(each.of_job) for each in chain))),
+        together=reduce(narrower, (each.together for each in chain)),
     )
 
 
 def _limits(settings: SlurmSettings, bounds: Bounds, smallest: int) -> Limits:
     """Bounds in nodes and processes of ours; CPUs of whole nodes are those of the smallest."""
-    cpus = [v for v in (bounds.cpus, bounds.all_cpus) if v is not None]
-    nodes = [v for v in (bounds.nodes, bounds.all_nodes) if v is not None]
-    if settings.slots == "node":
-        nodes += [count // max(smallest, 1) for count in cpus]
-        cpus = []
+    most = narrower(bounds.of_job, bounds.together)
+    cpus, nodes = most.pop("cpu", None), most.pop("node", None)
+    if settings.slots == "node" and cpus is not None:
+        nodes = min(cpus // max(smallest, 1), cpus if nodes is None else nodes)
+        cpus = None
     return Limits(
         time_s=None if bounds.minutes is None else bounds.minutes * 60.0,
-        nodes=min(nodes, default=None),
-        procs=min(cpus, default=None),
+        nodes=nodes,
+        procs=cpus,
+        resources=most,
     )

@@ -128,6 +128,8 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "deadline", instant(job.finish_by)
     if job.throttle:
         yield "at once", f"at most {job.throttle} of its array"
+    if job.mail_type:
+        yield "mail", f"{', '.join(job.mail_type)} to {job.mail_user or job.user}"
     yield "if preempted", "run again from its beginning" if job.requeue else ""
     yield "after", ", ".join(f"{kind}:{other}" for kind, other in job.needs)
 

@@ -55,7 +55,6 @@ HETEROGENEOUS = ("hetjob", "packjob")
 M, P, W, R = Consequence
 PASSED_ON = "is for the Slurm of one cluster; coalloc sbatch, and submit --once, pass it on"
 TUNING = "is not passed on"
-MAIL = "no mail is sent to users; coalloc wait, or coalloc events --follow, tells of its end"
 GPUS = "GPUs are asked for by --gpus-per-node, --gpus-per-task or --gres"
 WEIGHT = "is not passed on; --weight says how important"
 STEP = "is an option of srun; write it in the script, behind srun"
@@ -76,6 +75,7 @@ _SAME = (
     *(("--mem", "SBATCH_MEM_PER_NODE"), ("--mem-per-cpu", "SBATCH_MEM_PER_CPU")),
     *(("--mem-per-gpu", "SBATCH_MEM_PER_GPU"), ("-N --nodes", "")),
     *(("--tasks-per-node --ntasks-per-node", ""), ("--ntasks-per-gpu", "")),
+    *(("--mail-type", ""), ("--mail-user", "")),
 )
 """Options that mean the same and have a value, and their variables."""
 _PASSED = (
@@ -120,8 +120,6 @@ WORDS: tuple[Word, ...] = (
     Word("--get-user-env", W, "--export says what is", "SBATCH_GET_USER_ENV", "optional"),
     Word("--ignore-pbs", W, "#PBS lines are never read", "SBATCH_IGNORE_PBS", "none"),
     Word("--kill-on-invalid-dep", W, "a job that waits in vain is cancelled", harmless=("yes",)),
-    Word("--mail-type", W, MAIL, harmless=("NONE",)),
-    Word("--mail-user", W, MAIL),
     Word("--nice", W, WEIGHT, value="optional"),
     Word("-k --no-kill", W, "a failed node ends the job", "SBATCH_NO_KILL", "optional", ("off",)),
     Word("--oom-kill-step", W, TUNING, value="optional"),

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from coalloc.model.cost import shortest_time
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
+from coalloc.model.mail import Addresses
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 from coalloc.model.sites.parts import PartState
 from coalloc.model.values import replace
@@ -156,6 +157,12 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     finish_by: float | None = None
     """Its deadline, seconds since 1970: it starts only if it can end by then; ``cancelled`` with
     reason ``deadline`` once it cannot."""
+    mail_type: tuple[str, ...] = ()
+    """Events of which mail is sent, as of sbatch, where the daemon's ``notify.user_mail`` is on:
+    ``BEGIN END FAIL REQUEUE INVALID_DEPEND TIME_LIMIT``, ``TIME_LIMIT_90`` and its kin; of an
+    array, its first start and its last end, or with ``ARRAY_TASKS`` each member's."""
+    mail_user: Addresses = ""
+    """To whom, with commas between them; empty: the user's own."""
 
 
 class JobSummary(SubmitOptions, frozen=True, kw_only=True, omit_defaults=True):

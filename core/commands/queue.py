@@ -33,6 +33,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.mail import is_address
 from coalloc.model.sites.batch_options import check_options
 from coalloc.model.sites.parts import Launch
 from coalloc.model.values import fields_of, replace
@@ -41,6 +42,7 @@ MOST_PRIORITY = 30.0
 """Doublings of a weight that an operator may give or take."""
 LONGEST_REASON = 500
 """Of a cancellation, characters."""
+NO_MAIL = "no mail is sent to users here; coalloc wait, or coalloc events --follow, tells its end"
 SWITCHES = {
     JobState.HELD: (JobState.PENDING, EventKind.JOB_HELD),
     JobState.PENDING: (JobState.HELD, EventKind.JOB_RELEASED),
@@ -94,8 +96,19 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Comm
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
     if unbounded := admission.unbounded_memory(state, base.job):
         warnings.append(unbounded)
+    if unmailed := _unmailed(state, event, command):
+        warnings.append(unmailed)
     body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
     return Done(body=body)
+
+
+def _unmailed(state: State, event: Requested, command: Submit) -> str:
+    """Warning that mail is not sent which is asked for; empty: it is, or none is."""
+    if command.mail_type and not state.settings.notify.user_mail:
+        return NO_MAIL
+    named = (command.mail_user or event.user).split(",") if command.mail_type else []
+    odd = next((each for each in named if not is_address(each)), None)
+    return "" if odd is None else f"no mail is sent to {odd!r}, which is no address"
 
 
 def _launch(command: Submit) -> Launch:

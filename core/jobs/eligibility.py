@@ -13,6 +13,7 @@ free first. The part that the job has there then keeps to the bound, whatever el
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import ceil, inf
 
@@ -23,15 +24,25 @@ from coalloc.core.base.messages import SHAPES
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.batch_accounts import account_there
-from coalloc.model.formats.nodeset import fold
+from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.shape import ONE_SLOT
+from coalloc.model.shape import ONE_SLOT, demands, lays_out, most_procs
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 from coalloc.model.sites.constraint import admits
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.sites.reserved import Reserved
-from coalloc.model.sites.site_rules import ANY, Asking, Verdict, judged, span_text
+from coalloc.model.sites.site_rules import (
+    ANY,
+    MEMORY,
+    Asking,
+    Limits,
+    Verdict,
+    judged,
+    least_of,
+    span_text,
+)
 from coalloc.model.snapshot import Reservation
+from coalloc.model.values import replace
 
 
 class JobOwner(Struct, frozen=True, kw_only=True):
@@ -64,7 +75,7 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
         return ANY
     rules, least = cluster.reading.rules, narrowest(job)
     shape = None if job.shape is ONE_SLOT else job.shape
-    key = (owner, job.time_limit, widest(job), least, shape)
+    key = (owner, job.time_limit, widest(job), least, shape, job.memory_mb_per_proc)
     if key not in cluster.verdicts:
         if len(cluster.verdicts) >= MOST_KEPT:
             cluster.verdicts.clear()
@@ -82,9 +93,33 @@ def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
             nodes=most_nodes(job, widest(job)),
             # The part here of a job that is wider than the cluster may be of any width.
             least=least if least <= sum(node.slots for node in nodes) else 1,
+            amounts=amounts_of(job, narrowest(job), job.shape.min_nodes),
         )
-        cluster.verdicts[key] = judged(rules, asking)
+        found = judged(rules, asking)
+        cluster.verdicts[key] = replace(found, limits=_narrowed(found.limits, job))
     return cluster.verdicts[key]
+
+
+def amounts_of(job: Job, procs: int, nodes: int) -> Counter[str]:
+    """Memory and resources of so many processes of a job on so many nodes."""
+    shape = job.shape
+    out = Counter({MEMORY: job.memory_mb_per_proc * procs + shape.memory_mb_per_node * nodes})
+    for amounts, times in ((shape.per_proc, procs), (shape.per_node, nodes)):
+        out.update({name: count * times for name, count in demands(amounts).items()})
+    return out
+
+
+def _narrowed(limits: Limits, job: Job) -> Limits:
+    """Limits with those on a job's resources as limits on its processes and nodes."""
+    each, here = amounts_of(job, 1, 0), amounts_of(job, 0, 1)
+    nodes, procs = limits.nodes, limits.procs
+    for name, most in limits.resources.items():
+        if each[name]:
+            left = max(most - here[name] * job.shape.min_nodes, 0) // each[name]
+            procs = least_of(procs, left * max(1, job.shape.cpus_per_proc))
+        if here[name]:
+            nodes = least_of(nodes, max(most - each[name], 0) // here[name])
+    return replace(limits, nodes=nodes, procs=procs)
 
 
 def is_older(cluster: ClusterState, job: Job) -> bool:
@@ -129,27 +164,36 @@ def narrowest(job: Job) -> int:
 def open_nodes(
     cluster: ClusterState, verdict: Verdict, batch: BatchOptions
 ) -> tuple[NodeReading, ...]:
-    """The nodes in the right partitions, that the constraint admits.
+    """The nodes in the right partitions, that the constraint admits and the job does not exclude.
 
-    All of them where nothing is asked; kept until the nodes change.
+    None where one that it lists is not among them, all where nothing is asked; kept until the nodes
+    change.
     """
     assert cluster.reading is not None
-    is_known = cluster.reading.rules is not None
-    if not is_known or (verdict.partitions is None and not batch.constraint):
+    excluded, listed = (named_nodes(batch.passed, option) for option in ("exclude", "nodelist"))
+    asks = verdict.partitions is not None or batch.constraint or excluded or listed
+    if cluster.reading.rules is None or not asks:
         return cluster.reading.nodes
-    key = (verdict.partitions, batch.constraint)
+    key = (verdict.partitions, batch.constraint, excluded, listed)
     if key not in cluster.openings:
-        cluster.openings[key] = tuple(
-            node for node in cluster.reading.nodes if is_open(verdict, batch, node)
-        )
+        if len(cluster.openings) >= MOST_KEPT:
+            cluster.openings.clear()
+        found = tuple(node for node in cluster.reading.nodes if is_open(verdict, batch, node))
+        cluster.openings[key] = found if listed <= {plain_name(node) for node in found} else ()
     return cluster.openings[key]
 
 
 def is_open(verdict: Verdict, batch: BatchOptions, node: NodeReading) -> bool:
-    """Whether a node is in the right partitions, and the constraint admits it."""
+    """Whether a node is in the right partitions, admitted by the constraint and not excluded."""
     partitions = verdict.partitions
     is_in = partitions is None or not set(partitions).isdisjoint(node.partitions)
-    return is_in and (not batch.constraint or admits(batch.constraint, node.features))
+    is_admitted = not batch.constraint or admits(batch.constraint, node.features)
+    return is_in and is_admitted and plain_name(node) not in named_nodes(batch.passed, "exclude")
+
+
+def plain_name(node: NodeReading) -> str:
+    """A node's name in its batch system, without that of its cluster."""
+    return node.name.rpartition("/")[2]
 
 
 def is_capped(verdict: Verdict, job: Job) -> bool:
@@ -166,9 +210,12 @@ def offered(
 ) -> tuple[NodeReading, ...]:
     """The nodes that a cluster offers a job.
 
-    Of more than may be had, the freest are offered, by the slots that are `busy` now.
+    Of more than may be had, the freest are offered, by the slots that are `busy` now; where the job
+    lists nodes, these, and as many more as it needs.
     """
     nodes = open_nodes(cluster, verdict, owner.batch)
+    if listed := named_nodes(owner.batch.passed, "nodelist"):
+        nodes = _with_listed(job, nodes, listed, busy)
     if not is_capped(verdict, job):
         return nodes
     limits = verdict.limits
@@ -184,9 +231,33 @@ def offered(
     return tuple(chosen)
 
 
+def _with_listed(
+    job: Job, nodes: tuple[NodeReading, ...], listed: frozenset[str], busy: Mapping[str, int]
+) -> tuple[NodeReading, ...]:
+    """The nodes that a job lists and, where they are too few, just so many more, the freest first.
+
+    All nodes where even so it does not fit: no more than its layout is known then.
+    """
+    needed, chosen, room = narrowest(job), list[NodeReading](), list[int]()
+    suiting = [node for node in nodes if set(job.features).issubset(node.features)]
+    suiting.sort(key=lambda n: (plain_name(n) not in listed, busy.get(n.name, 0) - n.slots))
+    left = needed
+    for node in suiting:
+        if left <= 0 and len(room) >= job.shape.min_nodes and plain_name(node) not in listed:
+            break
+        chosen.append(node)
+        room.append(most_procs(job.shape, job.memory_mb_per_proc, node))
+        left -= room[-1]
+    return tuple(chosen) if lays_out(job.shape, needed, room) else nodes
+
+
 def bound_text(verdict: Verdict, job: Job) -> str:
     """Limit of a cluster on a job's nodes or processes, in words, where that is too few."""
     limits, wanted = verdict.limits, widest(job)
+    asked = amounts_of(job, wanted, job.shape.min_nodes) if limits.resources else {}
+    for name, most in limits.resources.items():
+        if asked.get(name, 0) > most:
+            return f"at most {most} {'MiB' if name == MEMORY else name} at once"
     if limits.nodes is not None and limits.nodes < most_nodes(job, wanted):
         return f"at most {limits.nodes} {'node' if limits.nodes == 1 else 'nodes'} at once"
     if limits.procs is not None and limits.procs < wanted * max(1, job.shape.cpus_per_proc):
@@ -199,6 +270,7 @@ def nodes_text(verdict: Verdict, batch: BatchOptions) -> str:
     """Needs of a job on its nodes, in words."""
     partitions = ", ".join(verdict.partitions or ())
     asked = [f"--constraint={batch.constraint}"] if batch.constraint else []
+    asked += [option for option in batch.passed if option.startswith("--nodelist=")]
     return " and ".join([*asked, *([f"partition {partitions}"] if partitions else [])])
 
 

@@ -36,7 +36,7 @@ from coalloc.model.platform import NodeState
 from coalloc.model.ranges import EVENT
 from coalloc.model.sites.reading import NodeReading
 
-OF_NODES = frozenset({"partition", "constraint"})
+OF_NODES = ("--partition=", "--constraint=", "--exclude=", "--nodelist=")
 """Options that say on which nodes a job may run."""
 TOLERANCE = 1e-9
 
@@ -137,7 +137,8 @@ class Offers:
             ahead |= run_into(cluster, job, verdict, self.now, own)
             ahead |= run_into_reserved(self.state, name, record, self.now)
             refused |= avoided(cluster, record, self.now)
-            cap = (job.features, verdict.limits) if is_capped(verdict, job) else None
+            most = verdict.limits.nodes, verdict.limits.procs
+            cap = (job.features, most) if is_capped(verdict, job) else None
             kinds.append((name, verdict.partitions, cap))
         clear = [node for node in chosen if node.name not in ahead]
         if len(clear) < len(chosen):
@@ -152,8 +153,9 @@ class Offers:
             chosen, is_bounded = untried, True
         if not is_bounded:
             return Offer(refusing=refusing, earliest=earliest)
-        asked = owner.batch.constraint, owner.batch.reservation
-        key = (tuple(kinds), asked, frozenset(ahead), refused, least, len(chosen))
+        asked = owner.batch.constraint, owner.batch.reservation, owner.batch.passed
+        size = (narrowest(job), job.memory_mb_per_proc, job.shape) if owner.batch.passed else None
+        key = (tuple(kinds), asked, size, frozenset(ahead), refused, least, len(chosen))
         mark = self.marks.named(key, _label(owner, ahead, least), chosen)
         return Offer(refusing=refusing, mark=mark, earliest=earliest)
 
@@ -209,7 +211,11 @@ def _least_power(record: JobRecord, now: float) -> float:
 
 
 def _label(owner: JobOwner, ahead: Mapping[str, float], least: float) -> str:
-    asked = [f"{k}={v}" for k, v in owner.batch.given() if k in OF_NODES]
+    asked = [
+        option.removeprefix("--")
+        for _, option in owner.batch.written()
+        if option.startswith(OF_NODES)
+    ]
     if least:
         asked.append("fast enough for its deadline")
     if ahead:

@@ -13,6 +13,7 @@ from coalloc.core.jobs.eligibility import (
     MOST_KEPT,
     UNKNOWN_OWNER,
     JobOwner,
+    narrowest,
     offered,
     verdict_of,
     widest,
@@ -70,7 +71,7 @@ def suitable(
     of a task, where it is not the job's.
     """
     shape = job.shape if shape is None else shape
-    rules = () if owner is UNKNOWN_OWNER else (owner, job.time_limit, widest(job))
+    rules = () if owner is UNKNOWN_OWNER else (owner, job.time_limit, widest(job), narrowest(job))
     asked = None if shape is ONE_SLOT else shape
     key = (job.clusters, job.features, job.memory_mb_per_proc, asked, rules)
     if key not in state.suitable:

@@ -60,6 +60,7 @@ from coalloc.core.starts.waits import (
     waiting_claims,
 )
 from coalloc.model.cost import piece_time, run_time, within_limit
+from coalloc.model.formats.nodeset import named_nodes
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement, Plan, Reason
 from coalloc.model.platform import NodeState
@@ -367,7 +368,7 @@ def takers(
     verdict = verdict_of(cluster, job, owner)
     if verdict.never or verdict.closed or verdict.full or is_capped(verdict, job):
         return []
-    if record.batch.reservation:
+    if record.batch.reservation or named_nodes(record.batch.passed, "nodelist"):
         return []
     ahead = run_into(cluster, job, verdict, now, None) | run_into_reserved(state, name, record, now)
     closed = avoided(cluster, record, now).union(ahead)

@@ -80,6 +80,8 @@ def give_back(
     fields: dict[str, Any] = {"detail": text, "pause_s": pause}
     if record.queued:
         fields["idle_node_s"] = round(idle, 3)
+    if record.started is not None:
+        fields["ran"] = True
     state.tell(now, EventKind.JOB_REQUEUED, record.id, level="warning", **fields)
     state.marked.backing_off.add(record.id)
     state.out.append(Wake(at=now + pause))

@@ -21,13 +21,15 @@ ENOUGH_AGAIN = 1.1
 class Notice(Struct, frozen=True, kw_only=True):
     """One event that is told."""
 
-    event: NotifiedEvent
+    event: str
     time: float
     """Seconds since 1970."""
     text: str
     """One line."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """The same for programs."""
+    to: tuple[str, ...] = ()
+    """Addresses of a user's mail; empty: it is for operators."""
 
 
 def job_notice(
@@ -40,12 +42,21 @@ def job_notice(
     kind: NotifiedEvent = "job_failed" if is_failure and "job_failed" in wanted else "job_ended"
     if kind not in wanted:
         return None
+    return notice_of(record, event.time, kind)
+
+
+def notice_of(
+    record: JobRecord, time: float, event: str, what: str = "", to: tuple[str, ...] = ()
+) -> Notice:
+    """The notice of what has happened to a job; where that is not said, of its end."""
     code = "" if record.exit_code is None else f", exit code {record.exit_code}"
     why = f": {record.detail}" if record.detail else ""
+    what = what or f"{record.state}{code}{why}"
     return Notice(
-        event=kind,
-        time=event.time,
-        text=f"job {record.id} ({record.name}) of {record.user}: {record.state}{code}{why}",
+        event=event,
+        time=time,
+        to=to,
+        text=f"job {record.id} ({record.name}) of {record.user}: {what}",
         fields={
             "job": record.id,
             "name": record.name,

@@ -1,4 +1,4 @@
-"""Tells operators of events: by a command, a webhook or mail, in a thread of its own.
+"""Tells operators, and users, of events: by a command, a webhook or mail, in a thread of its own.
 
 The daemon's loop puts a notice into a bounded queue, and goes on; where the queue is full the
 notice is dropped, counted and logged. What users wrote reaches the command as JSON on its standard
@@ -33,6 +33,7 @@ from coalloc.runtime.logs import RateLimit
 TOLD_EVERY_S = 60.0
 """Between two log lines of the same trouble, seconds."""
 STOP_S = 2.0
+Way = Callable[[Notice, NotifyConfig], None]
 KEPT = ("PATH", "HOME", "LANG", "TZ")
 """Variables of the daemon that a command sees."""
 
@@ -71,13 +72,17 @@ class Notifier:
     def offer(self, notice: Notice) -> None:
         """Take a notice; never waits."""
         if self._waiting.qsize() >= self.config.queue:
-            self.counts["dropped"] += 1
-            self._trouble("notification_dropped", notice, "too many wait to be told")
+            self.drop(notice, "too many wait to be told")
             return
         self._waiting.put(notice)
         if self._thread is None:
             self._thread = Thread(target=self._run, name="notify", daemon=True)
             self._thread.start()
+
+    def drop(self, notice: Notice, why: str) -> None:
+        """Count a notice that is not sent, and log it."""
+        self.counts["dropped"] += 1
+        self._trouble("notification_dropped", notice, why)
 
     def close(self) -> None:
         """Send no more; what is being sent has two seconds."""
@@ -88,7 +93,7 @@ class Notifier:
 
     def _run(self) -> None:
         while (notice := self._waiting.get()) is not None and not self._is_stopping.is_set():
-            for send in self._ways():
+            for send in self.ways():
                 try:
                     send(notice, self.config)
                     self.counts["sent"] += 1
@@ -96,7 +101,8 @@ class Notifier:
                     self.counts["failed"] += 1
                     self._trouble("notification_failed", notice, f"{send.__name__}: {error}")
 
-    def _ways(self) -> Iterator[Callable[[Notice, NotifyConfig], None]]:
+    def ways(self) -> Iterator[Way]:
+        """The ways that are set."""
         config = self.config
         given = {command: config.command, webhook: config.webhook, mail: config.mail_to}
         return (way for way, value in given.items() if value)
@@ -125,13 +131,13 @@ def command(notice: Notice, config: NotifyConfig) -> None:
 
 def mail(notice: Notice, config: NotifyConfig) -> None:
     """Hand a mail to sendmail."""
-    message = EmailMessage()
-    message["To"] = ", ".join(config.mail_to)
+    message, to = EmailMessage(), notice.to or config.mail_to
+    message["To"] = ", ".join(to)
     message["Subject"] = f"coalloc: {_line(notice.text)[:200]}"
     message["Auto-Submitted"] = "auto-generated"
     facts = "".join(f"{key}: {value}\n" for key, value in notice.fields.items())
     message.set_content(f"{notice.text}\n\n{facts}")
-    _run((config.sendmail, "-i", "--", *config.mail_to), message.as_bytes(), config.timeout_s)
+    _run((config.sendmail, "-i", "--", *to), message.as_bytes(), config.timeout_s)
 
 
 def webhook(notice: Notice, config: NotifyConfig) -> None:

@@ -19,7 +19,8 @@ from coalloc.daemon.store.disk import disk_of
 async def surveyed(service: Service) -> None:
     """Keep metrics up to date, and notify of what has changed, while either is wanted."""
     while True:
-        if service.config.daemon.metrics_address or service.notifier.is_on:
+        notifiers = service.notifier.is_on, service.user_mail.is_on
+        if service.config.daemon.metrics_address or any(notifiers):
             look(service)
         await asyncio.sleep(EVERY_S)
 
@@ -30,6 +31,7 @@ def look(service: Service) -> None:
     service.metrics.survey(found)
     service.metrics.sample(service.core.state, service.delivery.waiting(), service.server.faults)
     service.notifier.surveyed(found)
+    service.user_mail.looked(service.core.state.placed_records(), found.time)
 
 
 def survey(service: Service) -> Survey:
@@ -45,6 +47,6 @@ def survey(service: Service) -> Survey:
         writable=service.writer.is_writable,
         store_bytes=store_bytes(path),
         disk=disk_of(path.parent),
-        notifications=dict(service.notifier.counts),
+        notifications=dict(service.notifier.counts + service.user_mail.counts),
         starts=start_accuracy(state.learning.calibration.newest()),
     )

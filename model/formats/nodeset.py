@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from coalloc.model.errors import InputError
@@ -12,6 +13,8 @@ from coalloc.model.formats.decoded import shown
 Value = TypeVar("Value")
 LARGEST_SET = 1_000_000
 """A node set that stands for more nodes than this is refused."""
+MOST_NAMED = 10_000
+"""The same of an option of a job."""
 COUNTLESS = 10**18
 """From here on how many they are helps nobody."""
 
@@ -22,16 +25,16 @@ _RANGE = re.compile(r" *([0-9]{1,18})(?: *- *([0-9]{1,18})(?:/([0-9]{1,18}))?)? 
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:")
 
 
-def expand(text: str, where: str = "") -> tuple[str, ...]:
+def expand(text: str, where: str = "", most: int = LARGEST_SET) -> tuple[str, ...]:
     """The names a node set stands for, in its own order; `InputError` where it is none."""
     if text and _PLAIN.issuperset(text):
         return (text,)
     size = _size(text)
     if size is None:
         raise InputError(where, f"{shown(text)} is not a node set: brackets hold 1-4,7 or 0-8/2")
-    if size > LARGEST_SET:
+    if size > most:
         many = size if size < COUNTLESS else "countless"
-        raise InputError(where, f"{shown(text)} names {many} nodes, more than {LARGEST_SET}")
+        raise InputError(where, f"{shown(text)} names {many} nodes, more than {most}")
     from ClusterShell.NodeSet import (
         RESOLVER_NOGROUP,
         NodeSet,
@@ -45,6 +48,20 @@ def expand(text: str, where: str = "") -> tuple[str, ...]:
     if not names:
         raise InputError(where, f"{shown(text)} names no node")
     return names
+
+
+@lru_cache(maxsize=1000)
+def named_nodes(options: tuple[str, ...], name: str) -> frozenset[str]:
+    """Nodes that the last ``--exclude=`` or ``--nodelist=`` of some options names.
+
+    None where only the batch system knows them, by a file.
+    """
+    begin = f"--{name}="
+    text = next((each[len(begin) :] for each in options[::-1] if each.startswith(begin)), "/")
+    try:
+        return frozenset() if "/" in text else frozenset(expand(text, most=MOST_NAMED))
+    except InputError:
+        return frozenset()
 
 
 def expand_counts(counts: Mapping[str, Value], where: str) -> dict[str, Value]:

@@ -6,6 +6,7 @@ What is not known stands in nobody's way: it is learnt from refusals.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -15,6 +16,8 @@ from coalloc.model.values import replace
 
 Number = TypeVar("Number", int, float)
 UP = "UP"
+MEMORY = "mem"
+"""Among the names of resources, MiB."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -26,19 +29,28 @@ class Limits(Struct, frozen=True, kw_only=True):
     procs: int | None = None
     """The most at once."""
     least_nodes: int = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """The most of each at once, by name; ``mem``: MiB."""
 
     def and_those(self, other: Limits) -> Limits:
         """The narrower of each."""
         return Limits(
-            time_s=_least(self.time_s, other.time_s),
-            nodes=_least(self.nodes, other.nodes),
-            procs=_least(self.procs, other.procs),
+            time_s=least_of(self.time_s, other.time_s),
+            nodes=least_of(self.nodes, other.nodes),
+            procs=least_of(self.procs, other.procs),
             least_nodes=max(self.least_nodes, other.least_nodes),
+            resources=narrower(self.resources, other.resources),
         )
 
 
-def _least(one: Number | None, other: Number | None) -> Number | None:
+def least_of(one: Number | None, other: Number | None) -> Number | None:
+    """The least of two limits; None is none."""
     return other if one is None else one if other is None else min(one, other)
+
+
+def narrower(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """The least that any of two says of each name."""
+    return {name: min(one.get(name, most), most) for name, most in {**one, **other}.items()}
 
 
 NO_LIMITS = Limits()
@@ -80,11 +92,11 @@ class Room(Struct, frozen=True, kw_only=True):
     """Rest of a limit on all the jobs of a QOS or an association that run now."""
 
     left: int
-    """Processes of ours that may still start; at 0 none may."""
+    """Processes of ours that may still start, or units of `what`; at 0 none may."""
     why: str
     """How much is used, in words."""
     what: str = ""
-    """``cpu`` or ``node``; empty: jobs."""
+    """``cpu``, ``node`` or another resource, as ``gpu:a100``; empty: jobs."""
     qos: str = ""
     """Whose jobs it is for, as ``account`` and ``user``; empty: all."""
     account: str = ""
@@ -131,6 +143,8 @@ class Asking(Struct, frozen=True, kw_only=True):
     """At the most in one part."""
     least: int = 1
     """Slots, with fewer of which it does not start."""
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    """The same of other resources."""
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -203,13 +217,18 @@ def _licenses(known: Mapping[str, tuple[int, int]] | None, asked: str) -> tuple[
     return "", taken
 
 
+SLOTS = frozenset({"", "cpu", "node"})
+"""What rests of limits are counted in processes."""
+
+
 def _full(rules: SiteRules, asking: Asking, account: str, qos: str) -> str:
     """The limit of the moment that is in a job's way; empty: none is."""
     return next(
         (
             room.why
             for room in rules.rooms
-            if room.left < asking.least
+            if room.left
+            < (asking.least if room.what in SLOTS else asking.amounts.get(room.what, 0))
             and room.qos in {"", qos}
             and room.account in {"", account}
             and room.user in {"", asking.user}
@@ -317,7 +336,12 @@ def _widest(limits: Iterable[Limits]) -> Limits:
         nodes=most([one.nodes for one in each]),
         procs=most([one.procs for one in each]),
         least_nodes=min(one.least_nodes for one in each),
+        resources=reduce(_wider, (one.resources for one in each)),
     )
+
+
+def _wider(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one[name], other[name]) for name in one.keys() & other.keys()}
 
 
 def span_text(seconds: float) -> str:

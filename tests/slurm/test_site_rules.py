@@ -25,7 +25,7 @@ ALPHA = ClusterShape(
     name="a",
     nodes=3,
     cpus=2,
-    conf="GresTypes=gpu\nLicenses=matlab:2",
+    conf="GresTypes=gpu\nLicenses=matlab:2\nAccountingStorageTRES=gres/gpu",
     partitions="PartitionName=short Nodes=a[1-2] MaxTime=5 MaxNodes=1\n"
     "PartitionName=chem Nodes=ALL AllowAccounts=chem",
     groups=((1, "Weight=50 Feature=rack2 Gres=gpu:fake:2"), (1, "Weight=5 Feature=rack1")),
@@ -35,7 +35,7 @@ BETA = ClusterShape(name="b", nodes=1, cpus=2)
 ADDED = (
     ("account", "chem", "bio", "cluster=a"),
     ("account", "guest", "cluster=b"),
-    ("qos", "tiny", "MaxWall=00:03:00", "MaxTRESPerJob=node=1"),
+    ("qos", "tiny", "MaxWall=00:03:00", "MaxTRESPerJob=node=1,gres/gpu=3"),
 )
 
 
@@ -60,7 +60,7 @@ def running(root: Path) -> Iterator[tuple[SlurmTestbed, SlurmSite]]:
             yield made, site
 
 
-def told(site: SlurmSite, procs: int = 1, limit: float = 60.0, on: str = "ab", **batch: str) -> str:
+def told(site: SlurmSite, procs: int = 1, limit: float = 60.0, on: str = "ab", **batch: Any) -> str:
     """What a submit is refused with; empty where it is queued."""
     words = site.submission(
         ["true"], procs, job={"time_limit": limit, "clusters": list(on)}, batch=batch
@@ -75,7 +75,7 @@ def shown(cluster: Any, field: str) -> str:
 
 
 @contextmanager
-def runs(site: SlurmSite, job: dict[str, Any], **batch: str) -> Iterator[str]:
+def runs(site: SlurmSite, job: dict[str, Any], **batch: Any) -> Iterator[str]:
     """A job of one process that runs meanwhile, and is cancelled in the end."""
     number = site.submit(["sleep", "60"], 1, job=job, batch=batch)
     site.until(lambda: site.job(number)["state"] == "running")
@@ -103,6 +103,10 @@ def test_rules_of_a_site_are_known_told_and_passed_on(root: Path) -> None:
         )
         shaped = site.submission(["true"], 1, job={"shape": {"per_node": {"gpu": 9}}})
         assert "with 9 gpu" in site.ask("submit", **shaped)["message"]
+        two = {"clusters": ["a"], "shape": {"per_node": {"gpu": 4}}}
+        narrow = site.submission(["true"], 1, job=two, batch={"qos": "tiny"})
+        assert "at most 3 gpu at once" in site.ask("submit", **narrow)["message"]
+        assert "no node there has --nodelist=a9" in told(site, on="a", passed=["--nodelist=a9"])
 
         # The node of the least weight among equals; the account's name in each cluster.
         with runs(site, there, account="bio") as job:
@@ -116,6 +120,8 @@ def test_rules_of_a_site_are_known_told_and_passed_on(root: Path) -> None:
             assert shown(made["a"], "QOS") == "tiny"
             assert shown(made["a"], "Partition") == "chem"
             assert shown(made["a"], "Licenses") == "matlab"
+        with runs(site, there, passed=["--exclude=a[2-3]"]) as job:
+            assert list(site.job(job)["nodes"]) == ["a1"]
         with runs(site, {"clusters": ["b"]}, account="chem"):
             assert shown(made["b"], "Account") == "guest"
         with runs(site, there, constraint="rack1|rack2") as job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import reduce
 
 from msgspec import Struct, field
 
@@ -16,7 +17,7 @@ from coalloc.adapters.slurm.parsers.text import (
     read_pairs,
     read_words,
 )
-from coalloc.model.sites.site_rules import Room
+from coalloc.model.sites.site_rules import Room, narrower
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -24,14 +25,10 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
     minutes: int | None = None
     """Of wall-clock time."""
-    cpus: int | None = None
-    """Of one job."""
-    nodes: int | None = None
-    """Of one job."""
-    all_cpus: int | None = None
-    """Of all jobs together."""
-    all_nodes: int | None = None
-    """Of all jobs together."""
+    of_job: Mapping[str, int] = field(default_factory=dict)
+    """``cpu``, ``node``, ``mem`` in MiB, and GRES, of one job."""
+    together: Mapping[str, int] = field(default_factory=dict)
+    """Of all jobs together, or of those of a user or an account."""
 
 
 class AccountEntry(Struct, frozen=True, kw_only=True):
@@ -67,8 +64,12 @@ USED = {
 """Limits that scontrol shows with what is used of them, ``2(1)``, and sacctmgr's words for them."""
 
 
+TOGETHER = ("GrpTRES", "MaxTRESPU", "MaxTRESPA")
+"""Limits that no job by itself is within if it is beyond them."""
 IN_BRACES = re.compile(r"(\S+)=\{([^}]*)\}")
-OF_USE = re.compile(r"(?:^|,)(?:(cpu|node)=)?([0-9]{1,15})\(([0-9]{1,15})\)", re.A)
+OF_USE = re.compile(r"(?:^|,)(?:([a-z][^=,]*)=)?([0-9]{1,15})\(([0-9]{1,15})\)", re.A)
+TAKEN = {"cpu": "CPUs", "node": "nodes", "mem": "MiB"}
+"""Words for what is counted; others stand for themselves."""
 
 
 def parse_partitions(text: str) -> tuple[PartitionEntry, ...]:
@@ -139,7 +140,9 @@ def parse_manager(text: str) -> Manager:
             accounts, _, users = each.partition(" User Limits=")
             pairs = read_pairs(head, None)
             name = pairs["QOS"].partition("(")[0]
-            qos[name] = _bounds(pairs)
+            # each user's and account's is shown only where it has used something
+            own = " ".join(text for _, text in IN_BRACES.findall(each))
+            qos[name] = _bounds(read_pairs(f"{own} {head}", None))
             rooms += _rooms(pairs, f"QOS {name}", qos=name)
             for account, text in IN_BRACES.findall(accounts):
                 rooms += _rooms(read_pairs(text, None), f"QOS {name}", qos=name, account=account)
@@ -153,10 +156,13 @@ def _rooms(pairs: Mapping[str, str], name: str, **whose: str) -> Iterator[Room]:
     """Limits of which something is used; of those on the number of jobs, what has no room left."""
     for key, limit in USED.items():
         for what, most, used in OF_USE.findall(pairs.get(key, "")):
-            left = max(0, int(most) - int(used))
+            left, what = max(0, int(most) - int(used)), what.removeprefix("gres/")
             if int(used) and (what or not left):
-                taken = {"cpu": "CPUs", "node": "nodes"}.get(what)
-                count = f"{taken} of {name} are taken" if taken else f"jobs of {name} run"
+                count = (
+                    f"{TAKEN.get(what, what)} of {name} are taken"
+                    if what
+                    else f"jobs of {name} run"
+                )
                 why = f"{used} of {most} {count} ({limit})"
                 yield Room(left=left, what=what, why=why, **whose)
 
@@ -175,20 +181,18 @@ def parse_licenses(text: str) -> dict[str, tuple[int, int]]:
 
 
 def _bounds(pairs: Mapping[str, str]) -> Bounds:
-    one, together = (_resources(pairs.get(key, "")) for key in ("MaxTRESPJ", "GrpTRES"))
+    found = {key: _resources(pairs.get(key, "")) for key in ("MaxTRESPJ", *TOGETHER)}
     return Bounds(
         minutes=_count(pairs.get("MaxWallPJ", "")),
-        cpus=one.get("cpu"),
-        nodes=one.get("node"),
-        all_cpus=together.get("cpu"),
-        all_nodes=together.get("node"),
+        of_job=found["MaxTRESPJ"],
+        together=reduce(narrower, (found[key] for key in TOGETHER)),
     )
 
 
 def _resources(text: str) -> dict[str, int]:
-    """``cpu=8(0),node=N(0)`` as the counts that are bounded."""
+    """``cpu=8(0),node=N(0),gres/gpu=2(0)`` as the counts that are bounded."""
     pieces = (piece.partition("=") for piece in text.split(","))
-    counts = {name: _count(value) for name, _, value in pieces}
+    counts = {name.removeprefix("gres/"): _count(value) for name, _, value in pieces}
     return {name: count for name, count in counts.items() if count is not None}
 
 

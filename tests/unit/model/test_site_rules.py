@@ -50,7 +50,7 @@ RULES = SiteRules(
 def asking(
     user: str = "ann", limit_s: float | None = 600.0, nodes: int = 1, least: int = 1, **told: Any
 ) -> Asking:
-    ids = {"uid": 7, "gid": 7, "least": least}
+    ids: dict[str, Any] = {"uid": 7, "gid": 7, "least": least}
     batch = BatchOptions(**told)
     return Asking(user=user, batch=batch, time_limit_s=limit_s, nodes=nodes, **ids)
 

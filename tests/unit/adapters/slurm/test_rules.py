@@ -65,6 +65,23 @@ def test_partitions_as_rules() -> None:
     assert vip.gids == (grp.getgrnam("root").gr_gid,)
 
 
+def test_limits_on_memory_and_gres() -> None:
+    text = MANAGER.replace(
+        "MaxTRESPJ=cpu=8,node=2 MaxTRESPN=",
+        "MaxTRESPJ=cpu=8,node=2,gres/gpu=4 MaxTRESPN= Priority=0 Account Limits=No Accounts "
+        "User Limits= 7={MaxJobsPU=N(1) MaxTRESPU=cpu=N(1),mem=9000(0),gres/gpu=3(0)}",
+    ).replace("GrpTRES=cpu=8(2),mem=N(0)", "GrpTRES=cpu=8(2),mem=4000(1000),gres/gpu:a100=2(1)")
+    found = rules(manager=text)
+    assert found.qos["high"].resources == {"gpu": 3, "mem": 9000}
+    assert found.associations is not None
+    assert found.associations[0].limits.resources == {"mem": 4000, "gpu:a100": 2}
+    left = {(room.what, room.left, room.why) for room in found.rooms if room.what != "cpu"}
+    assert left == {
+        ("mem", 3000, "1000 of 4000 MiB of account bio are taken (GrpTRES)"),
+        ("gpu:a100", 1, "1 of 2 gpu:a100 of account bio are taken (GrpTRES)"),
+    }
+
+
 def test_limits_are_in_whole_nodes_or_in_cpus() -> None:
     assert rules(slots="cpus").qos["high"] == Limits(time_s=600.0, nodes=2, procs=8)
     assert rules().qos["high"] == Limits(time_s=600.0, nodes=2)  # 8 CPUs: two nodes of 4
@@ -127,6 +144,7 @@ def test_what_is_used_of_limits() -> None:
     }
     cpus = "2 of 8 CPUs of ann in account bio are taken (GrpTRES)"
     tiny = "4 of 12 CPUs of QOS tiny are taken (GrpTRES)"
+    mine["4 of 4 MiB of account bio are taken (GrpTRES)"] = 0
     assert left(slots="cpus") == {tiny: 8, **of_qos, cpus: 6, **mine}
     nodes = {"2 of 3 nodes of QOS tiny are taken (GrpTRES)": 1}
     assert left() == {tiny: 2, **nodes, **of_qos, cpus: 1, **mine}

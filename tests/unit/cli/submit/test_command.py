@@ -256,13 +256,15 @@ def test_words_of_sbatch_are_answered(
         ("-x n1", "submit: --exclude=n1: is for the Slurm of one cluster; coalloc sbatch"),
         ("--exclusive=user", "submit: --exclusive=user: is for the Slurm of one cluster"),
         ("--gpus-per-socket=1", "submit: --gpus-per-socket=1: GPUs are asked for by"),
+        ("--mail-type=Never", "argument --mail-type: 'Never': there are ARRAY_TASKS, BEGIN"),
         ("--pty", "submit: --pty: no interactive jobs; coalloc submit --wait runs"),
         ("--mem-per=1G", "unrecognized arguments: --mem-per=1G"),
         ("--divisible 9h --chunk 1h -N 2", "--divisible and --nodes exclude each other"),
     ):
         assert told in refusal(capsys, *words.split(), "--", "true")
-    sent(client, "--mail-type=END", "--", "true")
-    assert "warning: submit: --mail-type=END: no mail is sent" in capsys.readouterr().err
+    body = sent(client, "--mail-type=end,No,ALL", "--mail-user=a@b", "--", "true")
+    assert body["mail_type"] == ("END", "BEGIN", "FAIL", "INVALID_DEPEND", "REQUEUE")
+    assert body["mail_user"] == "a@b"
     body = sent(client, "--once", "-x", "n1", "--exclusive=user", "--", "true")
     assert body["batch"] == {"passed": ("--exclude=n1", "--exclusive=user")}
 

@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Prepare, Read
-from coalloc.core.base.requests import Done, Refused, Submit
+from coalloc.core.base.requests import Cancel, Done, Refused, Submit
 from coalloc.core.jobs.eligibility import refused_by_all
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.jobs import RigidJob
@@ -54,6 +54,80 @@ def refused(
     )
     answer = site.ask(command)
     return answer.message if isinstance(answer, Refused) else ""
+
+
+def planned_on(site: Site, nodes: int, *passed: str, name: str = "a") -> set[str]:
+    batch = BatchOptions(passed=passed)
+    shape = {"cpus_per_proc": 1, "min_nodes": nodes, "max_nodes": nodes}
+    job = site.submit(nodes, batch=batch, job={"shape": shape, "one_cluster": True})
+    told = snapshot(site.state, site.now)
+    (asked,) = (each for each in told.queue if each.id == job)
+    assert isinstance(asked, RigidJob)
+    site.ask(Cancel(job=job))
+    return {node.name for _, node in told.nodes() if set(asked.features) <= set(node.features)}
+
+
+def test_nodes_that_a_job_excludes_or_lists_are_planned_so() -> None:
+    site = Site({"a": 4}, solving=False)
+    ruled(site, "a", RULES)
+    every = {"a1", "a2", "a3", "a4"}
+    assert planned_on(site, 1) == every
+    assert planned_on(site, 1, "--exclude=a[1-2]") == {"a3", "a4"}
+    assert planned_on(site, 2, "--nodelist=a2,a4") == {"a2", "a4"}
+    assert len(found := planned_on(site, 3, "--nodelist=a2,a4", "--exclude=a1")) == 3
+    assert found == {"a2", "a3", "a4"}
+    for unknown in ("--exclude=/home/ann/nodes", "--exclude=a[1-99999999]", "--exclude=a[x"):
+        assert planned_on(site, 1, unknown) == every  # the cluster's Slurm judges it
+    for passed in ("--nodelist=a9", "--nodelist=a1|--exclude=a1"):
+        told = refused(site, on=("a",), passed=tuple(passed.split("|")))
+        assert f"a: no node there has {passed.partition('|')[0]}" in told
+    assert "1 suitable slots exist" in refused(site, 2, on=("a",), passed=("--exclude=a[1-3]",))
+
+
+GPUS = {"gpu": 4, "gpu:a100": 4}
+TYPED = {"procs": 2, "shape": {"per_proc": {"gpu:a100": 2}}}
+ON_NODES = {"procs": 2, "shape": {"per_node": {"gpu": 2}, "min_nodes": 2}}
+ASKED: tuple[tuple[dict[str, Any], dict[str, int], str], ...] = (
+    ({"procs": 6, "shape": {"per_proc": {"gpu": 1}}}, {"gpu": 6}, ""),
+    ({"procs": 6, "shape": {"per_proc": {"gpu": 1}}}, {"gpu": 5}, "at most 5 gpu at once"),
+    (TYPED, {"gpu": 3}, "at most 3 gpu at once"),  # a type counts for its family, too
+    ({"procs": 2, "shape": {"per_proc": {"gpu": 2}}}, {"gpu:a100": 3}, ""),
+    (ON_NODES, {"gpu": 3}, "at most 3 gpu at once"),
+    ({"procs": 4, "memory_mb_per_proc": 100}, {"mem": 400}, ""),
+    ({"procs": 4, "memory_mb_per_proc": 100}, {"mem": 399}, "at most 399 MiB at once"),
+    ({"procs": 1, "shape": {"memory_mb_per_node": 500}}, {"mem": 499}, "at most 499 MiB at once"),
+)
+
+
+@pytest.mark.parametrize(("job", "limits", "told"), ASKED)
+def test_limits_on_resources_hold_at_submit(
+    job: dict[str, Any], limits: dict[str, int], told: str
+) -> None:
+    site = Site({"a": 2}, slots=4, solving=False)
+    nodes: dict[str, Any] = {
+        name: {"slots": 4, "resources": GPUS, "memory_mb": 1000} for name in ("a1", "a2")
+    }
+    ruled(site, "a", replace(RULES, qos={"small": Limits(resources=limits)}), **nodes)
+    command = Submit(
+        token="t",
+        job={"kind": "rigid", "base_time": 10.0, "one_cluster": True, **job},
+        launch=Launch(argv=("x",)),
+        batch=BatchOptions(qos="small"),
+    )
+    answer = site.ask(command)
+    said = answer.message if isinstance(answer, Refused) else ""
+    assert told in said
+    assert bool(told) is bool(said), said
+
+
+@pytest.mark.parametrize(("left", "waits"), [(1, True), (2, False)])
+def test_the_rest_of_a_limit_on_resources_is_planned_around(left: int, waits: bool) -> None:
+    site = Site({"a": 1}, slots=4)
+    rules = replace(RULES, rooms=(Room(left=left, what="gpu", why="gpu of QOS tiny are taken"),))
+    ruled(site, "a", rules, a1={"slots": 4, "resources": GPUS})
+    job = site.submit(1, job={"shape": {"per_node": {"gpu:a100": 2}}})
+    other = site.submit(1)
+    assert (site.job(job).is_waiting, site.job(other).is_waiting) == (waits, False)
 
 
 def test_it_is_told_at_submit_where_no_cluster_ever_takes_a_job() -> None:
