@@ -19,7 +19,7 @@ class StreamRelay:
     """Passes wishes on to a part's wrappers, and their answers back."""
 
     def __init__(self, folder: str, barrier: Barrier) -> None:
-        self.link = StreamLink(folder, self._wish)
+        self.link = StreamLink(folder, self.wish)
         self._barrier = barrier
         barrier.on_stream = self._heard
         self._wanted: dict[str, Any] | None = None
@@ -28,10 +28,12 @@ class StreamRelay:
 
     def _nodes(self) -> list[tuple[int, NodeWrapper]]:
         """The nodes that have streams, with their numbers."""
-        nodes = enumerate(self._barrier.nodes.values())
-        return [(number, node) for number, node in nodes if not node.is_holder]
+        nodes = [each for each in enumerate(self._barrier.nodes.values()) if not each[1].is_holder]
+        # Files may be the same on all nodes, as the usual ones are.
+        return nodes if nodes and nodes[0][1].spec.get("stream") else nodes[:1]
 
-    def _wish(self, wish: dict[str, Any]) -> None:
+    def wish(self, wish: dict[str, Any]) -> None:
+        """Answer from what was said, or ask the wrappers."""
         if "at" in wish:
             self._wanted = wish
         if self._answer() and not wish.keys() & {"signal", "input", "size"}:

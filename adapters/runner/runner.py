@@ -208,7 +208,7 @@ class Runner(OrderLoop):
 
     def _let_read(self) -> None:
         """Let the reader have what is left of the streams, if there is one."""
-        while self.first_ns is not None and not self.streams.end():
+        while self.first_ns is not None and not self.streams.end(is_cut=bool(self.reason)):
             self._wait(self.look_at, self.streams.look_at)
             self._look_at_clock()
 

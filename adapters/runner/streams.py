@@ -29,7 +29,7 @@ LOOK_S = 0.1
 """Between looks at a file of which more is wanted, seconds."""
 READER_GONE_S, FOLLOWER_GONE_S = 60.0, 5.0
 """After the end, what was not read is kept for so long since the reader was last heard of, seconds:
-of a pipe or a terminal, and of files, which stay."""
+of a pipe or a terminal; of files, which stay, and where the job was ended."""
 SOCKET = "streams"
 DIAL_LIMIT_S = 1.0
 
@@ -140,8 +140,7 @@ class Streams:
         """When there is to be looked for more, monotonic seconds."""
         now = time.monotonic()
         if self._is_ended:
-            gone_s = READER_GONE_S if self._kind else FOLLOWER_GONE_S
-            return min(now + LOOK_S, self._heard + gone_s)
+            return now + LOOK_S
         is_file = self._wanted is not None and not self._kind
         return now + LOOK_S if is_file else float("inf")
 
@@ -193,13 +192,13 @@ class Streams:
             self._is_told |= is_end
             self._say({"number": number, "chunks": chunks, "ended": is_end})
 
-    def end(self) -> bool:
-        """No process is left: whether the reader has all, or is gone."""
+    def end(self, *, is_cut: bool) -> bool:
+        """No process is left: whether the reader has all, or is gone; `is_cut`: they were ended."""
         self._is_ended = True
         for fd in tuple(self._fds):
             self._pump(fd)
         self.answer()
-        gone_s = READER_GONE_S if self._kind else FOLLOWER_GONE_S
+        gone_s = READER_GONE_S if self._kind and not is_cut else FOLLOWER_GONE_S
         return self._is_told or time.monotonic() >= self._heard + gone_s
 
     def _pump(self, fd: int) -> None:

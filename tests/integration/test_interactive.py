@@ -127,7 +127,6 @@ def test_attach_follows_a_job_that_it_does_not_end(site: Running) -> None:
 
 def test_a_terminal(site: Running) -> None:
     master, end = os.openpty()
-    began = time.monotonic()
     process = subprocess.Popen(
         argv(site, "run", "--pty", "--", "sh", "-i"),
         cwd=site.work,
@@ -139,14 +138,12 @@ def test_a_terminal(site: Running) -> None:
     )
     os.close(end)
     heard(master, lambda said: b"ready> " in said)
-    assert time.monotonic() - began < LIMIT_S
     os.write(master, b"stty rows 33 cols 99; tty; stty size; echo do''ne\n")
     said = heard(master, lambda said: b"done\r\n" in said)
     assert b"/dev/pts/" in said
     assert b"33 99" in said
     os.write(master, b"sleep 600; echo af''ter $?\n")
     heard(master, lambda said: b"\n" in said)
-    time.sleep(0.0)
     os.write(master, b"\x03")
     heard(master, lambda said: b"ready> " in said)
     os.write(master, b"exit 9\n")
