@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.followed import LIMIT_S, at_a_terminal, heard, started
 from tests.support.live_site import Running
-
-LIMIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -26,31 +21,6 @@ def site() -> Iterator[Running]:
         Running(Path(root), clusters={"alpha": 1, "beta": 1}, slots=2) as running,
     ):
         yield running
-
-
-def argv(site: Running, command: str, *words: str) -> list[str]:
-    return [sys.executable, "-m", "coalloc.cli.main", command, "--config", str(site.config), *words]
-
-
-def started(site: Running, command: str, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        argv(site, command, *words),
-        cwd=site.work,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def heard(fd: int, is_enough: Callable[[bytes], bool]) -> bytes:
-    """What comes from a descriptor until that is enough."""
-    said, end = b"", time.monotonic() + LIMIT_S
-    while not is_enough(said):
-        assert select.select([fd], [], [], max(0.0, end - time.monotonic()))[0], said
-        chunk = os.read(fd, 1 << 16)
-        assert chunk, said
-        said += chunk
-    return said
 
 
 def test_output_errors_and_exit_code_come_back(site: Running) -> None:
@@ -126,17 +96,7 @@ def test_attach_follows_a_job_that_it_does_not_end(site: Running) -> None:
 
 
 def test_a_terminal(site: Running) -> None:
-    master, end = os.openpty()
-    process = subprocess.Popen(
-        argv(site, "run", "--pty", "--", "sh", "-i"),
-        cwd=site.work,
-        env={**os.environ, "PS1": "ready> ", "ENV": ""},
-        stdin=end,
-        stdout=end,
-        stderr=end,
-        start_new_session=True,
-    )
-    os.close(end)
+    process, master = at_a_terminal(site, "run", "--pty", "--", "sh", "-i")
     heard(master, lambda said: b"ready> " in said)
     os.write(master, b"stty rows 33 cols 99; tty; stty size; echo do''ne\n")
     said = heard(master, lambda said: b"done\r\n" in said)
