@@ -36,7 +36,7 @@ class Reading:
         return self._at.get(part, {"o": self._begin, "e": self._begin} if self._begin else {})
 
     def take(self, part: int, answer: StreamAnswer) -> list[tuple[str, int, bytes]]:
-        """What is new in an answer: stream, bytes that are lost before, and what follows."""
+        """News of an answer: stream, bytes that are lost before, and what follows."""
         if answer.attempt != self.attempt:
             self.attempt, self._at, self._ended = answer.attempt, {}, set()
         self.parts = max(self.parts, answer.parts)

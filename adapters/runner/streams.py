@@ -137,7 +137,7 @@ class Streams:
 
     @property
     def look_at(self) -> float:
-        """When there is to be looked for more, monotonic seconds."""
+        """Time of the next look for more, monotonic seconds."""
         now = time.monotonic()
         if self._is_ended:
             return now + LOOK_S

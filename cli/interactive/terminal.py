@@ -11,8 +11,6 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-import zmq
-
 from coalloc.cli.command import CommandError, note
 from coalloc.client.client import Client, RefusedError
 from coalloc.client.streams import StreamSession
@@ -48,7 +46,7 @@ class Terminal:
         try:
             while True:
                 if self._reads and self.session.input_left < MOST_INPUT:
-                    poller.register(0, zmq.POLLIN)
+                    poller.register(0, select.POLLIN)
                 elif self._is_tty:
                     with contextlib.suppress(KeyError):
                         poller.unregister(0)
@@ -71,7 +69,7 @@ class Terminal:
             os.set_blocking(fd, False)
         before = {number: signal.signal(number, self._note) for number in SEEN}
         old = signal.set_wakeup_fd(end, warn_on_full_buffer=False)
-        self.session.connection.poller.register(self._wake, zmq.POLLIN)
+        self.session.connection.poller.register(self._wake, select.POLLIN)
         try:
             with self._raw() if self._is_tty and os.isatty(0) else contextlib.nullcontext():
                 yield

@@ -232,7 +232,7 @@ class Started(Struct, frozen=True, kw_only=True):
 
 
 class Streamed(StreamChunks, frozen=True, kw_only=True):
-    """What was read of a part's streams."""
+    """Answer to a wish of the daemon's."""
 
     cluster: str
     number: int

@@ -17,7 +17,7 @@ Side = Annotated[int, Meta(ge=1, le=65_535)]
 
 
 class StreamWish(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a reader asks of a part's streams."""
+    """Wish of a reader for a part's streams."""
 
     at: Mapping[str, int] | None = None
     """Bytes from which on each stream is wanted, by name, which lets go of all before; those not
@@ -34,7 +34,7 @@ class StreamWish(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StreamChunks(Struct, frozen=True, kw_only=True):
-    """What was read of a part's streams."""
+    """Chunks of a part's streams that were read."""
 
     chunks: tuple[tuple[str, int, str], ...] = ()
     """Stream, place of the first byte, and the bytes in base64. A place behind the one that was
