@@ -102,8 +102,8 @@ def test_a_terminal(site: Running) -> None:
     said = heard(master, lambda said: b"done\r\n" in said)
     assert b"/dev/pts/" in said
     assert b"33 99" in said
-    os.write(master, b"sleep 600; echo af''ter $?\n")
-    heard(master, lambda said: b"\n" in said)
+    os.write(master, b"sh -c 'echo up; exec sleep 600'\n")
+    heard(master, lambda said: b"up\r\n" in said)
     os.write(master, b"\x03")
     heard(master, lambda said: b"ready> " in said)
     os.write(master, b"exit 9\n")

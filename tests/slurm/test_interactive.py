@@ -26,7 +26,9 @@ def test_output_and_a_terminal_come_from_the_nodes(clusters: SlurmTestbed, root:
         heard(master, lambda said: b"ready> " in said)
         os.write(master, b"echo job $SLURM_JOB_ID; tty\n")
         heard(master, lambda said: b"/dev/pts/" in said)
-        os.write(master, b"sleep 600\n\x03")
+        os.write(master, b"sh -c 'echo up; exec sleep 600'\n")
+        heard(master, lambda said: b"up\r\n" in said)
+        os.write(master, b"\x03")
         os.write(master, b"exit 9\n")
         assert process.wait(LIMIT_S) == 9
         os.close(master)

@@ -102,8 +102,9 @@ class Nodes:
 
 def test_no_node_waits_for_another(tmp_path: Path) -> None:
     barrier: Any = Nodes()
-    relay, said = StreamRelay(str(tmp_path), barrier), []
-    relay.link.say = said.append  # type: ignore[method-assign]
+    said: list[dict[str, Any]] = []
+    relay: Any = StreamRelay(str(tmp_path), barrier)
+    relay.link.say = said.append
     relay.wish({"number": 1, "at": {}})
     assert barrier.told == ["a", "b"]
     a, b = barrier.nodes.values()

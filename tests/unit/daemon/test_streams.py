@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_a_job_whose_client_is_gone_is_cancelled_also_after_a_restart(
     desk = Desk()
     job, other = desk.site.submit(1, user="ada", stream="pipes"), desk.site.submit(1, user="ada")
     now = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     desk.streams = desk.made()
     now[0] += module.GONE_S
     desk.ask(job)
