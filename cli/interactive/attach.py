@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from coalloc.cli.command import Command, CommandError, connect, note
-from coalloc.cli.interactive.terminal import Terminal, refused_there, told_end
-from coalloc.client.client import RefusedError
+from coalloc.cli.interactive.terminal import Terminal, told_end
 
 LAST_BYTES = 4096
 
@@ -29,8 +28,6 @@ def _run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             note(f"no longer attached; job {args.job} goes on")
             raise
-        except RefusedError as error:
-            raise refused_there(error) from error
 
 
 COMMANDS = {

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from coalloc.cli.command import Command, CommandError, Parser, connect, note
-from coalloc.cli.interactive.terminal import SignalledError, Terminal, refused_there, told_end
+from coalloc.cli.command import Command, Parser, connect, note
+from coalloc.cli.interactive.terminal import SignalledError, Terminal, told_end
 from coalloc.cli.submit import command as submit
 from coalloc.cli.submit import options as shared
 from coalloc.cli.submit.shape_words import lay_out
@@ -65,13 +65,10 @@ def _run(args: argparse.Namespace) -> int:
     options.once, options.stream = options.pty, PTY if options.pty else PIPES
     body = submission(argv, **submit.job_options(options, "", "run"))
     with connect(args) as client:
-        try:
-            done = client.send_submission(body)
-            for warning in done.warnings:
-                note(f"warning: {warning}")
-            return _followed(client, done.job, is_tty=options.pty)
-        except RefusedError as error:
-            raise refused_there(error) from error
+        done = client.send_submission(body)
+        for warning in done.warnings:
+            note(f"warning: {warning}")
+        return _followed(client, done.job, is_tty=options.pty)
 
 
 def _followed(client: Client, job: str, *, is_tty: bool) -> int:
@@ -83,7 +80,7 @@ def _followed(client: Client, job: str, *, is_tty: bool) -> int:
     except SignalledError as error:
         terminal.cancel(f"its client was ended by {error}")
         return 128 + error.number
-    except (BrokenPipeError, CommandError, RefusedError):
+    except (BrokenPipeError, RefusedError):
         terminal.cancel("its client ended")
         raise
     return told_end(terminal, end, job)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from coalloc.cli.command import CommandError, note
+from coalloc.cli.command import note
 from coalloc.client.client import Client, RefusedError
 from coalloc.client.streams import StreamSession
 from coalloc.wire.answers import StreamAnswer
@@ -170,10 +170,3 @@ def told_end(terminal: Terminal, end: StreamAnswer, job: str) -> int:
         return min(end.exit_code, 255)
     note(f"job {job} {end.state}" + (f": {end.detail}" if end.detail else ""))
     return min(end.exit_code or 1, 255)
-
-
-def refused_there(error: RefusedError) -> CommandError:
-    """The error of a daemon that does not know streams."""
-    if "unknown" in error.message and error.code == "bad_request":
-        return CommandError("the daemon is older than interactive jobs")
-    return CommandError(error.message)

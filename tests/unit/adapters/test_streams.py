@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import pwd
 import random
 import select
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from coalloc.adapters.runner.barrier import NodeWrapper
+from coalloc.adapters.runner.rank import opened_as
 from coalloc.adapters.runner.relay import StreamRelay
 from coalloc.adapters.runner.streams import CHUNK, CREDIT, Buffer, Input, Streams, Tail
 from coalloc.client.streams import Reading
@@ -85,6 +89,21 @@ def test_files_are_read_from_their_end(tmp_path: Path) -> None:
     assert tail.read(-4) == (6, b"6789")
     assert tail.read(6) == (6, b"6789")
     assert tail.read(10) == (10, b"")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has others' files")
+def test_a_file_is_opened_with_its_users_rights(tmp_path: Path) -> None:
+    nobody, path = pwd.getpwnam("nobody"), Path(f"/tmp/co-{os.getpid()}-out")
+    path.write_text("secret")
+    try:
+        path.chmod(0o600)
+        with pytest.raises(PermissionError):
+            opened_as(nobody.pw_uid, nobody, str(path))
+        assert os.geteuid() == 0
+        os.chown(path, nobody.pw_uid, -1)
+        os.close(opened_as(nobody.pw_uid, nobody, str(path)))
+    finally:
+        path.unlink()
 
 
 class Nodes:

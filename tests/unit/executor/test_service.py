@@ -84,7 +84,7 @@ def test_an_act_that_fails_costs_neither_the_reading_nor_another_act(tmp_path: P
 
     acts = (Act(what="hold_jobs", run=fail), Act(what="keep_share", run=done.set))
 
-    async def run() -> list[Statement]:
+    async def run() -> list[Statement | Streamed]:
         executor = ExecutorService(
             "a",
             Adapter(reader=reader, launcher=NoLauncher(), due=lambda: acts),  # type: ignore[arg-type]
