@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from coalloc.adapters.base import AdapterError
-from coalloc.adapters.runner.streams import SOCKET
+from coalloc.adapters.runner.stream_link import SOCKET
 from coalloc.core.base.messages import Stream, Streamed
 from coalloc.model.sites.parts import PartKey
 

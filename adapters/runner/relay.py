@@ -12,7 +12,7 @@ from typing import Any
 
 from coalloc.adapters.runner.barrier import Barrier, NodeWrapper
 from coalloc.adapters.runner.status import END
-from coalloc.adapters.runner.streams import StreamLink
+from coalloc.adapters.runner.stream_link import StreamLink
 
 
 class StreamRelay:

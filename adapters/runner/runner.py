@@ -48,7 +48,7 @@ from coalloc.adapters.runner.status import (
     children,
     descendants,
 )
-from coalloc.adapters.runner.streams import StreamLink, Streams, Tail
+from coalloc.adapters.runner.streams import Streams, Tail
 from coalloc.adapters.runner.sweep import (
     RETRY_S,
     SWEEP_S,
@@ -61,6 +61,7 @@ from coalloc.adapters.runner.sweep import (
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
+    from coalloc.adapters.runner.stream_link import StreamLink
 
 LEFTOVER_GRACE_S = 1.0
 
@@ -85,7 +86,7 @@ class Runner(OrderLoop):
         self.reason = self.detail = ""
         self.group, self.cgroup = 0, ""
         self.cpu_s = self.max_rss_mb = 0.0
-        self.link = StreamLink(folder, lambda wish: self.streams.wish(wish))
+        self.link: StreamLink | None = None
         self.limit_end = self.kill_at = self.look_at = float("inf")
         self.go_at = 0.0
 
@@ -201,10 +202,14 @@ class Runner(OrderLoop):
 
     def _stream(self, words: list[str]) -> None:
         """Have the streams read, by who calls for that."""
+        from coalloc.adapters.runner.stream_link import StreamLink  # which nodes do not have
+
+        self.link = self.link or StreamLink(self.folder, self.streams.wish)
         self.link.dial(self.poller)
 
     def _say_stream(self, said: dict[str, Any]) -> None:
-        self.link.say(said)
+        if self.link is not None:
+            self.link.say(said)
 
     def _let_read(self) -> None:
         """Let the reader have what is left of the streams, if there is one."""
@@ -220,7 +225,7 @@ class Runner(OrderLoop):
 
     def _take(self, fd: int) -> None:
         """Hear what the ranks say, and those who read their streams."""
-        if self.streams.take(fd) or self.link.take(fd):
+        if self.streams.take(fd) or (self.link is not None and self.link.take(fd)):
             return
         chunk = os.read(self.say_fd, 1 << 16)
         if not chunk:
