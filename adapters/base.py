@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -144,6 +145,9 @@ class Adapter(Struct, frozen=True, kw_only=True):
     """Told again and again how many slots of the cluster waiting jobs could fill."""
     due: Callable[[], tuple[Act, ...]] = tuple
     """The acts that the last reading has shown to be due."""
+    streams: tuple[Path, Callable[[PartKey], None]] | None = None
+    """Folder of the socket at which runners call the executor, and what orders a part's to call;
+    None: parts have no streams."""
     pause: Callable[[bool], float] = lambda is_idle: 1.0
     """Factor on the usual pause before the next reading. Its argument: nothing of ours waits or
     runs on the cluster, and nothing asks for its slots."""

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
@@ -133,6 +133,11 @@ class PartLauncher:
         except OSError as error:
             raise AdapterError(f"{key.folder}: {error.strerror}") from error
         return True
+
+    @property
+    def streams(self) -> tuple[Path, Callable[[PartKey], None]]:
+        """The folder of the executor's socket, and what orders a part's runner to call there."""
+        return self._root, lambda key: self._order(key, "stream")
 
     def go(self, key: PartKey) -> None:
         """Open the barrier; harmless when it is open, or the part has ended."""

@@ -34,6 +34,8 @@ MODULES: Mapping[str, str] = {
     "submit": "coalloc.cli.submit.command",
     "sbatch": "coalloc.cli.submit.sbatch",
     "submit-workflow": "coalloc.cli.submit.workflow",
+    "run": "coalloc.cli.interactive.run",
+    "attach": "coalloc.cli.interactive.attach",
     **dict.fromkeys(("queue", "wait"), "coalloc.cli.jobs.queue"),
     "show": "coalloc.cli.jobs.show",
     "update": "coalloc.cli.update",
@@ -63,10 +65,10 @@ MODULES: Mapping[str, str] = {
 """The module of each command; each has a table COMMANDS."""
 
 OF_SLURM: Mapping[str, str] = {
-    "srun": "coalloc submit --wait -- COMMAND starts it once for each process, and waits; in a "
+    "srun": "coalloc run COMMAND starts it once for each process, and its output comes here; in a "
     "script of coalloc sbatch, write srun",
-    "salloc": "jobs are not interactive; coalloc sbatch runs a script, coalloc submit --wait a "
-    "command until it has ended",
+    "salloc": "coalloc run --pty bash gives a shell on the first of its nodes",
+    "sattach": "coalloc attach follows the output of a job",
     "scancel": "coalloc cancel ends jobs",
     "squeue": "coalloc queue lists jobs",
     "sinfo": "coalloc nodes lists clusters and nodes",
@@ -79,8 +81,8 @@ GROUPS = (
     (
         "jobs",
         (
-            *("submit", "sbatch", "submit-workflow", "queue", "show", "why", "wait"),
-            *("cancel", "hold", "release", "update"),
+            *("submit", "sbatch", "submit-workflow", "run", "attach", "queue", "show", "why"),
+            *("wait", "cancel", "hold", "release", "update"),
         ),
     ),
     (

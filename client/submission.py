@@ -89,6 +89,7 @@ class JobOptions(SubmissionOptions, total=False):
     throttle: int
     requeue: bool
     once: bool
+    stream: str
     one_cluster: bool
     script: str
     """Text of a script; the command's first word is its name then. Bytes that are not UTF-8 are

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from structlog.stdlib import BoundLogger
 
+from coalloc.core.base.messages import Streamed
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import opened_access
@@ -22,7 +23,7 @@ from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.monitoring.notify import Notifier
 from coalloc.daemon.monitoring.user_mail import UserMail
 from coalloc.daemon.outbox import Delivery
-from coalloc.daemon.queries.answers import Sources, array_of
+from coalloc.daemon.queries.answers import Sources, array_of, find_job
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
@@ -34,6 +35,7 @@ from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
+from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
 from coalloc.runtime.user import user_name
 from coalloc.wire.server import Endpoints, OnRequest, OnStatement, Server
@@ -85,7 +87,11 @@ def assembled(
         log,
         access,
         on_request=lambda origin, body: requests.take(origin, body),
-        on_statement=lambda statement, peer: heartbeats.received(statement, peer),
+        on_statement=lambda statement, peer: (
+            service.streams.told(statement)
+            if isinstance(statement, Streamed)
+            else heartbeats.received(statement, peer)
+        ),
     )
     told = partial(tell, core.state, server)
     launches = Launches(store, log)
@@ -130,6 +136,7 @@ def assembled(
         user_mail=UserMail(config.notify, log, core.state.jobs, time.time()),
         replies=replies,
         sources=sources,
+        streams=Streams(partial(find_job, sources), core.state, told, loop, replies, server.answer),
         waiters=Waiters(partial(array_of, sources), server.answer, replies.send),
     )
     requests, carrier = Requests(service), Effects(service)

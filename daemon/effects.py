@@ -27,6 +27,7 @@ from coalloc.core.jobs.after_restore import is_untold
 from coalloc.daemon.service import Service
 from coalloc.model.event_kinds import EventKind
 from coalloc.wire.answers import RuleCostsRow
+from coalloc.wire.codec import ToExecutor
 from coalloc.wire.server import ExecutorPeer, Server
 
 
@@ -90,6 +91,7 @@ class Effects:
         service.metrics.recorded(effect, record)
         service.notifier.recorded(effect, record)
         service.user_mail.recorded(effect, record)
+        service.streams.recorded(effect, record)
         service.server.publish(f"event.{effect.kind}.{effect.job}", asdict(effect))
         if effect.kind is EventKind.JOB_ENDED:
             service.waiters.ended(effect.job)
@@ -100,7 +102,7 @@ class Effects:
         self._service.server.publish("rule_costs", to_builtins(found))
 
 
-def tell(state: State, server: Server, cluster: str, message: Numbered | Welcome | Ping) -> bool:
+def tell(state: State, server: Server, cluster: str, message: Numbered | ToExecutor) -> bool:
     """Send to the executor that speaks for a cluster; False if there is none."""
     site = state.clusters.get(cluster)
     if site is None or not isinstance(site.peer, ExecutorPeer):

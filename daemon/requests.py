@@ -18,7 +18,7 @@ from coalloc.model.values import replace
 from coalloc.wire.answers import Answer, BackupAnswer, Estimate, WhyAnswer
 from coalloc.wire.codec import decode_command
 from coalloc.wire.frames import WireError
-from coalloc.wire.questions import BackupQuestion, OfJob, read_question
+from coalloc.wire.questions import BackupQuestion, OfJob, StreamQuestion, read_question
 from coalloc.wire.server import Origin
 
 
@@ -45,6 +45,8 @@ class Requests:
             elif kind in ANSWERS:
                 sources = replace(service.sources, caller=caller)
                 service.server.answer(origin, answered(sources, body, service.clock()))
+            elif kind == "stream":
+                service.streams.ask(origin, caller, read_question(body, StreamQuestion))
             elif kind == "wait":
                 service.waiters.add(origin, read_question(body, OfJob).job, caller.user)
             else:

@@ -41,6 +41,7 @@ from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.disk import disk_of
 from coalloc.daemon.store.sqlite import Store
 from coalloc.daemon.store.writer import Writer
+from coalloc.daemon.streams import Streams
 from coalloc.model.settings import Config
 from coalloc.wire.answers import SolverStatus
 from coalloc.wire.server import Server
@@ -78,6 +79,7 @@ class Service:
     replies: Replies
     sources: Sources
     waiters: Waiters
+    streams: Streams
     is_stopping: bool = False
 
     def open(self) -> None:
@@ -86,6 +88,7 @@ class Service:
         self.loop.open(loop)
         self.server.open(loop)
         self.heartbeats.tick()
+        self.streams.tick()
         self.loop.offer(Ticked())
         self.planner.costs.want()
 

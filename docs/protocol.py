@@ -30,7 +30,10 @@ MODULES = (
         f"coalloc.core.base.{name}"
         for name in ("accuracy", "projects", "requests", "messages", "records")
     ),
-    *(f"coalloc.model.sites.{name}" for name in ("parts", "reading", "reserved", "site_rules")),
+    *(
+        f"coalloc.model.sites.{name}"
+        for name in ("parts", "reading", "reserved", "site_rules", "streams")
+    ),
     "coalloc.model.snapshot",
 )
 """Homes of the classes that the page names; each name has one."""

@@ -20,7 +20,17 @@ from structlog.stdlib import BoundLogger
 import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.runner import durable
-from coalloc.core.base.messages import Goodbye, Numbered, Ping, Read, Statement, TurnedAway, Welcome
+from coalloc.core.base.messages import (
+    Goodbye,
+    Numbered,
+    Ping,
+    Read,
+    Statement,
+    Stream,
+    Streamed,
+    TurnedAway,
+    Welcome,
+)
 from coalloc.core.executor.effects import (
     ExecutorEffect,
     ExecutorEvent,
@@ -34,6 +44,7 @@ from coalloc.core.executor.turn import carry_out
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, kept_identity
 from coalloc.executor.started import StartedFile
+from coalloc.executor.streams import PartStreams
 from coalloc.model.sites.parts import PartKey, PartReport
 from coalloc.runtime.logs import RateLimit
 from coalloc.wire.codec import decode_for_executor, encode_message
@@ -115,6 +126,7 @@ class ExecutorService:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="read")
         self._tasks: list[asyncio.Task[None]] = []
         self._heard: list[Numbered | Welcome | Ping | TurnedAway] = []
+        self._streams = adapter.streams and PartStreams(cluster, *adapter.streams, self._say)
         self._began = time.time() - time.monotonic()
         self._run = secrets.token_hex(4)
         self._complaint = ("", "")
@@ -136,6 +148,7 @@ class ExecutorService:
             loop.create_task(self._reading()),
             loop.create_task(self._ticking()),
             loop.create_task(self._looking()),
+            *([loop.create_task(self._streams.open())] if self._streams else ()),
         ]
 
     async def close(self) -> None:
@@ -146,6 +159,8 @@ class ExecutorService:
         descriptor = self.launcher.fileno()
         if descriptor is not None:
             asyncio.get_running_loop().remove_reader(descriptor)
+        if self._streams is not None:
+            self._streams.close()
         self._say(Goodbye(cluster=self.cluster))
         self._port.close()
         self._context.term()
@@ -160,6 +175,9 @@ class ExecutorService:
             message = decode_for_executor(frames[0])
         except WireError as error:
             self.log.warning("message_dropped", fault=error.code, what=str(error)[:200])
+            return
+        if isinstance(message, Stream):
+            self._stream(message)
             return
         self._heard.append(message)
         if len(self._heard) == 1:
@@ -199,7 +217,13 @@ class ExecutorService:
         elif outcome != SUCCEEDED and self._handshakes.once_per(outcome):
             self.log.warning("handshake_failed", outcome=outcome, endpoint=self._endpoint)
 
-    def _say(self, statement: Statement) -> None:
+    def _stream(self, wish: Stream) -> None:
+        if self._streams is not None:
+            self._streams.wish(wish)
+        else:
+            self._say(Streamed(cluster=self.cluster, number=wish.number, gone=True))
+
+    def _say(self, statement: Statement | Streamed) -> None:
         self._port.send([encode_message(statement)])
 
     def _look(self) -> None:

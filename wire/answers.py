@@ -126,6 +126,25 @@ class EndedAnswer(Answer, frozen=True, kw_only=True, tag="ended"):
     """Below."""
 
 
+class StreamAnswer(Answer, frozen=True, kw_only=True, tag="stream"):
+    """Output of a job's part, or how the job is."""
+
+    state: str
+    """As in a job row, like the next two."""
+    exit_code: int | None = None
+    detail: str = ""
+    attempt: int = 0
+    """Where it is another than was asked for, nothing was read: its streams begin anew."""
+    parts: int = 0
+    """How many it has."""
+    stream: str = ""
+    """As in ``submit``."""
+    chunks: tuple[tuple[str, int, str], ...] = ()
+    """As in ``streamed``, like the next two."""
+    taken: int = 0
+    ended: bool = False
+
+
 class ReserveAnswer(Answer, frozen=True, kw_only=True, tag="done"):
     """Nodes are kept, and that is on the daemon's disk."""
 

@@ -13,7 +13,15 @@ from typing import Any, get_args
 import msgspec
 
 from coalloc.core.base import messages, requests
-from coalloc.core.base.messages import Hello, Numbered, Order, Report, Statement, Welcome
+from coalloc.core.base.messages import (
+    Hello,
+    Numbered,
+    Order,
+    Report,
+    Statement,
+    Streamed,
+    Welcome,
+)
 from coalloc.model.sites.parts import OF_THE_EXECUTOR
 from coalloc.wire.frames import PROTOCOL, WireError, decode_object, encode
 
@@ -24,8 +32,9 @@ def _by_type(union: Any) -> dict[str, type[Any]]:
 
 
 ORDERS = _by_type(Order)
-TO_EXECUTOR = _by_type(messages.Welcome | messages.Ping | messages.TurnedAway)
-FROM_EXECUTOR = _by_type(Statement)
+ToExecutor = messages.Welcome | messages.Ping | messages.TurnedAway | messages.Stream
+TO_EXECUTOR = _by_type(ToExecutor)
+FROM_EXECUTOR = _by_type(Statement | Streamed)
 COMMANDS = _by_type(requests.Command)
 _TAGS = {
     cls: tag
@@ -86,12 +95,11 @@ def decode_order(body: Mapping[str, Any]) -> Order:
 
 def decode_for_executor(
     frame: bytes,
-) -> Numbered | messages.Welcome | messages.Ping | messages.TurnedAway:
+) -> Numbered | ToExecutor:
     """Decode a message to an executor."""
     body = decode_object(frame)
     if body["type"] in TO_EXECUTOR:
-        heard: messages.Welcome | messages.Ping | messages.TurnedAway
-        heard = _decoded(body, TO_EXECUTOR, "message")
+        heard: ToExecutor = _decoded(body, TO_EXECUTOR, "message")
         return heard
     order = decode_order(body)
     seq, epoch = body.get("seq"), body.get("epoch")
@@ -100,9 +108,9 @@ def decode_for_executor(
     return Numbered(epoch=epoch, seq=seq, order=order)
 
 
-def decode_from_executor(frame: bytes) -> Statement:
+def decode_from_executor(frame: bytes) -> Statement | Streamed:
     """Decode an executor's message to the daemon."""
-    statement: Statement = _decoded(decode_object(frame), FROM_EXECUTOR, "statement")
+    statement: Statement | Streamed = _decoded(decode_object(frame), FROM_EXECUTOR, "statement")
     return statement
 
 

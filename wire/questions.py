@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from coalloc.model.sites.streams import StreamWish
 from coalloc.wire.codec import readable
 from coalloc.wire.frames import WireError
 
@@ -26,6 +27,17 @@ class OfJob(Struct, frozen=True, kw_only=True):
 
     job: Name
     """Its id; where all members of an array are meant, the array's number."""
+
+
+class StreamQuestion(StreamWish, frozen=True, kw_only=True):
+    """Output of a running job's part, from where it was read on, and input for it."""
+
+    job: Name
+    """Its id."""
+    attempt: Number = 0
+    """Which attempt the places in ``at`` are of; 0: not said."""
+    part: Number = 0
+    """Index of the part."""
 
 
 class QueueQuestion(Struct, frozen=True, kw_only=True):
@@ -99,6 +111,7 @@ QUESTIONS: Mapping[str, type[Struct]] = {
     "show": OfJob,
     "why": OfJob,
     "wait": OfJob,
+    "stream": StreamQuestion,
     "priority": PriorityQuestion,
     "nodes": Plain,
     "plan": Plain,

@@ -17,11 +17,11 @@ import zmq
 from msgspec import Struct
 from msgspec.structs import replace
 
-from coalloc.core.base.messages import Numbered, Ping, Statement, TurnedAway, Welcome
+from coalloc.core.base.messages import Numbered, Statement, Streamed, TurnedAway
 from coalloc.core.base.requests import Refused
 from coalloc.wire.answers import Answer, Refusal
 from coalloc.wire.authenticator import ZapAuthenticator
-from coalloc.wire.codec import decode_from_executor, encode_message
+from coalloc.wire.codec import ToExecutor, decode_from_executor, encode_message
 from coalloc.wire.contexts import new_context
 from coalloc.wire.curve import CurveServer, KeyPair
 from coalloc.wire.frames import (
@@ -101,7 +101,7 @@ class Endpoints(Struct, frozen=True, kw_only=True):
 
 
 OnRequest = Callable[[Origin, Mapping[str, Any]], None]
-OnStatement = Callable[[Statement, ExecutorPeer], None]
+OnStatement = Callable[[Statement | Streamed, ExecutorPeer], None]
 OnFault = Callable[[str, str, str, bool], None]
 """Kind of socket, kind of fault, what was wrong, whether it is this peer's first."""
 
@@ -202,9 +202,7 @@ class Server:
         elif not self._clients.send([origin.peer, encode_answer(origin.request, answer)]):
             self.faults["answer_undeliverable"] += 1
 
-    def tell(
-        self, cluster: str, peer: ExecutorPeer, message: Numbered | Welcome | Ping | TurnedAway
-    ) -> bool:
+    def tell(self, cluster: str, peer: ExecutorPeer, message: Numbered | ToExecutor) -> bool:
         """Send to an executor; False if it is gone, cannot take it, or has lost its right to."""
         if self._guard is not None and not self._guard.may_speak_for(peer.key, cluster):
             return False

@@ -27,4 +27,5 @@ def open_local(settings: LocalSettings, state_dir: Path) -> Adapter:
         if missing:
             raise InputError(f"{settings.cluster}.nodes", f"{node.name}: no CPU {missing[0]} here")
     launcher = LocalLauncher(settings, state_dir)
-    return Adapter(reader=LocalReader(settings, launcher.kept), launcher=launcher)
+    reader = LocalReader(settings, launcher.kept)
+    return Adapter(reader=reader, launcher=launcher, streams=launcher.streams)

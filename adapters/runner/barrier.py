@@ -10,6 +10,7 @@ import json
 import select
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from coalloc.adapters.runner.once import is_holder
@@ -75,6 +76,8 @@ class Barrier:
         """Wrappers, by node, that have come before it was known what they are to run."""
         self.has_lost_early = False
         """One of those has gone again."""
+        self.on_stream: Callable[[NodeWrapper, str], None] = lambda node, text: None
+        """Hears what a node answers to who reads its streams."""
         self.is_open = False
         """The processes were let go: a wrapper that comes for the first time comes too late."""
         self._sock = listening(ports)
@@ -138,7 +141,7 @@ class Barrier:
         self.is_open = self.is_open or words[0] == "go"
         for node in self.nodes.values():
             if node.connection is not None:
-                self._tell(node, *words)
+                self.tell(node, *words)
 
     def let_go(self, code: int) -> None:
         """Let wrappers end that ended last, with this exit code, which becomes the batch job's."""
@@ -154,7 +157,7 @@ class Barrier:
         for node in nodes:
             if node.is_holder and END not in node.records and node.finished is not node.connection:
                 node.finished = node.connection
-                self._tell(node, "finish")
+                self.tell(node, "finish")
 
     def drop_unauthenticated(self) -> None:
         """Close the connections that have not proved the key in time."""
@@ -227,7 +230,7 @@ class Barrier:
         node.connection = connection
         self._names[connection.fileno()] = name
         spec = node.spec | {"is_open": self.is_open}
-        self._tell(node, "spec", json.dumps(spec, separators=(",", ":")))
+        self.tell(node, "spec", json.dumps(spec, separators=(",", ":")))
 
     def _hear_early(self, name: str) -> None:
         """Nothing is said before the spec: see whether it is still there."""
@@ -249,6 +252,8 @@ class Barrier:
                 word, _, text = line.partition(" ")
                 if word in {str(READY), str(RUN), str(END)}:
                     node.records.setdefault(int(word), json.loads(text))
+                if word == "stream":
+                    self.on_stream(node, text)
                 if word == str(END) and not self.all_said(END):
                     self._let_go(node, 0)
         except (TalkError, ValueError):
@@ -256,9 +261,10 @@ class Barrier:
 
     def _let_go(self, node: NodeWrapper, code: int) -> None:
         node.is_let_go = True
-        self._tell(node, "over", str(code))
+        self.tell(node, "over", str(code))
 
-    def _tell(self, node: NodeWrapper, *words: str) -> None:
+    def tell(self, node: NodeWrapper, *words: str) -> None:
+        """Tell a node, if it is here."""
         if node.connection is None:
             return
         try:

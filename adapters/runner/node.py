@@ -83,6 +83,12 @@ class NodeRunner(Runner):
     def _mark_started(self) -> None:
         """The runner has it on disk before it says go."""
 
+    def _stream(self, words: list[str]) -> None:
+        self.streams.wish(json.loads(words[0]))
+
+    def _say_stream(self, said: dict[str, Any]) -> None:
+        self._tell("stream", said)
+
     def _stay(self) -> None:
         """Leave it to the batch system to end the rest, and to keep its node until then."""
 
@@ -128,10 +134,13 @@ class NodeRunner(Runner):
             os.rmdir(self.folder)
 
     def _say(self, slot: int) -> bool:
+        return self._tell(str(slot), self._records[slot])
+
+    def _tell(self, word: str, record: dict[str, Any]) -> bool:
         if self._connection is None:
             return False
         try:
-            self._connection.say(str(slot), json.dumps(self._records[slot], separators=(",", ":")))
+            self._connection.say(word, json.dumps(record, separators=(",", ":")))
         except OSError:
             self._hang_up()
             return False

@@ -21,8 +21,9 @@ MODULES = (
     "sweep",
     "rank",
     "orders",
-    "runner",
     "talk",
+    "streams",
+    "runner",
     "node",
 )
 VARIABLE = "COALLOC_WRAPPER"

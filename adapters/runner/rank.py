@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GPUS = ("COALLOC_GPUS", "CUDA_VISIBLE_DEVICES")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+DEFAULT_OUTPUT = "coalloc-%j.out"
 # What belongs to the executor's service, not to a job that was submitted from one.
 FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
 
@@ -63,8 +64,14 @@ def fault_of(error: BaseException, folder: str) -> tuple[str, str]:
 class Rank:
     """One process of the part, before it becomes the job's."""
 
-    def __init__(self, spec: RunnerSpec, index: int, account: pwd.struct_passwd | None) -> None:
-        self.spec = spec
+    def __init__(
+        self,
+        spec: RunnerSpec,
+        index: int,
+        account: pwd.struct_passwd | None,
+        ends: tuple[int, int, int] | None = None,
+    ) -> None:
+        self.spec, self.ends = spec, ends
         self.account = account
         self.index = index
         place = spec["ranks"][index]
@@ -79,7 +86,10 @@ class Rank:
         try:
             self._shed_signals()
             cgroup.enter(self.spec.get("cgroup", ""))
-            os.setpgid(0, group)
+            if self.spec.get("stream") == "pty":
+                self._have_terminal()
+            else:
+                os.setpgid(0, group)
             self._pin()
             self._drop_privileges()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -115,6 +125,15 @@ class Rank:
             with contextlib.suppress(OSError):
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    def _have_terminal(self) -> None:
+        """Lead a session, whose terminal is the command's."""
+        os.setsid()
+        if self.ends is not None and not self.is_holder:
+            import fcntl  # these two are for terminals alone
+            import termios
+
+            fcntl.ioctl(self.ends[0], termios.TIOCSCTTY, 0)
 
     def _pin(self) -> None:
         if self.cpus is not None:
@@ -211,10 +230,14 @@ class Rank:
             raise FaultError("state_unreachable", f"{path}: uid {os.getuid()} cannot execute it")
         check_interpreter(path, spec["argv"][0])
         null = os.open(os.devnull, os.O_RDONLY)
-        out = self._output(spec["stdout"] or "coalloc-%j.out")
-        err = self._output(spec["stderr"]) if spec["stderr"] else out
-        for fd, target in ((null, 0), (out, 1), (err, 2)):
-            os.dup2(fd, target, inheritable=True)
+        if self.ends is None:
+            out = self._output(spec["stdout"] or DEFAULT_OUTPUT)
+            err = self._output(spec["stderr"]) if spec["stderr"] else out
+            ends = null, out, err
+        else:
+            ends = self.ends
+        for target, fd in enumerate(ends):
+            os.dup2(null if fd < 0 else fd, target, inheritable=True)
         return str(path)
 
     def _output(self, pattern: str) -> int:
@@ -238,6 +261,23 @@ class Rank:
                 os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], env)  # as execvp does
         except OSError as error:
             raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
+
+
+def opened_as(uid: int | None, account: pwd.struct_passwd | None, path: str) -> int:
+    """Open a file for reading, with no more rights than its user's. Raises `OSError`."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    if uid is None or account is None or os.geteuid() != 0:
+        return os.open(path, flags)
+    groups = os.getgroups()
+    os.initgroups(account.pw_name, account.pw_gid)
+    os.setegid(account.pw_gid)
+    os.seteuid(uid)
+    try:
+        return os.open(path, flags)
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
 
 
 def output_path(pattern: str, job: str, rank: int, node: str) -> str:

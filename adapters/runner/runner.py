@@ -23,12 +23,21 @@ import os
 import pwd
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS, started_once
 from coalloc.adapters.runner.orders import OrderLoop, wake_on_signals
-from coalloc.adapters.runner.rank import FaultError, Rank, be_subreaper, fault_of
+from coalloc.adapters.runner.rank import (
+    DEFAULT_OUTPUT,
+    FaultError,
+    Rank,
+    be_subreaper,
+    fault_of,
+    opened_as,
+    output_path,
+)
 from coalloc.adapters.runner.status import (
     END,
     READY,
@@ -39,6 +48,7 @@ from coalloc.adapters.runner.status import (
     children,
     descendants,
 )
+from coalloc.adapters.runner.streams import Streams, Tail
 from coalloc.adapters.runner.sweep import (
     RETRY_S,
     SWEEP_S,
@@ -51,6 +61,7 @@ from coalloc.adapters.runner.sweep import (
 
 if TYPE_CHECKING:
     from coalloc.adapters.runner.spec import RunnerSpec
+    from coalloc.adapters.runner.stream_link import StreamLink
 
 LEFTOVER_GRACE_S = 1.0
 
@@ -75,6 +86,7 @@ class Runner(OrderLoop):
         self.reason = self.detail = ""
         self.group, self.cgroup = 0, ""
         self.cpu_s = self.max_rss_mb = 0.0
+        self.link: StreamLink | None = None
         self.limit_end = self.kill_at = self.look_at = float("inf")
         self.go_at = 0.0
 
@@ -89,6 +101,7 @@ class Runner(OrderLoop):
             self.stop(*fault_of(error, self.folder))
         if not self.left:
             self._end_all()
+        self._let_read()
         self._finish()
         self._stay()
 
@@ -104,6 +117,9 @@ class Runner(OrderLoop):
         if self.spec.get("once"):
             self.spec = started_once(self.spec)
         self.codes = [None] * len(self.spec["ranks"])
+        is_held = HOLDS in self.spec["ranks"][0]
+        kind = "" if is_held else self.spec.get("stream", "")
+        self.streams = Streams(self._say_stream, self._signal_all, kind)
         self._renew()
 
     def _load(self) -> None:
@@ -129,11 +145,12 @@ class Runner(OrderLoop):
 
     def _fork_ranks(self) -> None:
         account = self._account()
+        self._open_streams(account)
         go_read, self.go_fd = os.pipe()
         self.say_fd, say_write = os.pipe()
         os.set_blocking(self.say_fd, False)
         for index in range(len(self.codes)):
-            rank = Rank(self.spec, index, account)
+            rank = Rank(self.spec, index, account, self.streams.ends)
             pid = os.fork()
             if pid == 0:
                 # What only the runner may hold: its lock is its life, its end of the pipe the go.
@@ -141,17 +158,32 @@ class Runner(OrderLoop):
                     os.close(fd)
                 rank.become(self.group, go_read, say_write)
             self.group = self.group or pid
-            with contextlib.suppress(OSError):  # the child has done it itself
-                os.setpgid(pid, self.group)
+            if self.spec.get("stream") != "pty":  # else it leads a session
+                with contextlib.suppress(OSError):  # the child has done it itself
+                    os.setpgid(pid, self.group)
             self.pids[pid] = index
         os.close(go_read)
         os.close(say_write)
         self._poll(self.say_fd)
+        self.streams.watch(self.poller)
+
+    def _open_streams(self, account: pwd.struct_passwd | None) -> None:
+        spec = self.spec
+        if spec.get("stream"):
+            self.streams.open(spec["uid"])
+            return
+        place = spec["ranks"][0]
+        for name, pattern in (("o", spec["stdout"] or DEFAULT_OUTPUT), ("e", spec["stderr"])):
+            file = output_path(pattern, spec["job"], place["rank"], place["node"])
+            path = os.path.join(spec["cwd"], file)
+            if pattern and HOLDS not in place:
+                self.streams.sources[name] = Tail(partial(opened_as, spec["uid"], account, path))
 
     # -- the loop
 
     def _step(self) -> None:
-        self._wait(self.limit_end, self.kill_at, self.look_at)
+        self._wait(self.limit_end, self.kill_at, self.look_at, self.streams.look_at)
+        self.streams.answer()
         self._reap()
         self._look_at_clock()
         if self.say_fd < 0 and not self.pids and not self._has_leftovers():
@@ -163,8 +195,27 @@ class Runner(OrderLoop):
             self.stop("cancelled", "", signum=int(words[1]), grace_s=grace_s)
         elif words[0] == "finish":
             self._end_holding()
+        elif words[0] == "stream":
+            self._stream(words[1:])
         else:
             super()._obey_one(words)
+
+    def _stream(self, words: list[str]) -> None:
+        """Have the streams read, by who calls for that."""
+        from coalloc.adapters.runner.stream_link import StreamLink  # which nodes do not have
+
+        self.link = self.link or StreamLink(self.folder, self.streams.wish)
+        self.link.dial(self.poller)
+
+    def _say_stream(self, said: dict[str, Any]) -> None:
+        if self.link is not None:
+            self.link.say(said)
+
+    def _let_read(self) -> None:
+        """Let the reader have what is left of the streams, if there is one."""
+        while self.first_ns is not None and not self.streams.end(is_cut=bool(self.reason)):
+            self._wait(self.look_at, self.streams.look_at)
+            self._look_at_clock()
 
     def _end_holding(self) -> None:
         """Let the process end that waits here for the end of a command started elsewhere."""
@@ -173,7 +224,9 @@ class Runner(OrderLoop):
             self.go_fd = -1
 
     def _take(self, fd: int) -> None:
-        """Hear what the ranks say."""
+        """Hear what the ranks say, and those who read their streams."""
+        if self.streams.take(fd) or (self.link is not None and self.link.take(fd)):
+            return
         chunk = os.read(self.say_fd, 1 << 16)
         if not chunk:
             self.poller.unregister(self.say_fd)

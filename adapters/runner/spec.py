@@ -81,6 +81,8 @@ class RunnerSpec(RunnerHome):
     lease_s: float
     chunks: Sequence[int] | None
     once: bool
+    stream: str
+    """``pipes`` or ``pty``: its processes talk to its client; empty: to files."""
     queue: Queue | None
 
 

@@ -38,6 +38,7 @@ from coalloc.adapters.runner.grant import (
 )
 from coalloc.adapters.runner.orders import OrderLoop
 from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.runner.relay import StreamRelay
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, boot_id
 
@@ -94,6 +95,7 @@ class PartSupervisor(OrderLoop):
         self._kill_at = self._give_up_at = self._look_at = float("inf")
         self._poll()
         self._barrier = self._opened(port)
+        self._relay = StreamRelay(folder, self._barrier)
         self._barrier.is_open = self.is_started
 
     def carry(self, *, is_resumed: bool) -> None:
@@ -287,11 +289,14 @@ class PartSupervisor(OrderLoop):
         self._look_at_clock()
 
     def _take(self, fd: int) -> None:
-        self._barrier.take(fd)
+        if not self._barrier.take(fd):
+            self._relay.link.take(fd)
 
     def _obey_one(self, words: list[str]) -> None:
         if words[0] == "arrange":
             self._brief()
+        elif words[0] == "stream":
+            self._relay.link.dial(self.poller)
         elif words[0] == "hasten":
             if self._is_waiting:
                 self._is_hastened, self._look_at = True, time.monotonic()

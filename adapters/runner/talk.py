@@ -9,6 +9,8 @@
     runner  spec {...}                          the part, as far as this node's processes go
     node    1 {...}, 2 {...}, 3 {...}           a record of `runner.status` (READY, RUN, END)
     runner  go | renew | limit SECONDS | abort - TEXT | cancel SIGNAL GRACE | over CODE
+    runner  stream {...}                        a wish of who reads its streams (`runner.streams`)
+    node    stream {...}                        the answer
 
 Each side proves that it holds the part's key, which travels with the batch job and nowhere else:
 any other at the port learns nothing and starts nothing.
@@ -87,9 +89,10 @@ class LineConnection:
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(None)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_LIMIT_S, 0))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for option, value in KEEPALIVE:
-            sock.setsockopt(*option, value)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for option, value in KEEPALIVE:
+                sock.setsockopt(*option, value)
         self.sock = sock
         self.unread = b""
 

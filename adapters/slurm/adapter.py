@@ -42,6 +42,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         on_demand=share.want,
         due=reader.due,
         pause=reader.pause,
+        streams=own.streams,
     )
 
 

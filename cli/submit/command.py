@@ -193,7 +193,7 @@ def send(
     Where the `script` is empty, `argv` is a command. `what` says what was queued; `command` is
     named where an option is refused.
     """
-    body = submission(argv, **_job_options(options, script, command))
+    body = submission(argv, **job_options(options, script, command))
     for program in programs(script) if script else argv[:1]:
         _warn_of_missing_command(program, body["launch"])
     _warn_of_missing_folders(options)
@@ -251,7 +251,7 @@ def _warn_of_missing_folders(args: argparse.Namespace) -> None:
             )
 
 
-def _job_options(args: argparse.Namespace, script: str, command: str) -> JobOptions:
+def job_options(args: argparse.Namespace, script: str, command: str) -> JobOptions:
     """Options for the client, from what was typed."""
     given = shared.given_options(args, JobOptions, command)
     if "array" in given:

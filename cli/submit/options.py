@@ -95,7 +95,7 @@ def add_batch(group: Any) -> None:
 
 
 def add_output(group: Any, of: str) -> None:
-    """Options of output, working folder and environment; ``%j`` stands for `of`."""
+    """Options of output, and those of `add_launched`; ``%j`` stands for `of`."""
     group.add_argument(
         "-o",
         "--output",
@@ -111,6 +111,11 @@ def add_output(group: Any, of: str) -> None:
         metavar="PATTERN",
         help="file for its errors (default: that of -o)",
     )
+    add_launched(group)
+
+
+def add_launched(group: Any) -> None:
+    """Options of working folder and environment."""
     group.add_argument(
         "-D",
         "--chdir",

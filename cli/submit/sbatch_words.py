@@ -59,7 +59,7 @@ GPUS = "GPUs are asked for by --gpus-per-node, --gpus-per-task or --gres"
 WEIGHT = "is not passed on; --weight says how important"
 STEP = "is an option of srun; write it in the script, behind srun"
 COMPONENTS = "jobs of several components are not run here"
-INTERACTIVE = "no interactive jobs; coalloc submit --wait runs a command until it has ended"
+INTERACTIVE = "coalloc run --pty gives a terminal; there is no X11"
 
 _SAME = (
     *(("-A --account", "SBATCH_ACCOUNT"), ("-a --array", "SBATCH_ARRAY_INX"), ("-b --begin", "")),

@@ -13,12 +13,15 @@ from msgspec import Struct
 
 from coalloc.model.sites.parts import JobPart, PartReport
 from coalloc.model.sites.reading import ClusterReading
+from coalloc.model.sites.streams import StreamChunks, StreamWish
 
 LIMIT = "limit"
 """Ability of an executor: it knows the order `Limit`; another one is not sent it."""
 SHAPES = "shapes"
 """Ability of an executor: it takes what a job's shape asks for; another one gets no such part."""
-ABILITIES = (LIMIT, SHAPES)
+STREAMS = "streams"
+"""Ability of an executor: its parts' output can be read while they run, and terminals be had."""
+ABILITIES = (LIMIT, SHAPES, STREAMS)
 """Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -144,6 +147,16 @@ class TurnedAway(Struct, frozen=True, kw_only=True):
     """For the log."""
 
 
+class Stream(StreamWish, frozen=True, kw_only=True):
+    """A client reads a running part's output, or gives it input; answered by `Streamed`."""
+
+    number: int
+    """Of the answer."""
+    job: str
+    attempt: int
+    part: int
+
+
 class Numbered(Struct, frozen=True, kw_only=True):
     """An order with its place in the cluster's sequence."""
 
@@ -168,7 +181,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
-    """What it can do that earlier ones could not: ``limit``, ``shapes``."""
+    """What it can do that earlier ones could not: ``limit``, ``shapes``, ``streams``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -216,6 +229,16 @@ class Started(Struct, frozen=True, kw_only=True):
     """Job, attempt, and how it ended, in words."""
     is_last: bool = False
     """Nothing follows."""
+
+
+class Streamed(StreamChunks, frozen=True, kw_only=True):
+    """Answer to a wish of the daemon's."""
+
+    cluster: str
+    number: int
+    """Of what it answers."""
+    gone: bool = False
+    """The part has no streams now: it is about to begin, or to end."""
 
 
 Statement = Hello | Report | Read | Goodbye | Started

@@ -147,6 +147,10 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     once: bool = False
     """Of a rigid or moldable job: start its command once, in the place of its first process, while
     it holds the slots of all; others are refused. The daemon sets the job's ``one_cluster``."""
+    stream: str = ""
+    """Of a rigid or moldable job, no array: ``pipes``, its output goes to its client alone, or
+    ``pty``, its one command (``once``) has a terminal there; empty: to files. It is cancelled when
+    its client was not heard of for 60 s."""
     batch: BatchOptions = PLAIN
     """What the batch systems are told, as in sbatch: ``account``, ``qos``, ``partition``,
     ``constraint``, ``reservation``, ``licenses``; ``passed`` lists options that only the batch

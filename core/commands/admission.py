@@ -43,6 +43,7 @@ from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.launch_limits import check_launch
 from coalloc.model.sites.parts import ADMIN, CANCELLED_THERE, ENDED_BY_ADMIN, LASTING
+from coalloc.model.sites.streams import PIPES, PTY
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
 
@@ -63,6 +64,11 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
     if command.once and not isinstance(job, RigidJob | MoldableJob):
         raise InputError("once", "is for rigid and moldable jobs")
     check_passed(command.batch, job, once=command.once)
+    if command.stream:
+        if not isinstance(job, RigidJob | MoldableJob) or command.array:
+            raise InputError("stream", "is for rigid and moldable jobs that are no array")
+        if command.stream not in {PIPES, PTY} or (command.stream == PTY and not command.once):
+            raise InputError("stream", "is neither pipes, nor pty of a command started once")
     if isinstance(job, WorkflowJob):
         _check_workflow(command, job, max_tasks)
     elif isinstance(command, SubmitWorkflow):

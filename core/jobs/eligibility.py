@@ -20,7 +20,7 @@ from math import ceil, inf
 from msgspec import Struct
 
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.messages import SHAPES
+from coalloc.core.base.messages import SHAPES, STREAMS
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.batch_accounts import account_there
@@ -52,10 +52,13 @@ class JobOwner(Struct, frozen=True, kw_only=True):
     uid: int = -1
     gid: int = -1
     batch: BatchOptions = PLAIN
+    stream: bool = False
+    """Its client has its streams."""
 
 
 UNKNOWN_OWNER = JobOwner()
 OLDER = Verdict(closed="its executor is older than shapes")
+STREAMLESS = Verdict(closed="its executor is older than interactive jobs")
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
@@ -64,13 +67,21 @@ def owner_of(record: JobRecord) -> JobOwner:
     """The owner of a job; of one that was handed over, the batch system has judged it before."""
     if record.foreign:
         return UNKNOWN_OWNER
-    return JobOwner(user=record.user, uid=record.uid, gid=record.gid, batch=record.batch)
+    return JobOwner(
+        user=record.user,
+        uid=record.uid,
+        gid=record.gid,
+        batch=record.batch,
+        stream=bool(record.stream),
+    )
 
 
 def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
     """Verdict of a cluster's batch system on a job; kept until its rules change."""
     if is_older(cluster, job):
         return OLDER
+    if owner.stream and cluster.abilities is not None and STREAMS not in cluster.abilities:
+        return STREAMLESS
     if cluster.reading is None or cluster.reading.rules is None or owner is UNKNOWN_OWNER:
         return ANY
     rules, least = cluster.reading.rules, narrowest(job)

@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec import Struct
 
-from coalloc.core.base.messages import SHAPES
+from coalloc.core.base.messages import SHAPES, STREAMS
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.jobs.avoided_nodes import asked_of, avoided
@@ -93,7 +93,7 @@ class Offers:
         if self._are_needed is None:
             self._are_needed = bool(self.state.maintenance.reserved) or any(
                 cluster.refused
-                or SHAPES not in (cluster.abilities or ())
+                or not {SHAPES, STREAMS}.issubset(cluster.abilities or ())
                 or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()
             )
@@ -101,7 +101,7 @@ class Offers:
         if not (self._are_needed or is_timed) or record.foreign:
             return NO_OFFER
         job = record.job
-        who = (record.user, record.uid, record.gid, record.id if is_timed else "")
+        who = (record.user, record.uid, record.gid, record.id if is_timed else record.stream)
         key = (who, asked_of(record), job.time_limit, widest(job), job.clusters)
         if key not in self._kept:
             self._kept[key] = self._made(record)

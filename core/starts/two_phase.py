@@ -119,6 +119,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         queue=negotiating.terms(state, record, part, now) if may_wait else None,
         batch=told(state.clusters[part.cluster].settings, record),
         once=record.once,
+        stream=record.stream,
     )
 
 

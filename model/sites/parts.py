@@ -146,6 +146,8 @@ class JobPart(Struct, frozen=True, kw_only=True):
     once: bool = False
     """The command is started once, in the place of the job's first process; the others are slots
     that it may use."""
+    stream: str = ""
+    """As in ``submit``."""
 
     @property
     def key(self) -> PartKey:

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from coalloc.core.base.events import Requested, StatementReceived, Ticked
+from coalloc.core.base.messages import Stream, Streamed
 from coalloc.core.base.requests import Refused
 from coalloc.core.executor.effects import ClaimPart, MessageReceived, SendStatement
 from coalloc.core.executor.machine import ExecutorCore
@@ -160,7 +161,10 @@ def _request(line: bytes) -> Requested:
 
 
 def _statement(line: bytes) -> StatementReceived:
-    return StatementReceived(statement=decode_from_executor(line))
+    statement = decode_from_executor(line)
+    if isinstance(statement, Streamed):
+        raise WireError("unknown_type", "it is not for the core")
+    return StatementReceived(statement=statement)
 
 
 @cache
@@ -237,6 +241,8 @@ def _executor(content: bytes) -> None:
         try:
             message = decode_for_executor(line)
         except WireError:
+            continue
+        if isinstance(message, Stream):  # it is not for the core
             continue
         for effect in core.handle(MessageReceived(message=message), 10.0 + number):
             if isinstance(effect, ClaimPart):

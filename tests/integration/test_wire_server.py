@@ -13,7 +13,7 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from coalloc.core.base.messages import Ping, Read, Statement
+from coalloc.core.base.messages import Ping, Read, Statement, Streamed
 from coalloc.wire.codec import encode_message
 from coalloc.wire.frames import encode
 from coalloc.wire.server import Endpoints, ExecutorPeer, Origin, Server
@@ -31,7 +31,7 @@ class Site:
         )
         self.logged: list[tuple[str, str]] = []
         self.counted: list[tuple[str, str]] = []
-        self.statements: list[Statement] = []
+        self.statements: list[Statement | Streamed] = []
         self.peers: list[ExecutorPeer] = []
         self.server = Server(
             self.endpoints,
@@ -46,7 +46,7 @@ class Site:
     def _request(self, origin: Origin, body: Mapping[str, Any]) -> None:
         self.server.answer(origin, {"type": "echo", "said": body["type"]})
 
-    def _statement(self, statement: Statement, peer: ExecutorPeer) -> None:
+    def _statement(self, statement: Statement | Streamed, peer: ExecutorPeer) -> None:
         self.statements.append(statement)
         self.peers.append(peer)
 

@@ -97,8 +97,8 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "expected"),
     [
         (["qeue"], "there is no command 'qeue'; did you mean queue?"),
-        (["srun", "--pty", "bash"], "there is no command 'srun'; coalloc submit --wait -- COMMAND"),
-        (["salloc", "-n", "4"], "there is no command 'salloc'; jobs are not interactive"),
+        (["srun", "--pty", "bash"], "there is no command 'srun'; coalloc run COMMAND"),
+        (["salloc", "-n", "4"], "there is no command 'salloc'; coalloc run --pty bash"),
         (["queue", "--forma=x"], "unrecognized arguments: --forma=x"),
         (["--frob"], "unrecognized arguments: --frob"),
         (["queue", "--frob"], "queue: unrecognized arguments: --frob (see coalloc queue --help)"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.base import Act, Adapter, AdapterError
-from coalloc.core.base.messages import Read, Statement
+from coalloc.core.base.messages import Read, Statement, Streamed
 from coalloc.executor.service import ExecutorService
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.runtime.logs import get_logger
@@ -84,7 +84,7 @@ def test_an_act_that_fails_costs_neither_the_reading_nor_another_act(tmp_path: P
 
     acts = (Act(what="hold_jobs", run=fail), Act(what="keep_share", run=done.set))
 
-    async def run() -> list[Statement]:
+    async def run() -> list[Statement | Streamed]:
         executor = ExecutorService(
             "a",
             Adapter(reader=reader, launcher=NoLauncher(), due=lambda: acts),  # type: ignore[arg-type]
@@ -94,10 +94,10 @@ def test_an_act_that_fails_costs_neither_the_reading_nor_another_act(tmp_path: P
             interval_s=1000.0,
             timeout_s=30.0,
         )
-        said: list[Statement] = []
+        said: list[Statement | Streamed] = []
         read = asyncio.Event()
 
-        def say(statement: Statement) -> None:
+        def say(statement: Statement | Streamed) -> None:
             said.append(statement)
             if isinstance(statement, Read):
                 assert done.is_set(), "what is published may count on what was done"

@@ -257,7 +257,7 @@ def test_words_of_sbatch_are_answered(
         ("--exclusive=user", "submit: --exclusive=user: is for the Slurm of one cluster"),
         ("--gpus-per-socket=1", "submit: --gpus-per-socket=1: GPUs are asked for by"),
         ("--mail-type=Never", "argument --mail-type: 'Never': there are ARRAY_TASKS, BEGIN"),
-        ("--pty", "submit: --pty: no interactive jobs; coalloc submit --wait runs"),
+        ("--pty", "submit: --pty: coalloc run --pty gives a terminal"),
         ("--mem-per=1G", "unrecognized arguments: --mem-per=1G"),
         ("--divisible 9h --chunk 1h -N 2", "--divisible and --nodes exclude each other"),
     ):

@@ -1,0 +1,97 @@
+"""``coalloc run``: a command on the clusters as if it ran here."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from coalloc.cli.command import Command, Parser, connect, note
+from coalloc.cli.interactive.terminal import SignalledError, Terminal, told_end
+from coalloc.cli.submit import command as submit
+from coalloc.cli.submit import options as shared
+from coalloc.cli.submit.shape_words import lay_out
+from coalloc.cli.submit.told import Told, add_words, judge, judge_marks, merged
+from coalloc.client.client import Client, RefusedError
+from coalloc.client.submission import submission
+from coalloc.model.sites.streams import PIPES, PTY
+
+ABOUT = """\
+Run a command as a job, and wait for it: its output and errors come here, and its exit code is
+ours, 128 and more after a signal. Nothing is written to files; standard input is empty.
+
+With --pty the command is started once and has this terminal, on the first of its nodes.
+
+An interrupt (Ctrl-C) is passed on to the job's processes; a second one within 2 s ends the job.
+SIGTERM and SIGHUP end it at once. If this command is killed, its job is cancelled when it was not
+heard of for 60 s. A restart of the daemon is waited for, and nothing of the output is lost."""
+
+UNSAID: Mapping[str, Any] = {"stdout": None, "stderr": None}
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "coalloc run [options] [--] COMMAND [ARG...]"
+    parser.conflict_handler = "resolve"
+    assert isinstance(parser, Parser)
+    parser.add_argument("--pty", action="store_true", help="give it a terminal: this one")
+    submit.add_shape(parser)
+    order = parser.add_argument_group("when and where")
+    order.add_argument("--one-cluster", action="store_true", help="never split it over several")
+    shared.add_order(order)
+    shared.add_batch(parser.add_argument_group("what batch systems are told"))
+    launch = parser.add_argument_group("how it runs")
+    shared.add(launch, "name", "the command's")
+    shared.add_launched(launch)
+    add_words(parser)
+    parser.set_defaults(work=None, chunk_s=None, retries=None, keep_going=False, **UNSAID)
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND [ARG...]")
+
+
+def _run(args: argparse.Namespace) -> int:
+    argv = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not argv:
+        raise shared.usage_error("run", "no command is given")
+    if args.pty and not os.isatty(1):
+        raise shared.usage_error("run", "--pty: the output is no terminal")
+    told = Told("run")
+    parser = Parser(prog="coalloc run", add_help=False)
+    _add(parser)
+    options = merged(args, parser, [], told)
+    judge(options, told)
+    judge_marks(options, told, once=options.pty)
+    lay_out(options, told, counts=False)
+    told.end()
+    options.once, options.stream = options.pty, PTY if options.pty else PIPES
+    body = submission(argv, **submit.job_options(options, "", "run"))
+    with connect(args) as client:
+        done = client.send_submission(body)
+        for warning in done.warnings:
+            note(f"warning: {warning}")
+        return _followed(client, done.job, is_tty=options.pty)
+
+
+def _followed(client: Client, job: str, *, is_tty: bool) -> int:
+    """Follow a job to its end, which comes when this does."""
+    terminal = Terminal(client, job, is_tty=is_tty)
+    try:
+        with terminal.taking_signals():
+            end = terminal.follow()
+    except SignalledError as error:
+        terminal.cancel(f"its client was ended by {error}")
+        return 128 + error.number
+    except (BrokenPipeError, RefusedError):
+        terminal.cancel("its client ended")
+        raise
+    return told_end(terminal, end, job)
+
+
+COMMANDS = {
+    "run": Command(
+        doc="run a command and follow it, also in a terminal",
+        about=ABOUT,
+        example="coalloc run -n 8 -t 10 -- ./model --check\n  coalloc run --pty -c 4 bash",
+        add=_add,
+        run=_run,
+    )
+}
