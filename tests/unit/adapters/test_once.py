@@ -6,6 +6,7 @@ from typing import Any
 
 from coalloc.adapters.runner.node import deal_gpus
 from coalloc.adapters.runner.once import HOLDS, is_holder, script_environment, started_once
+from coalloc.adapters.runner.payload import VARIABLE, payload
 from tests.support.part_specs import batch_spec
 
 
@@ -13,6 +14,11 @@ def spec(*hosts: tuple[str, int], **fields: Any) -> Any:
     env = {"PATH": "/bin", "SLURM_NTASKS": "9", "COALLOC_ARRAY_TASK_ID": "4"}
     given = {"once": True, "name": "model", "cwd": "/w", "env": env, "hosts": list(hosts)}
     return batch_spec(*hosts, **{**given, **fields})
+
+
+def test_the_wrapper_fits_into_one_variable() -> None:
+    """Linux takes no longer one, whatever there is room for beside it."""
+    assert len(f"{VARIABLE}={payload()}") < 128 << 10
 
 
 def test_the_first_process_alone_is_started_with_the_cpus_of_all() -> None:
