@@ -120,7 +120,7 @@ def takes(job: dict[str, Any], node: dict[str, Any], procs: int) -> dict[str, in
         for name, count in (Counter(amounts) + in_families(amounts)).items():
             out[name] += count * times
     if shape.get("exclusive"):
-        out = Counter({**out, **has})
+        out |= Counter(has)
     out["memory"] = job.get("memory_mb_per_proc", 0) * procs + shape.get("memory_mb_per_node", 0)
     if shape.get("all_memory"):
         out["memory"] = has.get("memory", 0)
