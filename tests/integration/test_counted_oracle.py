@@ -58,7 +58,9 @@ def judged(seeds: Iterable[int]) -> list[float]:
         values = []
         for name in ("easy", "fcfs", "conservative", "auto", "oas"):
             plan = planned(name, snapshot, objective)
-            placed = [job.id for job in snapshot.queue if job.id in {p.job for p in plan.placements}]
+            placed = [
+                job.id for job in snapshot.queue if job.id in {p.job for p in plan.placements}
+            ]
             assert set(placed) <= set(truth["placed"]), (seed, name)
             if len(snapshot.clusters) == 1:
                 assert placed == truth["placed"], (seed, name)
