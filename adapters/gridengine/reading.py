@@ -74,16 +74,16 @@ def chosen_queues(settings: GridEngineSettings, status: CellStatus) -> list[Queu
 
 
 def sized(settings: GridEngineSettings, entry: QueueInstance) -> NodeReading:
-    """A host as shapes see it: of a consumable it has what is left, and what its jobs have."""
+    """A host as shapes see it: of what it counts it has what is left, and what its jobs have."""
     is_whole = settings.slots == "node"
-    size = Counter(counted(settings, entry.said, 1))
-    for job in entry.jobs:
-        size.update(counted(settings, job.requests, job.slots % MOST_SLOTS))
+    held = [counted(settings, job.requests, job.slots % MOST_SLOTS) for job in entry.jobs]
+    left = counted(settings, entry.said, 1)
+    size = {name: n + sum(each.get(name, 0) for each in held) for name, n in left.items()}
     return NodeReading(
         name=settings.published(entry.host),
         slots=1 if is_whole else entry.slots,
         cpus=entry.cpus or entry.slots if is_whole else None,
-        memory_mb=size.pop(MEMORY, 0) or entry.memory_mb,
+        memory_mb=size.pop(MEMORY, entry.memory_mb),
         resources=size,
     )
 

@@ -29,9 +29,9 @@ from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.core.sharing.limit_book import TOLERANCE_S, LimitBook, ScopeUse, exceeded
 from coalloc.core.sharing.priority import factors, is_on, project_of
 from coalloc.model.cost import base_time
-from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Placement
-from coalloc.model.shape import ONE_SLOT
+from coalloc.model.shape import ONE_SLOT, Shape
 from coalloc.model.sites.parts import OVER_LIMIT
 from coalloc.model.speedup import TableSpeedup
 from coalloc.model.split import filled
@@ -127,17 +127,18 @@ def capped(book: LimitBook, record: JobRecord, job: Job) -> Job:
         return job if most >= job.max_procs else replace(job, max_procs=max(most, job.min_procs))
     if isinstance(job, WorkflowJob):
         limits = (scope.limits.max_procs for scope in book.scopes(record))
-        widest = min((most for most in limits if most is not None), default=inf)
-        widest //= max(1, job.shape.cpus_per_proc)
-        if any(task.max_procs > widest for task in job.tasks):
-            tasks = (
-                replace(task, max_procs=max(int(widest), task.min_procs))
-                if task.max_procs > widest
-                else task
-                for task in job.tasks
-            )
+        slots = min((most for most in limits if most is not None), default=inf)
+        if slots < inf:
+            tasks = (_narrowed(task, job.shape, int(slots)) for task in job.tasks)
             return replace(job, tasks=tuple(tasks))
     return job
+
+
+def _narrowed(task: Task, shape: Shape, slots: int) -> Task:
+    """A task no wider than so many slots, where a CPU is one; `shape`: its job's."""
+    each = (shape if task.shape is None else task.shape).cpus_per_proc
+    most = max(slots // max(1, each), task.min_procs)
+    return replace(task, max_procs=most) if most < task.max_procs else task
 
 
 def _allotment(book: LimitBook, record: JobRecord, job: MoldableJob) -> int:
@@ -167,13 +168,14 @@ def holds(
 ) -> bool:
     """Whether a limit keeps a placement from starting now; then a job has to be planned again.
 
-    One with a shape may take fewer slots on other nodes: it is, after a pause.
+    One that would keep its limits on other nodes, or on fewer of them, is, after a pause.
     """
     why = book.why_not(record, *start_of(state, record, placement))
     if why and not record.flow:
         state.findings.limited[record.id] = why
         state.rounds.want(LIMIT)
-        if record.job.shape != ONE_SLOT:
+        shaped = record.job.shape != ONE_SLOT
+        if shaped and not book.why_not(record, *least_of(state, record.job)):
             until = now + state.settings.start.backoff_max_s
             state.put(replace(record, not_before=until, reason=OVER_LIMIT, detail=why))
             state.marked.backing_off.add(record.id)

@@ -192,6 +192,7 @@ class Tables:
             **dict.fromkeys(("shortest", "passed", "failed"), self.classes),
             "count": 11,
             "fit": (forms + 1) * nodes,
+            "mass": (forms + 1) * clusters,
             "use_take": uses * resources,
             "bars": c["bar_first"][-1] + clusters * width,
             "bar": clusters * width,

@@ -57,12 +57,6 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("-n1 -c8", (1,), {"cpus_per_proc": 8}),
-    Case(
-        "-N2 --ntasks-per-node=4",
-        (4, 4),
-        {"cpus_per_proc": 1, "min_nodes": 2, "max_nodes": 2, "procs_per_node": 4},
-    ),
     Case(
         "-N2 --ntasks-per-node=2 -c4 --gres=gpu:2",
         (2, 2),

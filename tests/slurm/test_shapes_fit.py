@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from coalloc.adapters.slurm.parsers.text import read_gres, read_nodes
@@ -23,6 +25,7 @@ from coalloc.model.sites.reading import ClusterReading, NodeReading
 from tests.slurm.test_shapes import KINDS, THREADS
 from tests.testbeds.slurm import Cluster, SlurmTestbed, bed
 from tests.testbeds.slurm_launches import settings_of
+from tests.testbeds.slurm_site import SlurmSite
 
 MOST_RUNNING = 5
 NEVER = "Immediate execution impossible|configuration is not available|More processors|allocate"
@@ -158,3 +161,32 @@ def test_what_fits_starts_at_once_and_nothing_else(
             check_taken(cluster, number, drawn, sizes)
     assert min(tally) > count // 10, tally
     assert sum(tally) > 0.95 * count, "split tasks are rare"
+
+
+@pytest.mark.nightly
+def test_shaped_jobs_fill_a_busy_site(kinds: SlurmTestbed, root: Path) -> None:
+    """550 of ours beside 60 local ones: none is overcommitted, hardly a claim is refused."""
+    random, jobs = Random(550), list[str]()
+    with SlurmSite(root, kinds, given={"slots": "cpus"}) as site:
+        for n in range(610):
+            drawn = Drawn(random, gpus=random.random() < 0.7)
+            text = f"sleep {random.uniform(0.1, 2.0):.2f}"
+            if n % 10 == 5:
+                words = [*drawn.words, "-t", "1", "-o", "/dev/null", "--wrap", text]
+                kinds["g"].slurm.ask("sbatch", *words)
+                continue
+            job = {
+                "shape": msgspec.to_builtins(drawn.shape),
+                "memory_mb_per_proc": drawn.memory_mb,
+                "time_limit": 60.0,
+            }
+            words = ["sh", "-c", text]
+            answer = site.ask("submit", **site.submission(words, drawn.procs, job=job))
+            if answer["type"] == "refused":
+                assert answer["code"] == "infeasible", answer
+            else:
+                jobs.append(answer["job"])
+        site.until(lambda: not site.ask("queue")["jobs"], 1200.0)
+        assert {site.job(job)["state"] for job in jobs} == {"completed"}
+        assert len(site.lines("job_requeued")) <= 0.02 * len(jobs)
+    assert len(jobs) > 300

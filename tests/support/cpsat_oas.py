@@ -6,7 +6,7 @@ definition of the formats: one variable for each job and node, no classes, no pa
 
 In: ``{"snapshot": {...}, "options": {...}, "objective": "makespan"}``; the snapshot names every
 node by itself, and all times are multiples of a millisecond. Rigid jobs, and moldable ones with
-``times``; no memory, no workflows.
+``times``, and their shapes; no workflows.
 Out: ``{"status": "optimal", "values": [makespan], "bounds": [makespan], "placed": [ids]}``, values
 and bounds in the order of the objective; where time ran out in the last one, the status is ``open``
 and its value and bound differ.
@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +30,7 @@ SHARES = 10**9
 LIMIT_S = 60.0
 TENTHS = 10
 """Weights are multiples of 1 / 10."""
+NODE = {"power": 1.0, "slots": 1, "features": [], "resources": {}, "cpus_per_core": 1}
 
 
 def ticks(seconds: float) -> int:
@@ -48,6 +51,7 @@ class Site:
     clusters: list[dict[str, Any]]
     running: list[dict[str, Any]]
     reservations: list[dict[str, Any]]
+    resources: dict[str, int]
     ends: dict[str, float] = field(default_factory=dict)
 
 
@@ -57,7 +61,7 @@ def read_site(snapshot: dict[str, Any]) -> Site:
     for cluster in snapshot["clusters"]:
         for node in cluster["nodes"]:
             if node.get("state", "up") == "up" and not cluster.get("stale", False):
-                nodes[node["name"]] = {"power": 1.0, "slots": 1, "features": [], **node}
+                nodes[node["name"]] = {**NODE, **node}
                 nodes[node["name"]]["cluster"] = cluster["name"]
     running = snapshot.get("running", [])
     ends = {job["id"]: max(job["end"], now + overrun) for job in running}
@@ -68,6 +72,7 @@ def read_site(snapshot: dict[str, Any]) -> Site:
         clusters=snapshot["clusters"],
         running=running,
         reservations=snapshot.get("reservations", []),
+        resources=snapshot.get("resources", {}),
         ends=ends,
     )
 
@@ -83,6 +88,52 @@ def duration(job: dict[str, Any], base: float, power: float) -> int:
     """Te = base * (sigma / power + 1 - sigma)."""
     sigma = job.get("sigma", 1.0)
     return ticks(base * (sigma / power + (1.0 - sigma)))
+
+
+def in_families(amounts: Mapping[str, int]) -> Counter[str]:
+    """The amounts of types, by family."""
+    out = Counter[str]()
+    for name, count in amounts.items():
+        if ":" in name:
+            out[name.split(":")[0]] += count
+    return out
+
+
+def sizes(node: dict[str, Any]) -> dict[str, int]:
+    """What a node has, each by its name; no memory where that is not counted."""
+    out = {**node["resources"], **(Counter(node["resources"]) | in_families(node["resources"]))}
+    memory = node.get("memory_mb")
+    return {**out, "slots": node["slots"]} | ({} if memory is None else {"memory": memory})
+
+
+def takes(job: dict[str, Any], node: dict[str, Any], procs: int) -> dict[str, int]:
+    """What so many processes take of a node."""
+    if not procs:
+        return {}
+    shape, has = job.get("shape", {}), sizes(node)
+    out = Counter(slots=procs)
+    if cpus := shape.get("cpus_per_proc", 0):
+        whole = -(-procs * cpus // node["cpus_per_core"]) * node["cpus_per_core"]
+        out["slots"] = -(-whole * node["slots"] // (node.get("cpus") or node["slots"]))
+    for key, times in (("per_node", 1), ("per_proc", procs)):
+        amounts = shape.get(key, {})
+        for name, count in (Counter(amounts) + in_families(amounts)).items():
+            out[name] += count * times
+    if shape.get("exclusive"):
+        out |= Counter(has)
+    out["memory"] = job.get("memory_mb_per_proc", 0) * procs + shape.get("memory_mb_per_node", 0)
+    if shape.get("all_memory"):
+        out["memory"] = has.get("memory", 0)
+    return {n: count for n, count in out.items() if count and (n != "memory" or n in has)}
+
+
+def held(work: dict[str, Any], node: dict[str, Any]) -> dict[str, int]:
+    """What running work holds of a node; what it tells of memory, or its share."""
+    name, has = node["name"], sizes(node)
+    named = work.get("resources", {}).get(name, {})
+    share = has.get("memory", 0) * work["nodes"][name] // node["slots"]
+    memory = work.get("memory_mb", {}).get(name, share)
+    return {**(Counter(named) + in_families(named)), "slots": work["nodes"][name], "memory": memory}
 
 
 def may_use(job: dict[str, Any], node: dict[str, Any]) -> bool:
@@ -135,6 +186,7 @@ class Program:
             self._add_job(job)
         self._add_order()
         self._add_nodes(running)
+        self._add_licences()
         self._add_links(running)
         if not empty:
             self._add_reservations()
@@ -154,12 +206,19 @@ class Program:
         length = model.new_int_var(0, self.horizon, "")
         model.add(length == sum(seconds * literal for _, _, seconds, literal in choices))
         self.spans.append(model.new_interval_var(start, length, end, f"span {name}"))
+        shape, used = job.get("shape", {}), []
         for node_name, node in site.nodes.items():
-            most = node["slots"] if may_use(job, node) else 0
-            count = self.on[name, node_name] = model.new_int_var(0, most, "")
+            count = self.on[name, node_name] = model.new_int_var(0, self._most(job, node), "")
+            if shape:
+                used.append(model.new_bool_var(""))
+                model.add(count > 0).only_enforce_if(used[-1])
+                model.add(count == 0).only_enforce_if(~used[-1])
             for _, power, _, literal in choices:
                 if power > node["power"]:
                     model.add(count == 0).only_enforce_if(literal)
+        if shape:
+            nodes = shape.get("min_nodes", 1), shape.get("max_nodes") or len(used)
+            model.add_linear_constraint(sum(used), *nodes)
         procs = sum(self.on[name, node] for node in site.nodes)
         model.add(procs == sum(n * literal for n, _, _, literal in choices))
         whole = []
@@ -172,12 +231,22 @@ class Program:
             count = model.new_int_var(0, 1000, "")
             model.add(count == here)
             self.inside[name, cluster["name"]] = count
-            used = model.new_bool_var("")
-            model.add(count == 0).only_enforce_if(~used)
-            whole.append(used)
+            inside = self.inside[name, f"used {cluster['name']}"] = model.new_bool_var("")
+            model.add(count == 0).only_enforce_if(~inside)
+            whole.append(inside)
         if single_cluster(site, job, self.options):
             model.add_at_most_one(whole)
         self._add_loads(job, choices)
+
+    def _most(self, job: dict[str, Any], node: dict[str, Any]) -> int:
+        """Processes that the empty node takes."""
+        most, has = 0, sizes(node)
+        highest = job.get("shape", {}).get("procs_per_node") or max(n for n, _ in allotments(job))
+        while most < highest and may_use(job, node):
+            if any(n > has.get(what, 0) for what, n in takes(job, node, most + 1).items()):
+                break
+            most += 1
+        return most
 
     def _add_loads(self, job: dict[str, Any], choices: list[Any]) -> None:
         """BW = gbps * t * (n - t) / (n - 1) as a table over n and t."""
@@ -211,18 +280,46 @@ class Program:
     def _add_nodes(self, running: list[dict[str, Any]]) -> None:
         site, model = self.site, self.model
         for name, node in site.nodes.items():
-            spans, takes = list(self.spans), [self.on[job["id"], name] for job in self.jobs]
-            for job in running:
-                if name in job["nodes"]:
-                    spans.append(self._until(site.ends[job["id"]]))
-                    takes.append(job["nodes"][name])
-            model.add_cumulative(spans, takes, node["slots"])
+            for what, size in sizes(node).items():
+                uses = [self._use(job, node, what) for job in self.jobs]
+                spans = list(self.spans)
+                for job in running:
+                    if name in job["nodes"]:
+                        spans.append(self._until(site.ends[job["id"]]))
+                        uses.append(min(held(job, node).get(what, 0), size))
+                model.add_cumulative(spans, uses, size)
             free_at = node.get("free_at", site.now)
             if free_at > site.now:
                 for job in self.jobs:
                     late = model.new_bool_var("")
                     model.add(self.start[job["id"]] >= ticks(free_at)).only_enforce_if(late)
                     model.add(self.on[job["id"], name] == 0).only_enforce_if(~late)
+
+    def _use(self, job: dict[str, Any], node: dict[str, Any], what: str) -> Any:
+        """What a job takes of a resource of a node: a table over its processes there."""
+        count, most = self.on[job["id"], node["name"]], self._most(job, node)
+        rows = [(n, takes(job, node, n).get(what, 0)) for n in range(most + 1)]
+        if all(n == amount for n, amount in rows):
+            return count
+        amount = self.model.new_int_var(0, max(amount for _, amount in rows), "")
+        self.model.add_allowed_assignments([count, amount], rows)
+        return amount
+
+    def _add_licences(self) -> None:
+        """Of each cluster that a job uses, and of the site."""
+        pools = [(cluster["name"], cluster.get("resources", {})) for cluster in self.site.clusters]
+        for job in self.jobs:
+            for name in job.get("shape", {}).get("per_job", {}):
+                for home, has in pools if name not in self.site.resources else ():
+                    if name not in has:
+                        self.model.add(self.inside[job["id"], home] == 0)
+        for home, has in (*pools, ("", self.site.resources)):
+            for name, size in has.items():
+                uses = [job.get("shape", {}).get("per_job", {}).get(name, 0) for job in self.jobs]
+                for i, job in enumerate(self.jobs):
+                    if home and uses[i]:
+                        uses[i] *= self.inside[job["id"], f"used {home}"]
+                self.model.add_cumulative(self.spans, uses, size)
 
     def _until(self, end: float) -> Any:
         begin = ticks(self.site.now)

@@ -29,7 +29,7 @@ FLOATS = (
 INTS = (
     "cpus core kind node_first level_first shut_first shut form_cpus cap low high alone all_memory"
     " form_kind form_open pool_cluster bar_first item_form item_class splits mode_first procs"
-    " parent_first parent child_first child count fit bars grown waiting booked kept use_head"
+    " parent_first parent child_first child count fit mass bars grown waiting booked kept use_head"
     " use_next use_node use_procs entry_first entry_count heap_id peek_id room seen bar chosen"
     " pick_node pick_procs part pending lost home widest rank class_first class_next tried"
 )
@@ -142,6 +142,14 @@ def enough(bars: Any, at: int, cap: int, n: int, low: int, high: int) -> int:
     return 0
 
 
+def has_room(b: Any, s: int, form: int, k: int, n: int) -> int:
+    """Nodes of a cluster that take so many processes, whatever is booked; 0: none do."""
+    if b.mass[form * b.clusters + k] < n:
+        return 0
+    at = b.bar_first[form] + k * (b.cap[s] + 1)
+    return enough(b.bars, at, b.cap[s], n, b.low[s], b.high[s])
+
+
 def survey(b: Any, s: int, form: int, k: int, power: float, t: float, e: float) -> None:
     """Bars of a cluster's nodes of a power at least for a run in [t, e), beside what is booked.
 
@@ -244,8 +252,7 @@ def place(b: Any, i: int, m: int, t: float, form: int) -> float:
     s, n, best = b.item_form[i], b.procs[m], inf
     low, high, cap = b.low[s], b.high[s], b.cap[s]
     for k in range(b.clusters):
-        at = b.bar_first[form] + k * (cap + 1)
-        if enough(b.bars, at, cap, n, low, high) == 0 or ready_at(b, i, k) > t:
+        if has_room(b, s, form, k, n) == 0 or ready_at(b, i, k) > t:
             continue
         for j in range(b.level_first[k], b.level_first[k + 1]):
             e = t + run_time(b, i, m, b.level[j], k)

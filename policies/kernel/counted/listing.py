@@ -21,8 +21,8 @@ from coalloc.policies.kernel.counted.fits import (
     STAMP,
     USES,
     amount,
-    enough,
     fits,
+    has_room,
     place,
     ready_at,
 )
@@ -76,6 +76,7 @@ def prepare(b: Any) -> None:
                 x = fits(b, s, v, v)
                 b.fit[s * b.nodes + v] = x
                 b.bars[b.bar_first[s] + k * (b.cap[s] + 1) + x] += 1
+                b.mass[s * b.clusters + k] += x
     for i in range(b.items):
         b.waiting[b.item_form[i]] += 1
         b.pending[i] = b.parent_first[i + 1] - b.parent_first[i]
@@ -150,6 +151,7 @@ def refit(b: Any, s: int, form: int, v: int, row: int) -> int:
         b.bars[at + old] -= 1
         b.bars[at + x] += 1
         b.fit[form * b.nodes + v] = x
+        b.mass[form * b.clusters + k] += x - old
     return int(x - old)
 
 
@@ -170,8 +172,9 @@ def change(b: Any, entry: int, ends: bool, booked: bool) -> None:
             b.count[GROWN] = b.count[STAMP] if ends else b.count[GROWN]
             continue
         for s in range(b.forms):
-            waits = b.waiting[s] > 0 and (ends or b.fit[s * b.nodes + v] > 0)
-            if waits and refit(b, s, s, v, v) > 0:
+            x = b.fit[s * b.nodes + v]
+            follows = x < b.cap[s] if ends else x > 0
+            if follows and b.waiting[s] > 0 and refit(b, s, s, v, v) > 0:
                 b.grown[s] = b.count[STAMP]
 
 
@@ -286,19 +289,18 @@ def start_now(b: Any, i: int, t: float) -> bool:
         if e < inf:
             commit(b, i, t, e, t)
             return True
-    b.failed[q] = b.least[i] if has_room(b, i) else 0.0
+    b.failed[q] = b.least[i] if may_fit(b, i) else 0.0
     ahead = b.soonest[0] - t
     if b.count[AHEAD] == 1 and b.reservations == 0 and b.failed[q] > ahead:
         b.failed[q] = ahead * (1.0 + ROUNDING)  # all that meet the one booking fare alike
     return False
 
 
-def has_room(b: Any, i: int) -> bool:
+def may_fit(b: Any, i: int) -> bool:
     """Whether there is room for an item now, whatever is booked and however long it runs."""
     s, n = b.item_form[i], b.procs[b.mode_first[i]]
     for k in range(b.clusters):
-        at = b.bar_first[s] + k * (b.cap[s] + 1)
-        if enough(b.bars, at, b.cap[s], n, b.low[s], b.high[s]) > 0:
+        if has_room(b, s, s, k, n) > 0:
             return True
     return bool(b.splits[i] == 1)
 
@@ -325,6 +327,8 @@ def seek(b: Any, i: int, m: int, t: float, before: float) -> tuple[float, float]
         b.free[rows * b.resources + x] = b.free[x]
     for x in range(b.clusters * (b.cap[s] + 1)):
         b.bars[b.bar_first[form] + x] = b.bars[b.bar_first[s] + x]
+    for k in range(b.clusters):
+        b.mass[form * b.clusters + k] = b.mass[s * b.clusters + k]
     b.count[PEEK] = b.count[HEAP]
     for j in range(b.count[HEAP]):
         b.peek_key[j], b.peek_id[j] = b.heap_key[j], b.heap_id[j]
@@ -371,7 +375,7 @@ def backfill(b: Any, t: float) -> None:
         if i < 0:
             continue
         if max(b.grown[b.item_form[i]], b.count[GROWN]) > b.tried[q]:
-            b.tried[q], b.failed[q] = b.count[STAMP], inf if has_room(b, i) else 0.0
+            b.tried[q], b.failed[q] = b.count[STAMP], inf if may_fit(b, i) else 0.0
         if b.shortest[q] < b.failed[q]:
             b.passed[q] = inf
             push(b.peek_key, b.peek_id, b.count, PEEK, float(b.rank[i]), i)

@@ -158,6 +158,11 @@ def test_consumables_are_what_is_left_and_what_jobs_have() -> None:
     assert (found["c:2"].memory_mb, found["c:2"].resources) == ({"n1": 512}, {})
     down = sized(site, queue(memory_mb=64000))
     assert (down.memory_mb, down.resources) == (64000, {})
+    used_up = sized(site, queue(memory_mb=64000, said={"h_vmem": "0.000"}))
+    assert used_up.memory_mb == 0
+    # Where a host does not count what a job there asked for, that is none of its size.
+    endless = sized(site, queue(*jobs, memory_mb=64000, said={"h_vmem": "infinity"}))
+    assert (endless.memory_mb, endless.resources) == (64000, {})
     whole = sized(read_settings({"slots": "node"}, "c"), queue(slots=8, cpus=16))
     assert (whole.slots, whole.cpus) == (1, 16)
 

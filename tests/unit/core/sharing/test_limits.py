@@ -17,9 +17,11 @@ from coalloc.core.base.requests import (
 from coalloc.core.rounds.snapshots import snapshot
 from coalloc.core.sharing.limit_book import OVERBOOKED
 from coalloc.daemon.queries.job_views import expectation, why
+from coalloc.model.jobs import WorkflowJob
 from coalloc.model.settings import LimitsConfig, ProjectConfig
 from coalloc.model.sites.parts import Launch
-from tests.support.core_site import Site
+from coalloc.model.values import replace
+from tests.support.core_site import Site, workflow
 from tests.unit.core.base.test_usage import run
 
 
@@ -56,6 +58,27 @@ def test_processes_that_run_at_once() -> None:
     site.finish(first)
     assert site.job(second).state == "preparing"
     assert second not in site.state.findings.limited
+
+
+@pytest.mark.parametrize("limit", ["max_procs", "max_running_jobs", "throttle"])
+def test_jobs_with_shapes_start_as_soon_as_their_limit_lets_them(limit: str) -> None:
+    site = limited(**({} if limit == "throttle" else {limit: 1}))
+    job = {"kind": "rigid", "procs": 1, "base_time": 9.0, "shape": {"cpus_per_proc": 1}}
+    site.ask(
+        Submit(
+            token="array",
+            job=job,
+            launch=Launch(argv=("x",)),
+            array=(0, 1),
+            throttle=int(limit == "throttle"),
+        ),
+        user="ann",
+    )
+    first, second = site.state.jobs
+    assert [site.job(n).state for n in (first, second)] == ["preparing", "pending"]
+    site.run(first)
+    site.finish(first)
+    assert site.job(second).state == "preparing"
 
 
 def test_jobs_that_run_at_once_and_a_workflow_is_one() -> None:
@@ -144,6 +167,18 @@ def test_a_moldable_job_is_planned_no_wider_than_its_room() -> None:
     ask(site, kind="moldable", times=[80.0, 40.0, 30.0, 20.0, 16.0, 14.0, 12.0])
     (job,) = snapshot(site.state, site.now).queue
     assert getattr(job, "max_procs", None) == 5
+
+
+def test_tasks_are_planned_no_wider_than_their_limit_by_their_own_shapes() -> None:
+    users = {"*": LimitsConfig(max_procs=4)}
+    site = Site({"a": 1}, slots=8, users=users, solving=False)
+    command = workflow("w", "t0 t1", job={"shape": {"cpus_per_proc": 2}})
+    tasks = [{**task, "max_procs": 8} for task in command.job["tasks"]]
+    tasks[1]["shape"] = {"cpus_per_proc": 1}
+    site.ask(replace(command, job={**command.job, "tasks": tasks}), user="ann")
+    (view,) = snapshot(site.state, site.now).queue
+    assert isinstance(view, WorkflowJob)
+    assert [task.max_procs for task in view.tasks] == [2, 4]
 
 
 def test_a_divisible_job_takes_what_its_limit_leaves() -> None:

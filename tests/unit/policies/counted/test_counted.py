@@ -11,6 +11,7 @@ from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
+from coalloc.policies.counted import policy
 from coalloc.policies.counted.bounds import bound_of
 from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.counted.planning import CountedQueue, plain_counted
@@ -103,6 +104,20 @@ def test_easy_is_that_on_dictionaries() -> None:
         found = {one.job: one.start for one in plan.placements}
         assert found == easy_starts(snapshot), seed
         assert not faults(snapshot, plan), seed
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("piece", range(100))
+def test_a_hundred_thousand_plans(piece: int) -> None:
+    """Every other one is EASY as on dictionaries; the judge sees all of them."""
+    for seed in range(1000 * piece, 1000 * (piece + 1)):
+        name = "easy" if seed % 2 else ("fcfs", "fpfs", "conservative")[seed // 2 % 3]
+        snapshot = read_snapshot(random_case(Random(seed), easy=name == "easy"))
+        plan = policy.solve(name, snapshot, read_options({}, POLICIES[name].options), Budget())
+        assert not faults(snapshot, plan), seed
+        if name == "easy":
+            found = {one.job: one.start for one in plan.placements}
+            assert found == easy_starts(snapshot), seed
 
 
 @pytest.mark.parametrize("name", ["easy", "fcfs", "fpfs", "conservative", "auto", "oas"])
