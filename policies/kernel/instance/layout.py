@@ -17,8 +17,7 @@ NOW_S = 1e-6
 def lay_on_nodes(
     compiled: Compiled, out: Outcome, entries: int | None = None
 ) -> tuple[Ints, Ints, Ints]:
-    """Choose nodes for every placement; of more processes than `entries`, for those of now and the
-    first of the others.
+    """Choose nodes for every placement, or for those that `Budget.node_entries` asks for.
 
     Returns the range of each item, N x 2, in the other two arrays: node numbers, cluster by cluster
     in snapshot order, and processes on them.

@@ -6,6 +6,8 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
 from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import (
     case,
@@ -59,7 +61,8 @@ def test_easy_uses_both_admission_rules(blocked_head: Snapshot) -> None:
 
 def test_what_starts_later_may_come_without_its_nodes(blocked_head: Snapshot) -> None:
     whole = planned("easy", blocked_head)
-    few = planned("easy", blocked_head, Budget(node_entries=6))
+    easy = lookup("easy")
+    few = easy.solve(blocked_head, read_options({}, easy.options), Budget(node_entries=6))
     assert [replace(p, nodes={}) for p in few.placements] == [
         replace(p, nodes={}) for p in whole.placements
     ]
