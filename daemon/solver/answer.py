@@ -40,8 +40,9 @@ from coalloc.policies.registry import lookup
 
 LATE_S = 1.0
 """A process that nobody killed at its hard limit is killed by the kernel after this, seconds."""
-MARGIN = 1.5
-"""A search is stopped so many times as long before its limit as its last plan took it."""
+MARGIN, MOST_MARGIN = 1.5, 0.25
+"""A search is stopped so many times as long before its limit as its last plan took it to be made,
+checked and sent, and at most this share of its time before."""
 SENDING_SHARE = 0.1
 """Of the time of a search, what may go into checking and sending incumbents."""
 SHOWN_VIOLATIONS = 3
@@ -111,13 +112,14 @@ class _Sender:
         self._waiting: Plan | None = None
         self._not_before = 0.0
         self._polled = time.monotonic()
+        self._most_s = MOST_MARGIN * (request.soft_at - self._polled)
         self._made_s = self._tail_s = 0.0
 
     def stop(self) -> bool:
         """Whether a search is to end now, to have its plan made, checked and sent in time."""
         self.flush()
         self._polled = time.monotonic()
-        return self._polled >= self._request.soft_at - MARGIN * self._tail_s
+        return self._polled >= self._request.soft_at - min(MARGIN * self._tail_s, self._most_s)
 
     def offer(self, plan: Plan) -> None:
         """Take an incumbent."""

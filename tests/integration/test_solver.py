@@ -124,7 +124,7 @@ def test_incumbents_stream_and_the_soft_limit_ends_the_search() -> None:
             assert (values[0], values[-1]) == (30.0, 10.0)
             assert outcome.status == "done"
             assert status(outcome) is Status.TIME_LIMIT
-            assert outcome.elapsed_s >= SOFT_S
+            assert outcome.elapsed_s >= 0.75 * SOFT_S  # in time to send a plan
 
     run(test())
 
