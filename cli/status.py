@@ -60,6 +60,7 @@ def _rows(status: ServiceStatus) -> Iterator[tuple[str, str]]:
     yield "orders", ", ".join(f"{count} for {name}" for name, count in orders.items())
     yield "store", _store(status)
     yield "faults", ", ".join(f"{count} {name}" for name, count in status.faults.items())
+    yield "notices", "; ".join(status.notices)
 
 
 def _round(last: LastRound, now: float) -> str:

@@ -47,6 +47,9 @@ class Budget(Struct, frozen=True, kw_only=True):
     """The caller reads how good plans are; where it does not, live rounds leave the bound out."""
     notes: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """What the policy of this name left for itself in `NOTES` of its last plan's stats."""
+    node_entries: int | None = None
+    """Of a plan that names more nodes, only the placements that start first need name theirs: those
+    of now, and others up to so many. None: all."""
     origin: float = 0.0
     """What to add to the snapshot's times to have them on the axis of the jobs' `submitted` and of
     `notes`, seconds."""

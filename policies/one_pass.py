@@ -23,7 +23,8 @@ def on_planner(plan: Callable[[Planner, Budget, OnIncumbent | None], Plan]) -> S
         budget: Budget,
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
-        return plan(Planner(problem, options, budget.origin), budget, on_incumbent)
+        planner = Planner(problem, options, budget.origin, budget.node_entries)
+        return plan(planner, budget, on_incumbent)
 
     return solve
 

@@ -65,6 +65,7 @@ def _completed(engine_of: Callable[[], SolveFunction], counted: str = "") -> Sol
                 on_incumbent(at_time(plan, now))
 
         if any(isinstance(job, DivisibleJob) for job in problem.queue):
+            budget = replace(budget, node_entries=None)  # its pieces fill what is left of nodes
             completing = import_module(_COMPLETING).Completing(problem, tell)
             plan: Plan = completing.last(engine(problem, options, budget, completing.tell))
         else:

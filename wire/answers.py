@@ -382,3 +382,5 @@ class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
     """Age of its last reading; clusters that were never read are left out."""
     disk_free_bytes: int | None = None
     """Where the store is."""
+    notices: tuple[str, ...] = ()
+    """What keeps submits or plans from being as they should, a sentence each."""

@@ -139,7 +139,7 @@ def main() -> None:
     queued = 100_000 if args.full else 10_000
     with tempfile.TemporaryDirectory(prefix="co-", dir=args.dir) as folder:
         root = Path(folder)
-        site = Running(root, policy="easy")
+        site = Running(root, policy="easy", daemon="max_jobs_per_user = 0")
         try:
             site.start()
             site.until(lambda: bool(site.lines("solver_warmed")), 120.0)

@@ -15,12 +15,9 @@ from benchmarks.rounds.round import make_snapshot
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.planner import NODE_ENTRIES
 from coalloc.daemon.solver.pool import SolverPool
-from coalloc.daemon.store.records_json import read_object
-from coalloc.model.formats.plan_json import read_plan
-from coalloc.model.formats.snapshot_json import write_snapshot
+from coalloc.daemon.solver.sent import decode_plan, encode_snapshot
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.plain.policy import plain_easy
-from coalloc.wire.frames import encode
 
 JOBS = (1_000, 10_000)
 POLICIES = ("fcfs", "easy", "conservative", "auto")
@@ -30,7 +27,7 @@ LIMIT_S = 10.0
 async def measure(pool: SolverPool, snapshot: Snapshot, policy: str) -> str:
     """One round under one policy, as a line of the table."""
     began = time.perf_counter()
-    text = encode(write_snapshot(snapshot))
+    text = encode_snapshot(snapshot)
     written = time.perf_counter() - began
     first: list[float] = []
 
@@ -43,7 +40,7 @@ async def measure(pool: SolverPool, snapshot: Snapshot, policy: str) -> str:
     if outcome.plan is None:
         return f"{policy:<14} {outcome.status}: {outcome.message}"
     began = time.perf_counter()
-    plan = read_plan(read_object(outcome.plan.decode()))
+    plan = decode_plan(outcome.plan)
     read = time.perf_counter() - began
     early = f"{first[0]:8.2f}" if first else f"{'-':>8}"
     return (

@@ -80,6 +80,8 @@ class SolveFailed(Struct, frozen=True, kw_only=True):
     solve_s: float
     jobs: tuple[str, ...] = ()
     """Those that the plan is wrong about; empty where there is none."""
+    late: bool = False
+    """The time limit came before a plan: no job is at fault."""
 
 
 class StorageLost(Struct, frozen=True, kw_only=True):

@@ -30,7 +30,21 @@ PLANNING_SHARE = 0.2
 """The most of all time that is spent on rounds for nothing but an outdated plan."""
 ANSWERED = frozenset({"job_finished", "queue_length"})
 """Reasons that may have been answered between rounds."""
+PAUSE_FIRST_S, PAUSE_MAX_S = 60.0, 3600.0
+"""For how long a policy is not asked again that did not plan in time; doubled each time."""
+SAME_LENGTH = 0.5
+"""A queue longer than this share of one that was not planned in time is as long as that."""
 Attempt = Literal["without", "beginning", "again"]
+
+
+class Overrun(Struct, frozen=True, kw_only=True):
+    """A policy that did not plan a queue within the time limit."""
+
+    queued: int
+    """Jobs of that queue."""
+    pause_s: float
+    until: float
+    """When a queue as long may be given to it again, seconds."""
 
 
 @dataclass(slots=True)
@@ -52,6 +66,32 @@ class RoundControl:
     urgent: set[str] = field(default_factory=set)
     """The reasons of the wanted round but an outdated plan."""
     armed: dict[int, bool] = field(default_factory=dict)
+    overruns: dict[str, Overrun] = field(default_factory=dict)
+    """By policy."""
+
+    def overran(self, policy: str, queued: int, now: float) -> None:
+        """Note that a policy did not plan so long a queue in time."""
+        before = self.overruns.get(policy)
+        pause_s = PAUSE_FIRST_S if before is None else min(2.0 * before.pause_s, PAUSE_MAX_S)
+        self.overruns[policy] = Overrun(queued=queued, pause_s=pause_s, until=now + pause_s)
+
+    def was_in_time(self, policy: str, queued: int) -> None:
+        """Forget an overrun that a policy has made good."""
+        if self._is_as_long(policy, queued):
+            del self.overruns[policy]
+
+    def in_time(self, chain: list[str], queued: int, now: float) -> list[str]:
+        """The policies of a chain that may plan so long a queue in time; the last in any case."""
+        return [
+            policy
+            for policy in chain
+            if policy == chain[-1]
+            or not (self._is_as_long(policy, queued) and now < self.overruns[policy].until)
+        ]
+
+    def _is_as_long(self, policy: str, queued: int) -> bool:
+        known = self.overruns.get(policy)
+        return known is not None and queued > SAME_LENGTH * known.queued
 
     def job_arrived(self, jobs: int, procs: int) -> None:
         """A job joined the queue, which now holds so many jobs and processes."""

@@ -313,5 +313,7 @@ def forget_tokens(state: State) -> None:
 
 def arrival(job: str) -> tuple[int, int]:
     """Sort key of a job's id: by number, then by array index or place in the workflow."""
+    if job.isdigit():
+        return int(job), 0
     number, _, index = job.replace(".", "_").partition("_")
     return int(number), int(index or 0)

@@ -5,6 +5,7 @@ Mutable like the state that holds them (`core.base.state`), and changed by the c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -37,10 +38,22 @@ class PendingCount:
 
     jobs: int = 0
     procs: int = 0
+    entries: Counter[str] = field(default_factory=Counter)
+    """By user: what waits, held jobs too; an array is one entry while a member of it waits."""
+    members: Counter[str] = field(default_factory=Counter)
+    """By array: members that wait; under "" all else that waits."""
 
     def count(self, record: JobRecord, sign: int) -> None:
         """Add a record, or take it away (`sign` -1); tasks and pieces are part of theirs."""
-        if record.state is JobState.PENDING and not record.flow:
+        if record.flow or not record.is_waiting:
+            return
+        self.members[record.array] += sign
+        left = self.members[record.array]
+        if not record.array or left == max(sign, 0):
+            self.entries[record.user] += sign
+        if not left:
+            del self.members[record.array]
+        if record.state is JobState.PENDING:
             self.jobs += sign
             self.procs += sign * procs_of(record)
 

@@ -236,15 +236,12 @@ def _too_many(state: State, event: Requested, command: Submit) -> Refused | None
         return Refused(code="too_many", message=f"array has {more} jobs, at most {most}")
     if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
         return Refused(code="bad_request", message="array: indices must differ and not be negative")
-    limit = state.settings.daemon.max_jobs_per_user
-    if limit:
-        waiting = (state.jobs[job] for job in state.waiting)
-        mine = sum(record.user == event.user and record.is_waiting for record in waiting)
-        if mine + more > limit:
-            message = f"{event.user} has {mine} waiting jobs, at most {limit}"
-            return Refused(code="too_many", message=message)
+    limit, mine = state.settings.daemon.max_jobs_per_user, state.pending.entries[event.user]
+    if 0 < limit <= mine:
+        message = f"{event.user} has {mine} waiting jobs, at most {limit}"
+        return Refused(code="too_many", message=message)
     project = state.sharing.tree.project(command.batch.account, event.user)
-    if why := limits.waiting_refusal(state, project, event.user, more):
+    if why := limits.waiting_refusal(state, project, event.user):
         return Refused(code="too_many", message=why)
     return None
 

@@ -1,11 +1,12 @@
 """The jobs with which a policy fails: found, and set aside, so that the others are planned.
 
 A plan that fails the check names jobs: the policy is asked again without those. A policy that
-raises, dies or hangs names none: the shortest beginning of the queue, in arrival order, with which
+raises or dies names none: the shortest beginning of the queue, in arrival order, with which
 it fails is looked for by halving, and the last job of that is the one. A job that is alone, or the
 last one left, is the cause if the policy can plan an empty queue. Either way nothing is set aside
 before the same policy has planned all others well. A failure that has nothing to do with a
-job, such as a solver that cannot be started, is not blamed on one: every attempt fails then.
+job, such as a solver that cannot be started, is not blamed on one: every attempt fails then. Nor
+is a time limit that came first: no search begins for that.
 
 A job that was set aside is tried again when it, the clusters or the settings change, or when the
 daemon starts again. Where nothing else waits, `plain` starts it, and no other policy is asked.

@@ -4,7 +4,8 @@
 commit the placements that start now and still fit  4. keep the rest as start estimates; tasks
 of workflows start along it without another round (`core.rounds.dispatch`).
 Where a policy fails, the job is looked for with which it does (`core.rounds.isolation`); if none is
-found, the next policy of the fallback chain has its turn.
+found, the next policy of the fallback chain has its turn. So it has at once where the time limit
+came first, and the next rounds of queues as long begin with it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def begin_if_due(state: State, now: float) -> None:
     )
     wanted = policy or state.settings.rounds.policy
     chain = [wanted, *(name for name in state.settings.rounds.fallbacks if name != wanted)]
+    if trigger != OPERATOR:
+        chain = state.rounds.in_time(chain, len(snapshot.queue), now)
     if not snapshot.queue:
         chain = ["plain"]  # Nothing to decide: no need to wake the solver.
         if aside:
@@ -122,6 +125,7 @@ def solved(state: State, event: Solved, now: float) -> None:
     committing.fill(state, current, plan, now)
     _look_ahead(state, current, plan)
     dispatch.adopt(state, plan, current, now)
+    state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
     body = write_plan(event.plan)
     state.schedule.plan, state.schedule.time = event.plan, current.started
     state.out.append(SavePlan(round=current.number, time=now, body=body))
@@ -144,7 +148,10 @@ def failed(state: State, event: SolveFailed, now: float) -> None:
     current = state.round
     if current is None or (current.number, current.policy) != (event.round, event.policy):
         return
-    if current.search is None:
+    if event.late:
+        current.why, goes_on = event.why, False
+        state.rounds.overran(event.policy, len(current.snapshot.queue), now)
+    elif current.search is None:
         current.why = event.why
         goes_on = isolating.first_attempt(state, current, event.jobs, event.why)
     else:
@@ -170,6 +177,8 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
     if current.search is not None:
         current.attempts, current.search = current.search.attempts, None
     following = current.chain.pop(0) if current.chain else ""
+    overrun = state.rounds.overruns.get(current.policy)
+    is_put_off = overrun is not None and now < overrun.until
     state.log(
         "policy_failed",
         level="error",
@@ -178,6 +187,7 @@ def _next_policy(state: State, current: RoundState, now: float) -> None:
         why=current.why,
         fallback=following or "none",
         **({"cause": "no job was found that causes it"} if searched else {}),
+        **({"asked_again_in_s": overrun.pause_s} if overrun and is_put_off else {}),
     )
     if following:
         current.policy = following

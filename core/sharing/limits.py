@@ -200,15 +200,16 @@ def trimmed(state: State, record: JobRecord, placement: Placement, now: float) -
     return replace(placement, nodes=nodes, chunks=min(placement.chunks, each * procs))
 
 
-def waiting_refusal(state: State, project: str, user: str, more: int) -> str:
-    """The limit of waiting jobs that a submit of so many would break; empty if none."""
+def waiting_refusal(state: State, project: str, user: str) -> str:
+    """The limit of waiting jobs that a submit would break, an array being one; empty if none."""
     scopes = state.sharing.tree.scopes(project, user)
     for scope in scopes:
         most = scope.limits.max_waiting_jobs
         if most is None:
             continue
-        waiting = sum(_is_in(state, state.jobs[job], scope) for job in state.waiting)
-        if waiting + more > most:
+        records = (state.jobs[job] for job in state.waiting)
+        waiting = len({r.array or r.id for r in records if _is_in(state, r, scope)})
+        if waiting >= most:
             return f"{scope} has {waiting} waiting jobs, at most {most}"
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -267,7 +267,22 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
         read_age_s={
             name: now - c.read_at for name, c in state.clusters.items() if c.reading is not None
         },
+        notices=tuple(notices(state, now)),
     )
+
+
+def notices(state: State, now: float) -> Iterator[str]:
+    """Policies that are not asked since they were too slow, and users who may submit no more."""
+    for policy, overrun in state.rounds.overruns.items():
+        if now < overrun.until:
+            yield (
+                f"{policy} did not plan {overrun.queued} jobs in time: others of the chain plan "
+                f"queues as long for another {overrun.until - now:.0f} s"
+            )
+    limit = state.settings.daemon.max_jobs_per_user
+    for user, count in state.pending.entries.items():
+        if 0 < limit <= count:
+            yield f"{user} has {count} waiting jobs, as many as one user may (max_jobs_per_user)"
 
 
 def _last_round(state: State, plan: Plan) -> LastRound:

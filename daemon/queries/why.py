@@ -17,7 +17,7 @@ from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import job_views
 from coalloc.daemon.solver.planner import RoundPlanner, guard
 from coalloc.daemon.solver.pool import SolverPool
-from coalloc.model.formats.snapshot_json import write_snapshot
+from coalloc.daemon.solver.sent import encode_snapshot
 from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
@@ -113,4 +113,4 @@ def _texts(snapshot: Snapshot, plan: Plan | None, asked: dict[str, Any]) -> tupl
     if plan is not None and asked["policy"] == plan.policy:
         rising = sorted(plan.placements, key=lambda placement: placement.start)
         asked = {**asked, "order": list(dict.fromkeys(p.job for p in rising))}
-    return encode(write_snapshot(snapshot)), encode(asked)
+    return encode_snapshot(snapshot), encode(asked)

@@ -28,8 +28,8 @@ from coalloc.daemon.solver.frames import (
     frame,
     receive_frame,
 )
+from coalloc.daemon.solver.sent import decode_snapshot
 from coalloc.model.formats.plan_json import write_plan
-from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
@@ -40,6 +40,9 @@ from coalloc.policies.registry import lookup
 
 LATE_S = 1.0
 """A process that nobody killed at its hard limit is killed by the kernel after this, seconds."""
+MARGIN, MOST_MARGIN = 1.5, 0.25
+"""A search is stopped so many times as long before its limit as its last plan took it to be made,
+checked and sent, and at most this share of its time before."""
 SENDING_SHARE = 0.1
 """Of the time of a search, what may go into checking and sending incumbents."""
 SHOWN_VIOLATIONS = 3
@@ -65,7 +68,7 @@ def answer(stream: socket.socket, extra: Mapping[str, SolveFunction]) -> None:
     signal.setitimer(signal.ITIMER_REAL, max(left, 0.001))
     if request.nice:
         os.nice(request.nice)
-    snapshot = read_snapshot(msgspec.json.decode(_body(stream, SNAPSHOT)))
+    snapshot = decode_snapshot(_body(stream, SNAPSHOT))
     if request.explain:
         from coalloc.daemon.solver.explain import explained
 
@@ -74,12 +77,7 @@ def answer(stream: socket.socket, extra: Mapping[str, SolveFunction]) -> None:
         return
     solve = extra.get(request.policy) or lookup(request.policy).solve
     sender = _Sender(stream, snapshot, request)
-
-    def stop() -> bool:
-        sender.flush()
-        return time.monotonic() >= request.soft_at
-
-    sender.send(DONE, solved(snapshot, solve, request, stop, sender.offer))
+    sender.send(DONE, solved(snapshot, solve, request, sender.stop, sender.offer))
 
 
 def solved(
@@ -101,6 +99,7 @@ def solved(
         history=request.history,
         live=request.live,
         notes=request.notes,
+        node_entries=request.node_entries if request.checked else None,
     )
     return solve(snapshot, options, budget, on_incumbent)
 
@@ -112,10 +111,20 @@ class _Sender:
         self._stream, self._snapshot, self._request = stream, snapshot, request
         self._waiting: Plan | None = None
         self._not_before = 0.0
+        self._polled = time.monotonic()
+        self._most_s = MOST_MARGIN * (request.soft_at - self._polled)
+        self._made_s = self._tail_s = 0.0
+
+    def stop(self) -> bool:
+        """Whether a search is to end now, to have its plan made, checked and sent in time."""
+        self.flush()
+        self._polled = time.monotonic()
+        return self._polled >= self._request.soft_at - min(MARGIN * self._tail_s, self._most_s)
 
     def offer(self, plan: Plan) -> None:
         """Take an incumbent."""
         self._waiting = plan
+        self._made_s = time.monotonic() - self._polled
         self.flush()
 
     def flush(self) -> None:
@@ -130,11 +139,12 @@ class _Sender:
             sys.stderr.write(f"incumbent dropped: {error}\n")
         spent = time.monotonic() - began
         self._not_before = began + spent / SENDING_SHARE
+        self._tail_s = self._made_s + spent
 
     def send(self, kind: bytes, plan: Plan) -> None:
         """Send a plan, checked first if that was asked for."""
         if self._request.checked:
-            violations = check(self._snapshot, plan).violations
+            violations = check(self._snapshot, plan, estimates=True).violations
             if violations:
                 raise CheckFailedError(violations, jobs_named(self._snapshot, violations))
         if self._request.node_entries is not None:
@@ -149,16 +159,16 @@ def trimmed(plan: Plan, entries: int) -> Plan:
     a plan that names more.
     """
     placed = chain(plan.placements, *(point.placements for point in plan.front))
-    if sum(len(p.nodes) for p in placed) <= entries:
+    if sum(len(p.nodes) for p in placed) <= entries and all(p.nodes for p in plan.placements):
         return plan
     order = sorted(range(len(plan.placements)), key=lambda i: plan.placements[i].start)
     placements = list(plan.placements)
-    left, without = entries, 0
+    left = entries
     for i in order:
         left -= len(placements[i].nodes)
         if left < 0:
             placements[i] = replace(placements[i], nodes={})
-            without += 1
+    without = sum(not p.nodes for p in placements)
     front = tuple(
         replace(point, placements=tuple(replace(p, nodes={}) for p in point.placements))
         for point in plan.front

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CoreEvent, IncumbentFound, Solved, SolveFailed
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.solver.rule_costs import RuleCosts
-from coalloc.daemon.store.records_json import read_object
-from coalloc.model.formats.plan_json import read_plan
-from coalloc.model.formats.snapshot_json import write_snapshot
+from coalloc.daemon.solver.sent import decode_plan, encode_snapshot
 from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.settings import RoundsConfig
@@ -26,7 +26,6 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.options import options_of
 from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import POLICIES
-from coalloc.wire.frames import encode
 
 NODE_ENTRIES = 50_000
 """A larger plan comes without the nodes of later starts: they are estimates, and reading them
@@ -58,11 +57,12 @@ class RoundPlanner:
     async def _round(self, effect: Solve) -> None:
         began = time.monotonic()
         jobs: tuple[str, ...] = ()
+        late = False
         previous = self._previous
         try:
             plan = await self._plan(effect)
         except UnusablePlanError as error:
-            why, jobs, plan = str(error), error.jobs, None
+            why, jobs, late, plan = str(error), error.jobs, error.late, None
         except Exception as error:
             # The round must end in an answer whatever the solver's side did.
             why, plan = f"{type(error).__name__}: {error}", None
@@ -70,7 +70,12 @@ class RoundPlanner:
         if plan is None:
             self._offer(
                 SolveFailed(
-                    round=effect.round, policy=effect.policy, why=why, solve_s=spent, jobs=jobs
+                    round=effect.round,
+                    policy=effect.policy,
+                    why=why,
+                    solve_s=spent,
+                    jobs=jobs,
+                    late=late,
                 )
             )
         else:
@@ -92,11 +97,10 @@ class RoundPlanner:
             nonlocal waiting
             if waiting:
                 waiting = False
-                plan = read_plan(read_object(body.decode()))
-                self._offer(IncumbentFound(round=effect.round, plan=plan))
+                self._offer(IncumbentFound(round=effect.round, plan=decode_plan(body)))
 
         return await self.solve(
-            encode(write_snapshot(effect.snapshot)),
+            effect.snapshot,
             effect.policy,
             history=effect.history,
             notes=effect.notes,
@@ -105,7 +109,7 @@ class RoundPlanner:
 
     async def solve(
         self,
-        snapshot: bytes,
+        snapshot: Snapshot,
         policy: str,
         *,
         history: History = NO_HISTORY,
@@ -123,14 +127,17 @@ class RoundPlanner:
             checked=True,
             node_entries=NODE_ENTRIES,
         )
+        # Large ones in a thread: the loop has others to serve.
+        body = await asyncio.to_thread(encode_snapshot, snapshot)
         outcome = await self._solver.solve(
-            snapshot, request, deadline_s=self.rounds.time_limit_s, on_incumbent=on_incumbent
+            body, request, deadline_s=self.rounds.time_limit_s, on_incumbent=on_incumbent
         )
         if outcome.plan is None:
-            raise UnusablePlanError(outcome.message or outcome.status, outcome.jobs)
+            why = outcome.message or outcome.status
+            raise UnusablePlanError(why, outcome.jobs, late=outcome.status == "killed")
         try:
-            return read_plan(read_object(outcome.plan.decode()))
-        except ValueError as error:
+            return decode_plan(outcome.plan)
+        except msgspec.DecodeError as error:
             raise UnusablePlanError(f"its plan cannot be read: {error}") from error
 
     def _options(self, policy: str) -> dict[str, Any]:
@@ -143,7 +150,7 @@ class RoundPlanner:
         """A plan for a what-if question."""
         if not self._solver.is_warm:
             return await asyncio.to_thread(plain_easy, snapshot, pieces=True)
-        return await self.solve(encode(write_snapshot(snapshot)), policy, notes=notes)
+        return await self.solve(snapshot, policy, notes=notes)
 
 
 def guard(policy: str, passed_over_limit: int) -> dict[str, Any]:
@@ -160,8 +167,11 @@ def order_of_starts(plan: Plan) -> tuple[str, ...]:
 
 
 class UnusablePlanError(Exception):
-    """A solve that gave no plan, or one that must not be used, since it is wrong about `jobs`."""
+    """A solve that gave no plan, or one that must not be used, since it is wrong about `jobs`.
 
-    def __init__(self, why: str, jobs: tuple[str, ...] = ()) -> None:
+    `late`: the time limit came first.
+    """
+
+    def __init__(self, why: str, jobs: tuple[str, ...] = (), *, late: bool = False) -> None:
         super().__init__(why)
-        self.jobs = jobs
+        self.jobs, self.late = jobs, late

@@ -13,15 +13,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from coalloc.core.base.effects import Solve
 from coalloc.core.base.events import CoreEvent, CostsWanted
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolverPool
-from coalloc.daemon.store.records_json import read_object
-from coalloc.model.formats.plan_json import read_plan
-from coalloc.model.formats.snapshot_json import write_snapshot
+from coalloc.daemon.solver.sent import decode_plan, encode_snapshot
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.explain.rule_cost import GUARD, NO_GUARD, RuleCost, plain_weights, rule_cost
@@ -29,7 +28,6 @@ from coalloc.policies.options import options_of
 from coalloc.policies.registry import POLICIES
 from coalloc.runtime.logs import get_logger
 from coalloc.wire.answers import RuleCostRow, RuleCostsRow
-from coalloc.wire.frames import encode
 
 SHARE = 0.1
 """Of the time, the most that goes into plans without rules."""
@@ -119,19 +117,18 @@ class RuleCosts:
     ) -> RuleCostRow:
         """The cost of a rule; where there is no plan without it, why."""
         # Large ones in a thread: the loop has others to serve.
-        body = await asyncio.to_thread(lambda: encode(write_snapshot(without)))
+        body = await asyncio.to_thread(encode_snapshot, without)
         outcome = await self._solver.solve(body, asked, deadline_s=limit_s)
         plan = outcome.plan
         if plan is None:
             return RuleCostRow(why=f"not computed: {outcome.message or outcome.status}")
 
         def cost() -> RuleCost:
-            free = read_plan(read_object(plan.decode()))
-            return rule_cost(rule, kept, free, without, weights)
+            return rule_cost(rule, kept, decode_plan(plan), without, weights)
 
         try:
             found = await asyncio.to_thread(cost)
-        except ValueError as error:
+        except msgspec.DecodeError as error:
             return RuleCostRow(why=f"not computed: its plan cannot be read: {error}")
         figures = (name for name in RuleCostRow.__struct_fields__ if name != "why")
         return RuleCostRow(**{name: getattr(found, name) for name in figures})

@@ -65,14 +65,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.model.history import History
-from coalloc.model.plan import NOTES, OVERDUE, Plan, Status
+from coalloc.model.plan import NOTES, OVERDUE, Plan, Reason, Status
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.auto.overdue import Waits, sooner
 from coalloc.policies.base import Budget, OnIncumbent, never
 from coalloc.policies.bounds import lower_bound
 from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome, make_profile
-from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
+from coalloc.policies.kernel.instance.decoding import NO_PLACE, WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.profiles.decoders import decode
 from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem, Profile, Scratch
 from coalloc.policies.orders.queue_orders import Traits
@@ -88,7 +88,9 @@ SHORT_S = 60.0
 SHORTEST_S = 1.0
 SAME_TIME_S = 1e-6
 MANY = 1_000
-"""Of a longer queue, each order is told as soon as it is better."""
+"""Of a longer queue so many items are planned and told first, the others having no start yet; then
+each order as soon as it is better."""
+NOT_YET = (Reason.OUT_OF_TIME, "the search had not come to it")
 NONE: Ints = np.zeros(0, np.int64)
 
 
@@ -113,7 +115,7 @@ class OnlineQueue:
 
     def roll(self, problem: Problem, order: Ints, decoder: int = EASY) -> Outcome:
         """The queue in this order; EASY reserves for the first that waits, RESERVE for all."""
-        out, mode = make_outcome(problem), any_mode(order.size)
+        out, mode = make_outcome(problem), any_mode(problem.item_group.size)
         profile, scratch = self.profile, self.scratch
         decode(problem, self.base, profile, scratch, out, mode, NONE, order, decoder, NONE)
         return out
@@ -177,7 +179,9 @@ def solve_round(
     """
     queue = _queue(planner, waits.jobs, budget.history)
 
-    def written(choice: Choice, out: Outcome, bound: float | None, left: Ints) -> Plan:
+    def written(
+        choice: Choice, out: Outcome, status: Status, bound: float | None = None, left: Ints = NONE
+    ) -> Plan:
         due = waits.known
         if left.size and not choice.stopped:
             due = waits.expected(left, _by_arrival(planner, queue, budget.history))
@@ -194,13 +198,16 @@ def solve_round(
                 **({NOTES: notes} if notes else {}),
             },
             bound=bound,
-            status=Status.TIME_LIMIT if choice.stopped else Status.FEASIBLE,
+            status=status,
+            unplaced=NO_PLACE if choice.order.size == len(planner.items) else NOT_YET,
         )
 
     def tell(choice: Choice) -> None:
         if on_incumbent is not None and len(planner.items) > MANY:
-            on_incumbent(written(choice, promised(queue, choice), None, NONE))
+            on_incumbent(written(choice, promised(queue, choice), Status.HEURISTIC))
 
+    if len(planner.items) > MANY:
+        tell(head(queue))
     tolerance = float(planner.options.get("order_tolerance") or 0.0)
     choice = choose(queue, tolerance, budget.stop, tell)
     bound = None
@@ -208,7 +215,8 @@ def solve_round(
         bound = lower_bound(bound_of, WEIGHTED, budget.stop).value
     out = promised(queue, choice)
     starts = out.start[waits.new] - planner.snapshot.time
-    plan = written(choice, out, bound, waits.new[~(starts <= SAME_TIME_S)])
+    status = Status.TIME_LIMIT if choice.stopped else Status.FEASIBLE
+    plan = written(choice, out, status, bound, waits.new[~(starts <= SAME_TIME_S)])
     if on_incumbent is not None:
         on_incumbent(plan)
     return plan
@@ -293,6 +301,13 @@ def choose(
     return replace(best, rolled=len(seen), stopped=stopped)
 
 
+def head(queue: OnlineQueue) -> Choice:
+    """The first `MANY` items of the first order, alone: what a long queue starts with."""
+    name, order = next(orders(queue))
+    problem = predicted(queue.problem, queue.shares)
+    return _rolled(queue, queue.problem, problem, f"{name}, head", order[:MANY])
+
+
 def _rolled(
     queue: OnlineQueue, planned: Problem, problem: Problem, name: str, order: Ints
 ) -> Choice:
@@ -369,4 +384,6 @@ def promised(queue: OnlineQueue, choice: Choice) -> Outcome:
         return queue.roll(problem, choice.order, decoder)
     starts = np.where(np.isnan(choice.believed.start), inf, choice.believed.start)
     starts[queue.first] = -inf
-    return queue.roll(problem, np.lexsort((np.argsort(choice.order), starts)))
+    place = np.full(starts.size, starts.size)
+    place[choice.order] = np.arange(choice.order.size)
+    return queue.roll(problem, np.lexsort((place, starts))[: choice.order.size])

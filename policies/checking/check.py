@@ -51,14 +51,18 @@ class CheckResult:
         return not self.violations
 
 
-def check(snapshot: Snapshot, plan: Plan, *, cells: int = certificates.CELLS) -> CheckResult:
+def check(
+    snapshot: Snapshot, plan: Plan, *, cells: int = certificates.CELLS, estimates: bool = False
+) -> CheckResult:
     """Check a plan against the snapshot it was made for.
 
     Of the plan's options `saturation_threshold`, `power_step`, `coallocation` and
     `coallocate_moldable` count; `cells` steps, of about 30 ns, may be spent on its certificates.
+    With `estimates`, placements that start later may have no nodes (`Budget.node_entries`): they
+    are estimates, of which only the answers and the objective are checked.
     """
     nodes, units = node_columns(snapshot), units_of(snapshot)
-    sheet, faults = make_sheet(snapshot, plan.placements, plan.options, nodes, units)
+    sheet, faults = make_sheet(snapshot, plan.placements, plan.options, nodes, units, estimates)
     proved = certificates.prove(snapshot, plan, nodes, cells)
     uses = occupation.link_uses(sheet)
     values = value.values_of(snapshot, plan.placements)
@@ -72,7 +76,7 @@ def check(snapshot: Snapshot, plan: Plan, *, cells: int = certificates.CELLS) ->
         value.reasons(snapshot, units, nodes, plan.deferred),
         value.objective(plan, values),
         value.status(plan),
-        *_front(snapshot, plan, nodes),
+        *_front(snapshot, plan, nodes, estimates),
         value.front_values(snapshot, plan),
         certificates.claims(plan, proved),
     ]
@@ -129,13 +133,17 @@ def _feasibility(sheet: Sheet, uses: list[LinkUse]) -> list[Iterable[str]]:
     ]
 
 
-def _front(snapshot: Snapshot, plan: Plan, nodes: NodeColumns) -> Iterator[Iterable[str]]:
+def _front(
+    snapshot: Snapshot, plan: Plan, nodes: NodeColumns, estimates: bool
+) -> Iterator[Iterable[str]]:
     """The placements of each point of a front, checked like the plan's own."""
     units = units_of(snapshot)
     for i, point in enumerate(plan.front):
         if point.placements == plan.placements:
             continue
-        sheet, faults = make_sheet(snapshot, point.placements, plan.options, nodes, units)
+        sheet, faults = make_sheet(
+            snapshot, point.placements, plan.options, nodes, units, estimates
+        )
         families: list[Iterable[str]] = [
             faults,
             value.answers(units, point.placements, plan.deferred),

@@ -240,20 +240,29 @@ def make_sheet(
     options: Mapping[str, Any],
     nodes: NodeColumns,
     units: Mapping[tuple[str, str | None], Unit],
+    estimates: bool = False,
 ) -> tuple[Sheet, list[str]]:
-    """Put placements into columns; what cannot be read is reported and left out."""
+    """Put placements into columns; what cannot be read is reported and left out.
+
+    `estimates`: left out is also what starts later and names no nodes.
+    """
     faults: list[str] = []
     kept: list[tuple[Unit, Placement]] = []
     seen: set[tuple[str, str | None]] = set()
     for placement in placements:
         key = placement.job, placement.task
         unit = units.get(key)
-        fault = _unreadable(placement, unit, nodes)
+        is_read = placement.nodes or not estimates or placement.start <= snapshot.time
+        if is_read or unit is None:
+            fault = _unreadable(placement, unit, nodes)
+        else:
+            fault = None
         if fault is None and key in seen and placement.chunks is None:
             fault = "is placed twice"
         if fault is None and unit is not None:
-            kept.append((unit, placement))
             seen.add(key)
+            if is_read:
+                kept.append((unit, placement))
         else:
             faults.append(f"{named(*key)}: {fault}")
     rows = [placement for _, placement in kept]

@@ -30,6 +30,8 @@ ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS = 0, 1, 2, 3
 WINDOWS, STAMP, USES, REMEMBERED = 0, 1, 2, 3
 STEPS, SEEN = 32, 256
 """Steps, and rows, that `look_ahead` goes."""
+BLOCK, SIZES = 32, 16
+"""Live items of a block, and classes of their processes, by powers of 2: `events` skips blocks."""
 MEMORY = 2048
 """Starts that `recall` looks through."""
 
@@ -137,6 +139,9 @@ class Scratch(NamedTuple):
     live_ready: Floats  # N, s
     live_top: Floats  # N, s on the strongest nodes
     live_whole: Ints  # N, 1 if it may not be split
+    block_top: Floats  # blocks of these x SIZES, s: the shortest of each size
+    block_late: Bools  # of each: an item of it may start later only
+    until_size: Floats  # SIZES, s: until when so many are free
     stair: Ints  # STEPS x 2, see `look_ahead`
     stair_time: Floats  # STEPS, s
     stair_least: Counts  # C

@@ -19,6 +19,7 @@ import coalloc
 from coalloc.daemon.config_checks import check_policies
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
+from coalloc.daemon.solver.sent import encode_snapshot
 from coalloc.model.errors import InputError
 from coalloc.policies import foreign
 from coalloc.policies.contract import CASES, faults
@@ -213,7 +214,7 @@ def test_the_solvers_process_takes_them(
     installed: Path, name: str, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(installed))
-    text = json.dumps(CASES["a day's clock"]).encode()
+    text = encode_snapshot(coalloc.read_snapshot(CASES["a day's clock"]))
 
     async def solved() -> SolveOutcome:
         pool = SolverPool()

@@ -14,6 +14,7 @@ import pytest
 from coalloc.daemon.solver import pool as solver_module
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
+from coalloc.daemon.solver.sent import encode_snapshot
 from coalloc.model.formats.plan_json import read_plan
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Status
@@ -25,7 +26,7 @@ SNAPSHOT = {
     "clusters": [{"name": "a", "nodes": [{"name": "a[1-2]"}]}],
     "queue": [{"id": "1", "kind": "rigid", "procs": 1, "base_time": 10.0}],
 }
-TEXT = json.dumps(SNAPSHOT).encode()
+TEXT = encode_snapshot(read_snapshot(SNAPSHOT))
 WAIT_S = 60.0
 SOFT_S = 3.0
 """Long enough for a first incumbent on a loaded machine."""
@@ -123,7 +124,7 @@ def test_incumbents_stream_and_the_soft_limit_ends_the_search() -> None:
             assert (values[0], values[-1]) == (30.0, 10.0)
             assert outcome.status == "done"
             assert status(outcome) is Status.TIME_LIMIT
-            assert outcome.elapsed_s >= SOFT_S
+            assert outcome.elapsed_s >= 0.75 * SOFT_S  # in time to send a plan
 
     run(test())
 
@@ -233,7 +234,7 @@ def test_bad_snapshots_are_told() -> None:
         async with pool() as processes:
             for text, message in (
                 (b"{", "DecodeError"),
-                (b'{"format": "x"}', "InputError: format: 'x' is not one of"),
+                (b'{"format": "x"}', "ValidationError: Object missing required field"),
                 (b"", "DecodeError"),
             ):
                 outcome = await processes.solve(text, Request(policy="good"), deadline_s=WAIT_S)
@@ -289,7 +290,7 @@ def test_only_plans_that_pass_the_check_come_back() -> None:
 def test_large_plans_are_trimmed_where_they_start_late() -> None:
     async def test() -> None:
         jobs = [{"id": str(n), "kind": "rigid", "procs": 2, "base_time": 10.0} for n in range(1, 6)]
-        text = json.dumps(SNAPSHOT | {"queue": jobs}).encode()
+        text = encode_snapshot(read_snapshot(SNAPSHOT | {"queue": jobs}))
         async with pool() as processes:
             for entries, expected in ((10, 5), (5, 2), (0, 0)):
                 request = Request(policy="spread", checked=True, node_entries=entries)

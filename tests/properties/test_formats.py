@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from coalloc.daemon.solver.sent import decode_plan, decode_snapshot, encode_snapshot
 from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.formats.plan_json import read_plan, write_plan
@@ -47,6 +48,7 @@ def test_a_snapshot_reads_back_equal(snapshot: Snapshot) -> None:
     written = decode_json(json.dumps(write_snapshot(snapshot), allow_nan=False))
     assert read_snapshot(written) == snapshot
     SNAPSHOTS.validate(written)
+    assert decode_snapshot(encode_snapshot(snapshot)) == replace(snapshot, warnings=())
 
 
 @WIDE
@@ -54,6 +56,7 @@ def test_a_snapshot_reads_back_equal(snapshot: Snapshot) -> None:
 def test_a_plan_reads_back_equal(plan: Plan) -> None:
     written = decode_json(json.dumps(write_plan(plan), allow_nan=False))
     assert read_plan(written) == plan
+    assert decode_plan(json.dumps(written).encode()) == plan
     PLANS.validate(written)
 
 

@@ -22,9 +22,11 @@ from coalloc.policies.kernel.instance.intake import Intake, NodeTable
 from coalloc.policies.kernel.instance.kinds import Kind
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.state import (
+    BLOCK,
     FULL,
     MEMORY,
     MOST_LOAD,
+    SIZES,
     STEPS,
     WIDTH,
     Base,
@@ -336,6 +338,9 @@ def make_scratch(problem: Problem) -> Scratch:
         live_ready=np.zeros(n),
         live_top=np.zeros(n),
         live_whole=ints(n),
+        block_top=np.zeros((n // BLOCK + 1, SIZES)),
+        block_late=np.zeros(n // BLOCK + 1, np.bool_),
+        until_size=np.zeros(SIZES),
         stair=ints((STEPS, 2)),
         stair_time=np.zeros(STEPS),
         stair_least=np.zeros(classes, dtype=np.int32),

@@ -27,6 +27,7 @@ from coalloc.policies.kernel.state import BLOCKS, EASY, EVENT, INSERT, ROWS, STR
 WEIGHTED = "weighted_completion"
 SAME = 1e-9
 """A bound that passes a value by this share, or by so much, passes it by rounding."""
+NO_PLACE = (Reason.INSUFFICIENT, "finds no place beside what runs")
 DECODERS = {"strict": STRICT, "insert": INSERT, "event": EVENT, "easy": EASY}
 
 
@@ -59,12 +60,20 @@ class Schedule:
 class Planner:
     """A snapshot made ready for any number of decodings.
 
-    Added to the snapshot's times, `origin` seconds have them on the axis of `submitted`.
+    Added to the snapshot's times, `origin` seconds have them on the axis of `submitted`. Plans name
+    nodes as `coalloc.policies.base.Budget.node_entries` has it.
     """
 
-    def __init__(self, snapshot: Snapshot, options: Mapping[str, Any], origin: float = 0.0) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        options: Mapping[str, Any],
+        origin: float = 0.0,
+        node_entries: int | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.origin = origin
+        self.node_entries = node_entries
         self.options = options
         self.intake = read_queue(snapshot, options)
         self.compiled: Compiled = compile_intake(self.intake, options.get("power_step", 0.0))
@@ -159,14 +168,16 @@ class Planner:
         *,
         bound: float | None = None,
         status: Status = Status.HEURISTIC,
+        unplaced: tuple[Reason, str] = NO_PLACE,
     ) -> Plan:
         """Choose nodes and write the plan.
 
         `bound`: of the objective.
         `status`: where anything can run at all.
+        `unplaced`: why items of the schedule have no start.
         """
-        placements, unplaced = self._placements(schedule)
-        deferred = (*self.intake.deferred, *unplaced)
+        placements, left = self._placements(schedule, *unplaced)
+        deferred = (*self.intake.deferred, *left)
         name = self.options.get("objective", "makespan")
         value = schedule.weighted_completion if name == WEIGHTED else schedule.makespan
         return Plan(
@@ -190,9 +201,11 @@ class Planner:
             },
         )
 
-    def _placements(self, schedule: Schedule) -> tuple[list[Placement], list[Deferred]]:
+    def _placements(
+        self, schedule: Schedule, reason: Reason, detail: str
+    ) -> tuple[list[Placement], list[Deferred]]:
         out = schedule.outcome
-        first, nodes, procs = lay_on_nodes(self.compiled, out)
+        first, nodes, procs = lay_on_nodes(self.compiled, out, self.node_entries)
         names = np.array([node.name for node in self.intake.nodes], dtype=object)
         named = names[nodes].tolist()
         counts = procs.tolist()
@@ -205,14 +218,7 @@ class Planner:
         ):
             task = None if item.task is None else item.task.id
             if start != start:
-                unplaced.append(
-                    Deferred(
-                        job=item.job.id,
-                        task=task,
-                        reason=Reason.INSUFFICIENT,
-                        detail="finds no place beside what runs",
-                    )
-                )
+                unplaced.append(Deferred(job=item.job.id, task=task, reason=reason, detail=detail))
                 continue
             placements.append(
                 Placement(

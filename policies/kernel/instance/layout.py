@@ -10,17 +10,21 @@ from coalloc.policies.kernel.instance.node_choice import Bookings, NodeUses, Use
 from coalloc.policies.kernel.state import FINEST, Outcome
 
 Ints = NDArray[np.int64]
+NOW_S = 1e-6
+"""What starts within so many seconds of the snapshot's time starts now."""
 
 
-def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
-    """Choose nodes for every placement.
+def lay_on_nodes(
+    compiled: Compiled, out: Outcome, entries: int | None = None
+) -> tuple[Ints, Ints, Ints]:
+    """Choose nodes for every placement, or for those that `Budget.node_entries` asks for.
 
     Returns the range of each item, N x 2, in the other two arrays: node numbers, cluster by cluster
     in snapshot order, and processes on them.
     """
     intake = compiled.intake
     n = out.start.size
-    placed = np.flatnonzero(~np.isnan(out.start))
+    placed = _first(out, intake.snapshot.time, entries)
     sizes = np.array([len(nodes) for nodes in compiled.class_nodes], dtype=np.int64)
     class_first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     node = np.array([x for nodes in compiled.class_nodes for x in nodes], dtype=np.int64)
@@ -31,7 +35,7 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     held = compiled.occupation
     holder = number[held.node]
     np.subtract.at(free, holder, held.units)
-    uses = _uses(compiled, out, placed)
+    uses = _uses(compiled, out, np.sort(placed))
     # What was planned in times from now may touch by a rounding: see the checker's `swept_ends`.
     half = out.start + (out.end - out.start) / 2.0
     ends = np.maximum(out.end - FINEST * np.abs(out.end), half)
@@ -40,7 +44,7 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     out_first = np.zeros((n, 2), dtype=np.int64)
     out_node, out_units, out_procs = (np.empty(room, dtype=np.int64) for _ in range(3))
     lay(
-        placed[np.lexsort((out.end[placed], out.start[placed]))],
+        placed,
         uses,
         Bookings(
             start=out.start,
@@ -58,17 +62,31 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     return out_first, node[out_node[:top]], out_procs[:top]
 
 
+def _first(out: Outcome, now: float, entries: int | None) -> Ints:
+    """The placements to lay, by start."""
+    placed = np.flatnonzero(~np.isnan(out.start))
+    placed = placed[np.lexsort((out.end[placed], out.start[placed]))]
+    if entries is None:
+        return placed
+    first, last = out.use_first[placed], (out.use_first + out.use_count)[placed]
+    total = np.concatenate(([0], np.cumsum(out.use_procs[: last.max(initial=0)])))
+    are_few = np.cumsum(total[last] - total[first]) <= entries
+    return placed[are_few | (out.start[placed] <= now + NOW_S)]
+
+
 def _uses(compiled: Compiled, out: Outcome, placed: Ints) -> Uses:
     """Classes and processes of the placements, each placement's cluster by cluster."""
     problem = compiled.problem
-    item = np.repeat(placed, out.use_count[placed])
+    counts = np.zeros_like(out.use_count)
+    counts[placed] = out.use_count[placed]
+    item = np.repeat(placed, counts[placed])
     slot = np.concatenate(
-        [np.arange(a, a + b) for a, b in zip(out.use_first, out.use_count, strict=True)] or [placed]
+        [np.arange(a, a + b) for a, b in zip(out.use_first[placed], counts[placed], strict=True)]
+        or [placed]
     )
     node_class = out.use_class[slot]
     sort = np.lexsort((node_class, problem.class_cluster[node_class], item))
     node_class = node_class[sort]
-    counts = out.use_count * ~np.isnan(out.start)
     return Uses(
         span=np.stack((np.cumsum(counts) - counts, counts), axis=1),
         node_class=node_class,

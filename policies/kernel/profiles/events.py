@@ -7,11 +7,27 @@ from typing import Any
 
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.loads import data_ready, least_time
-from coalloc.policies.kernel.profiles.lookahead import lasts, look_ahead, promising, survey
+from coalloc.policies.kernel.profiles.lookahead import (
+    lasts,
+    look_ahead,
+    may_hold,
+    measure_sizes,
+    promising,
+    survey,
+)
 from coalloc.policies.kernel.profiles.profile import locate
 from coalloc.policies.kernel.profiles.seek import NOWHERE, Place, commit, seek
 from coalloc.policies.kernel.record import Ints
-from coalloc.policies.kernel.state import BLOCKS, STAMP, Outcome, Problem, Profile, Scratch
+from coalloc.policies.kernel.state import (
+    BLOCK,
+    BLOCKS,
+    SIZES,
+    STAMP,
+    Outcome,
+    Problem,
+    Profile,
+    Scratch,
+)
 
 
 @helper()
@@ -52,6 +68,15 @@ def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int
         scratch.live_whole[count] = 0 if problem.item_splits[item] else 1
         scratch.live_ready[count] = out.ready[item]
         scratch.live_top[count] = least_time(problem, item, last, power)
+        block, size = count // BLOCK, 0
+        if count % BLOCK == 0:
+            scratch.block_late[block] = True
+            for x in range(SIZES):
+                scratch.block_top[block, x] = inf
+        while size < SIZES - 1 and scratch.live_procs[count] >= 2 << size:
+            size += 1
+        shortest = min(scratch.block_top[block, size], scratch.live_top[count])
+        scratch.block_top[block, size] = shortest
         count += 1
     return count
 
@@ -126,62 +151,77 @@ def events(
     so it would find the same place again. An item with a choice of allotments waits if it would end
     sooner so; else any single free slot would be its fate.
 
-    The scan stays whole: what it keeps from one item to the next are six numbers.
+    The scan stays whole: what it keeps from one item to the next are six numbers. Once there is a
+    head, it skips blocks of items none of which is short and small enough; what has started leaves
+    a gap until half of them have.
     """
     live, procs, ready = scratch.live, scratch.live_procs, scratch.live_ready
     top, whole = scratch.live_top, scratch.live_whole
     stair, times = scratch.stair, scratch.stair_time
     count = line_up(problem, scratch, out, order)
+    left = count
     head = -1
-    while count > 0:
+    while left > 0:
         if head < 0:
             head = take_first(problem, profile, scratch, out, fixed_mode, queue, t)
+        if 2 * left < count:
+            count = line_up(problem, scratch, out, order)
+            left = count
         scratch.counters[STAMP] += 1
         row, steps, spare = look_ahead(problem, profile, scratch, t)
+        measure_sizes(scratch, steps)
         wake = inf
-        kept = 0
-        for pos in range(count):
-            if queue.size > 0 and out.start[live[pos]] == out.start[live[pos]]:
+        for block in range((count + BLOCK - 1) // BLOCK):
+            all_heads = easy and (head < 0 or every)
+            if not all_heads and queue.size == 0 and not may_hold(scratch, block, t):
                 continue
-            if ready[pos] > t:
-                ready[pos] = out.ready[live[pos]]
-                if ready[pos] > t:
-                    wake = min(wake, ready[pos])
-            # what decides for most stands here in the loop
-            now = ready[pos] <= t
-            tried = now and procs[pos] <= stair[0, whole[pos]]
-            if tried and steps > 1 and procs[pos] > stair[steps - 1, whole[pos]]:
-                tried = lasts(stair, times, steps, procs[pos], whole[pos], t + top[pos])
-            heads = now and easy and (head < 0 or every)
-            if tried or heads:
-                item = live[pos]
-                group = problem.item_group[item]
-                if scratch.stamp[group] != scratch.counters[STAMP]:
-                    survey(problem, profile, scratch, group, row, -1, t)
-                place = NOWHERE
-                if tried:
-                    place = fitting(
-                        problem, profile, scratch, out, fixed_mode, pos, t, steps, spare
-                    )
-                if place.end == inf and problem.item_apart[item]:
-                    wake = min(wake, arriving(problem, out, item, t))
-                if place.end == inf and heads:
-                    place = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
-                if place.end < inf and place.start > t and not heads:
-                    out.ready[item] = place.start
-                    ready[pos] = place.start
-                    wake = min(wake, place.start)
-                elif place.end < inf:
-                    commit(problem, profile, scratch, out, item, place)
-                    if out.start[item] > t:
-                        head = item
-                    row, steps, spare = look_ahead(problem, profile, scratch, t)
+            late = False
+            for pos in range(block * BLOCK, min(block * BLOCK + BLOCK, count)):
+                if live[pos] < 0:
                     continue
-            if kept < pos:
-                live[kept], procs[kept], whole[kept] = live[pos], procs[pos], whole[pos]
-                ready[kept], top[kept] = ready[pos], top[pos]
-            kept += 1
-        count = kept
+                if queue.size > 0 and out.start[live[pos]] == out.start[live[pos]]:
+                    live[pos] = -1
+                    left -= 1
+                    continue
+                if ready[pos] > t:
+                    ready[pos] = out.ready[live[pos]]
+                    if ready[pos] > t:
+                        wake = min(wake, ready[pos])
+                # what decides for most stands here in the loop
+                now = ready[pos] <= t
+                tried = now and procs[pos] <= stair[0, whole[pos]]
+                if tried and steps > 1 and procs[pos] > stair[steps - 1, whole[pos]]:
+                    tried = lasts(stair, times, steps, procs[pos], whole[pos], t + top[pos])
+                heads = now and easy and (head < 0 or every)
+                if tried or heads:
+                    item = live[pos]
+                    group = problem.item_group[item]
+                    if scratch.stamp[group] != scratch.counters[STAMP]:
+                        survey(problem, profile, scratch, group, row, -1, t)
+                    place = NOWHERE
+                    if tried:
+                        place = fitting(
+                            problem, profile, scratch, out, fixed_mode, pos, t, steps, spare
+                        )
+                    if place.end == inf and problem.item_apart[item]:
+                        wake = min(wake, arriving(problem, out, item, t))
+                    if place.end == inf and heads:
+                        place = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+                    if place.end < inf and place.start > t and not heads:
+                        out.ready[item] = place.start
+                        ready[pos] = place.start
+                        wake = min(wake, place.start)
+                    elif place.end < inf:
+                        commit(problem, profile, scratch, out, item, place)
+                        if out.start[item] > t:
+                            head = item
+                        live[pos] = -1
+                        left -= 1
+                        row, steps, spare = look_ahead(problem, profile, scratch, t)
+                        measure_sizes(scratch, steps)
+                        continue
+                late = late or ready[pos] > t
+            scratch.block_late[block] = late
         t = min(wake, following(profile, t))
         if t == inf:
             break

@@ -13,6 +13,7 @@ from coalloc.policies.kernel.state import (
     FULL,
     ROUNDING,
     SEEN,
+    SIZES,
     STAMP,
     STEPS,
     TOL,
@@ -176,6 +177,28 @@ def lasts(stair: Any, times: Any, steps: int, procs: int, whole: int, end: float
         else:
             low = middle + 1
     return end <= times[low] + TOL
+
+
+@helper()
+def measure_sizes(scratch: Scratch, steps: int) -> None:
+    """Note until when 1, 2, 4, ... processes may go on from now, for all that `stair` knows."""
+    step = 0
+    for size in range(SIZES - 1, -1, -1):
+        while step < steps and scratch.stair[step, 0] >= 1 << size:
+            step += 1
+        scratch.until_size[size] = inf if step == steps else scratch.stair_time[step]
+
+
+@helper()
+def may_hold(scratch: Scratch, block: int, t: float) -> bool:
+    """Whether any live item of a block may go on from t, or is to be looked at in any case."""
+    if scratch.block_late[block]:
+        return True
+    for size in range(SIZES):
+        top = scratch.block_top[block, size]
+        if top < inf and t + top <= scratch.until_size[size] + TOL:
+            return True
+    return False
 
 
 @helper()

@@ -15,7 +15,7 @@ from coalloc.daemon.solver.explain import explained
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
-from coalloc.model.formats.snapshot_json import read_snapshot
+from coalloc.daemon.solver.sent import decode_snapshot
 from coalloc.wire.answers import Why
 from tests.support.core_site import Site
 
@@ -52,7 +52,7 @@ class InProcess(SolverPool):
             raise self.outcome
         if self.outcome is not None:
             return self.outcome
-        problem = read_snapshot(msgspec.json.decode(snapshot))
+        problem = decode_snapshot(snapshot)
         request = Request(explain=job, soft_at=float("inf"))
         return outcome("done", explained(problem, rule, request))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -17,7 +16,7 @@ from coalloc.daemon.solver.answer import encoded, solved, trimmed
 from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome
 from coalloc.daemon.solver.rule_costs import RuleCosts
-from coalloc.model.formats.snapshot_json import read_snapshot
+from coalloc.daemon.solver.sent import decode_snapshot
 from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
@@ -53,7 +52,7 @@ class FakePool:
         self.asked.append(request)
         if self.fails and len(self.asked) == 1:
             return SolveOutcome(status="killed", plan=None, message=self.fails, elapsed_s=0.0)
-        view = read_snapshot(msgspec.json.decode(snapshot))
+        view = decode_snapshot(snapshot)
         asked = Request(policy=request.policy, options=request.options)
         plan = solved(view, lookup(request.policy).solve, asked)
         assert request.node_entries is not None

@@ -22,8 +22,9 @@ from coalloc.core.learning.estimates import (
     predicted,
     remembered,
 )
+from coalloc.daemon.queries import answers
 from coalloc.model.jobs import RigidJob
-from coalloc.model.settings import JobMatchConfig, JobsConfig
+from coalloc.model.settings import DaemonConfig, JobMatchConfig, JobsConfig
 from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
@@ -103,7 +104,26 @@ def test_a_limit_per_user_counts_only_their_own() -> None:
     answer = submit(site, token="one more")
     assert isinstance(answer, Refused)
     assert answer.message == "ann has 2 waiting jobs, at most 2"
+    (notice,) = answers.notices(site.state, site.now)
+    assert notice.startswith("ann has 2 waiting jobs")
     site.submit(1, user="bob")
+
+
+def test_an_array_is_one_of_the_waiting_jobs_of_its_user() -> None:
+    site = Site({"a": 1}, solving=False, max_jobs_per_user=2)
+    array = str(site.submit(1, array=tuple(range(5))))
+    site.submit(1)
+    assert isinstance(submit(site, token="third"), Refused)
+    assert site.state.pending.entries == {"ann": 2}
+    site.ask(Cancel(job=f"{array}_1"))
+    assert isinstance(submit(site, token="third"), Refused)
+    site.ask(Cancel(job=array))
+    assert site.state.pending.entries == {"ann": 1}
+    assert isinstance(submit(site, token="third"), Done)
+
+
+def test_one_user_may_not_fill_the_queue_by_default() -> None:
+    assert DaemonConfig().max_jobs_per_user > 0
 
 
 def test_what_does_not_exist_yet_is_not_taken_for_impossible() -> None:

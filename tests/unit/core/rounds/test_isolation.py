@@ -17,9 +17,10 @@ from coalloc.core.base.events import (
 from coalloc.core.base.messages import Read
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, PauseRounds, ResumeRounds, RoundNow
+from coalloc.core.base.round_control import PAUSE_FIRST_S
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.rounds import snapshots
-from coalloc.daemon.queries import job_views
+from coalloc.daemon.queries import answers, job_views
 from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
 from coalloc.model.platform import NodeState
 from coalloc.model.ranges import POWER
@@ -138,6 +139,56 @@ def test_a_solver_that_always_fails_is_blamed_on_no_job() -> None:
     assert site.notes("policy_failed")[0]["cause"] == "no job was found that causes it"
     assert len(asked) <= isolating.MOST_ATTEMPTS + 3
     assert started(site, jobs) == jobs
+
+
+def late(site: Site) -> str:
+    """Let the time limit come before a plan; returns the policy."""
+    solve = site.pending_solves.pop(0)
+    site.do(
+        SolveFailed(round=solve.round, policy=solve.policy, why="slow", solve_s=10.0, late=True)
+    )
+    return solve.policy
+
+
+def test_a_time_limit_is_blamed_on_no_job_and_remembered_for_queues_as_long() -> None:
+    site, jobs = queued(9, slots=1)
+    assert late(site) == "easy"
+    (note,) = site.notes("policy_failed")
+    assert (note["fallback"], note["asked_again_in_s"]) == ("fcfs", PAUSE_FIRST_S)
+    (notice,) = answers.notices(site.state, site.now)
+    assert notice.startswith("easy did not plan 9 jobs in time")
+    assert [solve.policy for solve in answered(site, names())] == ["fcfs"]
+    site.submit(1)  # The next round does not try in vain again.
+    assert [solve.policy for solve in answered(site, names())] == ["fcfs"]
+    for job in jobs[2:]:
+        site.ask(Cancel(job=job), operator=True)
+    while site.pending_solves:
+        answered(site, names())
+    site.submit(1)  # A queue of half that length is another matter.
+    assert [solve.policy for solve in answered(site, names())] == ["easy"]
+    assert not site.notes("job_set_aside")
+
+
+def test_a_policy_that_was_late_is_asked_again_after_a_pause_that_doubles() -> None:
+    site, _ = queued(9, slots=1)
+    for pause_s in (PAUSE_FIRST_S, 2 * PAUSE_FIRST_S):
+        assert late(site) == "easy"
+        assert site.notes("policy_failed")[-1]["asked_again_in_s"] == pause_s
+        while site.pending_solves:
+            assert [solve.policy for solve in answered(site, names())] == ["fcfs"]
+        site.now += pause_s + 1.0
+        site.submit(1)
+    assert [solve.policy for solve in answered(site, names())] == ["easy"]
+    assert not site.state.rounds.overruns
+
+
+def test_a_round_that_is_asked_for_has_the_late_policy_tried() -> None:
+    site, _ = queued(9, slots=1)
+    late(site)
+    while site.pending_solves:
+        answered(site, names())
+    site.ask(RoundNow(), operator=True)
+    assert [solve.policy for solve in answered(site, names())] == ["easy"]
 
 
 def test_there_is_an_end_to_the_search_in_time() -> None:

@@ -12,8 +12,10 @@ from coalloc.model.plan import NOTES, OVERDUE, Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
+from coalloc.policies.auto.online import MANY
 from coalloc.policies.auto.overdue import FLOOR_S, LONG_S
 from coalloc.policies.base import Budget
+from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.orders.run_times import ratios
 from coalloc.policies.registry import lookup
@@ -56,6 +58,23 @@ def test_heavy_first_then_in_order_of_arrival() -> None:
     )
     plan = round_of(Snapshot(clusters=(alpha, beta), queue=queue, running=(busy,)))
     assert by_start(plan) == ["3", "0", "1", "2", "4", "5", "6"]
+
+
+def test_a_long_queue_begins_with_a_plan_of_its_head() -> None:
+    queue = tuple(job(str(n), 1 + n % 3, 10.0 + n % 7, submitted=-1.0) for n in range(MANY + 300))
+    for site in ((machine("a", 4),), (machine("a", 4), machine("b", 3))):
+        snapshot, told = Snapshot(clusters=site, queue=queue), list[Plan]()
+        policy = lookup("auto")
+        options = read_options({}, policy.options)
+        plan = policy.solve(snapshot, options, Budget(live=True), told.append)
+        assert len(told[0].placements) == MANY
+        assert not [line for each in (*told, plan) for line in check(snapshot, each).violations]
+        assert len(plan.placements) == len(told[1].placements) == len(queue)
+        # What starts now of the first order is the same.
+        head, whole = (
+            {p.job for p in each.placements if p.start == 0.0} for each in (told[0], told[1])
+        )
+        assert head == whole
 
 
 @pytest.mark.parametrize("live", [True, False])

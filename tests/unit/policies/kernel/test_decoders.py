@@ -3,6 +3,11 @@
 import pytest
 
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
+from coalloc.policies.base import Budget
+from coalloc.policies.checking.check import check
+from coalloc.policies.options import read_options
+from coalloc.policies.registry import lookup
 from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import (
     case,
@@ -52,6 +57,24 @@ def test_easy_uses_both_admission_rules(blocked_head: Snapshot) -> None:
     assert found["3"] == (0, 20)  # fits beside the head's booking
     assert found["4"][0] == 15  # would take the head's node
     assert found["5"] == (0, 10)  # ends before the head starts
+
+
+def test_what_starts_later_may_come_without_its_nodes(blocked_head: Snapshot) -> None:
+    whole = planned("easy", blocked_head)
+    easy = lookup("easy")
+    few = easy.solve(blocked_head, read_options({}, easy.options), Budget(node_entries=6))
+    assert [replace(p, nodes={}) for p in few.placements] == [
+        replace(p, nodes={}) for p in whole.placements
+    ]
+    named = [p for p in few.placements if p.nodes]
+    assert {p.job for p in named} == {"1", "3", "5"}  # What starts now, whatever the number.
+    assert all(p in whole.placements for p in named)
+    assert not check(blocked_head, few, estimates=True).violations
+    assert any("has no node" in line for line in check(blocked_head, few).violations)
+    now = tuple(replace(p, nodes={}) if p.start == 0.0 else p for p in few.placements)
+    for wrong in (now, (*few.placements, few.placements[1]), few.placements[:1]):
+        plan = replace(few, placements=wrong)
+        assert check(blocked_head, plan, estimates=True).violations
 
 
 def test_fpfs_lets_the_head_wait(blocked_head: Snapshot) -> None:
