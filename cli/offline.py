@@ -213,7 +213,7 @@ def _options(policy: Policy) -> dict[str, dict[str, Any]]:
 def _add_snapshot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: stdout")
     parser.add_argument(
-        "--workload", type=Path, metavar="FILE", help="take the jobs of an SWF log, or a workflow"
+        "--workload", type=Path, metavar="FILE", help="take the jobs of a log, or a workflow"
     )
     parser.add_argument("--platform", type=Path, metavar="FILE", help="and these clusters")
     parser.add_argument(
@@ -244,8 +244,8 @@ def _snapshot(args: argparse.Namespace) -> int:
 def made_snapshot(workload: Path, platform: Path, limit: int | None = None) -> Snapshot:
     """A workflow, or the first jobs of a log when the last is submitted, on idle clusters."""
     from coalloc.adapters.formats.platforms import read_platform
-    from coalloc.adapters.formats.swf import read_swf
-    from coalloc.adapters.formats.swf_jobs import make_jobs
+    from coalloc.adapters.formats.sacct_log import read_log
+    from coalloc.adapters.formats.swf_jobs import JobRule, make_jobs
     from coalloc.adapters.formats.workflow import is_workflow, read_workflow
 
     clusters = read_platform(platform).clusters
@@ -254,7 +254,8 @@ def made_snapshot(workload: Path, platform: Path, limit: int | None = None) -> S
             raise CommandError("snapshot: --limit is for logs, not for a workflow", BAD_USAGE)
         read = read_workflow(workload)
         return Snapshot(clusters=clusters, queue=(read.job,), warnings=read.warnings)
-    jobs = [logged.job for logged in make_jobs(read_swf(workload)).jobs[:limit]]
+    made = make_jobs(read_log(workload), JobRule.on(clusters))
+    jobs = [logged.job for logged in made.jobs[:limit]]
     return Snapshot(
         time=max((job.submitted for job in jobs), default=0.0),
         clusters=clusters,

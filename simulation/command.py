@@ -68,7 +68,8 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         required=True,
-        help="job log, SWF or .xswf, packed or not (gz, bz2, xz); given again, logs are merged",
+        help="job log: SWF, .xswf, or what `sacct -P` printed (docs/accounting.md), packed or not "
+        "(gz, bz2, xz); given again, logs are merged",
     )
     add("--platform", metavar="FILE", required=True, help="clusters: TOML, JSON or SimGrid XML")
     add(
@@ -209,15 +210,13 @@ def _run(args: argparse.Namespace) -> int:
 
 def _workload(args: argparse.Namespace, platform: Platform, seed: int) -> Workload:
     """The log as it is replayed, with the draws of a seed."""
-    nodes = (node for cluster in platform.clusters for node in cluster.nodes)
-    rule = JobRule(
+    rule = JobRule.on(
+        platform.clusters,
         sigma=read_sigma(args.sigma),
         bandwidth=read_bandwidth(args.bandwidth),
         seed=seed,
         keep_clusters=args.keep_clusters,
         partitions=platform.partitions,
-        clusters=tuple(cluster.name for cluster in platform.clusters),
-        counts_memory=any(node.memory_mb is not None for node in nodes),
     )
     workload = read_workload(args.workload, rule, args.limit)
     if args.moldable is None:

@@ -40,7 +40,7 @@ from coalloc.core.base.events import (
     TimerFired,
     Together,
 )
-from coalloc.core.base.messages import Hello, Order, Prepare, Read, Report, Start
+from coalloc.core.base.messages import SHAPES, Hello, Order, Prepare, Read, Report, Start
 from coalloc.core.base.requests import Refused, Submit, SubmitWorkflow
 from coalloc.core.base.start_intervals import StartError
 from coalloc.core.base.state_tables import Learning
@@ -204,9 +204,10 @@ class _Replay:
     def _connect(self, now: float) -> None:
         """Every executor says hello, and its cluster is read."""
         for cluster in self.slot_map.platform.clusters:
-            self._handle(StatementReceived(statement=Hello(cluster=cluster.name)), now)
+            hello = Hello(cluster=cluster.name, abilities=(SHAPES,))
+            self._handle(StatementReceived(statement=hello), now)
             nodes = tuple(map(NodeReading.of, cluster.nodes))
-            reading = ClusterReading(cluster=cluster.name, nodes=nodes)
+            reading = ClusterReading(cluster=cluster.name, nodes=nodes, resources=cluster.resources)
             self._handle(
                 StatementReceived(statement=Read(cluster=cluster.name, reading=reading)), now
             )

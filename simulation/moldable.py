@@ -103,6 +103,7 @@ def _made(logged: LoggedJob, shape: Shape, slots: int, draw: list[float]) -> Log
         sigma=job.sigma,
         clusters=job.clusters,
         memory_mb_per_proc=job.memory_mb_per_proc,
+        shape=job.shape,
         proc_gbps=job.proc_gbps,
         speedup=_speedup(shape, job.procs, job.base_time, draw),
         min_procs=1,

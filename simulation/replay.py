@@ -49,11 +49,11 @@ def replay(
     streamed = (
         can_stream(policy, complete)
         and workload.is_rigid
-        and not workload.needs_memory
+        and not workload.needs_counting
         and sharing == NO_SHARES
     )
     if path == "stream" and not streamed:
-        what = "jobs that need memory" if workload.needs_memory else "these options"
+        what = "jobs that need more than slots" if workload.needs_counting else "these options"
         if not workload.is_rigid:
             flows = any(logged.flow is not None for logged in workload.jobs)
             what = "workflows" if flows else "moldable jobs"

@@ -11,10 +11,11 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from coalloc.adapters.formats.platforms import Platform
-from coalloc.adapters.formats.swf import read_swf
+from coalloc.adapters.formats.sacct_log import read_log
 from coalloc.adapters.formats.swf_jobs import JobRule, LoggedJob, make_jobs
 from coalloc.adapters.formats.workflow import is_workflow
 from coalloc.model.errors import InputError
+from coalloc.model.shape import ONE_SLOT
 from coalloc.model.values import replace
 
 Floats = NDArray[np.float64]
@@ -41,9 +42,10 @@ class Workload(Struct, frozen=True, kw_only=True, dict=True):
         return all(logged.moldable is None and logged.flow is None for logged in self.jobs)
 
     @cached_property
-    def needs_memory(self) -> bool:
-        """Whether a job asks for memory."""
-        return any(logged.job.memory_mb_per_proc for logged in self.jobs)
+    def needs_counting(self) -> bool:
+        """Whether a job asks for more than slots."""
+        jobs = (logged.job for logged in self.jobs)
+        return any(job.memory_mb_per_proc or job.shape != ONE_SLOT for job in jobs)
 
     @cached_property
     def submit(self) -> Floats:
@@ -81,7 +83,7 @@ def read_workload(
 ) -> Workload:
     """Read job logs; several are merged on one axis of time, each from its first submission.
 
-    SWF logs may be gzipped. With a limit, the earliest jobs are kept.
+    Logs are SWF or of ``sacct -P``, and may be packed. With a limit, the earliest jobs are kept.
 
     Raises `InputError`.
     """
@@ -90,7 +92,7 @@ def read_workload(
         if is_workflow(path):
             what = "is a workflow: plan it with coalloc snapshot --workload and coalloc solve"
             raise InputError(str(path), what)
-        log = read_swf(path)
+        log = read_log(path)
         try:
             made.append(make_jobs(log, rule))
         except InputError as error:

@@ -41,7 +41,7 @@ FOREIGN = tuple(
         ("a pointer of Git LFS", rb"\Aversion https://git-lfs"),
         ("an HTML page", rb"(?i)\A\s*(?:<!--.{0,999}-->\s*)?<(?:!doctype html|html)\b"),
         ("a log of the Grid Workloads Archive", rb"\A#\s*JobID\s+SubmitTime"),
-        ("output of sacct", rb"\A\s*JobID(?:Raw)?[|, \t]"),
+        ("a table of sacct", rb"\A\s*JobID(?:Raw)? "),
         ("a trace of Nextflow", rb"\Atask_id[\t,]hash"),
         ("a list of jobs of Batsim's results", rb"\Ajob_id,workload_name"),
         ("a workload of Batsim", rb'\A\s*\{(?=.*"(?:subtime|profiles)"\s*:)(?!.*"tasks"\s*:)'),
@@ -76,6 +76,7 @@ HINTS = {
     "Nextflow script": "nextflow run -with-dag dag.dot writes its graph",
     "Snakefile": "snakemake --dag writes its graph",
     "Git LFS": "git lfs pull fetches the file itself",
+    "sacct": "sacct -P prints what is",
 }
 ANSI = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 

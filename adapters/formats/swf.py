@@ -23,6 +23,7 @@ from typing import BinaryIO
 
 from coalloc.adapters.formats.files import opened, unpacked
 from coalloc.model.errors import InputError
+from coalloc.model.shape import ONE_SLOT, Shape
 
 LONGEST_LINE = 1_000_000
 """A longer line, in bytes, is bad; the rest of it is skipped."""
@@ -74,6 +75,14 @@ class SwfJob:
     line: int = 0
     """Its line in the file, from 1; and the number of its columns."""
     fields: int = FIELDS
+    name: str = ""
+    """This and all that follow: of a log that is no SWF. Its id there, its user and what it ran."""
+    owner: str = ""
+    program: str = ""
+    cluster: str = ""
+    shape: Shape = ONE_SLOT
+    unusable: str = ""
+    """Why it cannot be replayed."""
 
 
 COLUMNS = tuple(column.name for column in fields(SwfJob))[:FIELDS]
@@ -98,6 +107,12 @@ class SwfSummary:
     """Jobs submitted before the one on the line above."""
     repeated: int = 0
     """Jobs whose number was seen before."""
+
+    def count_bad(self, number: int, fault: str) -> None:
+        """Count a bad line."""
+        self.bad += 1
+        if len(self.bad_lines) < BAD_LINES_KEPT:
+            self.bad_lines.append((number, fault))
 
     def describe(self) -> str:
         """Say in one line what was read and repaired."""
@@ -169,11 +184,8 @@ class SwfReader:
             self.header[key] = f"{self.header[key]}\n{text}" if key in self.header else text
 
     def _count_bad(self, number: int, fault: str) -> None:
-        summary = self.summary
-        summary.bad += 1
-        if len(summary.bad_lines) < BAD_LINES_KEPT:
-            summary.bad_lines.append((number, fault))
-        if not summary.jobs and summary.bad >= GIVE_UP_AFTER:
+        self.summary.count_bad(number, fault)
+        if not self.summary.jobs and self.summary.bad >= GIVE_UP_AFTER:
             raise InputError(self._where, self._no_swf())
 
     def _no_swf(self) -> str:
@@ -232,7 +244,7 @@ def read_stream(file: BinaryIO, where: str = "", limit: int | None = None) -> Sw
 
 
 def _log_of(stream: BinaryIO, where: str, limit: int | None = None) -> SwfLog:
-    reader = SwfReader(_bounded_lines(stream), where)
+    reader = SwfReader(bounded_lines(stream), where)
     jobs: list[SwfJob] = []
     for job in reader:
         jobs.append(job)
@@ -243,7 +255,7 @@ def _log_of(stream: BinaryIO, where: str, limit: int | None = None) -> SwfLog:
     return SwfLog(header=reader.header, jobs=tuple(jobs), summary=reader.summary)
 
 
-def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
+def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
     """Yield lines; of an overlong one only its beginning, so that memory stays bounded."""
     while line := stream.readline(LONGEST_LINE + 2):
         yield line

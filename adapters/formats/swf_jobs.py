@@ -24,6 +24,8 @@ The rule, for every log:
 - Memory asked for (field 10) is KiB of each process, as the format says; in an extended log
   (.xswf) it is bytes of each node, by the processes per node of its resource request. It counts
   where the rule says so, which is sensible on nodes with memory only.
+- Of the resources that accounts name (`sacct_log`) those count that the platform has; where it has
+  only the family of a type, that.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, isfinite
+from typing import Any
 
 from msgspec import Struct
 
@@ -42,6 +45,9 @@ from coalloc.adapters.formats.swf import SwfJob, SwfLog
 from coalloc.model.cost import base_time
 from coalloc.model.errors import InputError
 from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.platform import Cluster
+from coalloc.model.shape import ONE_SLOT, Shape, supplies
+from coalloc.model.values import replace
 
 SHORTEST_RUN_S = 1.0
 CANCELLED = 5
@@ -122,6 +128,21 @@ class JobRule:
     """Those that exist."""
     counts_memory: bool = False
     """Jobs need the memory that the log asks for."""
+    resources: frozenset[str] = frozenset()
+    """Named resources that exist."""
+
+    @classmethod
+    def on(cls, clusters: Iterable[Cluster], **more: Any) -> JobRule:
+        """The rule by which what these clusters tell of is counted."""
+        clusters = tuple(clusters)
+        nodes = [node for cluster in clusters for node in cluster.nodes]
+        supplied = [*(node.resources for node in nodes), *(c.resources for c in clusters)]
+        return cls(
+            clusters=tuple(cluster.name for cluster in clusters),
+            counts_memory=any(node.memory_mb is not None for node in nodes),
+            resources=frozenset(name for amounts in supplied for name in supplies(amounts)),
+            **more,
+        )
 
 
 class LoggedJob(Struct, frozen=True, kw_only=True):
@@ -143,7 +164,7 @@ class LoggedJob(Struct, frozen=True, kw_only=True):
     """Of a run: which task of `flow` it is; else empty."""
     user: str = ""
     application: str = ""
-    """Numbers of its user and its program in the log; empty where that does not know."""
+    """Names or numbers of its user and program in the log; empty where that does not know."""
     waited_s: float = 0.0
     """From its submission to its start in the log, seconds; 0 where the log does not know."""
 
@@ -184,7 +205,7 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
     first = log.jobs[0].submit_s if log.jobs else 0.0
     left_out: Counter[str] = Counter()
     adjusted: Counter[str] = Counter()
-    seen: Counter[int] = Counter()
+    seen: Counter[str] = Counter()
     jobs = []
     for line in log.jobs:
         # Drawn for jobs that are left out as well: a value belongs to a place in the log.
@@ -194,11 +215,11 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
         if reason:
             left_out[reason] += 1
             continue
-        seen[line.number] += 1
-        count = seen[line.number]
+        name = line.name or str(line.number)
+        seen[name] += 1
         times = _times(line, adjusted)
         job = RigidJob(
-            id=f"{line.number}.{count}" if count > 1 else str(line.number),
+            id=f"{name}.{seen[name]}" if seen[name] > 1 else name,
             submitted=line.submit_s - first,
             earliest=line.submit_s - first,
             procs=line.requested or line.allocated or 0,
@@ -207,6 +228,7 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
             proc_gbps=gbps,
             memory_mb_per_proc=_memory_mb(line, rule, adjusted),
             clusters=_clusters(line, rule),
+            shape=_shape(line, rule, adjusted),
         )
         jobs.append(
             LoggedJob(
@@ -215,8 +237,8 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
                 killed=times[2],
                 number=line.number,
                 line=line.line,
-                user=_named(line.user),
-                application=_named(line.application),
+                user=line.owner or _named(line.user),
+                application=line.program or _named(line.application),
                 waited_s=max(line.wait_s or 0.0, 0.0),
             )
         )
@@ -224,6 +246,8 @@ def make_jobs(log: SwfLog, rule: JobRule | None = None) -> MadeJobs:
 
 
 def _unusable(line: SwfJob) -> str:
+    if line.unusable:
+        return line.unusable
     if not line.requested and not line.allocated:
         return "no number of processors"
     if not line.run_s and line.status == CANCELLED:
@@ -255,22 +279,44 @@ def _times(line: SwfJob, adjusted: Counter[str]) -> tuple[float, float, bool]:
 
 def _memory_mb(line: SwfJob, rule: JobRule, adjusted: Counter[str]) -> int:
     """MiB of memory that each process asks for; 0 where the log does not know."""
-    if not line.requested_kb:
+    if not line.requested_kb and not line.shape.memory_mb_per_node:
         return 0
     if not rule.counts_memory:
         adjusted["memory that is not counted: no node has memory_mb"] += 1
         return 0
     adjusted["memory counted"] += 1
+    if not line.requested_kb:
+        return 0
     if len(line.extra) <= DEMAND_COLUMN:
         return ceil(line.requested_kb / 1024.0)
     per_node = re.search(r":ppn=([1-9][0-9]*)", line.extra[DEMAND_COLUMN])
     return ceil(line.requested_kb / (int(per_node[1]) if per_node else 1) / 2.0**20)
 
 
+def _shape(line: SwfJob, rule: JobRule, adjusted: Counter[str]) -> Shape:
+    """The shape of a line, as far as the platform has what it names."""
+    shape = line.shape
+    if shape == ONE_SLOT:
+        return shape
+
+    def there(amounts: Mapping[str, int]) -> dict[str, int]:
+        known = Counter[str]()
+        for name, count in amounts.items():
+            found = name if name in rule.resources else name.partition(":")[0]
+            is_there = found in rule.resources
+            adjusted[f"{name} {'' if is_there else 'that the platform lacks not '}counted"] += 1
+            known[found] += count if is_there else 0
+        return dict(+known)
+
+    memory = shape.memory_mb_per_node if rule.counts_memory else 0
+    per_node, per_job = there(shape.per_node), there(shape.per_job)
+    return replace(shape, memory_mb_per_node=memory, per_node=per_node, per_job=per_job)
+
+
 def _clusters(line: SwfJob, rule: JobRule) -> tuple[str, ...] | None:
     if not rule.keep_clusters:
         return None
-    named: tuple[str, ...] = ()
+    named: tuple[str, ...] = (line.cluster,) if line.cluster else ()
     if len(line.extra) > DEMAND_COLUMN:
         named = tuple(dict.fromkeys(re.findall(r":cl_([^:#]+)", line.extra[DEMAND_COLUMN])))
     elif line.partition is not None and rule.partitions:

@@ -2,7 +2,8 @@
 
 Simple orders keep their names and decoders; `conservative` books the first `DEPTH` that wait, and
 the others go on as under EASY. What searches tries these orders, EASY by arrival first, and then
-moves items of the best while its work lasts. All others lay EASY in the order of `ORDERS`.
+moves items of the best while its work lasts; of a `project` with tasks, whole orders are bred, and
+each item is placed where it ends first. All others lay EASY in the order of `ORDERS`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.counted.bounds import bound_of
 from coalloc.policies.counted.planning import CountedQueue
+from coalloc.policies.counted.project import improved, project_of
 from coalloc.policies.incumbent import PROVED
 from coalloc.policies.kernel.counted import compiled
 from coalloc.policies.kernel.counted.fits import FLOATS
@@ -36,6 +38,7 @@ ORDERS = {
     "list-saf": "smallest-area",
 }
 MODES = {"strict": STRICT, "event": EVENT, "easy": EASY, "insert": EASY}
+BRED = "bred"
 DECODER = SimpleNamespace(prepare=compiled.prepare, listing=compiled.list_items)
 
 
@@ -56,9 +59,10 @@ def solve(
     """Plan under a policy's name."""
     queue = CountedQueue(problem, options, budget.origin, _column, DECODER)
     bound = bound_of(queue, weighs=queue.weighs) if budget.bounds and name in SEARCHES else None
-    trials, draws = _starts(queue, name, live=budget.live), np.random.default_rng(budget.seed)
+    draws, count = np.random.default_rng(budget.seed), len(queue.items)
     work = fails = 0
-    patience = (options.get("patience") or 0) if name in SEARCHES and not budget.live else 0
+    searches = name in SEARCHES and not budget.live
+    patience = (options.get("patience") or 0) if searches else 0
     best: tuple[Any, ...] = ()
     stopped = met = False
 
@@ -73,24 +77,36 @@ def solve(
             Status.OPTIMAL if met else status,
         )
 
-    while True:
-        trial = next(trials, None)
-        if trial is None:
-            if fails >= patience or met or len(queue.items) < 2:
-                return plan()
-            trial = "moved", _moved(best[3], draws)
-        board = queue.lay(**trial[1])
-        work += len(queue.items)
-        rank = queue.rank(board)
+    def trials() -> Iterator[tuple[str, dict[str, Any] | None, int]]:
+        """Orders, how each is laid, and the work of all; what does not look better is not laid."""
+        for label, settings in _starts(queue, name, live=budget.live):
+            yield label, settings, count
+        project = None
+        if searches and not queue.weighs and any(item.parents for item in queue.items):
+            project = project_of(queue)
+        if project is not None and not met:
+            for order, cost in improved(project, budget, work, options.get("patience")):
+                laid = None if order is None else {"order": order, "depth": count}
+                yield BRED, laid, cost + (0 if order is None else count)
+            return
+        while fails < patience and not met and count > 1:
+            yield "moved", _moved(best[3], draws), count
+
+    for label, settings, cost in trials():
+        work += cost
         fails += 1
-        if not best or rank < best[0]:
-            best, fails = (rank, board, *trial), 0
-            met = bound is not None and rank[0] == 0 and rank[1] <= bound * (1.0 + PROVED)
-            if on_incumbent is not None:
-                on_incumbent(plan())
+        if settings is not None:
+            board = queue.lay(**settings)
+            rank = queue.rank(board)
+            if not best or rank < best[0]:
+                best, fails = (rank, board, label, settings), 0
+                met = bound is not None and rank[0] == 0 and rank[1] <= bound * (1.0 + PROVED)
+                if on_incumbent is not None:
+                    on_incumbent(plan())
         stopped = budget.stop()
-        if stopped or (budget.work is not None and work >= budget.work):
-            return plan()
+        if stopped or (budget.work is not None and work >= budget.work) or (met and label == BRED):
+            break
+    return plan()
 
 
 def _starts(queue: CountedQueue, name: str, *, live: bool) -> Iterator[tuple[str, dict[str, Any]]]:

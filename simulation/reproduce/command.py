@@ -13,6 +13,7 @@ from coalloc.simulation.online.pieces import NoDataError
 from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import check_report
+from coalloc.simulation.reproduce import psplib
 from coalloc.simulation.reproduce.pages import carry_out
 from coalloc.simulation.reproduce.registry import MODULES, PAPERS, find, load, template
 from coalloc.simulation.reproduce.study import Run
@@ -20,12 +21,14 @@ from coalloc.simulation.reproduce.study import Run
 DONE, FAILED = 0, 1
 FOLDER = Path("reproduction")
 ALL = "all"
+BENCHES = {online: 1, psplib: 2}
+"""What is carried out by itself, and so many words of it at most."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add = parser.add_argument
-    add("name", nargs="*", metavar="NAME", help="an experiment, or all")
+    add("name", nargs="*", metavar="NAME", help="an experiment, or all; or psplib FOLDER")
     add("--list", action="store_true", help="list the experiments")
     quick = "reduced versions: a smoke test of some minutes for all, no reproduction"
     add("--quick", action="store_true", help=quick)
@@ -60,12 +63,14 @@ def run(args: argparse.Namespace) -> int:
     if not args.name:
         raise InputError("reproduce", "names no experiment (see coalloc reproduce --list)")
     check_report(args.report)
-    if online.NAME in args.name:
-        if args.name != [online.NAME]:
-            raise InputError("reproduce", f"{online.NAME} is carried out by itself")
+    for bench, most in BENCHES.items():
+        if bench.NAME not in args.name:
+            continue
+        if args.name[0] != bench.NAME or len(args.name) > most:
+            raise InputError("reproduce", f"{bench.NAME} is carried out by itself")
         with progress_bar(quiet=args.quiet) as report:
-            code = online.run(args, report)
-        _write_report(args, [online.NAME])
+            code: int = bench.run(args, report)
+        _write_report(args, [bench.NAME])
         return code
     names = chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
@@ -118,7 +123,8 @@ def listing() -> str:
             paper = about.paper
             lines.append(PAPERS[paper])
         lines.append(f"  {name:<{_width()}} {about.place:<8} {about.takes:>6}  {about.title}")
-    lines += ["Bench", f"  {online.NAME:<{_width()}} {'':<8} {'':>6}  {online.DOC}"]
+    benches = (f"  {bench.NAME:<{_width()}} {'':<8} {'':>6}  {bench.DOC}" for bench in BENCHES)
+    lines += ["Benches", *benches]
     return "\n".join(lines)
 
 

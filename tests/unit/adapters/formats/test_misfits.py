@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.formats.platforms import read_platform
+from coalloc.adapters.formats.sacct_log import read_log
 from coalloc.adapters.formats.swf import read_swf
 from coalloc.adapters.formats.workflow import is_workflow, read_workflow
 from coalloc.cli.command import CommandError
@@ -33,7 +34,7 @@ FOREIGN = {
     "is an HTML page, which": b"\n<!-- x --><!DOCTYPE html><html>404</html>",
     "is a pointer of Git LFS, which is not read; git": b"version https://git-lfs.github.com/spec\n",
     "is a log of the Grid Workloads Archive, which": b"# JobID\tSubmitTime\n1 0 0 9 1 1\n",
-    "is output of sacct, which": b"JobID|User|State\n1|ann|COMPLETED\n",
+    "is a table of sacct, which is not read; sacct -P": b"JobID    User\n1  ann\n",
     "is a trace of Nextflow, which": b"task_id\thash\tnative_id\tname\n1\ta/b\t7\tx\n",
     "is a workload of Batsim, which": json.dumps({"nb_res": 4, "jobs": [BATSIM]}).encode(),
     "is a workload of Batsim, ": json.dumps({"jobs": [], "profiles": {"d": {}}}).encode(),
@@ -61,14 +62,16 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     "xz": lzma.compress,
 }
 LOG = b"1 0 -1 9 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n2 5 -1 9 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n"
+ACCOUNTS = b"JobID|Submit|Start|End|NCPUS\n7|1763632800|1763632860|1763632999|4\n"
 OURS: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
     "log.swf": (LOG, lambda path: read_swf(path).jobs),
     "header.swf": (b"; MaxProcs: 4\n" + LOG, lambda path: read_swf(path).header),
+    "jobs.sacct": (ACCOUNTS, lambda path: read_log(path).jobs),
     "flow.dot": (b"digraph g {\n a; b;\n a -> b;\n}\n", lambda path: read_workflow(path).job),
     "flow.json": (b'{"tasks": [{"id": "a", "work": 9}]}', lambda path: read_workflow(path).job),
     "site.toml": (b'[[clusters]]\nname = "a"\n[[clusters.nodes]]\nname = "a1"\n', read_platform),
 }
-READERS = (read_swf, is_workflow, read_workflow, read_platform, load_snapshot)
+READERS = (read_log, read_swf, is_workflow, read_workflow, read_platform, load_snapshot)
 
 
 @pytest.mark.parametrize("packing", PACKINGS)

@@ -18,6 +18,7 @@ from coalloc.adapters.formats.swf import (
     read_swf,
 )
 from coalloc.model.errors import InputError
+from coalloc.model.shape import ONE_SLOT
 
 FULL = b"7 100 5 60 4 59.5 1024 8 120 2048 1 3 2 9 1 6 5 30"
 
@@ -52,7 +53,8 @@ def test_every_field_of_a_full_line() -> None:
 
 def test_minus_one_is_not_known() -> None:
     job = read_line(b"1 0 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1 -1")
-    known = {name for name in SwfJob.__slots__ if getattr(job, name) not in (None, ())}
+    unknown = (None, (), "", ONE_SLOT)
+    known = {name for name in SwfJob.__slots__ if getattr(job, name) not in unknown}
     assert known == {"number", "submit_s", "line", "fields"}
 
 
