@@ -13,13 +13,12 @@ from pathlib import Path
 
 from benchmarks.round import make_snapshot
 from coalloc.daemon.solver.frames import Request
-from coalloc.daemon.solver.planner import NODE_ENTRIES
+from coalloc.daemon.solver.planner import NODE_ENTRIES, plainly
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.store.records_json import read_object
 from coalloc.model.formats.plan_json import read_plan
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.plain.policy import plain_easy
 from coalloc.wire.frames import encode
 
 JOBS = (1_000, 10_000)
@@ -68,7 +67,7 @@ async def main() -> None:
                 for policy in POLICIES:
                     print(await measure(pool, snapshot, policy), flush=True)
                 began = time.perf_counter()
-                plain_easy(snapshot)
+                plainly(snapshot)
                 print(f"plain, in the daemon itself: {time.perf_counter() - began:.2f} s")
         finally:
             await pool.stop()

@@ -240,10 +240,17 @@ def _classes(intake: Intake, step: float) -> list[NodeClass]:
 def _not_now(scene: Scene, item: Item) -> tuple[Reason, str] | None:
     if isinstance(item.job, WorkflowJob):
         return Reason.UNSUPPORTED, "this policy plans no workflows"
-    early = scene.intake.why_not_yet(item)
-    if early is not None:
-        return early[0], f"{early[1]}; this policy plans starts now only"
-    return None
+    now = scene.snapshot.time
+    if item.parents:
+        parent = scene.intake.items[item.parents[0][0]]
+        reason, early = Reason.DEPENDENCY, f"waits for job {parent.job.id}"
+    elif item.job.earliest > now:
+        reason, early = Reason.BEGIN_TIME, f"may not start for {item.job.earliest - now:.6g} s"
+    elif item.release > now:
+        reason, early = Reason.DEPENDENCY, f"waits {item.release - now:.6g} s for what runs"
+    else:
+        return None
+    return reason, f"{early}; this policy plans starts now only"
 
 
 def _candidate(scene: Scene, item: Item) -> CandidateJob:
