@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.array_types import Floats, Ints
+from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.graph import graph_of
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.search.branch_state import ENERGY, TIME, WAITING, Memo, Model, Stack
 from coalloc.policies.kernel.state import FULL, ROUNDING, Base
-from coalloc.policies.oas.exact_patterns import Patterns, Saturation, firsts, make_patterns
+from coalloc.policies.oas.exact_patterns import Patterns, Saturation, make_patterns
 from coalloc.policies.oas.exact_prices import make_prices, make_rows
 
 MOST_ITEMS = 62
@@ -146,7 +147,7 @@ def _runs(
     items: Sequence[Item], order: Ints, least: Floats, weight: Floats, grid: ExactGrid
 ) -> Floats:
     """Rows of `Model.runs`, in the order of the model; `least` is the shortest run of each item."""
-    after = _after(items, least)
+    after = graph_of(items).tail(least)
     release = [grid.up(items[i].release) for i in order]
     columns = (release, weight, (least + after)[order], after[order], least[order])
     return np.stack(columns, axis=1)
@@ -213,26 +214,6 @@ def _rows(base: Base, reopened: Floats, grid: ExactGrid) -> list[tuple[float, in
             rows[grid.up(time)] = r
             last = r
     return sorted(rows.items())
-
-
-def _after(items: Sequence[Item], least: Floats) -> Floats:
-    """Time from the end of each item to the end of the longest chain behind it."""
-    children: list[list[int]] = [[] for _ in items]
-    waits = np.zeros(len(items), dtype=np.int64)
-    for n, item in enumerate(items):
-        for parent in {p for p, _ in item.parents}:
-            children[parent].append(n)
-            waits[parent] += 1
-    after = np.zeros(len(items))
-    ready = [n for n in range(len(items)) if not children[n]]
-    while ready:
-        n = ready.pop()
-        for parent in {p for p, _ in items[n].parents}:
-            after[parent] = max(after[parent], after[n] + least[n])
-            waits[parent] -= 1
-            if not waits[parent]:
-                ready.append(parent)
-    return after
 
 
 def _twins(items: Sequence[Item], order: Ints, weighted: bool) -> Ints:

@@ -33,7 +33,7 @@ from coalloc.model.history import History
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.kernel.instance.arrays import Floats
+from coalloc.policies.array_types import Floats
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.listing_state import BLEND, MADE, ListingGenes

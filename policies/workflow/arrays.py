@@ -13,12 +13,12 @@ from math import inf
 import numpy as np
 
 from coalloc.model.jobs import Started, WorkflowJob
-from coalloc.policies.array_types import Ints
+from coalloc.policies.array_types import Ints, firsts
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.graph import Graph, compressed
 from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
 from coalloc.policies.workflow.forms import Form
-from coalloc.policies.workflow.graph import Graph, compressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def problem_of(planner: Planner, begun: StartedTasks) -> Problem:
         class_cluster=problem.class_cluster[order],
         class_power=problem.class_power[order],
         class_grain=problem.class_grain[order],
-        closed_first=np.concatenate(([0], np.cumsum([c.size for c in closed]))).astype(np.int64),
+        closed_first=firsts([c.size for c in closed]),
         closed=np.concatenate([*closed, np.zeros(0, dtype=np.int64)]).astype(np.int64),
     )
 
@@ -81,7 +81,7 @@ def site_of(planner: Planner, problem: Problem, base: Base) -> Site:
     """
     clusters, order = problem.link_gbps.size, class_order(planner)
     counts = np.bincount(problem.class_cluster, minlength=clusters)
-    first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    first = firsts(counts)
     bounds = np.unique(np.concatenate((base.time, problem.reserved.ravel())))
     bounds = bounds[bounds >= base.time[0]]
     at = np.searchsorted(base.time, bounds, side="right") - 1
@@ -148,7 +148,7 @@ def items_of(
         low=low,
         high=np.maximum(high, low),
         limit=problem.item_limit,
-        table_first=np.cumsum([0, *(len(modes) for modes in tables)]).astype(np.int64),
+        table_first=firsts([len(modes) for modes in tables]),
         table_procs=np.array([mode[0] for mode in table], dtype=np.int64),
         table_scaled=np.array([mode[1] for mode in table], dtype=np.float64),
         table_fixed=np.array([mode[2] for mode in table], dtype=np.float64),

@@ -14,9 +14,9 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.platform import Node
+from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupied
 from coalloc.policies.kernel.instance.intake import Intake, NodeTable
 from coalloc.policies.kernel.instance.kinds import Kind
@@ -35,8 +35,6 @@ from coalloc.policies.kernel.state import (
 )
 from coalloc.policies.latest import keep_latest
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Layout = tuple[Classes, Ints]
 
 
@@ -162,7 +160,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
     item_wide = _ints([bool(item.parts) for item in items])
     shape = (len(wide), len(clusters))
     return Problem(
-        mode_first=_firsts([len(item.modes) for item in items]),
+        mode_first=firsts([len(item.modes) for item in items]),
         mode_procs=_ints([mode[0] for mode in modes]),
         mode_scaled=_floats([mode[1] for mode in modes]),
         mode_fixed=_floats([mode[2] for mode in modes]),
@@ -188,10 +186,10 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         wide_units=_load_units(
             _floats([item.rates for item in wide]).reshape(shape), _links(intake)
         ),
-        parent_first=_firsts([len(item.parents) for item in items]),
+        parent_first=firsts([len(item.parents) for item in items]),
         parent=_ints([parent for parent, _ in parents]),
         parent_gbit=_floats([gbit for _, gbit in parents]),
-        child_first=_firsts([len(entry) for entry in children]),
+        child_first=firsts([len(entry) for entry in children]),
         child=_ints([child for entry in children for child in entry]),
         need=need,
         group_class=group_class,
@@ -207,7 +205,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         class_cluster=_ints([kind.cluster for kind in kinds]),
         class_power=_floats(powers),
         class_grain=_ints([kind.grain for kind in kinds]),
-        closed_first=_firsts([len(kind.cover) for kind in kinds]),
+        closed_first=firsts([len(kind.cover) for kind in kinds]),
         closed=_ints([r for kind in kinds for r in kind.cover]),
         reserved=_floats([[r.start, r.end] for r in intake.reservations]).reshape(-1, 2),
         link_gbps=_links(intake),
@@ -245,10 +243,6 @@ def _ints(values: Sequence[Any]) -> Ints:
 
 def _floats(values: Sequence[Any]) -> Floats:
     return np.array(values, dtype=np.float64)
-
-
-def _firsts(counts: list[int]) -> Ints:
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
 
 
 def any_mode(items: int) -> Ints:

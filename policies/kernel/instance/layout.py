@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Ints, firsts
 from coalloc.policies.kernel.instance.arrays import Compiled
 from coalloc.policies.kernel.instance.node_choice import Bookings, NodeUses, Uses, lay
 from coalloc.policies.kernel.state import FINEST, Outcome
-
-Ints = NDArray[np.int64]
 
 
 def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
@@ -22,7 +20,6 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
     n = out.start.size
     placed = np.flatnonzero(~np.isnan(out.start))
     sizes = np.array([len(nodes) for nodes in compiled.class_nodes], dtype=np.int64)
-    class_first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     node = np.array([x for nodes in compiled.class_nodes for x in nodes], dtype=np.int64)
     kinds = [intake.kinds[intake.node_kind[x]] for x in node]
     free = np.array([kind.slots * kind.grain for kind in kinds], dtype=np.int64)
@@ -48,7 +45,7 @@ def lay_on_nodes(compiled: Compiled, out: Outcome) -> tuple[Ints, Ints, Ints]:
             gives=np.stack((holder, held.units), axis=1),
             by_end=np.argsort(until, kind="stable"),
         ),
-        class_first,
+        firsts(sizes),
         free,
         np.zeros(max((kind.slots for kind in kinds), default=0) + 1, dtype=np.int64),
         np.zeros(4, dtype=np.int64),

@@ -7,8 +7,9 @@ from math import inf
 
 import numpy as np
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.annealing_loop import BEST, LIMIT, Annealing, make_annealing
-from coalloc.policies.kernel.instance.arrays import Floats, Ints, make_outcome
+from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.search.annealing import LAST, LATEST, Domains, ListingSearch, anneal
 from coalloc.policies.kernel.search.listing_state import ListingDesk, ListingGenes, Rows
