@@ -21,11 +21,10 @@ from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupi
 from coalloc.policies.kernel.instance.intake import Intake, NodeTable
 from coalloc.policies.kernel.instance.kinds import Kind
 from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.state import (
     FULL,
-    MEMORY,
     MOST_LOAD,
-    STEPS,
     WIDTH,
     Base,
     Outcome,
@@ -258,17 +257,8 @@ def make_outcome(problem: Problem) -> Outcome:
     for item in range(n):
         most = problem.mode_procs[problem.mode_first[item + 1] - 1]
         pool += min(classes, int(most))
-    return Outcome(
-        start=np.full(n, np.nan),
-        end=np.full(n, np.nan),
-        mode=np.zeros(n, dtype=np.int64),
-        use_first=np.zeros(n, dtype=np.int64),
-        use_count=np.zeros(n, dtype=np.int64),
-        use_class=np.empty(pool, dtype=np.int64),
-        use_procs=np.empty(pool, dtype=np.int64),
-        missing=np.zeros(n, dtype=np.int64),
-        ready=np.full(n, inf),
-    )
+    blank = np.full(n, np.nan)
+    return room_for(Outcome, N=n, pool=pool, start=blank, end=blank.copy(), ready=np.full(n, inf))
 
 
 def make_profile(problem: Problem, base: Base) -> Profile:
@@ -276,61 +266,12 @@ def make_profile(problem: Problem, base: Base) -> Profile:
     classes, clusters = problem.class_power.size, problem.link_gbps.size
     rows = base.time.size + 2 * problem.item_group.size + 4
     blocks = rows // (WIDTH // 4) + 8
-    return Profile(
-        free=np.empty((rows, classes + clusters), dtype=np.int32),
-        load=np.empty((rows, clusters), dtype=np.int64),
-        recycled=np.empty(rows, dtype=np.int64),
-        block=np.zeros(blocks, dtype=np.int64),
-        recycled_block=np.empty(blocks, dtype=np.int64),
-        filled=np.zeros(blocks, dtype=np.int64),
-        time=np.empty((blocks, WIDTH)),
-        row=np.empty((blocks, WIDTH), dtype=np.int64),
-        total=np.empty((blocks, WIDTH), dtype=np.int64),
-        peak=np.empty((blocks, WIDTH), dtype=np.int64),
-        dip=np.empty((blocks, WIDTH), dtype=np.int64),
-        dips=np.zeros(blocks, dtype=np.int64),
-        bounds=np.zeros((blocks, 4), dtype=np.int64),
-        size=np.zeros(4, dtype=np.int64),
-    )
+    return room_for(Profile, rows=rows, units=classes + clusters, K=clusters, blocks=blocks)
 
 
 def make_scratch(problem: Problem) -> Scratch:
     """Working memory of the kernels."""
     n, groups = problem.item_group.size, problem.group_size.size
     classes, clusters = problem.class_power.size, problem.link_gbps.size
-
-    def ints(size: Any) -> Ints:
-        return np.zeros(size, dtype=np.int64)
-
-    return Scratch(
-        least=np.zeros(classes, dtype=np.int32),
-        until=np.zeros(classes),
-        procs=ints(classes),
-        avail=ints(clusters),
-        loaded=ints(clusters),
-        low=ints(clusters),
-        take=ints(clusters),
-        best_take=ints(clusters),
-        left=ints(clusters),
-        cost=np.zeros(clusters),
-        rank=ints(clusters),
-        pick_class=ints(classes),
-        pick_procs=ints(classes),
-        best_class=ints(classes),
-        best_procs=ints(classes),
-        stamp=ints(groups),
-        sums=ints((groups, 4)),
-        reach=ints((groups, classes)),
-        shared=ints(clusters),
-        counters=ints(4),
-        memory=np.zeros((MEMORY, 6)),
-        position=np.full(n, -1, dtype=np.int64),
-        live=ints(n),
-        live_procs=ints(n),
-        live_ready=np.zeros(n),
-        live_top=np.zeros(n),
-        live_whole=ints(n),
-        stair=ints((STEPS, 2)),
-        stair_time=np.zeros(STEPS),
-        stair_least=np.zeros(classes, dtype=np.int32),
-    )
+    position = np.full(n, -1, dtype=np.int64)
+    return room_for(Scratch, N=n, G=groups, C=classes, K=clusters, position=position)
