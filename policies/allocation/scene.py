@@ -29,6 +29,7 @@ from coalloc.policies.kernel.instance.classes import free_now
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.one_pass import on_view
 from coalloc.policies.uses import fitting
 
 
@@ -155,16 +156,7 @@ def load(candidate: CandidateJob, inside: int) -> Fraction:
 
 def on_scene(plan: Callable[[Scene, Budget, OnIncumbent | None], Plan]) -> SolveFunction:
     """The policy that plans with the scene of a snapshot; its options are the scene's."""
-
-    def solve(
-        problem: Snapshot,
-        options: Mapping[str, Any],
-        budget: Budget,
-        on_incumbent: OnIncumbent | None = None,
-    ) -> Plan:
-        return plan(read_scene(problem, options), budget, on_incumbent)
-
-    return solve
+    return on_view(lambda problem, options, _: read_scene(problem, options), plan)
 
 
 def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
@@ -194,9 +186,7 @@ def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
         if why is None:
             scene.candidates.append(_candidate(scene, item))
         else:
-            task = None if item.task is None else item.task.id
-            entry = Deferred(job=item.job.id, task=task, reason=why[0], detail=why[1])
-            scene.waiting.append(entry)
+            scene.waiting.append(item.deferred(*why))
     return scene
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
+from coalloc.model.plan import Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.counted.tables import Tables
@@ -99,12 +99,11 @@ class CountedQueue:
         names = [self.intake.nodes[n].name for n in self.tables.nodes]
         more = bool(board.count[HEAP]) and bool(board.count[LEFT])
         for n, item in enumerate(self.items):
-            task = None if item.task is None else item.task.id
             start, end = float(board.start[n]), float(board.end[n])
             if start != start:
                 what = "comes after what was planned" if more else "finds no place beside what runs"
                 reason = Reason.NOT_SELECTED if more else Reason.INSUFFICIENT
-                deferred.append(Deferred(job=item.job.id, task=task, reason=reason, detail=what))
+                deferred.append(item.deferred(reason, what))
                 continue
             first = int(board.entry_first[n])
             uses = range(first, first + int(board.entry_count[n]))
@@ -114,7 +113,7 @@ class CountedQueue:
                 if board.use_node[use] < len(names)
             }
             placements.append(
-                Placement(job=item.job.id, task=task, start=start, end=end, nodes=nodes)
+                Placement(job=item.job.id, task=item.task_id, start=start, end=end, nodes=nodes)
             )
         return Plan(
             policy=policy,

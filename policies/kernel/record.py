@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 from zlib import crc32
 
 import numpy as np
@@ -103,7 +103,7 @@ def _shapes(form: Any) -> list[tuple[str, tuple[Any, ...], Any]]:
     """Each field with its shape, and what its items are."""
     shapes = []
     for name, hint in get_type_hints(form, include_extras=True).items():
-        kind, *shape = get_args(hint)
+        kind, *shape = get_args(hint) if get_origin(hint) is Annotated else (Any,)
         item = np.int64 if kind is Any else get_args(get_args(kind)[1])[0]
         shapes.append((name, tuple(shape), item))
     return shapes

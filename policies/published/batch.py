@@ -142,7 +142,7 @@ def _part(queue: MoldableQueue, items: Ints) -> tuple[MoldableQueue, Ints]:
 
 def _resume(planner: Planner, queue: MoldableQueue, batch: Batch) -> tuple[Ints, Ints, Flags]:
     """Order and allotments of the batch's items that wait, and which items are in it."""
-    index = {(item.job.id, item.task and item.task.id): n for n, item in enumerate(planner.items)}
+    index = {(item.job.id, item.task_id): n for n, item in enumerate(planner.items)}
     rows = queue.first[:-1].copy()
     inside = np.zeros(queue.size, dtype=np.bool_)
     order: list[int] = []

@@ -16,6 +16,7 @@ from coalloc.model.jobs import Started, WorkflowJob
 from coalloc.policies.array_types import Ints, firsts
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.graph import Graph, compressed
+from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
 from coalloc.policies.workflow.forms import Form
@@ -164,18 +165,17 @@ def items_of(
 def desk_of(problem: Problem, site: Site, begun: StartedTasks, jobs: int) -> SerialDesk:
     """Working memory for a problem's items; nothing is listed on it."""
     clusters, size = problem.link_gbps.size, problem.item_group.size
-    return SerialDesk(
+    return room_for(
+        SerialDesk,
         rows=np.array(site.rows),
         time=np.array(site.time),
         free=np.array(site.free),
         load=np.array(site.load),
-        least=np.zeros(problem.class_power.size, dtype=np.int64),
-        want=np.zeros(clusters, dtype=np.int64),
-        best=np.zeros(clusters, dtype=np.int64),
-        place=np.zeros(size + len(begun.tasks), dtype=np.int64),
-        chain=np.zeros(size, dtype=np.int64),
-        saved=np.zeros(clusters, dtype=np.int64),
-        last=np.zeros(jobs),
+        N=size,
+        vertices=size + len(begun.tasks),
+        jobs=jobs,
+        C=problem.class_power.size,
+        K=clusters,
     )
 
 
@@ -188,16 +188,9 @@ def out_of(planner: Planner, most: Ints, begun: StartedTasks) -> Out:
     for x, task in enumerate(begun.tasks):
         parts[size + x, [number[name] for name in task.clusters if name in number]] = 1
     pool = int(np.minimum(most, problem.class_power.size).sum()) + 1
-    return Out(
-        start=np.full(size, inf),
-        end=np.array([*[inf] * size, *(task.end for task in begun.tasks)], dtype=np.float64),
-        parts=parts,
-        use_first=np.zeros(size, dtype=np.int64),
-        use_count=np.zeros(size, dtype=np.int64),
-        use_class=np.zeros(pool, dtype=np.int64),
-        use_procs=np.zeros(pool, dtype=np.int64),
-        used=np.zeros(1, dtype=np.int64),
-    )
+    start = np.full(size, inf)
+    end = np.concatenate((start, [task.end for task in begun.tasks]))
+    return room_for(Out, N=size, pool=pool, start=start, end=end, parts=parts)
 
 
 def outcome_of(planner: Planner, out: Out, base: Outcome, items: Ints) -> Outcome:

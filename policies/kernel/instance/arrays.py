@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.model.platform import Node
 from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupied
+from coalloc.policies.kernel.instance.graph import children_of, compressed
 from coalloc.policies.kernel.instance.intake import Intake, NodeTable
-from coalloc.policies.kernel.instance.kinds import Kind
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.state import (
@@ -33,8 +32,6 @@ from coalloc.policies.kernel.state import (
     Scratch,
 )
 from coalloc.policies.latest import keep_latest
-
-Layout = tuple[Classes, Ints]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +51,6 @@ class Compiled:
     problem: Problem
     base: Base
     class_nodes: list[list[int]]
-    node_class: Ints
     occupation: Occupation
 
 
@@ -64,33 +60,23 @@ def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
     `power_step`: powers are rounded down to this step first; 0 keeps them.
     """
     if any(kind.cut for kind in intake.kinds):
-        classes, node_class = _layout(intake.nodes, intake.kinds, power_step)
+        classes = classes_of(intake.nodes, intake.kinds, power_step)
     else:
-        classes, node_class = _whole_classes(intake.table, power_step)
+        classes = _whole_classes(intake.table, power_step)
     occupation = _occupation(intake)
     return Compiled(
         intake=intake,
         problem=_problem(intake, classes.kind, classes.power),
-        base=_base(intake, classes.kind, classes.nodes, node_class, occupation),
+        base=_base(intake, classes, occupation),
         class_nodes=classes.nodes,
-        node_class=node_class,
         occupation=occupation,
     )
 
 
 @keep_latest
-def _whole_classes(table: NodeTable, power_step: float) -> Layout:
-    """The same where no kind is cut: the nodes alone decide."""
-    return _layout(table.nodes, table.kinds, power_step)
-
-
-def _layout(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float) -> Layout:
-    """The classes, and that of each node."""
-    classes = classes_of(nodes, kinds, power_step)
-    node_class = np.full(len(nodes), -1, dtype=np.int64)
-    for c, mine in enumerate(classes.nodes):
-        node_class[mine] = c
-    return classes, node_class
+def _whole_classes(table: NodeTable, power_step: float) -> Classes:
+    """The classes where no kind is cut: the nodes alone decide."""
+    return classes_of(table.nodes, table.kinds, power_step)
 
 
 def _occupation(intake: Intake) -> Occupation:
@@ -102,29 +88,23 @@ def _occupation(intake: Intake) -> Occupation:
     )
 
 
-def _base(
-    intake: Intake,
-    class_kind: list[int],
-    members: list[list[int]],
-    node_class: Ints,
-    occupation: Occupation,
-) -> Base:
+def _base(intake: Intake, classes: Classes, occupation: Occupation) -> Base:
     snapshot = intake.snapshot
     now = snapshot.time
     loads = intake.holds.links
     ends = {hold.until for hold in loads} | set(occupation.until.tolist())
     ends |= {reservation.end for reservation in intake.reservations}
     times = np.array(sorted({now} | {end for end in ends if end > now}))
-    free = np.zeros((len(times), len(members)), dtype=np.int64)
+    free = np.zeros((len(times), len(classes.nodes)), dtype=np.int64)
     capacity = [
         intake.kinds[kind].slots * intake.kinds[kind].grain * len(nodes)
-        for kind, nodes in zip(class_kind, members, strict=True)
+        for kind, nodes in zip(classes.kind, classes.nodes, strict=True)
     ]
     free[:] = np.array(capacity, dtype=np.int64)
     # what is held until a time is missing in all rows before it
-    held = np.zeros((len(times) + 1, len(members)), dtype=np.int64)
+    held = np.zeros((len(times) + 1, len(classes.nodes)), dtype=np.int64)
     upto = np.searchsorted(times, occupation.until)
-    np.add.at(held, (upto, node_class[occupation.node]), occupation.units)
+    np.add.at(held, (upto, classes.of_node[occupation.node]), occupation.units)
     free -= held[::-1].cumsum(axis=0)[::-1][1:]
     names = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
     load = np.zeros((len(times), len(names)))
@@ -146,11 +126,9 @@ def _load_units(load: Floats, links: Floats) -> Ints:
 def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Problem:
     items, clusters = intake.items, intake.snapshot.clusters
     modes = [mode for item in items for mode in item.modes]
-    parents = [parent for item in items for parent in item.parents]
-    children: list[list[int]] = [[] for _ in items]
-    for n, item in enumerate(items):
-        for parent, _ in item.parents:
-            children[parent].append(n)
+    parents = [item.parents for item in items]
+    parent_first, parent, parent_gbit = compressed(parents)
+    child_first, child, _ = compressed(children_of(parents))
     kinds = [intake.kinds[kind] for kind in class_kind]
     need = _ints([[group.need[kind] for kind in class_kind] for group in intake.groups])
     need = need.reshape(len(intake.groups), len(class_kind))
@@ -185,11 +163,11 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         wide_units=_load_units(
             _floats([item.rates for item in wide]).reshape(shape), _links(intake)
         ),
-        parent_first=firsts([len(item.parents) for item in items]),
-        parent=_ints([parent for parent, _ in parents]),
-        parent_gbit=_floats([gbit for _, gbit in parents]),
-        child_first=firsts([len(entry) for entry in children]),
-        child=_ints([child for entry in children for child in entry]),
+        parent_first=parent_first,
+        parent=parent,
+        parent_gbit=parent_gbit,
+        child_first=child_first,
+        child=child,
         need=need,
         group_class=group_class,
         group_size=group_size,

@@ -195,21 +195,14 @@ class Planner:
         for item, start, end, (a, b), sc in zip(
             self.items, starts, ends, ranges, slow, strict=True
         ):
-            task = None if item.task is None else item.task.id
             if start != start:
-                unplaced.append(
-                    Deferred(
-                        job=item.job.id,
-                        task=task,
-                        reason=Reason.INSUFFICIENT,
-                        detail="finds no place beside what runs",
-                    )
-                )
+                what = "finds no place beside what runs"
+                unplaced.append(item.deferred(Reason.INSUFFICIENT, what))
                 continue
             placements.append(
                 Placement(
                     job=item.job.id,
-                    task=task,
+                    task=item.task_id,
                     start=start,
                     end=end,
                     nodes=(

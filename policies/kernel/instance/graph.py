@@ -101,10 +101,7 @@ def make_graph(parents: Sequence[Sequence[tuple[int, float]]]) -> Graph:
 
     Raises `ValueError` if a vertex waits for itself.
     """
-    children: list[list[tuple[int, float]]] = [[] for _ in parents]
-    for v, mine in enumerate(parents):
-        for u, gbit in mine:
-            children[u].append((v, gbit))
+    children = children_of(parents)
     order, level = _sorted(parents, children)
     parent_first, parent, parent_gbit = compressed(parents)
     child_first, child, child_gbit = compressed(children)
@@ -118,6 +115,15 @@ def make_graph(parents: Sequence[Sequence[tuple[int, float]]]) -> Graph:
         order=order,
         level=level,
     )
+
+
+def children_of(parents: Sequence[Sequence[tuple[int, float]]]) -> list[list[tuple[int, float]]]:
+    """Of each vertex those that wait for it, with Gbit of data."""
+    children: list[list[tuple[int, float]]] = [[] for _ in parents]
+    for v, mine in enumerate(parents):
+        for u, gbit in mine:
+            children[u].append((v, gbit))
+    return children
 
 
 def _sorted(
