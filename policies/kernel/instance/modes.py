@@ -44,7 +44,7 @@ class Item:
         return None if self.task is None else self.task.id
 
     def deferred(self, reason: Reason, detail: str) -> Deferred:
-        """Why it has no start."""
+        """The entry that says for which reason it has no start."""
         return Deferred(job=self.job.id, task=self.task_id, reason=reason, detail=detail)
 
     @property
