@@ -1,6 +1,8 @@
-"""Arrays of numbers, as signatures name them."""
+"""Arrays of numbers, as signatures name them, and rows of many lists in one array."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,3 +10,8 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+
+
+def firsts(counts: Sequence[int] | Ints) -> Ints:
+    """Begin of the range of each list, of so many entries, and the end of the last one."""
+    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)

@@ -21,6 +21,17 @@ registry passes on what is better with them.
 """
 
 
+SAME = 1e-9
+"""A bound that passes a value by this share, or by so much, passes it by rounding."""
+
+
+def at_most(bound: float | None, value: float) -> float | None:
+    """A bound beside a value that is reached, where it passes that by rounding: the value."""
+    if bound is None or not 0.0 < bound - value <= SAME * max(value, 1.0):
+        return bound
+    return value
+
+
 def never() -> bool:
     """Stop condition of a search that ends by itself or by its work limit."""
     return False

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 
+View = TypeVar("View")
 Lay = Callable[[Planner, Budget], tuple[Schedule, Mapping[str, Any]]]
 """From a planner whose queue is not empty to a schedule and what stats say of it."""
 
 
-def on_planner(plan: Callable[[Planner, Budget, OnIncumbent | None], Plan]) -> SolveFunction:
-    """The policy that plans with the planner of a snapshot; its options are the planner's."""
+def on_view(
+    view: Callable[[Snapshot, Mapping[str, Any], Budget], View],
+    plan: Callable[[View, Budget, OnIncumbent | None], Plan],
+) -> SolveFunction:
+    """The policy that plans with a view of a snapshot; its options are the view's."""
 
     def solve(
         problem: Snapshot,
@@ -23,10 +27,19 @@ def on_planner(plan: Callable[[Planner, Budget, OnIncumbent | None], Plan]) -> S
         budget: Budget,
         on_incumbent: OnIncumbent | None = None,
     ) -> Plan:
-        planner = Planner(problem, options, budget.origin, budget.node_entries)
-        return plan(planner, budget, on_incumbent)
+        return plan(view(problem, options, budget), budget, on_incumbent)
 
     return solve
+
+
+def on_planner(plan: Callable[[Planner, Budget, OnIncumbent | None], Plan]) -> SolveFunction:
+    """The policy that plans with the planner of a snapshot."""
+    return on_view(
+        lambda snapshot, options, budget: Planner(
+            snapshot, options, budget.origin, budget.node_entries
+        ),
+        plan,
+    )
 
 
 def one_pass(name: str, lay: Lay) -> SolveFunction:

@@ -30,7 +30,7 @@ from coalloc.policies.workflow.search.options import WorkflowPolicyOptions
 
 _COMPLETING = "coalloc.policies.divisible.complete"
 _COUNTED = "coalloc.policies.counted.policy"
-_PLAIN = "coalloc.policies.plain.policy"
+_PLAIN = "coalloc.policies.counted.planning"
 _SIMPLE = "coalloc.policies.orders.simple"
 _MBPC = "coalloc.policies.allocation.mbpc"
 _OAS = "coalloc.policies.oas.policy"

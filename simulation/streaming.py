@@ -205,23 +205,15 @@ def _log(workload: Workload, index: Ints, problem: Any, laid: Laying) -> Any:
 
 def _outcome(problem: Any) -> Any:
     """Return room for the answer, with a place of its own for every job's uses."""
+    from coalloc.policies.kernel.record import room_for
     from coalloc.policies.kernel.state import Outcome
 
     count = len(problem.item_group)
     most = np.minimum(problem.mode_procs, len(problem.class_power))
     ends = np.cumsum(most, dtype=np.int64)
     total = int(ends[-1]) if count else 1
-    return Outcome(
-        start=np.full(count, np.nan),
-        end=np.full(count, np.nan),
-        mode=np.zeros(count, np.int64),
-        use_first=ends - most,
-        use_count=np.zeros(count, np.int64),
-        use_class=np.zeros(total, np.int64),
-        use_procs=np.zeros(total, np.int64),
-        missing=np.zeros(count, np.int64),
-        ready=np.zeros(count),
-    )
+    start, end = np.full((2, count), np.nan)
+    return room_for(Outcome, N=count, pool=total, start=start, end=end, use_first=ends - most)
 
 
 def _replayed(base: Any, problem: Any, log: Any, out: Any, laid: Laying) -> Iterator[int]:

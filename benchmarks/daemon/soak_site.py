@@ -47,6 +47,7 @@ from coalloc.core.executor import effects as effects_there
 from coalloc.core.executor import machine as there
 from coalloc.core.executor.state import ExecutorState
 from coalloc.daemon.outbox import Delivery
+from coalloc.daemon.solver.planner import plainly
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.sqlite import Store
@@ -55,7 +56,6 @@ from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import ClusterConfig, TriggerConfig
 from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
-from coalloc.policies.plain.policy import plain_easy
 
 HOUR_S = 3600.0
 READ_EVERY_S = 120.0
@@ -291,7 +291,7 @@ class SoakSite:
             case AppendEvent(kind=EventKind.JOB_ENDED, job=job):
                 self.ends[job] += 1
             case Solve(round=number, snapshot=snapshot):
-                answer = Solved(round=number, plan=plain_easy(snapshot), solve_s=0.0)
+                answer = Solved(round=number, plan=plainly(snapshot), solve_s=0.0)
                 epoch = self.core.state.epoch
                 self._soon(lambda: self._offer(answer) if self._is_epoch(epoch) else None)
             case Wake(at=at):

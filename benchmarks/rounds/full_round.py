@@ -13,11 +13,10 @@ from pathlib import Path
 
 from benchmarks.rounds.round import make_snapshot
 from coalloc.daemon.solver.frames import Request
-from coalloc.daemon.solver.planner import NODE_ENTRIES
+from coalloc.daemon.solver.planner import NODE_ENTRIES, plainly
 from coalloc.daemon.solver.pool import SolverPool
 from coalloc.daemon.solver.sent import decode_plan, encode_snapshot
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.plain.policy import plain_easy
 
 JOBS = (1_000, 10_000)
 POLICIES = ("fcfs", "easy", "conservative", "auto")
@@ -65,7 +64,7 @@ async def main() -> None:
                 for policy in POLICIES:
                     print(await measure(pool, snapshot, policy), flush=True)
                 began = time.perf_counter()
-                plain_easy(snapshot)
+                plainly(snapshot)
                 print(f"plain, in the daemon itself: {time.perf_counter() - began:.2f} s")
         finally:
             await pool.stop()

@@ -23,8 +23,8 @@ from coalloc.model.history import NO_HISTORY, History
 from coalloc.model.plan import Plan
 from coalloc.model.settings import RoundsConfig
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget
 from coalloc.policies.options import options_of
-from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import POLICIES
 
 NODE_ENTRIES = 50_000
@@ -89,7 +89,7 @@ class RoundPlanner:
 
     async def _plan(self, effect: Solve) -> Plan:
         if effect.policy == "plain" or not self._solver.is_warm:
-            return await asyncio.to_thread(plain_easy, effect.snapshot, pieces=True)
+            return await asyncio.to_thread(plainly, effect.snapshot)
 
         waiting = self.rounds.commit_first_incumbent
 
@@ -149,8 +149,13 @@ class RoundPlanner:
     ) -> Plan:
         """A plan for a what-if question."""
         if not self._solver.is_warm:
-            return await asyncio.to_thread(plain_easy, snapshot, pieces=True)
+            return await asyncio.to_thread(plainly, snapshot)
         return await self.solve(snapshot, policy, notes=notes)
+
+
+def plainly(snapshot: Snapshot) -> Plan:
+    """The plan of `plain`, which needs no compiled code, in this process."""
+    return POLICIES["plain"].solve(snapshot, {}, Budget(live=True))
 
 
 def guard(policy: str, passed_over_limit: int) -> dict[str, Any]:

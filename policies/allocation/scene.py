@@ -29,6 +29,7 @@ from coalloc.policies.kernel.instance.classes import free_now
 from coalloc.policies.kernel.instance.intake import Intake, read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.one_pass import on_view
 from coalloc.policies.uses import fitting
 
 
@@ -155,16 +156,7 @@ def load(candidate: CandidateJob, inside: int) -> Fraction:
 
 def on_scene(plan: Callable[[Scene, Budget, OnIncumbent | None], Plan]) -> SolveFunction:
     """The policy that plans with the scene of a snapshot; its options are the scene's."""
-
-    def solve(
-        problem: Snapshot,
-        options: Mapping[str, Any],
-        budget: Budget,
-        on_incumbent: OnIncumbent | None = None,
-    ) -> Plan:
-        return plan(read_scene(problem, options), budget, on_incumbent)
-
-    return solve
+    return on_view(lambda problem, options, _: read_scene(problem, options), plan)
 
 
 def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
@@ -194,9 +186,7 @@ def read_scene(snapshot: Snapshot, options: Mapping[str, Any]) -> Scene:
         if why is None:
             scene.candidates.append(_candidate(scene, item))
         else:
-            task = None if item.task is None else item.task.id
-            entry = Deferred(job=item.job.id, task=task, reason=why[0], detail=why[1])
-            scene.waiting.append(entry)
+            scene.waiting.append(item.deferred(*why))
     return scene
 
 
@@ -240,10 +230,17 @@ def _classes(intake: Intake, step: float) -> list[NodeClass]:
 def _not_now(scene: Scene, item: Item) -> tuple[Reason, str] | None:
     if isinstance(item.job, WorkflowJob):
         return Reason.UNSUPPORTED, "this policy plans no workflows"
-    early = scene.intake.why_not_yet(item)
-    if early is not None:
-        return early[0], f"{early[1]}; this policy plans starts now only"
-    return None
+    now = scene.snapshot.time
+    if item.parents:
+        parent = scene.intake.items[item.parents[0][0]]
+        reason, early = Reason.DEPENDENCY, f"waits for job {parent.job.id}"
+    elif item.job.earliest > now:
+        reason, early = Reason.BEGIN_TIME, f"may not start for {item.job.earliest - now:.6g} s"
+    elif item.release > now:
+        reason, early = Reason.DEPENDENCY, f"waits {item.release - now:.6g} s for what runs"
+    else:
+        return None
+    return reason, f"{early}; this policy plans starts now only"
 
 
 def _candidate(scene: Scene, item: Item) -> CandidateJob:

@@ -15,6 +15,7 @@ import numpy as np
 from coalloc.policies.bounds.columns import Columns
 from coalloc.policies.bounds.supply import Flags, Floats
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.graph import graph_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +47,10 @@ def read_heads(planner: Planner, columns: Columns) -> Heads:
     shortest[columns.fits] = columns.best(columns.seconds)
     counted = columns.fits.copy()
     linked = any(item.parents for item in items)
-    order = _order(planner) if linked else []
     if not linked:
         _close(columns, start, end)
         return Heads(start=start, end=end, shortest=shortest, tail=tail, counted=counted)
+    order = graph_of(items).order.tolist()
     first = np.append(columns.first, columns.item.size)
     place = np.cumsum(columns.fits) - 1
     for n in order:
@@ -72,23 +73,3 @@ def _close(columns: Columns, start: Floats, end: Floats) -> None:
     begins = np.maximum(columns.start, start[columns.item])
     start[columns.fits] = columns.best(begins)
     end[columns.fits] = columns.best(begins + columns.seconds)
-
-
-def _order(planner: Planner) -> list[int]:
-    """Items, parents first; the intake has deferred all circles."""
-    items = planner.items
-    missing = [len(item.parents) for item in items]
-    children: list[list[int]] = [[] for _ in items]
-    for n, item in enumerate(items):
-        for parent, _ in item.parents:
-            children[parent].append(n)
-    ready = [n for n, count in enumerate(missing) if not count]
-    out: list[int] = []
-    while ready:
-        n = ready.pop()
-        out.append(n)
-        for child in children[n]:
-            missing[child] -= 1
-            if not missing[child]:
-                ready.append(child)
-    return out

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coalloc.policies.array_types import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

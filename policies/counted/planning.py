@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
+from coalloc.model.plan import Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.counted.tables import Tables
 from coalloc.policies.kernel.counted import listing
 from coalloc.policies.kernel.counted.fits import FLOATS, HEAP, INTS, LEFT, NAMES, Board
@@ -16,14 +17,19 @@ from coalloc.policies.kernel.instance.modes import Item
 
 CHANGED = {*FLOATS[FLOATS.index("free ") :].split(), *INTS[INTS.index("count ") :].split()}
 ENDLESS = 1 << 40
-PLAIN_INSTANTS = 200
-"""Instants that are gone through where nothing is compiled."""
+WORK = 1_000_000
+"""Nodes and classes that `plain` looks at: about half a second."""
+SQUEEZED = 0.5
+"""Share of its widest allotment that `plain` gives at least; one slot would be a job's fate."""
+MOST_POWERS, POWER_STEP = 40, 0.05
+"""Where nodes have more different powers, `plain` rounds them down to this step."""
 
 
 class CountedQueue:
     """The items and the board; `convert` makes an array of a column, where it is compiled.
 
-    Added to the snapshot's times, `origin` seconds have them on the axis of `submitted`.
+    Added to the snapshot's times, `origin` seconds have them on the axis of `submitted`. Of an
+    item's allotments those below the share `squeeze` of its widest are left out.
     """
 
     def __init__(
@@ -33,11 +39,14 @@ class CountedQueue:
         origin: float = 0.0,
         convert: Callable[[str, Any], Any] = lambda _, column: column,
         decoder: Any = listing,
+        squeeze: float = 0.0,
     ) -> None:
         self.snapshot, self.options, self.origin = snapshot, options, origin
         self.weighs = options.get("objective") == "weighted_completion"
         self.intake = read_queue(snapshot, options)
         self.items: list[Item] = self.intake.items
+        for item in self.items:
+            item.modes = [mode for mode in item.modes if mode[0] >= squeeze * item.modes[-1][0]]
         self.tables = Tables(self.intake, options.get("power_step") or 0.0)
         board = self.tables.board()
         self.board: Any = Board(*map(convert, NAMES, board))
@@ -90,12 +99,11 @@ class CountedQueue:
         names = [self.intake.nodes[n].name for n in self.tables.nodes]
         more = bool(board.count[HEAP]) and bool(board.count[LEFT])
         for n, item in enumerate(self.items):
-            task = None if item.task is None else item.task.id
             start, end = float(board.start[n]), float(board.end[n])
             if start != start:
                 what = "comes after what was planned" if more else "finds no place beside what runs"
                 reason = Reason.NOT_SELECTED if more else Reason.INSUFFICIENT
-                deferred.append(Deferred(job=item.job.id, task=task, reason=reason, detail=what))
+                deferred.append(item.deferred(reason, what))
                 continue
             first = int(board.entry_first[n])
             uses = range(first, first + int(board.entry_count[n]))
@@ -105,7 +113,7 @@ class CountedQueue:
                 if board.use_node[use] < len(names)
             }
             placements.append(
-                Placement(job=item.job.id, task=task, start=start, end=end, nodes=nodes)
+                Placement(job=item.job.id, task=item.task_id, start=start, end=end, nodes=nodes)
             )
         return Plan(
             policy=policy,
@@ -123,8 +131,22 @@ class CountedQueue:
         )
 
 
-def plain_counted(problem: Snapshot) -> Plan:
-    """EASY by arrival, without a compiler; what is left after some instants has no start."""
-    queue = CountedQueue(problem, {})
-    board = queue.lay(range(len(queue.items)), most=PLAIN_INSTANTS)
+def plain(
+    problem: Snapshot,
+    options: Mapping[str, Any],
+    budget: Budget,
+    on_incumbent: OnIncumbent | None = None,
+) -> Plan:
+    """EASY by arrival, without a compiler: what answers until that is ready, and the last fallback.
+
+    It has no options. What is behind the first that waits has no start once so much was looked at:
+    this is done beside the daemon's own work.
+    """
+    powers = {node.power for _, node in problem.nodes()}
+    rounded = {"power_step": POWER_STEP} if len(powers) > MOST_POWERS else {}
+    queue = CountedQueue(problem, rounded, squeeze=SQUEEZED)
+    board = queue.lay(range(len(queue.items)), most=WORK)
     return queue.plan(board, "plain", {"work": len(queue.items), "seed": 0, "order": "arrival"})
+
+
+SOLVERS: Mapping[str, SolveFunction] = {"plain": plain}

@@ -117,7 +117,10 @@ class Tables:
             c["widest"].append(len(c["procs"]) - 1)
             c["item_form"].append(self.forms[form_of(item)])
             c["item_class"].append(classes.setdefault(self._class(n, item), len(classes)))
-            c["splits"].append(int(item.splits and not item.parts))
+            c["splits"].append(int(item.splits))
+            c["wide"].append(len(c["wide_procs"]) // len(self.clusters) if item.parts else -1)
+            c["wide_procs"] += item.parts
+            c["wide_gbps"] += item.rates
             c["item_gbps"].append(item.proc_gbps)
             c["limit"].append(item.limit)
             runs = (scaled / fastest + fixed for _, scaled, fixed, _ in item.modes)
@@ -136,7 +139,7 @@ class Tables:
 
     def _class(self, n: int, item: Item) -> Any:
         """Key of all that decides, beside its run time, whether an item fits."""
-        if item.parents or item.arrival:
+        if item.parents or item.arrival or item.parts:
             return n
         modes = item.modes[0][0] if len(item.modes) == 1 else tuple(item.modes)
         uneven = len(self.columns["level"]) > len(self.clusters)
@@ -190,7 +193,7 @@ class Tables:
             **dict.fromkeys(("pending", "lost", "ready", "rank", "class_next", "home"), items),
             **dict.fromkeys(("class_first", "tried"), self.classes),
             **dict.fromkeys(("shortest", "passed", "failed"), self.classes),
-            "count": 11,
+            "count": 12,
             "fit": (forms + 1) * nodes,
             "mass": (forms + 1) * clusters,
             "use_take": uses * resources,

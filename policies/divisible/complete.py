@@ -8,10 +8,9 @@ from math import inf
 from coalloc.model.plan import FrontPoint, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.base import OnIncumbent
+from coalloc.policies.base import OnIncumbent, at_most
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.divisible.filling import Filled, divisible, fill
-from coalloc.policies.kernel.instance.decoding import at_most
 
 MAKESPAN, WEIGHTED = "makespan", "weighted_completion"
 Rank = tuple[int, float]

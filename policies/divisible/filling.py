@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from math import inf, nextafter
 
 import numpy as np
-import numpy.typing as npt
 
 from coalloc.model.cost import pieces_of, within_limit
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
@@ -31,10 +30,8 @@ from coalloc.model.plan import Deferred, Placement, Plan, Reason
 from coalloc.model.shape import taken
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies import uses
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.divisible.idle import Gap, Idle, Taking, slack
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 HALVINGS = 100
 

@@ -18,9 +18,9 @@ from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.counted import policy as counted
 from coalloc.policies.counted.needs import needs_counting
+from coalloc.policies.counted.planning import plain
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.orders.simple import SIMPLE, SKIPPING, lay_simply, laying, sort_items
-from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.relative_time import at_time, from_now
 
 AUTO_DECODERS: Mapping[str, str] = dict(SKIPPING)
@@ -58,7 +58,7 @@ class RulePlan:
         self._schedule: Schedule | None = None
         self._plan: Plan | None = None
         if rule.decoder == "plain":
-            self._plan = at_time(plain_easy(from_now(snapshot)), snapshot.time)
+            self._plan = at_time(plain(from_now(snapshot), {}, Budget()), snapshot.time)
             return
         if needs_counting(snapshot):
             self._plan = at_time(_counted(from_now(snapshot), rule, snapshot.time), snapshot.time)

@@ -12,7 +12,9 @@ kernel that makes arrays takes no records.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 from zlib import crc32
 
 import numpy as np
@@ -38,6 +40,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 Class = TypeVar("Class", bound=type)
+Record = TypeVar("Record")
 WORD = ir.IntType(64)
 
 
@@ -82,6 +85,28 @@ def record(cls: Class) -> Class:
         return RecordType(cls.__qualname__, tuple(zip(names, kinds, strict=True)))
 
     return cls
+
+
+def room_for(form: Callable[..., Record], **given: Any) -> Record:
+    """A record of arrays of zeros; `given` are sizes by name, and arrays of fields as they are."""
+    made = {
+        name: given[name]
+        if name in given
+        else np.zeros([given.get(size, size) for size in shape], item)
+        for name, shape, item in _shapes(form)
+    }
+    return form(**made)
+
+
+@cache
+def _shapes(form: Any) -> list[tuple[str, tuple[Any, ...], Any]]:
+    """Each field with its shape, and what its items are."""
+    shapes = []
+    for name, hint in get_type_hints(form, include_extras=True).items():
+        kind, *shape = get_args(hint) if get_origin(hint) is Annotated else (Any,)
+        item = np.int64 if kind is Any else get_args(get_args(kind)[1])[0]
+        shapes.append((name, tuple(shape), item))
+    return shapes
 
 
 @register_model(RecordType)

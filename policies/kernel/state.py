@@ -1,11 +1,12 @@
 """Arrays of the compiled kernels, in tuples with names.
 
 Units are in the names or beside the fields; N items, M modes, G groups, C classes, K clusters.
+`record.room_for` makes arrays of the shapes that annotations have.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from coalloc.policies.kernel.record import Bools, Counts, Floats, Ints, record
 
@@ -92,71 +93,71 @@ class Base(NamedTuple):
 class Profile(NamedTuple):
     """Free slots and link load over time."""
 
-    free: Counts  # rows x (C + K): units of classes, then whole slots of clusters
-    load: Ints  # rows x K
-    recycled: Ints  # rows given back
-    block: Ints  # blocks in order
-    recycled_block: Ints
-    filled: Ints  # blocks, entries
-    time: Floats  # blocks x WIDTH
-    row: Ints
-    total: Ints
-    peak: Ints
-    dip: Ints
-    dips: Ints  # blocks
-    bounds: Ints  # blocks x 4: min total, max total, min peak, max peak
-    size: Ints  # ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS
+    free: Annotated[Counts, "rows", "units"]  # units of classes, then whole slots of clusters
+    load: Annotated[Ints, "rows", "K"]
+    recycled: Annotated[Ints, "rows"]  # given back
+    block: Annotated[Ints, "blocks"]  # in order
+    recycled_block: Annotated[Ints, "blocks"]
+    filled: Annotated[Ints, "blocks"]  # entries
+    time: Annotated[Floats, "blocks", WIDTH]
+    row: Annotated[Ints, "blocks", WIDTH]
+    total: Annotated[Ints, "blocks", WIDTH]
+    peak: Annotated[Ints, "blocks", WIDTH]
+    dip: Annotated[Ints, "blocks", WIDTH]
+    dips: Annotated[Ints, "blocks"]
+    bounds: Annotated[Ints, "blocks", 4]  # min total, max total, min peak, max peak
+    size: Annotated[Ints, 4]  # ROWS, FREE_ROWS, BLOCKS, FREE_BLOCKS
 
 
 @record
 class Scratch(NamedTuple):
     """Working memory of the kernels."""
 
-    least: Counts  # C, minimum over the window
-    until: Floats  # C, when a reservation closes the class
-    procs: Ints  # C, processes that fit, by the order of the group's classes
-    avail: Ints  # K, processes that fit
-    loaded: Ints  # K, the largest load of the link over the window
-    low: Ints  # K, see `loads.low_side`
-    take: Ints  # K, a split that is tried
-    best_take: Ints  # K, the split that is chosen
-    left: Ints  # K, of a split what has no class yet
-    cost: Floats  # K, power of the classes that a cluster would give
-    rank: Ints  # K, clusters by what they offer
-    pick_class: Ints  # C
-    pick_procs: Ints  # C
-    best_class: Ints  # C
-    best_procs: Ints  # C
-    stamp: Ints  # G
-    sums: Ints  # G x 4: total now, peak now, total beside the head, peak beside the head
-    reach: Ints  # G x C, running sum of what is free now, by falling power
-    shared: Ints  # K, whole slots, or processes: sums of one row
-    counters: Ints  # 4: WINDOWS, STAMP, USES, REMEMBERED
-    memory: Floats  # MEMORY x 6: group, whole, processes, shortest and longest run, first start
-    position: Ints  # N
-    live: Ints  # N, what `events` has still to place, by order
-    live_procs: Ints  # N, smallest allotment
-    live_ready: Floats  # N, s
-    live_top: Floats  # N, s on the strongest nodes
-    live_whole: Ints  # N, 1 if it may not be split
-    block_top: Floats  # blocks of these x SIZES, s: the shortest of each size
-    block_late: Bools  # of each: an item of it may start later only
-    until_size: Floats  # SIZES, s: until when so many are free
-    stair: Ints  # STEPS x 2, see `look_ahead`
-    stair_time: Floats  # STEPS, s
-    stair_least: Counts  # C
+    least: Annotated[Counts, "C"]  # minimum over the window
+    until: Annotated[Floats, "C"]  # when a reservation closes the class
+    procs: Annotated[Ints, "C"]  # processes that fit, by the order of the group's classes
+    avail: Annotated[Ints, "K"]  # processes that fit
+    loaded: Annotated[Ints, "K"]  # the largest load of the link over the window
+    low: Annotated[Ints, "K"]  # see `loads.low_side`
+    take: Annotated[Ints, "K"]  # a split that is tried
+    best_take: Annotated[Ints, "K"]  # the split that is chosen
+    left: Annotated[Ints, "K"]  # of a split what has no class yet
+    cost: Annotated[Floats, "K"]  # power of the classes that a cluster would give
+    rank: Annotated[Ints, "K"]  # clusters by what they offer
+    pick_class: Annotated[Ints, "C"]
+    pick_procs: Annotated[Ints, "C"]
+    best_class: Annotated[Ints, "C"]
+    best_procs: Annotated[Ints, "C"]
+    stamp: Annotated[Ints, "G"]
+    sums: Annotated[Ints, "G", 4]  # total now, peak now; the same beside the head
+    reach: Annotated[Ints, "G", "C"]  # running sum of what is free now, by falling power
+    shared: Annotated[Ints, "K"]  # whole slots, or processes: sums of one row
+    counters: Annotated[Ints, 4]  # WINDOWS, STAMP, USES, REMEMBERED
+    memory: Annotated[Floats, MEMORY, 6]  # group, whole, processes, shortest and longest run, start
+    position: Annotated[Ints, "N"]
+    live: Annotated[Ints, "N"]  # what `events` has still to place, by order
+    live_procs: Annotated[Ints, "N"]  # smallest allotment
+    live_ready: Annotated[Floats, "N"]  # s
+    live_top: Annotated[Floats, "N"]  # s on the strongest nodes
+    live_whole: Annotated[Ints, "N"]  # 1 if it may not be split
+    block_top: Annotated[Floats, "B", SIZES]  # s: the shortest of each size in a block of these
+    block_late: Annotated[Bools, "B"]  # an item of it may start later only
+    until_size: Annotated[Floats, SIZES]  # s: until when so many are free
+    stair: Annotated[Ints, STEPS, 2]  # see `look_ahead`
+    stair_time: Annotated[Floats, STEPS]  # s
+    stair_least: Annotated[Counts, "C"]
 
 
 @record
 class Outcome(NamedTuple):
     """Placements of the items."""
 
-    start: Floats  # N, nan where not placed
-    end: Floats
-    mode: Ints  # N, index into the item's modes
-    use_first: Ints
-    use_count: Ints
-    use_class: Ints  # pool
-    use_procs: Ints  # pool
-    missing: Ints  # N, parents without a place
-    ready: Floats  # N, s
+    start: Annotated[Floats, "N"]  # nan where not placed
+    end: Annotated[Floats, "N"]
+    mode: Annotated[Ints, "N"]  # index into the item's modes
+    use_first: Annotated[Ints, "N"]
+    use_count: Annotated[Ints, "N"]
+    use_class: Annotated[Ints, "pool"]
+    use_procs: Annotated[Ints, "pool"]
+    missing: Annotated[Ints, "N"]  # parents without a place
+    ready: Annotated[Floats, "N"]  # s

@@ -11,7 +11,7 @@ import numpy as np
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import TableSpeedup
-from coalloc.policies.array_types import Floats, Ints
+from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
@@ -107,7 +107,7 @@ def of_planner(
     told_apart = float(flat[:, 2].min(initial=inf)) > COARSEST * (abs(planner.snapshot.time) + last)
     return MoldableQueue(
         items=np.arange(len(planner.items), dtype=np.int64),
-        first=np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64),
+        first=firsts(counts),
         procs=flat[:, 1].astype(np.int64),
         times=flat[:, 2].copy(),
         mode=flat[:, 0].astype(np.int64),
@@ -173,7 +173,7 @@ def thinned(queue: MoldableQueue, limit: int) -> MoldableQueue:
     rows = np.array([row for part in kept for row in part], dtype=np.int64)
     return replace(
         queue,
-        first=np.concatenate(([0], np.cumsum([len(part) for part in kept]))).astype(np.int64),
+        first=firsts([len(part) for part in kept]),
         procs=queue.procs[rows],
         times=queue.times[rows],
         mode=queue.mode[rows],

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from coalloc.policies.array_types import Floats, Ints
+from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.graph import children_of, graph_of
 from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.search.branch_state import ENERGY, TIME, WAITING, Memo, Model, Stack
 from coalloc.policies.kernel.state import FULL, ROUNDING, Base
-from coalloc.policies.oas.exact_patterns import Patterns, Saturation, firsts, make_patterns
+from coalloc.policies.oas.exact_patterns import Patterns, Saturation, make_patterns
 from coalloc.policies.oas.exact_prices import make_prices, make_rows
 
 MOST_ITEMS = 62
@@ -146,7 +148,7 @@ def _runs(
     items: Sequence[Item], order: Ints, least: Floats, weight: Floats, grid: ExactGrid
 ) -> Floats:
     """Rows of `Model.runs`, in the order of the model; `least` is the shortest run of each item."""
-    after = _after(items, least)
+    after = graph_of(items).tail(least)
     release = [grid.up(items[i].release) for i in order]
     columns = (release, weight, (least + after)[order], after[order], least[order])
     return np.stack(columns, axis=1)
@@ -215,39 +217,16 @@ def _rows(base: Base, reopened: Floats, grid: ExactGrid) -> list[tuple[float, in
     return sorted(rows.items())
 
 
-def _after(items: Sequence[Item], least: Floats) -> Floats:
-    """Time from the end of each item to the end of the longest chain behind it."""
-    children: list[list[int]] = [[] for _ in items]
-    waits = np.zeros(len(items), dtype=np.int64)
-    for n, item in enumerate(items):
-        for parent in {p for p, _ in item.parents}:
-            children[parent].append(n)
-            waits[parent] += 1
-    after = np.zeros(len(items))
-    ready = [n for n in range(len(items)) if not children[n]]
-    while ready:
-        n = ready.pop()
-        for parent in {p for p, _ in items[n].parents}:
-            after[parent] = max(after[parent], after[n] + least[n])
-            waits[parent] -= 1
-            if not waits[parent]:
-                ready.append(parent)
-    return after
-
-
 def _twins(items: Sequence[Item], order: Ints, weighted: bool) -> Ints:
     """The item before each that cannot be told from it, or -1."""
-    children: list[set[int]] = [set() for _ in items]
-    for n, item in enumerate(items):
-        for parent, _ in item.parents:
-            children[parent].add(n)
+    children = children_of([item.parents for item in items])
     seen: dict[Any, int] = {}
     twins = np.full(len(items), -1, dtype=np.int64)
     for j, n in enumerate(order.tolist()):
         item = items[n]
         key = (
             *(tuple(item.modes), item.limit, item.group, item.proc_gbps, item.splits, item.release),
-            *(frozenset(p for p, _ in item.parents), frozenset(children[n])),
+            *(frozenset(p for p, _ in item.parents), frozenset(c for c, _ in children[n])),
             item.job.weight if weighted else 0.0,
         )
         twins[j] = seen.get(key, -1)
@@ -259,17 +238,9 @@ def make_stack(model: Model) -> Stack:
     """Room for the search; frame 0 is the root."""
     items, vectors = model.energy.shape
     depth = 4 + 3 * items + model.times.shape[0]
-    stack = Stack(
-        frame=np.zeros((depth, 9), dtype=np.int64),
-        room=np.zeros((depth, model.take.shape[1]), dtype=np.int64),
-        spare=np.zeros((depth, model.spare.shape[1]), dtype=np.int64),
-        value=np.zeros((depth, ENERGY + 2 * vectors)),
-        plan=np.zeros((items, 4)),
-        chosen=np.zeros((items, 3), dtype=np.int64),
-        supply=np.zeros(vectors),
-        counters=np.zeros(5, dtype=np.int64),
-        limits=np.array([inf, inf, 0.0, 0.0]),
-    )
+    things, links, sums = model.take.shape[1], model.spare.shape[1], ENERGY + 2 * vectors
+    sizes = {"D": depth, "N": items, "V": vectors, "things": things, "links": links, "sums": sums}
+    stack = room_for(Stack, **sizes, limits=np.array([inf, inf, 0.0, 0.0]))
     stack.frame[0, WAITING] = (1 << items) - 1
     stack.room[0] = model.rows[0]
     stack.value[0, TIME] = model.times[0, 0]

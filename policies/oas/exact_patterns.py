@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import numpy as np
 
-from coalloc.policies.array_types import Floats, Ints
+from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.arrays import Compiled
 from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, SHORTEST, Base, Problem
 
@@ -128,11 +127,6 @@ def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> P
         sc=np.concatenate([part.sc for part in joined]),
         shut=np.concatenate([part.shut for part in joined]),
     )
-
-
-def firsts(counts: Any) -> Ints:
-    """Begin of the range of each, of so many entries, and the end of the last one."""
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
 
 
 def _none(problem: Problem) -> Ints:

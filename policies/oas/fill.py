@@ -10,7 +10,7 @@ from math import gcd, inf
 
 import numpy as np
 
-from coalloc.policies.kernel.instance.arrays import Floats, Ints
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.packing import CLOSE, DEPTH, FOUND, NONE, Packing, fill
 from coalloc.policies.kernel.state import SHORTEST

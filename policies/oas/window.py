@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coalloc.policies.kernel.instance.arrays import Floats, make_outcome
+from coalloc.policies.array_types import Floats
+from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.profiles.decoders import begin, serial
 from coalloc.policies.kernel.profiles.profile import book_all

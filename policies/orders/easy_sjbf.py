@@ -30,11 +30,11 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coalloc.model.history import History
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.values import replace
+from coalloc.policies.array_types import Floats
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
@@ -71,7 +71,7 @@ def lay(planner: Planner, budget: Budget) -> tuple[Schedule, Mapping[str, Any]]:
     return planner.decode(order, "easy"), {}
 
 
-def last_two(history: History, jobs: Iterable[str]) -> NDArray[np.float64]:
+def last_two(history: History, jobs: Iterable[str]) -> Floats:
     """Predicted by planned run time of each job; 1 where nothing is known."""
     return np.array([_ratio(history, job) for job in jobs], dtype=np.float64)
 

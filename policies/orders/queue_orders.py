@@ -40,9 +40,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from coalloc.policies.array_types import Flags, Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +86,7 @@ AGEING = ("wfp3", "unicef")
 """Orders that change while nothing but time goes by."""
 
 
-def order_jobs(name: str, jobs: Traits, overdue: NDArray[np.bool_] | None = None) -> Any:
+def order_jobs(name: str, jobs: Traits, overdue: Flags | None = None) -> Any:
     """Numbers of the jobs in an order of `KEYS`.
 
     `overdue` (array of bool): jobs that go first, by falling priority, then in arrival order.

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from coalloc.policies.array_types import Floats
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
 from coalloc.policies.orders.options import EASY_ORDERS
-from coalloc.policies.orders.queue_orders import Floats, Traits, order_jobs
+from coalloc.policies.orders.queue_orders import Traits, order_jobs
 
 SAME_TIME_S = 1e-6
 """Times of submission and begin that differ less are one, for the rounding of moved axes."""

@@ -36,7 +36,7 @@ from dataclasses import replace
 import numpy as np
 
 from coalloc.model.plan import NOTES, Plan
-from coalloc.policies.array_types import Flags, Ints
+from coalloc.policies.array_types import Flags, Ints, firsts
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.laying import PoolLister
@@ -125,10 +125,9 @@ def _part(queue: MoldableQueue, items: Ints) -> tuple[MoldableQueue, Ints]:
         for a, b in zip(queue.first[items], queue.first[items + 1], strict=True)
     ]
     index = np.concatenate([*keep, np.zeros(0, dtype=np.int64)]).astype(np.int64)
-    counts = np.array([0, *(entry.size for entry in keep)], dtype=np.int64)
     part = MoldableQueue(
         items=items,
-        first=np.cumsum(counts),
+        first=firsts([entry.size for entry in keep]),
         procs=queue.procs[index],
         times=queue.times[index],
         mode=queue.mode[index],
@@ -143,7 +142,7 @@ def _part(queue: MoldableQueue, items: Ints) -> tuple[MoldableQueue, Ints]:
 
 def _resume(planner: Planner, queue: MoldableQueue, batch: Batch) -> tuple[Ints, Ints, Flags]:
     """Order and allotments of the batch's items that wait, and which items are in it."""
-    index = {(item.job.id, item.task and item.task.id): n for n, item in enumerate(planner.items)}
+    index = {(item.job.id, item.task_id): n for n, item in enumerate(planner.items)}
     rows = queue.first[:-1].copy()
     inside = np.zeros(queue.size, dtype=np.bool_)
     order: list[int] = []

@@ -29,8 +29,7 @@ class Member:
     @classmethod
     def of(cls, item: Item, procs: int, shelf_s: float) -> Member:
         """Name an item of a planner."""
-        task = None if item.task is None else item.task.id
-        return cls(job=item.job.id, task=task, procs=procs, shelf_s=shelf_s)
+        return cls(job=item.job.id, task=item.task_id, procs=procs, shelf_s=shelf_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ class Batch:
 
     def still_there(self, planner: Planner) -> Batch:
         """Without the members that have ended, are gone, or cannot run any more."""
-        waiting = {(item.job.id, item.task and item.task.id) for item in planner.items}
+        waiting = {(item.job.id, item.task_id) for item in planner.items}
         running: set[tuple[str, str | None]] = {(run.id, None) for run in planner.snapshot.running}
         running |= {(run.id.rpartition(".")[0], "") for run in planner.snapshot.running}
         kept = [

@@ -13,12 +13,13 @@ from math import inf
 import numpy as np
 
 from coalloc.model.jobs import Started, WorkflowJob
-from coalloc.policies.array_types import Ints
+from coalloc.policies.array_types import Ints, firsts
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.graph import Graph, compressed
+from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.search.serial_state import Items, Out, SerialDesk, Site
 from coalloc.policies.kernel.state import Base, Outcome, Problem
 from coalloc.policies.workflow.forms import Form
-from coalloc.policies.workflow.graph import Graph, compressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def problem_of(planner: Planner, begun: StartedTasks) -> Problem:
         class_cluster=problem.class_cluster[order],
         class_power=problem.class_power[order],
         class_grain=problem.class_grain[order],
-        closed_first=np.concatenate(([0], np.cumsum([c.size for c in closed]))).astype(np.int64),
+        closed_first=firsts([c.size for c in closed]),
         closed=np.concatenate([*closed, np.zeros(0, dtype=np.int64)]).astype(np.int64),
     )
 
@@ -81,7 +82,7 @@ def site_of(planner: Planner, problem: Problem, base: Base) -> Site:
     """
     clusters, order = problem.link_gbps.size, class_order(planner)
     counts = np.bincount(problem.class_cluster, minlength=clusters)
-    first = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    first = firsts(counts)
     bounds = np.unique(np.concatenate((base.time, problem.reserved.ravel())))
     bounds = bounds[bounds >= base.time[0]]
     at = np.searchsorted(base.time, bounds, side="right") - 1
@@ -148,7 +149,7 @@ def items_of(
         low=low,
         high=np.maximum(high, low),
         limit=problem.item_limit,
-        table_first=np.cumsum([0, *(len(modes) for modes in tables)]).astype(np.int64),
+        table_first=firsts([len(modes) for modes in tables]),
         table_procs=np.array([mode[0] for mode in table], dtype=np.int64),
         table_scaled=np.array([mode[1] for mode in table], dtype=np.float64),
         table_fixed=np.array([mode[2] for mode in table], dtype=np.float64),
@@ -164,18 +165,17 @@ def items_of(
 def desk_of(problem: Problem, site: Site, begun: StartedTasks, jobs: int) -> SerialDesk:
     """Working memory for a problem's items; nothing is listed on it."""
     clusters, size = problem.link_gbps.size, problem.item_group.size
-    return SerialDesk(
+    return room_for(
+        SerialDesk,
         rows=np.array(site.rows),
         time=np.array(site.time),
         free=np.array(site.free),
         load=np.array(site.load),
-        least=np.zeros(problem.class_power.size, dtype=np.int64),
-        want=np.zeros(clusters, dtype=np.int64),
-        best=np.zeros(clusters, dtype=np.int64),
-        place=np.zeros(size + len(begun.tasks), dtype=np.int64),
-        chain=np.zeros(size, dtype=np.int64),
-        saved=np.zeros(clusters, dtype=np.int64),
-        last=np.zeros(jobs),
+        N=size,
+        vertices=size + len(begun.tasks),
+        jobs=jobs,
+        C=problem.class_power.size,
+        K=clusters,
     )
 
 
@@ -188,16 +188,9 @@ def out_of(planner: Planner, most: Ints, begun: StartedTasks) -> Out:
     for x, task in enumerate(begun.tasks):
         parts[size + x, [number[name] for name in task.clusters if name in number]] = 1
     pool = int(np.minimum(most, problem.class_power.size).sum()) + 1
-    return Out(
-        start=np.full(size, inf),
-        end=np.array([*[inf] * size, *(task.end for task in begun.tasks)], dtype=np.float64),
-        parts=parts,
-        use_first=np.zeros(size, dtype=np.int64),
-        use_count=np.zeros(size, dtype=np.int64),
-        use_class=np.zeros(pool, dtype=np.int64),
-        use_procs=np.zeros(pool, dtype=np.int64),
-        used=np.zeros(1, dtype=np.int64),
-    )
+    start = np.full(size, inf)
+    end = np.concatenate((start, [task.end for task in begun.tasks]))
+    return room_for(Out, N=size, pool=pool, start=start, end=end, parts=parts)
 
 
 def outcome_of(planner: Planner, out: Out, base: Outcome, items: Ints) -> Outcome:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from coalloc.policies.bounds.lp import Floats, Ints, LinearProgram, LpRows, solve
+from coalloc.policies.array_types import Flags, Floats, Ints
+from coalloc.policies.bounds.lp import LinearProgram, LpRows, solve
 
 MARGIN = 1e-6
 """Share of the value that is given up for the solver's tolerances."""
@@ -35,7 +35,7 @@ class Program:
     """Seconds, and slot-seconds."""
     time: Floats
     area: Floats
-    counts: NDArray[np.bool_]
+    counts: Flags
     """Whether a corner draws on a row."""
     start: Floats
     """No earlier, seconds from now."""

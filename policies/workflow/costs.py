@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coalloc.policies.array_types import Floats, Ints
+from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.state import SHORTEST
@@ -61,7 +61,7 @@ def costs_of(planner: Planner) -> MappingCosts:
     groups, clusters = capacity.shape
     tables = [_table(item, int(capacity[item.group].sum())) for item in planner.items]
     sizes = [table.shape[1] for table in tables]
-    first = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))).astype(np.int64)
+    first = firsts(sizes)
     table = np.concatenate(tables, axis=1) if tables else np.zeros((4, 0))
     procs, (scaled, fixed, gbit) = table[0].astype(np.int64), table[1:]
     group, limit = (np.repeat(of, sizes) for of in (problem.item_group, problem.item_limit))

@@ -17,6 +17,7 @@ from coalloc.model.split import TOLERANCE, low_side, split
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.graph import Graph, graph_of
 from coalloc.policies.kernel.search.earliest_finish import map_items
 from coalloc.policies.kernel.search.serial_state import Choices
 from coalloc.policies.workflow.arrays import (
@@ -30,7 +31,6 @@ from coalloc.policies.workflow.arrays import (
 )
 from coalloc.policies.workflow.costs import MappingCosts, costs_of
 from coalloc.policies.workflow.forms import form_of
-from coalloc.policies.workflow.graph import Graph, graph_of
 
 
 class Mapper:

@@ -24,8 +24,8 @@ import numpy as np
 
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.instance.graph import make_graph
 from coalloc.policies.orders.queue_orders import Traits
-from coalloc.policies.workflow.graph import make_graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,12 +85,18 @@ WITHIN = {
         f"policies/kernel/{folder}": tuple(f"coalloc.policies.{name}" for name in names)
         for folder, names in {
             "instance": (
-                *("holds", "latest", "kernel.profiles.decoders"),
+                *("array_types", "base", "holds", "latest", "kernel.profiles.decoders"),
                 *("kernel.jit", "kernel.record", "kernel.state"),
             ),
             "profiles": ("kernel.jit", "kernel.loads", "kernel.record", "kernel.state"),
             "search": (
-                *("kernel.annealing_loop", "kernel.instance", "kernel.jit", "kernel.loads"),
+                *(
+                    "array_types",
+                    "kernel.annealing_loop",
+                    "kernel.instance",
+                    "kernel.jit",
+                    "kernel.loads",
+                ),
                 *("kernel.moves", "kernel.record", "kernel.state", "kernel.xorshift"),
             ),
             "pool": (

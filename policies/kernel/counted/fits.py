@@ -17,21 +17,22 @@ SHORTEST = 5e-7
 """No run is planned shorter, seconds."""
 TOLERANCE = 5e-10
 """How far loads may pass a link, relative: rounding."""
-SEEN, PICKS, KEPT, STAMP, GROWN, USES, HEAP, PEEK, FIRST, LEFT, AHEAD = range(11)
+SEEN, PICKS, KEPT, STAMP, GROWN, USES, HEAP, PEEK, FIRST, LEFT, AHEAD, LOOKS = range(12)
 """Places in ``count``."""
 
 NUMBERS = "nodes clusters licences resources forms items classes kinds reservations rows width"
 FLOATS = (
     "power level shut_from shut_to latency gbps inner per_proc per_node form_pool item_gbps least"
-    " limit arrival scaled fixed comm parent_gbit free use_from use_to use_take heap_key peek_key"
-    " start end ready failed shortest passed soonest"
+    " limit arrival wide_gbps scaled fixed comm parent_gbit free use_from use_to use_take heap_key"
+    " peek_key start end ready failed shortest passed soonest"
 )
 INTS = (
-    "cpus core kind node_first level_first shut_first shut form_cpus cap low high alone all_memory"
-    " form_kind form_open pool_cluster bar_first item_form item_class splits mode_first procs"
-    " parent_first parent child_first child count fit mass bars grown waiting booked kept use_head"
-    " use_next use_node use_procs entry_first entry_count heap_id peek_id room seen bar chosen"
-    " pick_node pick_procs part pending lost home widest rank class_first class_next tried"
+    "cpus core kind node_first level_first shut_first shut form_cpus cap low high alone"
+    " all_memory form_kind form_open pool_cluster bar_first item_form item_class splits wide"
+    " wide_procs mode_first procs parent_first parent child_first child count fit mass bars grown"
+    " waiting booked kept use_head use_next use_node use_procs entry_first entry_count heap_id"
+    " peek_id room seen bar chosen pick_node pick_procs part pending lost home widest rank"
+    " class_first class_next tried"
 )
 _named_tuple: Any = collections.namedtuple
 NAMES = (*NUMBERS.split(), "size", *FLOATS.split(), *INTS.split())
@@ -162,7 +163,9 @@ def survey(b: Any, s: int, form: int, k: int, power: float, t: float, e: float) 
     for x in range(b.cap[s] + 1):
         b.bar[to + x] = b.bars[at + x] if whole else 0
     kept = b.count[KEPT] if e > b.soonest[0] else 0
-    for j in range(kept if whole else last - first):
+    looks = kept if whole else last - first
+    b.count[LOOKS] += b.cap[s] + looks
+    for j in range(looks):
         v = b.kept[j] if whole else first + j
         if v < first or v >= last:
             continue
@@ -221,14 +224,27 @@ def run_time(b: Any, i: int, m: int, power: float, k: int) -> float:
     return max(min(b.scaled[m] / power + fixed, b.limit[i]), SHORTEST)
 
 
+def runs_on(b: Any, i: int, k: int, c: int) -> bool:
+    """Whether an item on cluster k, or spread over its own, uses cluster c."""
+    return bool(c == k if b.wide[i] < 0 else b.wide_procs[b.wide[i] * b.clusters + c] > 0)
+
+
 def ready_at(b: Any, i: int, k: int) -> float:
-    """Time from which an item may start on a cluster, its parents' data there."""
-    ready = b.arrival[i * b.clusters + k]
+    """Time from which an item may start on cluster k, or spread, its parents' data there."""
+    ready, one = 0.0, b.wide[i] < 0
+    for c in range(k if one else 0, k + 1 if one else b.clusters):
+        if runs_on(b, i, k, c):
+            ready = max(ready, b.arrival[i * b.clusters + c])
     for j in range(b.parent_first[i], b.parent_first[i + 1]):
-        end, home, gbit = b.end[b.parent[j]], b.home[b.parent[j]], b.parent_gbit[j]
-        if gbit >= 0.0 and home != k:
-            slowest = min(b.gbps[k], b.gbps[home])
-            end += max(b.latency[k], b.latency[home])
+        parent, gbit = b.parent[j], b.parent_gbit[j]
+        end, same, slowest, latency = b.end[parent], True, inf, 0.0
+        for c in range(b.clusters if gbit >= 0.0 else 0):
+            mine, its = runs_on(b, i, k, c), runs_on(b, parent, b.home[parent], c)
+            same = same and mine == its
+            if mine or its:
+                slowest, latency = min(slowest, b.gbps[c]), max(latency, b.latency[c])
+        if not same:
+            end += latency
             if gbit > 0.0:
                 end += gbit / slowest if slowest > 0.0 else inf
         ready = max(ready, end)
@@ -272,9 +288,10 @@ def split(b: Any, i: int, m: int, t: float, form: int) -> float:
     """The same over several clusters; a node has as many processes as the fewest nodes need.
 
     ``part`` has the room of each cluster, its low and upper side (`coalloc.model.split`), its
-    share, and one to try.
+    share, and one to try. An item that is spread has its shares from the start.
     """
     s, n, weakest, total = b.item_form[i], b.procs[m], inf, b.clusters
+    wide, held = b.wide[i] * total, 0
     for j in range(b.level_first[total]):
         weakest = min(weakest, b.level[j])
     e = t + run_time(b, i, m, weakest, -1)
@@ -282,6 +299,7 @@ def split(b: Any, i: int, m: int, t: float, form: int) -> float:
     b.count[SEEN] += 1
     for k in range(total):
         b.part[k] = b.part[total + k] = b.part[2 * total + k] = 0
+        b.part[3 * total + k] = b.wide_procs[wide + k] if wide >= 0 else 0
         some = b.node_first[k] < b.node_first[k + 1] and ready_at(b, i, k) <= t
         if not some or not licensed(b, s, k, t, e) or not licensed(b, s, -1, t, e):
             continue
@@ -290,10 +308,12 @@ def split(b: Any, i: int, m: int, t: float, form: int) -> float:
             b.part[k] += b.bar[k * b.width + x] * (x if unit == 1 else unit)
         link = b.nodes + b.licences + k
         room = look(b, link, t, e, -1) + TOLERANCE * b.size[link * b.resources]
+        if wide >= 0 and b.wide_procs[wide + k] <= b.part[k] and b.wide_gbps[wide + k] <= room:
+            held += b.wide_procs[wide + k]
         side = low_side(n, b.item_gbps[i], room)
         b.part[total + k] = side
         b.part[2 * total + k] = min(b.part[k], side) // unit * unit
-    if not share(b, n):
+    if (wide >= 0 and held < n) or (wide < 0 and not share(b, n)):
         return inf
     weakest = spread(b, s, form)
     return inf if weakest == inf else t + run_time(b, i, m, weakest, -1)

@@ -16,6 +16,7 @@ from coalloc.policies.kernel.counted.fits import (
     HEAP,
     KEPT,
     LEFT,
+    LOOKS,
     PEEK,
     PICKS,
     STAMP,
@@ -36,7 +37,8 @@ WAKE, OPENED = -1, -2
 def listing(b: Any, order: Any, queue: Any, mode: int, depth: int, most: int) -> None:
     """Place the items; the head is the first of `queue`.
 
-    `depth`: items that are booked ahead. `most`: instants that are gone through.
+    `depth`: items that are booked ahead. `most`: nodes and classes that are looked at before the
+    rest is left.
     """
     line_up(b, order)
     t, head = 0.0, -1
@@ -45,12 +47,12 @@ def listing(b: Any, order: Any, queue: Any, mode: int, depth: int, most: int) ->
         if depth > 0 and b.pending[i] == 0 and not (b.ready[i] <= t and start_now(b, i, t)):
             b.lost[i] = 0 if book(b, i, t) else 1
             depth -= 1
-    for _ in range(most):
+    while b.count[LOOKS] < most:
         b.count[STAMP] += 1
         if head < 0 or mode == STRICT:
             head = take_first(b, queue, mode, t)
         if mode != STRICT:
-            backfill(b, t)
+            backfill(b, t, most)
         if b.count[LEFT] == 0 or (b.count[HEAP] == 0 and (mode != STRICT or head < 0)):
             return
         if b.count[HEAP] == 0:
@@ -235,9 +237,12 @@ def commit(b: Any, i: int, t: float, e: float, now: float) -> None:
         b.home[i] = k
         procs += n
     for c in range(total):
-        n = b.part[c]
-        if 0 < n < procs and b.item_gbps[i] > 0.0:
+        n, load = b.part[c], 0.0
+        if 0 < n < procs:
             load = b.item_gbps[i] * n * (procs - n) / (procs - 1)
+            if b.wide[i] >= 0:
+                load = b.wide_gbps[b.wide[i] * total + c]
+        if load > 0.0:
             b.use_take[use_of(b, b.nodes + b.licences + c, i, now)] = load
     for j in range(b.licences):
         need, c = b.form_pool[s * b.licences + j], b.pool_cluster[j]
@@ -321,6 +326,7 @@ def book(b: Any, i: int, now: float) -> bool:
 def seek(b: Any, i: int, m: int, t: float, before: float) -> tuple[float, float]:
     """Choose nodes for the first start of a mode: that and its end; inf where it is not before."""
     s, form, rows = b.item_form[i], b.forms, b.nodes + b.licences + b.clusters
+    b.count[LOOKS] += 3 * b.nodes + b.count[HEAP]
     for v in range(b.nodes):
         b.fit[form * b.nodes + v] = b.fit[s * b.nodes + v]
     for x in range(b.nodes * b.resources):
@@ -365,9 +371,10 @@ def following(b: Any, i: int) -> int:
     return int(j)
 
 
-def backfill(b: Any, t: float) -> None:
+def backfill(b: Any, t: float, most: int) -> None:
     """Start what fits now, in the order; classes of which nothing can fit are passed over."""
     b.count[PEEK] = 0
+    b.count[LOOKS] += b.classes
     for q in range(b.classes):
         i = b.class_first[q]
         if i >= 0 and b.start[i] == b.start[i]:
@@ -379,8 +386,9 @@ def backfill(b: Any, t: float) -> None:
         if b.shortest[q] < b.failed[q]:
             b.passed[q] = inf
             push(b.peek_key, b.peek_id, b.count, PEEK, float(b.rank[i]), i)
-    while b.count[PEEK] > 0:
+    while b.count[PEEK] > 0 and b.count[LOOKS] < most:
         i = pop(b.peek_key, b.peek_id, b.count, PEEK)
+        b.count[LOOKS] += 10
         q, later = b.item_class[i], following(b, i)
         if b.start[i] != b.start[i]:
             may = b.pending[i] == 0 and b.ready[i] <= t and b.lost[i] == 0

@@ -14,20 +14,17 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from coalloc.model.platform import Node
+from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.classes import Classes, classes_of, occupied
+from coalloc.policies.kernel.instance.graph import children_of, compressed
 from coalloc.policies.kernel.instance.intake import Intake, NodeTable
-from coalloc.policies.kernel.instance.kinds import Kind
 from coalloc.policies.kernel.instance.modes import Item
+from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.state import (
     BLOCK,
     FULL,
-    MEMORY,
     MOST_LOAD,
-    SIZES,
-    STEPS,
     WIDTH,
     Base,
     Outcome,
@@ -36,10 +33,6 @@ from coalloc.policies.kernel.state import (
     Scratch,
 )
 from coalloc.policies.latest import keep_latest
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Layout = tuple[Classes, Ints]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +52,6 @@ class Compiled:
     problem: Problem
     base: Base
     class_nodes: list[list[int]]
-    node_class: Ints
     occupation: Occupation
 
 
@@ -69,33 +61,23 @@ def compile_intake(intake: Intake, power_step: float = 0.0) -> Compiled:
     `power_step`: powers are rounded down to this step first; 0 keeps them.
     """
     if any(kind.cut for kind in intake.kinds):
-        classes, node_class = _layout(intake.nodes, intake.kinds, power_step)
+        classes = classes_of(intake.nodes, intake.kinds, power_step)
     else:
-        classes, node_class = _whole_classes(intake.table, power_step)
+        classes = _whole_classes(intake.table, power_step)
     occupation = _occupation(intake)
     return Compiled(
         intake=intake,
         problem=_problem(intake, classes.kind, classes.power),
-        base=_base(intake, classes.kind, classes.nodes, node_class, occupation),
+        base=_base(intake, classes, occupation),
         class_nodes=classes.nodes,
-        node_class=node_class,
         occupation=occupation,
     )
 
 
 @keep_latest
-def _whole_classes(table: NodeTable, power_step: float) -> Layout:
-    """The same where no kind is cut: the nodes alone decide."""
-    return _layout(table.nodes, table.kinds, power_step)
-
-
-def _layout(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float) -> Layout:
-    """The classes, and that of each node."""
-    classes = classes_of(nodes, kinds, power_step)
-    node_class = np.full(len(nodes), -1, dtype=np.int64)
-    for c, mine in enumerate(classes.nodes):
-        node_class[mine] = c
-    return classes, node_class
+def _whole_classes(table: NodeTable, power_step: float) -> Classes:
+    """The classes where no kind is cut: the nodes alone decide."""
+    return classes_of(table.nodes, table.kinds, power_step)
 
 
 def _occupation(intake: Intake) -> Occupation:
@@ -107,29 +89,23 @@ def _occupation(intake: Intake) -> Occupation:
     )
 
 
-def _base(
-    intake: Intake,
-    class_kind: list[int],
-    members: list[list[int]],
-    node_class: Ints,
-    occupation: Occupation,
-) -> Base:
+def _base(intake: Intake, classes: Classes, occupation: Occupation) -> Base:
     snapshot = intake.snapshot
     now = snapshot.time
     loads = intake.holds.links
     ends = {hold.until for hold in loads} | set(occupation.until.tolist())
     ends |= {reservation.end for reservation in intake.reservations}
     times = np.array(sorted({now} | {end for end in ends if end > now}))
-    free = np.zeros((len(times), len(members)), dtype=np.int64)
+    free = np.zeros((len(times), len(classes.nodes)), dtype=np.int64)
     capacity = [
         intake.kinds[kind].slots * intake.kinds[kind].grain * len(nodes)
-        for kind, nodes in zip(class_kind, members, strict=True)
+        for kind, nodes in zip(classes.kind, classes.nodes, strict=True)
     ]
     free[:] = np.array(capacity, dtype=np.int64)
     # what is held until a time is missing in all rows before it
-    held = np.zeros((len(times) + 1, len(members)), dtype=np.int64)
+    held = np.zeros((len(times) + 1, len(classes.nodes)), dtype=np.int64)
     upto = np.searchsorted(times, occupation.until)
-    np.add.at(held, (upto, node_class[occupation.node]), occupation.units)
+    np.add.at(held, (upto, classes.of_node[occupation.node]), occupation.units)
     free -= held[::-1].cumsum(axis=0)[::-1][1:]
     names = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
     load = np.zeros((len(times), len(names)))
@@ -151,11 +127,9 @@ def _load_units(load: Floats, links: Floats) -> Ints:
 def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Problem:
     items, clusters = intake.items, intake.snapshot.clusters
     modes = [mode for item in items for mode in item.modes]
-    parents = [parent for item in items for parent in item.parents]
-    children: list[list[int]] = [[] for _ in items]
-    for n, item in enumerate(items):
-        for parent, _ in item.parents:
-            children[parent].append(n)
+    parents = [item.parents for item in items]
+    parent_first, parent, parent_gbit = compressed(parents)
+    child_first, child, _ = compressed(children_of(parents))
     kinds = [intake.kinds[kind] for kind in class_kind]
     need = _ints([[group.need[kind] for kind in class_kind] for group in intake.groups])
     need = need.reshape(len(intake.groups), len(class_kind))
@@ -164,7 +138,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
     item_wide = _ints([bool(item.parts) for item in items])
     shape = (len(wide), len(clusters))
     return Problem(
-        mode_first=_firsts([len(item.modes) for item in items]),
+        mode_first=firsts([len(item.modes) for item in items]),
         mode_procs=_ints([mode[0] for mode in modes]),
         mode_scaled=_floats([mode[1] for mode in modes]),
         mode_fixed=_floats([mode[2] for mode in modes]),
@@ -190,11 +164,11 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         wide_units=_load_units(
             _floats([item.rates for item in wide]).reshape(shape), _links(intake)
         ),
-        parent_first=_firsts([len(item.parents) for item in items]),
-        parent=_ints([parent for parent, _ in parents]),
-        parent_gbit=_floats([gbit for _, gbit in parents]),
-        child_first=_firsts([len(entry) for entry in children]),
-        child=_ints([child for entry in children for child in entry]),
+        parent_first=parent_first,
+        parent=parent,
+        parent_gbit=parent_gbit,
+        child_first=child_first,
+        child=child,
         need=need,
         group_class=group_class,
         group_size=group_size,
@@ -209,7 +183,7 @@ def _problem(intake: Intake, class_kind: list[int], powers: list[float]) -> Prob
         class_cluster=_ints([kind.cluster for kind in kinds]),
         class_power=_floats(powers),
         class_grain=_ints([kind.grain for kind in kinds]),
-        closed_first=_firsts([len(kind.cover) for kind in kinds]),
+        closed_first=firsts([len(kind.cover) for kind in kinds]),
         closed=_ints([r for kind in kinds for r in kind.cover]),
         reserved=_floats([[r.start, r.end] for r in intake.reservations]).reshape(-1, 2),
         link_gbps=_links(intake),
@@ -249,10 +223,6 @@ def _floats(values: Sequence[Any]) -> Floats:
     return np.array(values, dtype=np.float64)
 
 
-def _firsts(counts: list[int]) -> Ints:
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int64)
-
-
 def any_mode(items: int) -> Ints:
     """Leave the mode of each item to the decoder; 0 and more fix it."""
     return np.full(items, -1, dtype=np.int64)
@@ -266,17 +236,8 @@ def make_outcome(problem: Problem) -> Outcome:
     for item in range(n):
         most = problem.mode_procs[problem.mode_first[item + 1] - 1]
         pool += min(classes, int(most))
-    return Outcome(
-        start=np.full(n, np.nan),
-        end=np.full(n, np.nan),
-        mode=np.zeros(n, dtype=np.int64),
-        use_first=np.zeros(n, dtype=np.int64),
-        use_count=np.zeros(n, dtype=np.int64),
-        use_class=np.empty(pool, dtype=np.int64),
-        use_procs=np.empty(pool, dtype=np.int64),
-        missing=np.zeros(n, dtype=np.int64),
-        ready=np.full(n, inf),
-    )
+    blank = np.full(n, np.nan)
+    return room_for(Outcome, N=n, pool=pool, start=blank, end=blank.copy(), ready=np.full(n, inf))
 
 
 def make_profile(problem: Problem, base: Base) -> Profile:
@@ -284,64 +245,13 @@ def make_profile(problem: Problem, base: Base) -> Profile:
     classes, clusters = problem.class_power.size, problem.link_gbps.size
     rows = base.time.size + 2 * problem.item_group.size + 4
     blocks = rows // (WIDTH // 4) + 8
-    return Profile(
-        free=np.empty((rows, classes + clusters), dtype=np.int32),
-        load=np.empty((rows, clusters), dtype=np.int64),
-        recycled=np.empty(rows, dtype=np.int64),
-        block=np.zeros(blocks, dtype=np.int64),
-        recycled_block=np.empty(blocks, dtype=np.int64),
-        filled=np.zeros(blocks, dtype=np.int64),
-        time=np.empty((blocks, WIDTH)),
-        row=np.empty((blocks, WIDTH), dtype=np.int64),
-        total=np.empty((blocks, WIDTH), dtype=np.int64),
-        peak=np.empty((blocks, WIDTH), dtype=np.int64),
-        dip=np.empty((blocks, WIDTH), dtype=np.int64),
-        dips=np.zeros(blocks, dtype=np.int64),
-        bounds=np.zeros((blocks, 4), dtype=np.int64),
-        size=np.zeros(4, dtype=np.int64),
-    )
+    return room_for(Profile, rows=rows, units=classes + clusters, K=clusters, blocks=blocks)
 
 
 def make_scratch(problem: Problem) -> Scratch:
     """Working memory of the kernels."""
     n, groups = problem.item_group.size, problem.group_size.size
     classes, clusters = problem.class_power.size, problem.link_gbps.size
-
-    def ints(size: Any) -> Ints:
-        return np.zeros(size, dtype=np.int64)
-
-    return Scratch(
-        least=np.zeros(classes, dtype=np.int32),
-        until=np.zeros(classes),
-        procs=ints(classes),
-        avail=ints(clusters),
-        loaded=ints(clusters),
-        low=ints(clusters),
-        take=ints(clusters),
-        best_take=ints(clusters),
-        left=ints(clusters),
-        cost=np.zeros(clusters),
-        rank=ints(clusters),
-        pick_class=ints(classes),
-        pick_procs=ints(classes),
-        best_class=ints(classes),
-        best_procs=ints(classes),
-        stamp=ints(groups),
-        sums=ints((groups, 4)),
-        reach=ints((groups, classes)),
-        shared=ints(clusters),
-        counters=ints(4),
-        memory=np.zeros((MEMORY, 6)),
-        position=np.full(n, -1, dtype=np.int64),
-        live=ints(n),
-        live_procs=ints(n),
-        live_ready=np.zeros(n),
-        live_top=np.zeros(n),
-        live_whole=ints(n),
-        block_top=np.zeros((n // BLOCK + 1, SIZES)),
-        block_late=np.zeros(n // BLOCK + 1, np.bool_),
-        until_size=np.zeros(SIZES),
-        stair=ints((STEPS, 2)),
-        stair_time=np.zeros(STEPS),
-        stair_least=np.zeros(classes, dtype=np.int32),
-    )
+    position = np.full(n, -1, dtype=np.int64)
+    sizes = {"N": n, "G": groups, "C": classes, "K": clusters, "B": n // BLOCK + 1}
+    return room_for(Scratch, **sizes, position=position)

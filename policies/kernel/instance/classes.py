@@ -1,4 +1,4 @@
-"""Classes of nodes that are interchangeable, and what holds their slots now; plain Python.
+"""Classes of nodes that are interchangeable, and what holds their slots now.
 
 A class is a usable kind at one power; of a kind that is cut (see `intake`), every node. The package
 says why counts of free slots are enough.
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from coalloc.model.platform import Node
+from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.instance.intake import Intake
 from coalloc.policies.kernel.instance.kinds import Kind, floored_power
 
@@ -23,6 +26,8 @@ class Classes:
     kind: list[int]
     power: list[float]
     nodes: list[list[int]]
+    of_node: Ints
+    """The class of each node; -1 where it is not usable."""
 
 
 def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float = 0.0) -> Classes:
@@ -47,10 +52,14 @@ def classes_of(nodes: Sequence[Node], kinds: Sequence[Kind], power_step: float =
             members[index].append(node)
     # by falling power, equal ones in reverse: what fills from the back takes weak nodes first
     order = sorted(range(len(powers)), key=lambda c: (-powers[c], -c))
+    of_node = np.full(len(nodes), -1, dtype=np.int64)
+    for place, c in enumerate(order):
+        of_node[members[c]] = place
     return Classes(
         kind=[kind_of[c] for c in order],
         power=[powers[c] for c in order],
         nodes=[members[c] for c in order],
+        of_node=of_node,
     )
 
 

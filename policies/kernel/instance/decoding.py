@@ -10,6 +10,7 @@ import numpy as np
 
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Reason, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import at_most
 from coalloc.policies.kernel.instance.arrays import (
     Compiled,
     any_mode,
@@ -25,17 +26,8 @@ from coalloc.policies.kernel.profiles.decoders import decode
 from coalloc.policies.kernel.state import BLOCKS, EASY, EVENT, INSERT, ROWS, STRICT, Base, Outcome
 
 WEIGHTED = "weighted_completion"
-SAME = 1e-9
-"""A bound that passes a value by this share, or by so much, passes it by rounding."""
 NO_PLACE = (Reason.INSUFFICIENT, "finds no place beside what runs")
 DECODERS = {"strict": STRICT, "insert": INSERT, "event": EVENT, "easy": EASY}
-
-
-def at_most(bound: float | None, value: float) -> float | None:
-    """A bound beside a value that is reached, where it passes that by rounding: the value."""
-    if bound is None or not 0.0 < bound - value <= SAME * max(value, 1.0):
-        return bound
-    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,14 +208,13 @@ class Planner:
         for item, start, end, (a, b), sc in zip(
             self.items, starts, ends, ranges, slow, strict=True
         ):
-            task = None if item.task is None else item.task.id
             if start != start:
-                unplaced.append(Deferred(job=item.job.id, task=task, reason=reason, detail=detail))
+                unplaced.append(item.deferred(reason, detail))
                 continue
             placements.append(
                 Placement(
                     job=item.job.id,
-                    task=task,
+                    task=item.task_id,
                     start=start,
                     end=end,
                     nodes=(

@@ -63,20 +63,6 @@ class Intake:
         reasons = {entry.reason for entry in self.deferred}
         return not self.items and reasons == {Reason.INFEASIBLE}
 
-    def why_not_yet(self, item: Item) -> tuple[Reason, str] | None:
-        """Reason that keeps an item from starting now, whatever is free; None if there is none."""
-        if item.parents:
-            parent = self.items[item.parents[0][0]]
-            task = "" if parent.job is not item.job or parent.task is None else parent.task.id
-            what = f"task {task}" if task else f"job {parent.job.id}"
-            return Reason.DEPENDENCY, f"waits for {what}"
-        now = self.snapshot.time
-        if item.job.earliest > now:
-            return Reason.BEGIN_TIME, f"may not start for {item.job.earliest - now:.6g} s"
-        if item.release > now:
-            return Reason.DEPENDENCY, f"waits {item.release - now:.6g} s for what runs"
-        return None
-
 
 def read_queue(snapshot: Snapshot, options: Mapping[str, Any]) -> Intake:
     """Sort the queue into items to place and jobs to defer.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coalloc.policies.array_types import Ints, firsts
 from coalloc.policies.kernel.instance.arrays import Compiled
 from coalloc.policies.kernel.instance.node_choice import Bookings, NodeUses, Uses, lay
 from coalloc.policies.kernel.state import FINEST, Outcome
 
-Ints = NDArray[np.int64]
 NOW_S = 1e-6
 """What starts within so many seconds of the snapshot's time starts now."""
 
@@ -26,7 +25,6 @@ def lay_on_nodes(
     n = out.start.size
     placed = _first(out, intake.snapshot.time, entries)
     sizes = np.array([len(nodes) for nodes in compiled.class_nodes], dtype=np.int64)
-    class_first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     node = np.array([x for nodes in compiled.class_nodes for x in nodes], dtype=np.int64)
     kinds = [intake.kinds[intake.node_kind[x]] for x in node]
     free = np.array([kind.slots * kind.grain for kind in kinds], dtype=np.int64)
@@ -52,7 +50,7 @@ def lay_on_nodes(
             gives=np.stack((holder, held.units), axis=1),
             by_end=np.argsort(until, kind="stable"),
         ),
-        class_first,
+        firsts(sizes),
         free,
         np.zeros(max((kind.slots for kind in kinds), default=0) + 1, dtype=np.int64),
         np.zeros(4, dtype=np.int64),

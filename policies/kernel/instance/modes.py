@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from coalloc.model.jobs import Job, MoldableJob, RigidJob, Task
+from coalloc.model.plan import Deferred, Reason
 from coalloc.model.shape import Shape
 from coalloc.model.speedup import AmdahlSpeedup, allotments
 
@@ -36,6 +37,15 @@ class Item:
     """Load of such a task on each cluster's link, Gbit/s."""
     arrival: tuple[float, ...] = ()
     """By cluster: no start before, s, for data of tasks that have started; empty: none of these."""
+
+    @property
+    def task_id(self) -> str | None:
+        """Of a task of a workflow."""
+        return None if self.task is None else self.task.id
+
+    def deferred(self, reason: Reason, detail: str) -> Deferred:
+        """The entry that says for which reason it has no start."""
+        return Deferred(job=self.job.id, task=self.task_id, reason=reason, detail=detail)
 
     @property
     def limit(self) -> float:

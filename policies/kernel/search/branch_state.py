@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from coalloc.policies.kernel.record import Floats, Ints, record
 
@@ -49,15 +49,15 @@ class Model(NamedTuple):
 class Stack(NamedTuple):
     """One frame for each start and each event on the way to the present node."""
 
-    frame: Ints  # D x 9
-    room: Ints  # D x (C + K), what is free
-    spare: Ints  # D x K, the most that a running pattern leaves unused; D x 0 without saturation
-    value: Floats  # D x (2 + 2 V), time, cost; energy used, wasted and needed; share in use
-    plan: Floats  # N x 4, seconds
-    chosen: Ints  # N x 3, patterns; the last column is scratch
-    supply: Floats  # V, energy there is before the deadline
-    counters: Ints  # 5
-    limits: Floats  # 4
+    frame: Annotated[Ints, "D", 9]
+    room: Annotated[Ints, "D", "things"]  # C + K, what is free
+    spare: Annotated[Ints, "D", "links"]  # K, the most that a running pattern leaves unused, or 0
+    value: Annotated[Floats, "D", "sums"]  # time, cost; energy used, wasted and needed; share used
+    plan: Annotated[Floats, "N", 4]  # seconds
+    chosen: Annotated[Ints, "N", 3]  # patterns; the last column is scratch
+    supply: Annotated[Floats, "V"]  # energy there is before the deadline
+    counters: Annotated[Ints, 5]
+    limits: Annotated[Floats, 4]
 
 
 @record

@@ -7,9 +7,11 @@ from math import inf
 
 import numpy as np
 
+from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.kernel.annealing_loop import BEST, LIMIT, Annealing, make_annealing
-from coalloc.policies.kernel.instance.arrays import Floats, Ints, make_outcome
+from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.search.annealing import LAST, LATEST, Domains, ListingSearch, anneal
 from coalloc.policies.kernel.search.listing_state import ListingDesk, ListingGenes, Rows
 from coalloc.policies.kernel.state import Outcome
@@ -83,40 +85,8 @@ class Lister:
     def _desk(self) -> ListingDesk:
         n, k = self.problem.item_group.size, self.problem.link_gbps.size
         classes, listed = self.problem.class_power.size, self.items.size
-
-        def ints(*shape: int) -> Ints:
-            return np.zeros(shape, dtype=np.int64)
-
-        return ListingDesk(
-            free=ints(classes),
-            least=ints(classes),
-            avail=ints(k),
-            low=ints(k),
-            upper=ints(k),
-            rank=ints(k),
-            take=ints(k),
-            best=ints(k),
-            load=ints(k),
-            ahead=ints(k),
-            limit=ints(k),
-            cost=np.zeros(k),
-            count=ints(classes),
-            use_class=ints(classes),
-            use_procs=ints(classes),
-            follows=ints(listed),
-            procs=ints(listed),
-            started=ints(listed),
-            running=ints(listed),
-            units=ints(n, k),
-            ready=np.zeros(n),
-            missing=ints(n),
-            last=np.zeros(len(self.planner.snapshot.queue)),
-            power=np.zeros(n),
-            level=ints(n),
-            home=ints(n),
-            measure=np.array([0.0, BLEND, 0.0]),
-            counters=ints(8),
-        )
+        jobs, measure = len(self.planner.snapshot.queue), np.array([0.0, BLEND, 0.0])
+        return room_for(ListingDesk, N=n, K=k, C=classes, L=listed, jobs=jobs, measure=measure)
 
     def genes(self, order: Sequence[int] | None = None) -> ListingGenes:
         """Choices that leave everything to the listing, in this order of the listed items."""

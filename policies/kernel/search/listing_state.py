@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from coalloc.policies.kernel.record import Floats, Ints, record
 
@@ -44,31 +44,31 @@ class ListingGenes(NamedTuple):
 class ListingDesk(NamedTuple):
     """Working memory."""
 
-    free: Ints  # C
-    least: Ints  # C
-    avail: Ints  # K
-    low: Ints  # K
-    upper: Ints  # K
-    rank: Ints  # K
-    take: Ints  # K
-    best: Ints  # K
-    load: Ints  # K
-    ahead: Ints  # K
-    limit: Ints  # K
-    cost: Floats  # K
-    count: Any  # C, processes that each allowed class of an item takes
-    use_class: Ints  # C
-    use_procs: Ints  # C
-    follows: Ints  # L
-    procs: Ints  # L, by order
-    started: Ints  # L
-    running: Ints  # L, by falling end
-    units: Ints  # N x K, load of a running item
-    ready: Floats  # N
-    missing: Ints  # N
-    last: Floats  # jobs, latest end
-    power: Floats  # N, power that a running item holds
-    level: Ints  # N, the choice; -1 once it has left no place
-    home: Ints  # N, likewise
-    measure: Floats  # MADE, s; BLEND, see `listing`; HELD, power of what `lay` laid
-    counters: Ints  # 8
+    free: Annotated[Ints, "C"]
+    least: Annotated[Ints, "C"]
+    avail: Annotated[Ints, "K"]
+    low: Annotated[Ints, "K"]
+    upper: Annotated[Ints, "K"]
+    rank: Annotated[Ints, "K"]
+    take: Annotated[Ints, "K"]
+    best: Annotated[Ints, "K"]
+    load: Annotated[Ints, "K"]
+    ahead: Annotated[Ints, "K"]
+    limit: Annotated[Ints, "K"]
+    cost: Annotated[Floats, "K"]
+    count: Annotated[Any, "C"]  # processes that each allowed class of an item takes
+    use_class: Annotated[Ints, "C"]
+    use_procs: Annotated[Ints, "C"]
+    follows: Annotated[Ints, "L"]
+    procs: Annotated[Ints, "L"]  # by order
+    started: Annotated[Ints, "L"]
+    running: Annotated[Ints, "L"]  # by falling end
+    units: Annotated[Ints, "N", "K"]  # load of a running item
+    ready: Annotated[Floats, "N"]
+    missing: Annotated[Ints, "N"]
+    last: Annotated[Floats, "jobs"]  # latest end
+    power: Annotated[Floats, "N"]  # power that a running item holds
+    level: Annotated[Ints, "N"]  # the choice; -1 once it has left no place
+    home: Annotated[Ints, "N"]  # likewise
+    measure: Annotated[Floats, 3]  # MADE, s; BLEND, see `listing`; HELD, power of what `lay` laid
+    counters: Annotated[Ints, 8]

@@ -6,7 +6,7 @@ have started are parents like others, B of them, numbered behind its N items.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from coalloc.policies.kernel.record import Counts, Floats, Ints, record
 
@@ -73,13 +73,13 @@ class SerialDesk(NamedTuple):
     time: Floats  # K x T
     free: Counts  # K x T x classes
     load: Ints  # K x T
-    least: Ints  # C
-    want: Ints  # K
-    best: Ints  # K
-    place: Ints  # N + B, in the order; -1 is none
-    chain: Ints  # L
-    saved: Ints  # K
-    last: Floats  # jobs
+    least: Annotated[Ints, "C"]
+    want: Annotated[Ints, "K"]
+    best: Annotated[Ints, "K"]
+    place: Annotated[Ints, "vertices"]  # N + B, in the order; -1 is none
+    chain: Annotated[Ints, "N"]
+    saved: Annotated[Ints, "K"]
+    last: Annotated[Floats, "jobs"]
 
 
 @record
@@ -89,11 +89,11 @@ class Out(NamedTuple):
     start: Floats  # N
     end: Floats  # N + B
     parts: Ints  # (N + B) x K, processes; of tasks that have started, 1 on their clusters
-    use_first: Ints  # N, where the classes begin that an item takes
-    use_count: Ints  # N
-    use_class: Ints
-    use_procs: Ints
-    used: Ints  # 1, entries of the last two
+    use_first: Annotated[Ints, "N"]  # where the classes begin that an item takes
+    use_count: Annotated[Ints, "N"]
+    use_class: Annotated[Ints, "pool"]
+    use_procs: Annotated[Ints, "pool"]
+    used: Annotated[Ints, 1]  # entries of the last two
 
 
 @record

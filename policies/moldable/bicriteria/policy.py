@@ -31,10 +31,10 @@ import numpy as np
 
 from coalloc.model.plan import FrontPoint, Plan
 from coalloc.model.values import replace
-from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
+from coalloc.policies.base import Budget, OnIncumbent, SolveFunction, at_most
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent
-from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, at_most
+from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner
 from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.bicriteria.archive import Archive
 from coalloc.policies.moldable.bicriteria.engine import LARGE, THIN, BicriteriaEngine

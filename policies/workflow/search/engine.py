@@ -18,8 +18,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from coalloc.model.plan import Plan
+from coalloc.policies.array_types import Ints
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
-from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.search.serial_state import SerialGenes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING

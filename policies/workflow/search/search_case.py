@@ -8,9 +8,10 @@ from math import inf
 import numpy as np
 
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
+from coalloc.policies.array_types import Ints
 from coalloc.policies.kernel.annealing_loop import LIMIT, make_annealing
-from coalloc.policies.kernel.instance.arrays import Ints
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
+from coalloc.policies.kernel.instance.graph import Graph, graph_of
 from coalloc.policies.kernel.search.serial_annealing import SerialSearch, anneal
 from coalloc.policies.kernel.search.serial_state import (
     ANY,
@@ -38,7 +39,6 @@ from coalloc.policies.workflow.arrays import (
     site_of,
 )
 from coalloc.policies.workflow.forms import Form, form_of
-from coalloc.policies.workflow.graph import Graph, graph_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

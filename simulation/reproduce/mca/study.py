@@ -20,7 +20,7 @@ import numpy as np
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.workflow.graph import graph_of
+from coalloc.policies.kernel.instance.graph import graph_of
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table
 from coalloc.simulation.reproduce.solving import Solved, solve
 from coalloc.simulation.reproduce.study import Run, Study

@@ -9,11 +9,11 @@ import pytest
 from coalloc.core.base.events import Reconfigured
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.core.rounds import snapshots
+from coalloc.daemon.solver.planner import plainly
 from coalloc.model.jobs import RigidJob
 from coalloc.model.settings import ClusterConfig
 from coalloc.model.sites.parts import Launch
 from coalloc.model.values import replace
-from coalloc.policies.plain.policy import plain_easy
 from tests.support.core_site import Site
 
 
@@ -56,7 +56,7 @@ def test_the_round_would_say_the_same() -> None:
             site = linked(a=1.0, b=0.5)
             job = RigidJob(id="1", procs=procs, base_time=60.0, proc_gbps=gbps)
             snapshot = replace(snapshots.snapshot(site.state, site.now), queue=(job,))
-            never = any(d.reason == "infeasible" for d in plain_easy(snapshot).deferred)
+            never = any(d.reason == "infeasible" for d in plainly(snapshot).deferred)
             assert bool(refusal(site, procs=procs, proc_gbps=gbps)) is never
 
 

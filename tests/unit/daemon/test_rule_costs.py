@@ -14,6 +14,7 @@ from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.solver import rule_costs
 from coalloc.daemon.solver.answer import encoded, solved, trimmed
 from coalloc.daemon.solver.frames import Request
+from coalloc.daemon.solver.planner import plainly
 from coalloc.daemon.solver.pool import SolveOutcome
 from coalloc.daemon.solver.rule_costs import RuleCosts
 from coalloc.daemon.solver.sent import decode_snapshot
@@ -22,7 +23,6 @@ from coalloc.model.plan import Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.plain.policy import plain_easy
 from coalloc.policies.registry import lookup
 from coalloc.wire.answers import RuleCostsRow
 
@@ -129,7 +129,7 @@ def test_a_plan_that_was_not_made_is_not_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_round_by_another_policy_has_no_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for plan in (None, plain_easy(ROUND.snapshot, pieces=True)):
+    for plan in (None, plainly(ROUND.snapshot)):
         costs, found, offered, (pause,) = computed(FakePool(), plan, monkeypatch)
         assert (costs.newest, found, offered) == (None, [], [CostsWanted()])
         assert pause == rule_costs.RETRY_S

@@ -11,8 +11,10 @@ import pytest
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.plan import Plan, Reason
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
-from coalloc.policies.plain.policy import plain_easy
+from coalloc.policies.counted import planning
+from coalloc.policies.registry import POLICIES
 from tests.support.easy_oracle import Job, starts
 
 
@@ -32,8 +34,8 @@ def snapshot_of(*queue: dict[str, Any], **more: Any) -> Snapshot:
     return read_snapshot({**top, "queue": list(queue), **more})
 
 
-def planned(snapshot: Snapshot, **more: Any) -> tuple[Plan, Mapping[str, float]]:
-    plan = plain_easy(snapshot, **more)
+def planned(snapshot: Snapshot) -> tuple[Plan, Mapping[str, float]]:
+    plan = POLICIES["plain"].solve(snapshot, {}, Budget(live=True))
     assert check(snapshot, plan).violations == ()
     return plan, {placement.job: placement.start for placement in plan.placements}
 
@@ -64,7 +66,7 @@ def test_what_may_not_start_yet_keeps_nothing_waiting_and_is_estimated() -> None
     later = rigid("later", 4, 5.0, earliest=3.0)
     after = rigid("after", 4, 5.0, after=["now"])
     _, found = planned(snapshot_of(later, after, rigid("now", 4, 10.0)))
-    assert found == {"now": 0.0, "later": 15.0, "after": 10.0}
+    assert found == {"now": 0.0, "later": 10.0, "after": 15.0}
 
 
 def test_a_wide_job_with_a_choice_waits_where_it_ends_sooner_so() -> None:
@@ -89,16 +91,33 @@ def test_memory_and_links_that_running_work_holds_are_not_given_away() -> None:
     assert found == {"big": 7.0}
 
 
-def test_nothing_overtakes_where_there_was_no_time_for_a_booking() -> None:
+def test_what_was_not_looked_at_has_no_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     queue = [rigid("first", 3, 50.0), rigid("head", 2, 20.0), rigid("short", 1, 1.0)]
     _, found = planned(snapshot_of(*queue))
     assert found == {"first": 0.0, "head": 50.0, "short": 0.0}
-    plan, found = planned(snapshot_of(*queue), work=2)
-    assert found == {"first": 0.0}
-    assert [(d.job, d.reason, d.detail) for d in plan.deferred] == [
-        ("head", Reason.NOT_SELECTED, "does not fit now"),
-        ("short", Reason.NOT_SELECTED, "comes after job head"),
+    monkeypatch.setattr(planning, "WORK", 1)
+    plan, found = planned(snapshot_of(*queue))
+    assert found == {"first": 0.0, "head": 50.0}
+    assert [(d.job, d.reason) for d in plan.deferred] == [("short", Reason.NOT_SELECTED)]
+
+
+def test_a_task_that_no_cluster_holds_is_spread_and_its_data_are_waited_for() -> None:
+    clusters = [
+        {"name": name, "link_gbps": 1.0, "nodes": [{"name": name, "slots": 2}]} for name in "ab"
     ]
+    tasks = [{"id": "t", "work": 8.0}, {"id": "u", "work": 8.0, "min_procs": 4, "max_procs": 4}]
+    edges = [{"from": "t", "to": "u", "gb": 1.0}]
+    flow = {"id": "w", "kind": "workflow", "tasks": tasks, "edges": edges}
+    counted = rigid("m", 1, 1.0, shape={"memory_mb_per_node": 1})
+    for queue in ([flow], [counted, flow]):
+        snapshot = snapshot_of(*queue, clusters=clusters)
+        for name in ("plain", "easy"):
+            plan = POLICIES[name].solve(snapshot, {}, Budget())
+            assert check(snapshot, plan).violations == ()
+            (spread,) = (p for p in plan.placements if p.task == "u")
+            assert (spread.start, spread.nodes) == (16.0, {"a": 2, "b": 2})
 
 
 @pytest.mark.parametrize("seed", range(20))

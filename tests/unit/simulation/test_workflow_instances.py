@@ -7,7 +7,7 @@ import pytest
 
 from coalloc.model.jobs import WorkflowJob
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.workflow.graph import graph_of
+from coalloc.policies.kernel.instance.graph import graph_of
 from coalloc.simulation.reproduce.workflow_instances import (
     DAS_3,
     TABLE_1,

@@ -14,7 +14,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.counted import policy
 from coalloc.policies.counted.bounds import bound_of
 from coalloc.policies.counted.needs import needs_counting
-from coalloc.policies.counted.planning import CountedQueue, plain_counted
+from coalloc.policies.counted.planning import CountedQueue
 from coalloc.policies.kernel.counted.listing import EVENT
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import POLICIES
@@ -27,6 +27,12 @@ JOB = {"id": "1", "kind": "rigid", "procs": 1, "base_time": 100.0}
 def solved(name: str, snapshot: Snapshot, **budget: Any) -> Plan:
     row = POLICIES[name]
     return row.solve(snapshot, read_options({}, row.options), Budget(work=120, **budget))
+
+
+def laid(snapshot: Snapshot) -> Plan:
+    """EASY by arrival, as it runs without a compiler."""
+    queue = CountedQueue(snapshot, {})
+    return queue.plan(queue.lay(range(len(queue.items))), "easy", {})
 
 
 def site(*jobs: dict[str, Any], nodes: Any = (NODE,), **more: Any) -> Snapshot:
@@ -81,7 +87,7 @@ def test_what_runs_holds_what_it_tells() -> None:
         {"shape": {"per_node": {"gpu": 2}}},
         {"shape": {"per_node": {"gpu:a100": 1}, "memory_mb_per_node": 60_000}},
     ]
-    plan = plain_counted(site(*jobs, running=running))
+    plan = laid(site(*jobs, running=running))
     assert [one.start for one in plan.placements] == [500.0, 500.0, 0.0]
 
 
@@ -93,14 +99,14 @@ def test_what_can_never_run_is_told_apart_from_what_cannot_now() -> None:
         {"shape": {"per_node": {"gpu": 5}}},
         {"shape": {"per_job": {"matlab": 1}}},
     ]
-    plan = plain_counted(site(*jobs, nodes=(NODE, down)))
+    plan = laid(site(*jobs, nodes=(NODE, down)))
     assert [one.reason for one in plan.deferred] == [Reason.INSUFFICIENT] + [Reason.INFEASIBLE] * 3
 
 
 def test_easy_is_that_on_dictionaries() -> None:
     for seed in range(300):
         snapshot = read_snapshot(random_case(Random(seed), easy=True))
-        plan = plain_counted(snapshot)
+        plan = laid(snapshot)
         found = {one.job: one.start for one in plan.placements}
         assert found == easy_starts(snapshot), seed
         assert not faults(snapshot, plan), seed
@@ -139,7 +145,7 @@ def test_compiled_and_plain_agree_and_no_search_is_worse_than_easy() -> None:
         if not needs_counting(snapshot):
             continue
         easy = solved("easy", snapshot)
-        assert plain_counted(snapshot).placements == easy.placements, seed
+        assert laid(snapshot).placements == easy.placements, seed
         found = solved("oas", snapshot).objective
         assert (found.deferred, found.value) <= (easy.objective.deferred, easy.objective.value)
 
@@ -178,7 +184,7 @@ def test_one_job_starts_where_any_layout_fits() -> None:
             and all(n == 0 or fits(node, n) for node, n in zip(nodes, layout, strict=True))
             for layout in product(range(min(most, job.procs) + 1), repeat=len(nodes))
         )
-        assert bool(plain_counted(snapshot).placements) is possible, seed
+        assert bool(laid(snapshot).placements) is possible, seed
 
 
 def _doubled(body: dict[str, Any]) -> None:
@@ -221,5 +227,5 @@ def test_what_makes_no_difference_changes_no_plan(changed: Any) -> None:
             work["memory_mb"] = dict.fromkeys(work["nodes"], 1)
         other = deepcopy(body)
         changed(other)
-        plans = [plain_counted(read_snapshot(one)) for one in (body, other)]
+        plans = [laid(read_snapshot(one)) for one in (body, other)]
         assert plans[0].placements == plans[1].placements, seed

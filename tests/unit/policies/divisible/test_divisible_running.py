@@ -11,6 +11,7 @@ from coalloc.cli import main
 from coalloc.client.submission import submission
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.learning.estimates import UserProgram, completed
+from coalloc.daemon.solver.planner import plainly
 from coalloc.daemon.store.records_json import read_record, write_object
 from coalloc.model.formats.snapshot_json import read_snapshot
 from coalloc.model.jobs import DivisibleJob, RigidJob
@@ -20,7 +21,6 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.checking.check import check
 from coalloc.policies.explain.explain import explain_plan
 from coalloc.policies.explain.words import lines
-from coalloc.policies.plain.policy import plain_easy
 
 NODES = [
     {"name": "a[1-2]", "power": 1.0, "slots": 2},
@@ -46,21 +46,20 @@ def pieces(plan: Plan) -> list[tuple[dict[str, int], int | None, float]]:
     return [(dict(p.nodes), p.chunks, p.end) for p in plan.placements if p.job == "d"]
 
 
-def test_plain_deals_chunks_evenly_to_all_free_slots() -> None:
+def test_plain_fills_all_free_slots() -> None:
     snapshot = snapshot_of(chunked(11))
-    plan = plain_easy(snapshot, pieces=True)
-    assert pieces(plan) == [({"a1": 2, "a2": 2}, 11, 30.0)]
+    plan = plainly(snapshot)
+    assert sum(chunks or 0 for _, chunks, _ in pieces(plan)) == 11
+    assert max(end for *_, end in pieces(plan)) == 30.0
     assert check(snapshot, plan).violations == ()
-    more = plain_easy(snapshot_of(chunked(20)), pieces=True)
-    assert pieces(more) == [({"a1": 2, "a2": 2}, 16, 40.0), ({"a3": 1}, 4, 80.0)]
 
 
-def test_plain_deals_none_where_a_job_waits_for_slots() -> None:
-    beside = plain_easy(snapshot_of(rigid(2), chunked(3)), pieces=True)
-    assert len(pieces(beside)) > 0
-    behind = plain_easy(snapshot_of(rigid(2), {**rigid(4), "id": "s"}, chunked(3)), pieces=True)
-    assert pieces(behind) == []
-    assert plain_easy(snapshot_of(chunked(3))).placements == (), "off line the registry fills"
+def test_chunks_under_plain_delay_no_job_that_waits() -> None:
+    jobs = rigid(2), {**rigid(4), "id": "s"}
+    alone = {p.job: p.start for p in plainly(snapshot_of(*jobs)).placements}
+    behind = plainly(snapshot_of(*jobs, chunked(3)))
+    assert {p.job: p.start for p in behind.placements if p.job != "d"} == alone
+    assert pieces(behind)
 
 
 @pytest.mark.parametrize(
@@ -70,19 +69,19 @@ def test_plain_deals_none_where_a_job_waits_for_slots() -> None:
         ({"features": ["ib"], "memory_mb_per_proc": 101}, []),
         ({"clusters": ["alpha"]}, [{"a1": 2, "a2": 1}]),
         ({"held": True}, []),
-        ({"earliest": 7.0}, []),
+        ({"earliest": 7.0}, [{"a1": 2, "a2": 1}]),
     ],
 )
 def test_plain_honours_what_a_divisible_job_asks_for(
     wants: dict[str, Any], nodes: list[dict[str, int]]
 ) -> None:
-    plan = plain_easy(snapshot_of(chunked(3, **wants)), pieces=True)
+    plan = plainly(snapshot_of(chunked(3, **wants)))
     assert [found[0] for found in pieces(plan)] == nodes
 
 
-def test_plain_leaves_nodes_alone_that_are_reserved_later() -> None:
-    kept = {"id": "k", "nodes": ["a[1-2]"], "start": 50.0, "end": 60.0}
-    plan = plain_easy(snapshot_of(chunked(3), reservations=[kept]), pieces=True)
+def test_plain_leaves_nodes_alone_that_are_reserved_soon() -> None:
+    kept = {"id": "k", "nodes": ["a[1-2]"], "start": 5.0, "end": 60.0}
+    plan = plainly(snapshot_of(chunked(3), reservations=[kept]))
     assert [found[0] for found in pieces(plan)] == [{"a3": 1}]
 
 
@@ -170,7 +169,7 @@ def test_records_of_pieces_are_kept_and_older_ones_are_read() -> None:
 
 def test_why_says_when_the_first_chunks_start() -> None:
     snapshot = snapshot_of(chunked(20), {**chunked(2, features=["gpu"]), "id": "e"})
-    plan = plain_easy(snapshot, pieces=True)
+    plan = plainly(snapshot)
     assert explain_plan(snapshot, plan, "d").reason == "starts_now"
     made = explain_plan(snapshot, plan, "e")
     assert made.tried == 0

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from coalloc.policies.kernel import state
-from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner
+from coalloc.policies.kernel.record import room_for
 from coalloc.policies.kernel.search import annealing, listing_state
 from coalloc.policies.kernel.search.lister import Lister, domains_of
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
@@ -39,11 +39,8 @@ def arrays() -> list[tuple[str, Any]]:
     return [
         ("Problem", planner.compiled.problem),
         ("Base", planner.compiled.base),
-        ("Scratch", planner.scratch),
-        ("Outcome", make_outcome(planner.compiled.problem)),
         ("Rows", lister.rows),
         ("ListingGenes", lister.genes()),
-        ("ListingDesk", lister.desk),
         ("Domains", domains_of(lister, (1.0, 1.5))),
     ]
 
@@ -55,9 +52,19 @@ def test_shapes_are_those_that_are_written(name: str, given: Any) -> None:
     sizes = {"N": 5, "L": 4, "K": 3, "C": 3, "M": 5, "G": 2, "R": 0, "P": 0, "S": 2}
     if name in ("Base", "Rows"):
         sizes["T"] = given.time.size
-    module = {"Rows": listing_state, "ListingGenes": listing_state, "ListingDesk": listing_state}
+    module = {"Rows": listing_state, "ListingGenes": listing_state}
     kind = getattr(module.get(name, annealing if name == "Domains" else state), name)
     told = written(kind, sizes)
     assert told
     shapes = {field: np.shape(getattr(given, field)) for field in told}
     assert shapes == told
+
+
+def test_rooms_have_the_shapes_of_annotations() -> None:
+    start = np.ones(2)
+    made = room_for(state.Outcome, N=2, pool=7, start=start)
+    assert made.start is start
+    assert (made.use_class.shape, made.use_class.dtype) == ((7,), np.int64)
+    scratch = room_for(state.Scratch, N=2, G=3, C=4, K=5)
+    assert (scratch.sums.shape, scratch.stair.shape) == ((3, 4), (state.STEPS, 2))
+    assert (scratch.least.dtype, scratch.until.dtype) == (np.int32, np.float64)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from coalloc.policies.workflow.graph import Graph, make_graph
+from coalloc.policies.kernel.instance.graph import Graph, make_graph
 
 Floats = NDArray[np.float64]
 Parents = list[list[tuple[int, float]]]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coalloc.policies.array_types import Flags, Floats, Ints
+from coalloc.policies.array_types import Flags, Floats, Ints, firsts
 from coalloc.policies.kernel.instance.modes import Item
 
 
@@ -47,14 +47,18 @@ class Graph:
         `weight` (array, N): of the vertices, seconds.
         `delay` (array, E): of the edges, as `child` has them.
         """
+        return weight + self.tail(weight, delay)
+
+    def tail(self, weight: Floats, delay: Floats | None = None) -> Floats:
+        """The same without the vertex itself."""
         first, child = self.child_first.tolist(), self.child.tolist()
         extra = [0.0] * len(child) if delay is None else delay.tolist()
-        out: list[float] = weight.tolist()
+        path: list[float] = weight.tolist()
+        out = [0.0] * self.size
         for v in reversed(self.order.tolist()):
-            tail = 0.0
             for x in range(first[v], first[v + 1]):
-                tail = max(tail, extra[x] + out[child[x]])
-            out[v] += tail
+                out[v] = max(out[v], extra[x] + path[child[x]])
+            path[v] += out[v]
         return np.array(out, dtype=np.float64)
 
     def top(self, weight: Floats) -> Floats:
@@ -97,10 +101,7 @@ def make_graph(parents: Sequence[Sequence[tuple[int, float]]]) -> Graph:
 
     Raises `ValueError` if a vertex waits for itself.
     """
-    children: list[list[tuple[int, float]]] = [[] for _ in parents]
-    for v, mine in enumerate(parents):
-        for u, gbit in mine:
-            children[u].append((v, gbit))
+    children = children_of(parents)
     order, level = _sorted(parents, children)
     parent_first, parent, parent_gbit = compressed(parents)
     child_first, child, child_gbit = compressed(children)
@@ -114,6 +115,15 @@ def make_graph(parents: Sequence[Sequence[tuple[int, float]]]) -> Graph:
         order=order,
         level=level,
     )
+
+
+def children_of(parents: Sequence[Sequence[tuple[int, float]]]) -> list[list[tuple[int, float]]]:
+    """Of each vertex those that wait for it, with Gbit of data."""
+    children: list[list[tuple[int, float]]] = [[] for _ in parents]
+    for v, mine in enumerate(parents):
+        for u, gbit in mine:
+            children[u].append((v, gbit))
+    return children
 
 
 def _sorted(
@@ -135,10 +145,8 @@ def _sorted(
 
 def compressed(lists: Sequence[Sequence[tuple[int, float]]]) -> tuple[Ints, Ints, Floats]:
     """Lists of (vertex, Gbit) in compressed rows: where each begins, vertices, Gbit."""
-    first = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum([len(entries) for entries in lists], out=first[1:])
     return (
-        first,
+        firsts([len(entries) for entries in lists]),
         np.array([v for entries in lists for v, _ in entries], dtype=np.int64),
         np.array([gbit for entries in lists for _, gbit in entries], dtype=np.float64),
     )

@@ -1,1 +1,0 @@
-"""EASY without compiled code: what plans while the kernel compiles."""
