@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +15,7 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.start_intervals import Calibration
 from coalloc.core.base.state import NOBODY
 from coalloc.core.base.state_tables import LastNumbers, Learning, Maintenance, Presence, Sharing
-from coalloc.core.base.usage import ProjectUser, Usage
+from coalloc.core.base.usage import Usage
 from coalloc.core.clusters.presence import MARK as EXECUTOR
 from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
@@ -97,7 +97,7 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         learning=_learning(loaded),
         sharing=Sharing(
             usage={(project, user): Usage(used, at) for project, user, used, at in loaded.usage},
-            days=_days(loaded.days),
+            days=loaded.days,
         ),
     )
     return RecalledStore(remembered=remembered, outbox=outbox)
@@ -132,13 +132,6 @@ def _jobs(store: Store, loaded: Loaded, keep_ended: int) -> list[JobRecord]:
 def _under(prefix: str, meta: Mapping[str, str]) -> dict[str, str]:
     """The entries whose keys begin so, by the rest of the key."""
     return {key.removeprefix(prefix): v for key, v in meta.items() if key.startswith(prefix)}
-
-
-def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[ProjectUser, dict[int, float]]:
-    days: dict[ProjectUser, dict[int, float]] = {}
-    for project, user, day, proc_s in rows:
-        days.setdefault((project, user), {})[day] = proc_s
-    return days
 
 
 def drained_of(text: str) -> dict[str, str]:

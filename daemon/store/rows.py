@@ -137,8 +137,8 @@ class Loaded(Struct, frozen=True, kw_only=True):
     """The newest."""
     usage: Sequence[tuple[str, str, float, float]] = ()
     """Project, user, proc_s, at."""
-    days: Sequence[tuple[str, str, int, float]] = ()
-    """Project, user, day, proc_s: the newest year of them."""
+    days: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
+    """By project and user: processor-seconds by day, of the newest year."""
     promises: Mapping[str, str] = field(default_factory=dict)
     """By job: its body."""
     start_errors: Sequence[str] = ()

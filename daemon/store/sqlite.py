@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -49,7 +48,11 @@ class Store:
 
         Returns whether there was something to write. After an error the store stays usable.
         """
-        lasting = _lasting(effects)
+        kept: dict[str | int, Effect] = {}
+        for number, effect in enumerate(effects):
+            if type(effect) in LASTING:  # of each job its last record, in place of its first
+                kept[effect.record.id if isinstance(effect, SaveJob) else number] = effect
+        lasting = [*kept.values()]
         if not lasting:
             return False
         with self._database.errors_translated(), self._database.transaction() as connection:
@@ -76,9 +79,10 @@ class Store:
             for order in tables.OUTBOX.read(query(f"{tables.OUTBOX.select} ORDER BY cluster, seq")):
                 outbox.setdefault(order.cluster, {})[order.seq] = order.body
             newest = f"{tables.USAGE_DAYS.select} WHERE day > (SELECT max(day) FROM usage_days) - ?"
-            days: Counter[tuple[str, str, int]] = Counter()
+            days: dict[tuple[str, str], dict[int, float]] = {}
             for used in tables.USAGE_DAYS.read(query(newest, (MOST_DAYS,))):
-                days[used.project, used.user, used.day] += used.proc_s  # type: ignore[assignment]
+                by_day = days.setdefault((used.project, used.user), {})
+                by_day[used.day] = by_day.get(used.day, 0.0) + used.proc_s
             errors = tables.START_ERRORS.read(
                 query(f"{tables.START_ERRORS.select} ORDER BY number")
             )
@@ -91,7 +95,7 @@ class Store:
                 last_event=query("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0],
                 plan=self.plan(),
                 usage=list(tables.USAGE.read(query(tables.USAGE.select))),
-                days=[(*key, proc_s) for key, proc_s in days.items()],
+                days=days,
                 promises=dict(tables.PROMISES.read(query(tables.PROMISES.select))),
                 start_errors=[error.body for error in errors],
             )
@@ -256,12 +260,3 @@ class Store:
     def close(self) -> None:
         """Move the WAL into the database and let go of the file; again is harmless."""
         self._database.close()
-
-
-def _lasting(effects: Iterable[Effect]) -> list[Effect]:
-    """The effects that are written; of each job its last record, in place of its first."""
-    lasting: dict[str | int, Effect] = {}
-    for number, effect in enumerate(effects):
-        if type(effect) in LASTING:
-            lasting[effect.record.id if isinstance(effect, SaveJob) else number] = effect
-    return list(lasting.values())
