@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from coalloc.core.base.events import Requested, TokenRecalled
-from coalloc.core.base.requests import Refused, Submit
+from coalloc.core.base.requests import Refused, RequestError, Submit
 from coalloc.daemon.queries.answers import ANSWERS, answered, find_job
 from coalloc.daemon.queries.backup import backup_target, written_backup
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.estimate import estimated
 from coalloc.daemon.service import INTERNAL, Service
 from coalloc.daemon.store.errors import StoreCorruptError, StoreError
@@ -75,9 +75,9 @@ class Requests:
     def _check_submit(self, caller: Caller) -> None:
         service = self._service
         if service.is_stopping:
-            raise QueryRefusedError("busy", "the daemon is stopping; nothing was queued")
+            raise RequestError("busy", "the daemon is stopping; nothing was queued")
         if not service.writer.is_writable:
-            raise QueryRefusedError("storage", "the daemon cannot write to its disk now")
+            raise RequestError("storage", "the daemon cannot write to its disk now")
         if service.access is not None:
             service.access.check_submit(caller)
 
@@ -92,7 +92,7 @@ class Requests:
 
     def _refusal(self, error: Exception, kind: object) -> Refused:
         """The answer where there is none: one question must not keep the next from being read."""
-        if isinstance(error, QueryRefusedError):
+        if isinstance(error, RequestError):
             return error.refused
         if isinstance(error, StoreError):
             if isinstance(error, StoreCorruptError):

@@ -15,9 +15,9 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.messages import ROOT_REFUSED
-from coalloc.core.base.requests import Refused
+from coalloc.core.base.requests import Refused, RequestError
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.model.settings import AccessConfig
 from coalloc.runtime.key_files import fingerprint
 from coalloc.runtime.logs import RateLimit
@@ -188,7 +188,7 @@ class Access:
         """The user of a request whose key was good when it came."""
         grant = self.table.known(key)
         if grant is None:
-            raise QueryRefusedError("not_allowed", "unknown key")
+            raise RequestError("not_allowed", "unknown key")
         return Caller(
             user=grant.user,
             uid=grant.uid,
@@ -200,7 +200,7 @@ class Access:
     def check_submit(self, caller: Caller) -> None:
         """Refuse jobs that no executor would start. Raises `RefusedError`."""
         if caller.uid == 0 and not self.settings.root_jobs:
-            raise QueryRefusedError("not_allowed", ROOT_REFUSED)
+            raise RequestError("not_allowed", ROOT_REFUSED)
 
     def may_speak_for(self, key: str, cluster: str) -> bool:
         """Whether a key is that of the cluster's executor."""

@@ -12,9 +12,9 @@ from datetime import UTC, date, datetime
 
 from coalloc.core.base.projects import DAY_S
 from coalloc.core.base.records import JobState
+from coalloc.core.base.requests import RequestError
 from coalloc.core.base.state import State
 from coalloc.core.sharing.priority import factors, project_of
-from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.store.records_json import read_object
 from coalloc.daemon.store.rows import StoredAccount
 from coalloc.daemon.store.sqlite import Store
@@ -57,7 +57,7 @@ def _cursor(text: str) -> tuple[float, int]:
     try:
         return float(ended), int(seq)
     except ValueError as error:
-        raise QueryRefusedError("bad_request", "after: is not from an answer") from error
+        raise RequestError("bad_request", "after: is not from an answer") from error
 
 
 def _account(row: StoredAccount) -> AccountRow:
@@ -98,7 +98,7 @@ def _key(after: tuple[str, str, str, str]) -> tuple[int, str, str, str]:
     try:
         number = (date.fromisoformat(day) - date(1970, 1, 1)).days
     except ValueError as error:
-        raise QueryRefusedError("bad_request", "after: is not from an answer") from error
+        raise RequestError("bad_request", "after: is not from an answer") from error
     return number, project, user, cluster
 
 

@@ -12,13 +12,14 @@ from msgspec.structs import asdict
 
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
+from coalloc.core.base.requests import RequestError
 from coalloc.core.base.start_intervals import MISSES
 from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import first_record
 from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.rounds import rules, snapshots
 from coalloc.daemon.queries import accounts, job_views, workflow_views
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.formats.snapshot_json import write_snapshot
@@ -92,7 +93,7 @@ def find_job(sources: Sources, job: str) -> JobRecord:
     if record is None:
         row = sources.store.job(job)
         if row is None:
-            raise QueryRefusedError("not_found", f"there is no job {job}")
+            raise RequestError("not_found", f"there is no job {job}")
         record = read_record(row.body)
     return record
 
@@ -103,11 +104,11 @@ def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
     if isinstance(workflow.job, DivisibleJob):
         row = sources.store.job(f"{number}.{text}")
         if row is None:
-            raise QueryRefusedError("not_found", f"job {number} has no piece {text}")
+            raise RequestError("not_found", f"job {number} has no piece {text}")
         return read_record(row.body)
     found = named(workflow.job, text)
     if found is None:
-        raise QueryRefusedError("not_found", f"job {number} has no task {text}")
+        raise RequestError("not_found", f"job {number} has no task {text}")
     place, name = found
     task = f"{number}.{place}"
     if task in sources.state.jobs:
@@ -133,7 +134,7 @@ def array_of(sources: Sources, job: str) -> list[JobRecord]:
 
 def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
     if asked.after and not JOB_ID.fullmatch(asked.after):
-        raise QueryRefusedError("bad_request", "after: is no job's id")
+        raise RequestError("bad_request", "after: is no job's id")
     rows, more = job_views.queue_page(
         sources.state,
         everything=asked.all,
@@ -183,7 +184,7 @@ def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
     """Refuse others: command, folder and arguments of a job are its owner's business."""
     if record.user != caller.user and not caller.is_operator:
         message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
-        raise QueryRefusedError("not_allowed", message)
+        raise RequestError("not_allowed", message)
 
 
 def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
