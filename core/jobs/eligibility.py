@@ -22,6 +22,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import SHAPES
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.batch_accounts import account_there
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
@@ -113,19 +114,6 @@ def most_nodes(job: Job, procs: int) -> int:
     return procs if job.shape.max_nodes is None else min(procs, job.shape.max_nodes)
 
 
-def narrowest(job: Job) -> int:
-    """Processes of one start of a job, at the least."""
-    match job:
-        case RigidJob(procs=procs):
-            return procs
-        case MoldableJob(min_procs=procs):
-            return procs
-        case WorkflowJob(tasks=tasks):
-            return max((task.min_procs for task in tasks), default=1)
-        case DivisibleJob():
-            return 1
-
-
 def open_nodes(
     cluster: ClusterState, verdict: Verdict, batch: BatchOptions
 ) -> tuple[NodeReading, ...]:
@@ -149,11 +137,6 @@ def open_nodes(
     return cluster.openings[key]
 
 
-def is_capped(verdict: Verdict, job: Job) -> bool:
-    """Whether a job has to do with fewer nodes or processes there than it could use."""
-    return bool(bound_text(verdict, job))
-
-
 def offered(
     cluster: ClusterState,
     job: Job,
@@ -166,7 +149,7 @@ def offered(
     Of more than may be had, the freest are offered, by the slots that are `busy` now.
     """
     nodes = open_nodes(cluster, verdict, owner.batch)
-    if not is_capped(verdict, job):
+    if not bound_text(verdict, job):
         return nodes
     limits = verdict.limits
     suiting = [node for node in nodes if set(job.features).issubset(node.features)]

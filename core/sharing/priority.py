@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coalloc.core.base.projects import OTHERS, Lead, ProjectTree
@@ -76,18 +75,6 @@ class Factors(NamedTuple):
     def precedence(self) -> float:
         """Order among those that have waited too long: the operator's word, then the shares."""
         return self.operator + self.shares
-
-
-@dataclass(slots=True)
-class Standing:
-    """Usage and entitlement of every project and user at one instant."""
-
-    capacity: int
-    """Slots of all clusters."""
-    leads: dict[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
-    """By project and user, those that have jobs waiting."""
-    seconds: dict[ProjectUser, float] = field(default_factory=dict)
-    """Sums of the leads."""
 
 
 def is_on(state: State) -> bool:
@@ -171,21 +158,21 @@ def share_of(tree: ProjectTree, project: str) -> float:
     return tree.shares.get(project, tree.shares[OTHERS])
 
 
-def standing(state: State, waiting: Collection[ProjectUser], now: float) -> Standing:
-    """Entitlement and leads of owners who have jobs waiting."""
-    out = Standing(capacity=capacity(state))
-    if not out.capacity or not state.settings.priority.shares:
-        return out
-    levels = _levels(state, waiting, out.capacity, now)
+def leads_of(
+    state: State, waiting: Collection[ProjectUser], slots: int, now: float
+) -> dict[ProjectUser, tuple[Lead, ...]]:
+    """Leads of owners who have jobs waiting, at so many slots of all clusters."""
+    if not slots or not state.settings.priority.shares:
+        return {}
+    levels = _levels(state, waiting, slots, now)
     least: dict[tuple[str, ...], float] = {}
     for rows in levels.values():
         for above, lead in rows:
             least[above] = min(least.get(above, lead.seconds), lead.seconds)
-    for owner, rows in levels.items():
-        leads = tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
-        out.leads[owner] = leads
-        out.seconds[owner] = sum(lead.seconds for lead in leads)
-    return out
+    return {
+        owner: tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
+        for owner, rows in levels.items()
+    }
 
 
 def factors(
@@ -199,20 +186,22 @@ def factors(
     chosen = [*(record for record in queued if record.id not in names), *asked]
     rule, tree = state.settings.priority, state.sharing.tree
     owners = [owner_of(state, record) for record in chosen]
-    current = standing(state, set(owners), now)
-    entitled = {p: max(share_of(tree, p) * current.capacity, LEAST) for p, _ in owners}
+    slots = capacity(state)
+    leads = leads_of(state, set(owners), slots, now)
+    leads_s = {owner: sum(lead.seconds for lead in rows) for owner, rows in leads.items()}
+    entitled = {p: max(share_of(tree, p) * slots, LEAST) for p, _ in owners}
     most = {owner: tree.max_weight(*owner) for owner in set(owners)}
     ahead = dict.fromkeys(entitled, 0.0)
     for owner, record in zip(owners, chosen, strict=True):
         project, _ = owner
         before_s, shares = ahead[project], 0.0
-        lead_s = current.seconds.get(owner)
+        lead_s = leads_s.get(owner)
         if lead_s is not None:
             shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
             ahead[project] = before_s + charge_of(state, record, rule) / entitled[project]
         allowed = min(record.job.weight, most[owner])
         age = _age(record, rule, now)
-        size = _size(record, rule, current.capacity)
+        size = _size(record, rule, slots)
         if record.id not in names:
             continue
         yield (
@@ -224,7 +213,7 @@ def factors(
                 age=age,
                 size=size,
                 shares=shares,
-                leads=current.leads.get(owner, ()),
+                leads=leads.get(owner, ()),
                 ahead_s=before_s,
                 weight=_within(allowed * 2.0 ** (record.priority + age + size + shares)),
             ),

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from email.message import EmailMessage
 from threading import Event, Thread
@@ -88,18 +88,15 @@ class Notifier:
 
     def _run(self) -> None:
         while (notice := self._waiting.get()) is not None and not self._is_stopping.is_set():
-            for send in self._ways():
+            config = self.config
+            ways = {command: config.command, webhook: config.webhook, mail: config.mail_to}
+            for send in (way for way, given in ways.items() if given):
                 try:
-                    send(notice, self.config)
+                    send(notice, config)
                     self.counts["sent"] += 1
                 except (OSError, subprocess.SubprocessError, ValueError) as error:
                     self.counts["failed"] += 1
                     self._trouble("notification_failed", notice, f"{send.__name__}: {error}")
-
-    def _ways(self) -> Iterator[Callable[[Notice, NotifyConfig], None]]:
-        config = self.config
-        given = {command: config.command, webhook: config.webhook, mail: config.mail_to}
-        return (way for way, value in given.items() if value)
 
     def _trouble(self, event: str, notice: Notice, why: str) -> None:
         if count := self._troubles.once_per(f"{event} {notice.event}"):

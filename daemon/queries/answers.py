@@ -22,6 +22,7 @@ from coalloc.daemon.queries import accounts, job_views, workflow_views
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
@@ -101,21 +102,18 @@ def find_job(sources: Sources, job: str) -> JobRecord:
 def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
     """A task by its number or name, or a piece by its number; a task never placed has no nodes."""
     workflow = find_job(sources, number)
-    if isinstance(workflow.job, DivisibleJob):
-        row = sources.store.job(f"{number}.{text}")
-        if row is None:
-            raise RequestError("not_found", f"job {number} has no piece {text}")
-        return read_record(row.body)
-    found = named(workflow.job, text)
-    if found is None:
-        raise RequestError("not_found", f"job {number} has no task {text}")
-    place, name = found
+    is_piece = isinstance(workflow.job, DivisibleJob)
+    found = (text, "") if is_piece else named(workflow.job, text)
+    place, name = found or (text, "")
     task = f"{number}.{place}"
     if task in sources.state.jobs:
         return sources.state.jobs[task]
-    row = sources.store.job(task)
+    row = None if found is None else sources.store.job(task)
     if row is not None:
         return read_record(row.body)
+    if is_piece or found is None:
+        what = "piece" if is_piece else "task"
+        raise RequestError("not_found", f"job {number} has no {what} {text}")
     record = first_record(workflow, name, place)
     return workflow_views.not_run(record, workflow) if workflow.is_ended else record
 
@@ -148,7 +146,11 @@ def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
 
 def _show(sources: Sources, asked: OfJob, now: float) -> ShowAnswer:
     record = find_job(sources, asked.job)
-    _refuse_strangers(sources.caller, record)
+    caller = sources.caller
+    # Command, folder and arguments of a job are its owner's business.
+    if record.user != caller.user and not caller.is_operator:
+        message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
+        raise RequestError("not_allowed", message)
     details = job_views.job_details(record, sources.state, now)
     text = sources.store.launch(record.id.partition("_")[0])
     if text is None and record.flow:
@@ -180,13 +182,6 @@ def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> J
     return details
 
 
-def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
-    """Refuse others: command, folder and arguments of a job are its owner's business."""
-    if record.user != caller.user and not caller.is_operator:
-        message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
-        raise RequestError("not_allowed", message)
-
-
 def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
     state = sources.state
     return NodesAnswer(
@@ -197,16 +192,14 @@ def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
 
 
 def _priority(sources: Sources, asked: PriorityQuestion, now: float) -> PriorityAnswer:
-    if not asked.job:
-        return accounts.priority_rows(sources.state, None, now)
-    named = array_of(sources, asked.job)
-    return accounts.priority_rows(sources.state, {record.id for record in named}, now)
+    named = {record.id for record in array_of(sources, asked.job)} if asked.job else None
+    return accounts.priority_rows(sources.state, named, now)
 
 
 def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
     state = sources.state
     return PlanAnswer(
-        plan=job_views.newest_plan(state) or _stored_plan(sources.store),
+        plan=_newest_plan(sources),
         node_clusters=dict(state.node_cluster()),
         edges={}
         if state.schedule.plan is None
@@ -219,8 +212,12 @@ def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
     )
 
 
-def _stored_plan(store: Store) -> NewestPlan:
-    row = store.plan()
+def _newest_plan(sources: Sources) -> NewestPlan:
+    """The newest of this run of the daemon, else of those before."""
+    state, plan = sources.state, sources.state.schedule.plan
+    if plan is not None:
+        return NewestPlan(round=state.last.round, time=state.schedule.time, plan=write_plan(plan))
+    row = sources.store.plan()
     if row is None:
         return NewestPlan()
     return NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))
