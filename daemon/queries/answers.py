@@ -102,18 +102,21 @@ def find_job(sources: Sources, job: str) -> JobRecord:
 def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
     """A task by its number or name, or a piece by its number; a task never placed has no nodes."""
     workflow = find_job(sources, number)
-    is_piece = isinstance(workflow.job, DivisibleJob)
-    found = (text, "") if is_piece else named(workflow.job, text)
-    place, name = found or (text, "")
+    if isinstance(workflow.job, DivisibleJob):
+        row = sources.store.job(f"{number}.{text}")
+        if row is None:
+            raise RequestError("not_found", f"job {number} has no piece {text}")
+        return read_record(row.body)
+    found = named(workflow.job, text)
+    if found is None:
+        raise RequestError("not_found", f"job {number} has no task {text}")
+    place, name = found
     task = f"{number}.{place}"
     if task in sources.state.jobs:
         return sources.state.jobs[task]
-    row = None if found is None else sources.store.job(task)
+    row = sources.store.job(task)
     if row is not None:
         return read_record(row.body)
-    if is_piece or found is None:
-        what = "piece" if is_piece else "task"
-        raise RequestError("not_found", f"job {number} has no {what} {text}")
     record = first_record(workflow, name, place)
     return workflow_views.not_run(record, workflow) if workflow.is_ended else record
 
