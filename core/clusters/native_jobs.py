@@ -109,7 +109,6 @@ def _was_cancelled(record: JobRecord, name: str, there: str) -> bool:
 
 
 def _fields(name: str, entry: NativeJob) -> dict[str, Any]:
-    """The entry as the fields of a job."""
     fields: dict[str, Any] = {"kind": "rigid", "procs": entry.procs, "clusters": [name]}
     if entry.time_limit is not None:
         fields["time_limit"] = entry.time_limit

@@ -87,7 +87,6 @@ def check_passed(batch: BatchOptions, job: Job, *, once: bool) -> None:
 
 
 def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
-    """Refuse a workflow whose tasks cannot all be run."""
     if not isinstance(command, SubmitWorkflow):
         raise InputError("job.kind", "a workflow is submitted with submit_workflow")
     if job.started:
@@ -224,7 +223,6 @@ def _reachable(job: RigidJob | MoldableJob, slots: Mapping[str, int]) -> int:
 
 
 def _features_of_no_node(state: State, job: Job) -> str:
-    """The features a job asks for that no node of its clusters has."""
     known: set[str] = set()
     for name, cluster in state.clusters.items():
         if job.clusters is None or name in job.clusters:

@@ -313,7 +313,6 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
 
 
 def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
-    """Hold a job, or release it."""
     old, kind = SWITCHES[new]
     chosen = chosen_jobs(state, event, job)
     if any(record.flow for record in chosen):

@@ -272,7 +272,6 @@ class ExecutorCore:
                 self._save()
 
     def _try_again(self, now: float) -> None:
-        """Have done what has failed before."""
         state = self.state
         for effect in list(state.undone):
             match effect:
@@ -322,7 +321,6 @@ class ExecutorCore:
                 self._out += self.hello(now)
 
     def _report(self, now: float, job: str | None = None) -> None:
-        """Say how all parts are, or those of one job."""
         state = self.state
         if job is None:
             state.last_said = now

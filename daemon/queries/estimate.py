@@ -39,11 +39,6 @@ async def estimated(
     except Exception as error:
         raise RequestError("busy", f"no estimate: {error}") from error
     estimate = estimate_of(plan, record.id, now, sources.state.learning.calibration, snapshot)
-    return _within_deadline(estimate, record)
-
-
-def _within_deadline(estimate: Estimate, record: JobRecord) -> Estimate:
-    """The estimate, if the job would start in time for its deadline; else without a start."""
     start, end = estimate.start_estimate, estimate.end_estimate
     if start is None or end is None or not misses(record, start, end - start):
         return estimate

@@ -61,7 +61,8 @@ def recall(store: Store, keep_ended: int) -> RecalledStore:
 
 def _recall(store: Store, keep_ended: int) -> RecalledStore:
     jobs = _jobs(store, keep_ended)
-    meta = dict(store.rows(tables.META))
+    entries = store.rows(tables.META)
+    meta = dict(entries)
     outbox: dict[str, dict[int, Order]] = {}
     for order in store.rows(tables.OUTBOX, "ORDER BY cluster, seq"):
         outbox.setdefault(order.cluster, {})[order.seq] = decode_order(read_object(order.body))
