@@ -37,8 +37,11 @@ from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import (
     Cancel,
+    CommandAnswer,
     Hold,
+    Refused,
     Release,
+    RequestError,
     Submit,
     Update,
 )
@@ -57,6 +60,7 @@ from coalloc.core.rounds import round as rounds
 from coalloc.core.sharing import accounting
 from coalloc.core.starts import requeue as requeueing
 from coalloc.core.starts import siblings
+from coalloc.model.errors import InputError
 from coalloc.model.settings import ClusterConfig, Config
 
 
@@ -242,32 +246,37 @@ class Coordinator:
         state.suitable.clear()
 
     def _requested(self, event: Requested, now: float) -> None:
+        try:
+            answer = self._answer(event, now)
+        except RequestError as error:
+            answer = error.refused
+        except InputError as error:
+            answer = Refused(code="bad_request", message=str(error))
+        self.state.out.append(Reply(origin=event.origin, answer=answer))
+
+    def _answer(self, event: Requested, now: float) -> CommandAnswer:
         state = self.state
         match event.command:
             case Submit() as command:
-                answer = queue.submit(state, event, command, now)
+                return queue.submit(state, event, command, now)
             case Cancel() as command:
                 answer = queue.cancel(state, event, command, now)
-                self._plan_outdated()
             case Hold() as command:
                 answer = queue.hold(state, event, command, now)
-                self._plan_outdated()
             case Release() as command:
-                answer = queue.release(state, event, command, now)
+                return queue.release(state, event, command, now)
             case Update() as command:
                 answer = updating.update(state, event, command, now)
-                self._plan_outdated()
             case _:
                 answer = operating.operated(state, event, now)
                 self._leave_drained(now)
-        state.out.append(Reply(origin=event.origin, answer=answer))
-
-    def _plan_outdated(self) -> None:
-        """Ask for a round: jobs that the plan has next may have gone from the queue."""
-        flows = self.state.composites.values()
-        is_of_tasks = any(isinstance(flow, WorkflowState) for flow in flows)
-        if is_of_tasks and self.state.schedule.order is not None:
-            self.state.rounds.outdated()
+                return answer
+        flows = state.composites.values()
+        if state.schedule.order is not None and any(
+            isinstance(flow, WorkflowState) for flow in flows
+        ):
+            state.rounds.outdated()  # jobs that the plan has next may have gone from the queue
+        return answer
 
     def _ticked(self, now: float) -> None:
         state = self.state

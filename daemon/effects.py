@@ -47,7 +47,14 @@ class Effects:
                 case DropOrders(cluster=cluster, through_seq=seq):
                     service.delivery.done(cluster, seq)
                 case SendWelcome(cluster=cluster, base_seq=base):
-                    self._welcome(cluster, base)
+                    welcome = Welcome(
+                        store=state.store,
+                        epoch=state.epoch,
+                        base_seq=base,
+                        lease_s=state.settings.start.lease_s,
+                        recall=is_untold(state, cluster),
+                    )
+                    tell(state, service.server, cluster, welcome)
                 case AskHello(cluster=cluster, peer=ExecutorPeer() as peer):
                     ping = Ping(epoch=state.epoch, known=False)
                     service.server.tell(cluster, peer, ping)
@@ -71,18 +78,6 @@ class Effects:
                     service.loop.later(max(0.0, at - now), lambda: service.loop.offer(Ticked()))
                 case _:
                     pass
-
-    def _welcome(self, cluster: str, base: int) -> None:
-        state = self._service.core.state
-        lease_s = state.settings.start.lease_s
-        welcome = Welcome(
-            store=state.store,
-            epoch=state.epoch,
-            base_seq=base,
-            lease_s=lease_s,
-            recall=is_untold(state, cluster),
-        )
-        tell(state, self._service.server, cluster, welcome)
 
     def _recorded(self, effect: AppendEvent) -> None:
         """Count an event, notify of it, publish it, and answer those who have waited for it."""

@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -145,7 +146,9 @@ def _cluster(proposal: Proposal) -> Iterator[str]:
     yield f"name = {_value(proposal.name)}"
     yield f"adapter = {_value(proposal.adapter)}"
     yield "# Capacity to the other clusters, each way, Gbit/s; without it no job is limited by it."
-    link = _link()
+    link = None
+    with suppress(OSError):
+        link = link_gbps(Path("/proc/net/route").read_text(encoding="ascii"))
     if link is None:
         yield "#link_gbps = 1.0"
     else:
@@ -154,13 +157,6 @@ def _cluster(proposal: Proposal) -> Iterator[str]:
     yield "[clusters.settings]"
     for key, value in proposal.settings.items():
         yield f"{key} = {_value(value)}"
-
-
-def _link() -> tuple[str, float] | None:
-    try:
-        return link_gbps(Path("/proc/net/route").read_text(encoding="ascii"))
-    except OSError:
-        return None
 
 
 def _value(value: object) -> str:

@@ -107,33 +107,22 @@ def _run(args: argparse.Namespace) -> int:
         print(toml_text(config), end="")
         return 0
     if args.warm:
-        return _fill_cache(cache_dir(config))
+        directory = cache_dir(config)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.environ["NUMBA_CACHE_DIR"] = str(directory)
+        # Loaded here: the compiler reads where its cache is, and takes a moment.
+        from coalloc.daemon.solver import warming
+
+        return warming.main()
     logs.configure(config.daemon.log_level, config.daemon.log_format)
     set_process_name("coallocd")
     if config.daemon.mode == "multi-user":
         go_before_jobs()
-    _return_large_blocks()
-    asyncio.run(_serve(config, path))
-    return 0
-
-
-def _return_large_blocks() -> None:
-    """Have memory of long messages given back: glibc keeps ever larger blocks, mallopt(3).
-
-    Other C libraries have no such option, and need none.
-    """
+    # glibc keeps ever larger blocks of long messages, mallopt(3); other C libraries do not.
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
-
-
-def _fill_cache(directory: Path) -> int:
-    """Compile all kernels into a directory; returns the exit code."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.environ["NUMBA_CACHE_DIR"] = str(directory)
-    # Loaded here: the compiler reads where its cache is, and takes a moment.
-    from coalloc.daemon.solver import warming
-
-    return warming.main()
+    asyncio.run(_serve(config, path))
+    return 0
 
 
 async def _serve(config: Config, path: Path | None) -> None:

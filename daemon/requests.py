@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from coalloc.core.base.events import Requested, TokenRecalled
-from coalloc.core.base.requests import Refused, Submit
+from coalloc.core.base.requests import Refused, RequestError, Submit
 from coalloc.daemon.queries.answers import ANSWERS, answered, find_job
 from coalloc.daemon.queries.backup import backup_target, written_backup
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.estimate import estimated
 from coalloc.daemon.service import INTERNAL, Service
 from coalloc.daemon.store.errors import StoreCorruptError, StoreError
@@ -59,11 +59,21 @@ class Requests:
             service.replies.charge(origin, began)
 
     def _command(self, origin: Origin, caller: Caller, body: Mapping[str, Any]) -> None:
-        command = decode_command(body)
+        service, command = self._service, decode_command(body)
         if isinstance(command, Submit):
-            self._check_submit(caller)
-            self._recall_token(caller.user, command.token)
-        self._service.loop.offer(
+            if service.is_stopping:
+                raise RequestError("busy", "the daemon is stopping; nothing was queued")
+            if not service.writer.is_writable:
+                raise RequestError("storage", "the daemon cannot write to its disk now")
+            if service.access is not None:
+                service.access.check_submit(caller)
+            # A resend of a submit whose job ended long ago is still the same job; also where the
+            # core knows the token now: it may forget it before this request's turn.
+            user, token = caller.user, command.token
+            job = service.store.job_of_token(user, token)
+            if job is not None:
+                service.loop.offer(TokenRecalled(user=user, token=token, job=job))
+        service.loop.offer(
             Requested(
                 origin=origin,
                 user=caller.user,
@@ -74,27 +84,9 @@ class Requests:
             )
         )
 
-    def _check_submit(self, caller: Caller) -> None:
-        service = self._service
-        if service.is_stopping:
-            raise QueryRefusedError("busy", "the daemon is stopping; nothing was queued")
-        if not service.writer.is_writable:
-            raise QueryRefusedError("storage", "the daemon cannot write to its disk now")
-        if service.access is not None:
-            service.access.check_submit(caller)
-
-    def _recall_token(self, user: str, token: str) -> None:
-        """A resend of a submit whose job ended long ago is still the same job.
-
-        Also where the core knows the token now: it may forget it before this request's turn.
-        """
-        job = self._service.store.job_of_token(user, token)
-        if job is not None:
-            self._service.loop.offer(TokenRecalled(user=user, token=token, job=job))
-
     def _refusal(self, error: Exception, kind: object) -> Refused:
         """The answer where there is none: one question must not keep the next from being read."""
-        if isinstance(error, QueryRefusedError):
+        if isinstance(error, RequestError):
             return error.refused
         if isinstance(error, StoreError):
             if isinstance(error, StoreCorruptError):

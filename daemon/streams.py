@@ -18,10 +18,10 @@ from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.events import Requested
 from coalloc.core.base.messages import STREAMS, Stream, Streamed
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.requests import Cancel, Refused
+from coalloc.core.base.requests import Cancel, Refused, RequestError
 from coalloc.core.base.state import State
 from coalloc.daemon.core_loop import CoreLoop
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.replies import Replies
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.streams import StreamWish
@@ -68,10 +68,10 @@ class Streams:
         """When the client of each interactive job was last heard of."""
 
     def ask(self, origin: Origin, caller: Caller, question: StreamQuestion) -> None:
-        """Answer a question of a job's owner, or pass it on. Raises `QueryRefusedError`."""
+        """Answer a question of a job's owner, or pass it on. Raises `RequestError`."""
         record = self._find(question.job)
         if record.user != caller.user:
-            raise QueryRefusedError("not_allowed", f"job {record.id} is {record.user}'s")
+            raise RequestError("not_allowed", f"job {record.id} is {record.user}'s")
         if record.id in self._heard:
             self._heard[record.id] = time.monotonic()
         self._serve(_Asked(origin=origin, question=question), record)

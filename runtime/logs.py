@@ -25,10 +25,6 @@ TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, ma
 QUIET = ("apscheduler", "asyncio")
 
 
-def _is_utf8(stream: TextIO) -> bool:
-    return (stream.encoding or "utf-8").lower().replace("-", "") == "utf8"
-
-
 def configure(level: Level = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
     """Set up logging for this process, on standard error by default; may be called again.
 
@@ -66,11 +62,12 @@ def configure(level: Level = "info", format: Format = "auto", stream: TextIO | N
             )
         )
     else:
+        is_utf8 = (stream.encoding or "utf-8").lower().replace("-", "") == "utf8"
         renderers += [
             structlog.processors.ExceptionRenderer(TRACEBACKS),
             _headed,
             # JSON has an escape for what the stream cannot show, which is not the stream's own
-            structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=not _is_utf8(stream)),
+            structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=not is_utf8),
         ]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(

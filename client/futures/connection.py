@@ -60,10 +60,8 @@ class DaemonConnection:
 
     def __init__(self, client: Callable[[], Client], patience_s: float) -> None:
         self._client = client
-        self._sending_fails, self._following_fails = (
-            RetryBudget(patience_s),
-            RetryBudget(patience_s),
-        )
+        self._sending_fails = RetryBudget(patience_s)
+        self._following_fails = RetryBudget(patience_s)
         self._changed = threading.Condition()
         self._to_send: deque[Call] = deque()
         self._to_cancel: deque[Call] = deque()

@@ -169,8 +169,9 @@ class Executor(futures.Executor):
         self._traffic.stop(join=wait)
         with self._lock:
             idle = not self._living
-        if idle:
-            self._tidy()
+        # What somebody may want to read stays.
+        if idle and not any(path.stat().st_size for path in self.folder.glob("*.out")):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def end_all(self) -> None:
         """End every job, running or not."""
@@ -227,12 +228,6 @@ class Executor(futures.Executor):
                 raise RuntimeError("this executor takes no more jobs: it was shut down")
             self._last += 1
             return self._last
-
-    def _tidy(self) -> None:
-        """Remove the folder unless it holds what somebody may want to read."""
-        kept = [path for path in self.folder.glob("*.out") if path.stat().st_size]
-        if not kept:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _checked_fields(fields: JobOptions, allowed: frozenset[str] = frozenset()) -> None:

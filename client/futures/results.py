@@ -45,7 +45,8 @@ def returned(
         left.unlink(missing_ok=True)
     if not outcomes or not outcomes[-1].failed:
         output.unlink(missing_ok=True)
-    return value([_placed(outcome, ending, output) for outcome in outcomes])
+    where = f"in job {ending.id} (its output: {output})\n"
+    return value([replace(o, trace=where + o.trace) if o.failed else o for o in outcomes])
 
 
 def _waited_for(path: Path) -> list[CallOutcome] | None:
@@ -78,13 +79,6 @@ def _with_failure(path: Path) -> list[CallOutcome] | None:
         return None
     first = by_rank[0][1]
     return [*first[: len(failed) - 1], failed[-1]]
-
-
-def _placed(outcome: CallOutcome, ending: EndedJob, output: Path) -> CallOutcome:
-    if not outcome.failed:
-        return outcome
-    where = f"in job {ending.id} (its output: {output})\n"
-    return replace(outcome, trace=where + outcome.trace)
 
 
 def only(outcomes: list[CallOutcome]) -> Any:

@@ -50,58 +50,50 @@ class Prepare(JobPart, frozen=True, kw_only=True):
     """Chunks of the divisible job."""
 
 
-class Arrange(Struct, frozen=True, kw_only=True):
-    """Every part has been granted nodes: these are the job's, in rank order, and it meets there."""
+class OfAttempt(Struct, frozen=True, kw_only=True):
+    """An order about all parts of one attempt to start a job."""
 
     job: str
     attempt: int
+
+
+class Arrange(OfAttempt, frozen=True, kw_only=True):
+    """Every part has been granted nodes: these are the job's, in rank order, and it meets there."""
+
     all_nodes: Mapping[str, int]
     """The whole job's processes by node, in rank order."""
     rendezvous: str = ""
     """Host:port for the ranks to meet, in place of that of ``prepare``."""
 
 
-class Hasten(Struct, frozen=True, kw_only=True):
+class Hasten(OfAttempt, frozen=True, kw_only=True):
     """The other parts are about to have their nodes: a part that was put off may have its own."""
 
-    job: str
-    attempt: int
 
-
-class Limit(Struct, frozen=True, kw_only=True):
+class Limit(OfAttempt, frozen=True, kw_only=True):
     """The part may run so long from its start, and no longer."""
 
-    job: str
-    attempt: int
     time_limit: float
     """Seconds."""
     instead_of: float | None = None
     """What it was, which a refusal says again; null: it had none."""
 
 
-class Start(Struct, frozen=True, kw_only=True):
+class Start(OfAttempt, frozen=True, kw_only=True):
     """Every part is ready: let the processes go."""
 
-    job: str
-    attempt: int
 
-
-class Abort(Struct, frozen=True, kw_only=True):
+class Abort(OfAttempt, frozen=True, kw_only=True):
     """Release the claim; if its processes run already, end them."""
 
-    job: str
-    attempt: int
     reason: str = ""
     """For the record."""
     claim_only: bool = False
     """What was told to start, by whichever daemon, goes on."""
 
 
-class Forget(Struct, frozen=True, kw_only=True):
+class Forget(OfAttempt, frozen=True, kw_only=True):
     """The end of this part is on the daemon's disk."""
-
-    job: str
-    attempt: int
 
 
 class Dismiss(Struct, frozen=True, kw_only=True):

@@ -41,19 +41,11 @@ def floored(power: float, step: float) -> float:
 def updated(
     state: PowerState | None, raw: float, *, step: float, hysteresis: float, smoothing: float
 ) -> PowerState:
-    """Take in one reading.
+    """Take in a reading: the raw effective power, in (0, 1].
 
-    Parameters
-    ----------
-    raw : float
-        Effective power just read, in (0, 1].
-    step : float
-        Published powers are multiples of it; 0 publishes the smoothed value.
-    hysteresis : float
-        Share of a step by which the smoothed value must be below the published one before
-        that falls.
-    smoothing : float
-        Weight of the newest reading, in (0, 1].
+    Published powers are multiples of `step`; 0 publishes the smoothed value, in which the newest
+    reading has the weight `smoothing`, in (0, 1]. One falls only where the smoothed value is below
+    it by the share `hysteresis` of a step.
     """
     if state is None:
         return PowerState(smoothed=raw, published=floored(raw, step))

@@ -180,4 +180,12 @@ class Refused(Struct, frozen=True, kw_only=True):
     message: str
 
 
+class RequestError(Exception):
+    """Refuses a command or a question."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.refused = Refused(code=code, message=message)
+
+
 CommandAnswer = Done | Refused

@@ -18,7 +18,7 @@ from coalloc.core.base.round_control import Aside
 from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Calibration, Promise
 from coalloc.core.base.usage import ProjectUser, Usage
-from coalloc.model.jobs import MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.sites.reserved import Reserved
 
@@ -283,12 +283,17 @@ class FollowedPlan:
 
 def procs_of(record: JobRecord) -> int:
     """Processes a waiting job asks for, at the least."""
-    match record.job:
+    return narrowest(record.job)
+
+
+def narrowest(job: Job) -> int:
+    """Processes of one start of a job, at the least."""
+    match job:
         case RigidJob(procs=procs):
             return procs
         case MoldableJob(min_procs=procs):
             return procs
         case WorkflowJob(tasks=tasks):
-            return max(task.min_procs for task in tasks)
-        case _:
+            return max((task.min_procs for task in tasks), default=1)
+        case DivisibleJob():
             return 1

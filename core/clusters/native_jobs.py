@@ -21,12 +21,12 @@ from typing import Any
 from msgspec import to_builtins
 
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.effects import SaveLaunch, SaveMeta, SaveToken
+from coalloc.core.base.effects import SaveToken
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Submit
 from coalloc.core.base.state import NOBODY, State
 from coalloc.core.commands.admission import never_fits
-from coalloc.core.commands.queue import submitted_job
+from coalloc.core.commands.queue import numbered, submitted_job
 from coalloc.core.jobs.after_restore import is_held
 from coalloc.core.jobs.ends import dismiss, end_waiting
 from coalloc.model.errors import InputError
@@ -109,7 +109,6 @@ def _was_cancelled(record: JobRecord, name: str, there: str) -> bool:
 
 
 def _fields(name: str, entry: NativeJob) -> dict[str, Any]:
-    """The entry as the fields of a job."""
     fields: dict[str, Any] = {"kind": "rigid", "procs": entry.procs, "clusters": [name]}
     if entry.time_limit is not None:
         fields["time_limit"] = entry.time_limit
@@ -141,21 +140,10 @@ def _queue(state: State, name: str, entry: NativeJob, now: float) -> None:
     except InputError as error:
         if (name, entry.id) not in state.native.refused:
             state.native.refused.add((name, entry.id))
-            state.log(
-                "handed_job_refused",
-                level="warning",
-                cluster=name,
-                job_there=entry.id,
-                why=str(error),
-            )
+            fields = {"cluster": name, "job_there": entry.id, "why": str(error)}
+            state.log("handed_job_refused", level="warning", **fields)
         return
-    state.last.job += 1
-    number = str(state.last.job)
-    token = token_of(name, entry)
-    state.out.append(SaveMeta(key="last_job", value=number))
-    state.out.append(SaveToken(user=NOBODY, token=token, job=number))
-    state.tokens[NOBODY, token] = number
-    state.out.append(SaveLaunch(job=number, launch=_launch(entry)))
+    number = numbered(state, NOBODY, token_of(name, entry), _launch(entry))
     record = JobRecord(
         id=number,
         job=replace(job, id=number),

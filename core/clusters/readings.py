@@ -43,10 +43,11 @@ def taken_in(state: State, cluster: ClusterState, read: Read, now: float) -> Non
     before, reading = cluster.reading, read.reading
     if before is not None:
         _learn_runs(cluster, before, reading, now)
-    _forget_outdated(state, cluster, reading, now)
     _use(state, cluster, read, reading, now)
     if before is not None:
-        has_moved = _queue_moved(before, reading)
+        # Jobs that are not ours have started or ended, or fewer wait.
+        was, is_now = {job.id for job in before.running}, {job.id for job in reading.running}
+        has_moved = reading.waiting < before.waiting or was != is_now
         if has_moved or reading.waiting == 0:
             try_those_behind(state, read.cluster, now, has_moved=has_moved)
     is_crowded = reading.queues and reading.waiting > 0
@@ -90,10 +91,10 @@ def closed(state: State, name: str) -> None:
         state.rounds.want("cluster_lost")
 
 
-def _forget_outdated(
-    state: State, cluster: ClusterState, reading: ClusterReading, now: float
+def _use(
+    state: State, cluster: ClusterState, read: Read, reading: ClusterReading, now: float
 ) -> None:
-    """Forget what was concluded from nodes and rules that are other ones now."""
+    """Make a reading the one that counts, and forget what followed from other nodes and rules."""
     before = cluster.reading
     if before is None or before.nodes != reading.nodes:
         state.suitable.clear()
@@ -104,12 +105,6 @@ def _forget_outdated(
         if before is not None:
             state.rounds.happened("cluster_returned")
     forget_changed(cluster, reading, now)
-
-
-def _use(
-    state: State, cluster: ClusterState, read: Read, reading: ClusterReading, now: float
-) -> None:
-    """Make a reading the one that counts from now on."""
     cluster.reading, cluster.read_at = reading, now
     cluster.error, cluster.has_failed = "", False
     cluster.reading_at, cluster.reading_run = read.at, read.run
@@ -139,12 +134,6 @@ def _say_way_in(state: State, before: ClusterReading | None, now: ClusterReading
         state.log("claims_paused", level="warning", cluster=now.cluster, why=why)
     elif paused and not why:
         state.log("claims_resumed", cluster=now.cluster)
-
-
-def _queue_moved(before: ClusterReading, after: ClusterReading) -> bool:
-    """Jobs that are not ours have started or ended, or fewer wait."""
-    was, is_now = {job.id for job in before.running}, {job.id for job in after.running}
-    return after.waiting < before.waiting or was != is_now
 
 
 def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:

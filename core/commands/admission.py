@@ -55,7 +55,11 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
     """Refuse what could be queued, and not be run as asked; `max_tasks` are of one workflow."""
     commands = command.commands if isinstance(command, SubmitWorkflow) else {}
     check_launch(command.launch, commands)
-    _check_retries(command, job)
+    if command.retries < 0:
+        raise InputError("retries", f"{command.retries} is below 0")
+    if not isinstance(job, WorkflowJob | DivisibleJob) and (command.retries or command.keep_going):
+        option = "retries" if command.retries else "keep_going"
+        raise InputError(option, "is for workflows and divisible jobs")
     if command.throttle < 0:
         raise InputError("throttle", f"{command.throttle} is below 0")
     if command.throttle and not command.array:
@@ -74,7 +78,11 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
     elif isinstance(command, SubmitWorkflow):
         raise InputError("job.kind", "is not workflow")
     elif isinstance(job, DivisibleJob):
-        _check_divisible(command, job)
+        if command.array:
+            raise InputError("array", "a divisible job cannot be an array")
+        if job.time_limit is not None and job.time_limit < job.chunk_s:
+            limit = f"the time limit of a piece, {job.time_limit:g} s"
+            raise InputError("job.chunk_s", f"{job.chunk_s:g} s is longer than {limit}")
 
 
 def check_passed(batch: BatchOptions, job: Job, *, once: bool) -> None:
@@ -84,26 +92,7 @@ def check_passed(batch: BatchOptions, job: Job, *, once: bool) -> None:
         raise InputError("batch.passed", f"{batch.passed[0]} {why}")
 
 
-def _check_retries(command: Submit, job: Job) -> None:
-    """Refuse tries of what has no parts to be tried again."""
-    if command.retries < 0:
-        raise InputError("retries", f"{command.retries} is below 0")
-    if not isinstance(job, WorkflowJob | DivisibleJob) and (command.retries or command.keep_going):
-        option = "retries" if command.retries else "keep_going"
-        raise InputError(option, "is for workflows and divisible jobs")
-
-
-def _check_divisible(command: Submit, job: DivisibleJob) -> None:
-    """Refuse a divisible job whose pieces cannot be run."""
-    if command.array:
-        raise InputError("array", "a divisible job cannot be an array")
-    if job.time_limit is not None and job.time_limit < job.chunk_s:
-        limit = f"the time limit of a piece, {job.time_limit:g} s"
-        raise InputError("job.chunk_s", f"{job.chunk_s:g} s is longer than {limit}")
-
-
 def _check_workflow(command: Submit, job: WorkflowJob, max_tasks: int) -> None:
-    """Refuse a workflow whose tasks cannot all be run."""
     if not isinstance(command, SubmitWorkflow):
         raise InputError("job.kind", "a workflow is submitted with submit_workflow")
     if job.started:
@@ -240,7 +229,6 @@ def _reachable(job: RigidJob | MoldableJob, slots: Mapping[str, int]) -> int:
 
 
 def _features_of_no_node(state: State, job: Job) -> str:
-    """The features a job asks for that no node of its clusters has."""
     known: set[str] = set()
     for name, cluster in state.clusters.items():
         if job.clusters is None or name in job.clusters:

@@ -8,7 +8,7 @@ from coalloc.core.base.requests import (
     Done,
     Drain,
     PauseRounds,
-    Refused,
+    RequestError,
     Reserve,
     Resume,
     ResumeRounds,
@@ -25,7 +25,7 @@ from coalloc.model.event_kinds import EventKind
 def operated(state: State, event: Requested, now: float) -> CommandAnswer:
     """Do what an operator asks for; each is recorded, and answered."""
     if not event.operator:
-        return Refused(code="not_allowed", message="only an operator may do this")
+        raise RequestError("not_allowed", "only an operator may do this")
     match event.command:
         case SetPriority() as command:
             return queue.set_priority(state, event, command, now)
@@ -34,8 +34,7 @@ def operated(state: State, event: Requested, now: float) -> CommandAnswer:
             # one line, as it is kept
             reason = " ".join(command.reason.split()) if isinstance(command, Drain) else ""
             if not _switch(state, target, reason, drain=drain):
-                message = f"there is no cluster and no node {target}"
-                return Refused(code="not_found", message=message)
+                raise RequestError("not_found", f"there is no cluster and no node {target}")
             kind = EventKind.DRAINED if drain else EventKind.RESUMED
             state.tell(now, kind, target=target, user=event.user, reason=reason)
             state.save_drained()

@@ -15,8 +15,8 @@ from coalloc.core.base.requests import (
     CommandAnswer,
     Done,
     Hold,
-    Refused,
     Release,
+    RequestError,
     SetPriority,
     Submit,
     SubmitWorkflow,
@@ -58,29 +58,24 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> Comma
     if known is not None:
         ids = [known] if not command.array else [f"{known}_{i}" for i in command.array]
         return Done(body={"job": known, "jobs": ids, "again": True})
-    return _too_many(state, event, command) or _queued(state, event, command, now)
+    _check_number(state, event, command)
+    return _queued(state, event, command, now)
 
 
 def _queued(state: State, event: Requested, command: Submit, now: float) -> CommandAnswer:
-    """Queue a job, or every member of an array, under the next number; or why not."""
+    """Queue a job, or every member of an array, under the next number."""
     name = command.name or _program(command)
     needs = dependencies.resolved(
         state, command.needs, user=event.user, name=name, array=command.array or (None,)
     )
-    if isinstance(needs, Refused):
-        return needs
-    base = _admitted(state, event, command, name, now)
-    if isinstance(base, Refused):
-        return base
-    state.last.job += 1
-    number = str(state.last.job)
+    base = admitted(state, event, command, now)
+    number = numbered(state, event.user, command.token, _launch(command))
     ids = [f"{number}_{i}" for i in command.array] or [number]
-    state.out.append(SaveMeta(key="last_job", value=number))
-    state.out.append(SaveToken(user=event.user, token=command.token, job=number))
-    state.tokens[event.user, command.token] = number
-    state.out.append(SaveLaunch(job=number, launch=_launch(command)))
     if isinstance(command, SubmitWorkflow) and isinstance(base.job, WorkflowJob):
-        _save_commands(state, number, command, base.job)
+        own = [] if command.launch.argv else [*enumerate(base.job.tasks, 1)]
+        for place, task in own:  # else one command is that of all of them
+            launch = Launch(argv=tuple(command.commands[task.id]), cwd="")
+            state.out.append(SaveLaunch(job=f"{number}.{place}", launch=launch))
     for job_id, index in zip(ids, command.array or (None,), strict=True):
         record = replace(
             base,
@@ -111,6 +106,16 @@ def _unmailed(state: State, event: Requested, command: Submit) -> str:
     return "" if odd is None else f"no mail is sent to {odd!r}, which is no address"
 
 
+def numbered(state: State, user: str, token: str, launch: Launch) -> str:
+    """The next number, kept for the job that this token makes and what that executes."""
+    state.last.job += 1
+    number = state.tokens[user, token] = str(state.last.job)
+    state.out.append(SaveMeta(key="last_job", value=number))
+    state.out.append(SaveToken(user=user, token=token, job=number))
+    state.out.append(SaveLaunch(job=number, launch=launch))
+    return number
+
+
 def _launch(command: Submit) -> Launch:
     """The command to save, with variables that tell the members of an array its bounds."""
     if not command.array:
@@ -126,22 +131,16 @@ def _launch(command: Submit) -> Launch:
     return replace(command.launch, env={**command.launch.env, **told})
 
 
-def _admitted(
-    state: State,
-    event: Requested,
-    command: Submit,
-    name: str,
-    now: float,
-) -> JobRecord | Refused:
-    """The record of a job that may be queued, of an array the first member's; or why not."""
+def admitted(state: State, event: Requested, command: Submit, now: float) -> JobRecord:
+    """The record of a job that may be queued, of an array the first member's.
+
+    `RequestError` or `InputError`: it may not.
+    """
     if why := state.sharing.tree.refusal(command.batch.account, event.user):
-        return Refused(code="not_allowed", message=f"account: {why}")
-    try:
-        job, sources = submitted_job(state, event.user, command, now)
-    except InputError as error:
-        return Refused(code="bad_request", message=str(error))
+        raise RequestError("not_allowed", f"account: {why}")
+    job, sources = submitted_job(state, event.user, command, now)
     record = JobRecord(
-        **{**fields_of(command, SubmitOptions), "name": name},
+        **{**fields_of(command, SubmitOptions), "name": command.name or _program(command)},
         id="new",
         job=job,
         user=event.user,
@@ -155,26 +154,17 @@ def _admitted(
     )
     project = state.sharing.tree.project(command.batch.account, event.user)
     if command.stream and STREAMLESS.closed in (why := refused_by_all(state, record)):
-        return Refused(code="infeasible", message=why)
+        raise RequestError("infeasible", why)
     lacking = admission.never_fits(state, job, owner_of(record)) or limits.never_fits(
         state, project, event.user, job
     )
     if lacking:
         if not command.hold_infeasible:
-            return Refused(code="infeasible", message=lacking)
+            raise RequestError("infeasible", lacking)
         record = replace(record, state=JobState.HELD, reason="infeasible", detail=lacking)
     if why := deadlines.impossible(state, record, now):
-        return Refused(code="bad_request", message=why)
+        raise RequestError("bad_request", why)
     return record
-
-
-def _save_commands(state: State, number: str, command: SubmitWorkflow, job: WorkflowJob) -> None:
-    """Keep what each task runs, where that is not one command for all of them."""
-    if command.launch.argv:
-        return
-    for place, task in enumerate(job.tasks, 1):
-        launch = Launch(argv=tuple(command.commands[task.id]), cwd="")
-        state.out.append(SaveLaunch(job=f"{number}.{place}", launch=launch))
 
 
 def _program(command: Submit) -> str:
@@ -230,71 +220,58 @@ def planned_job(
     return job, sources
 
 
-def _too_many(state: State, event: Requested, command: Submit) -> Refused | None:
+def _check_number(state: State, event: Requested, command: Submit) -> None:
     most, more = state.settings.daemon.max_array, max(1, len(command.array))
     if more > most:
-        return Refused(code="too_many", message=f"array has {more} jobs, at most {most}")
+        raise RequestError("too_many", f"array has {more} jobs, at most {most}")
     if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
-        return Refused(code="bad_request", message="array: indices must differ and not be negative")
+        raise RequestError("bad_request", "array: indices must differ and not be negative")
     limit, mine = state.settings.daemon.max_jobs_per_user, state.pending.entries[event.user]
     if 0 < limit <= mine:
-        message = f"{event.user} has {mine} waiting jobs, at most {limit}"
-        return Refused(code="too_many", message=message)
+        raise RequestError("too_many", f"{event.user} has {mine} waiting jobs, at most {limit}")
     project = state.sharing.tree.project(command.batch.account, event.user)
     if why := limits.waiting_refusal(state, project, event.user):
-        return Refused(code="too_many", message=why)
-    return None
+        raise RequestError("too_many", why)
 
 
-def _own(state: State, event: Requested, job: str) -> JobRecord | Refused:
+def _own(state: State, event: Requested, job: str) -> JobRecord:
     record = state.jobs.get(job)
     if record is None:
-        return Refused(code="not_found", message=f"there is no job {job}")
+        raise RequestError("not_found", f"there is no job {job}")
     if record.user != event.user and not event.operator:
-        return Refused(code="not_allowed", message=f"job {job} belongs to {record.user}")
+        raise RequestError("not_allowed", f"job {job} belongs to {record.user}")
     return record
 
 
-def chosen_jobs(state: State, event: Requested, job: str) -> list[JobRecord] | Refused:
+def chosen_jobs(state: State, event: Requested, job: str) -> list[JobRecord]:
     """The job that a caller may change, or all jobs of the array of that number."""
     number, task = flow_of(job)
     flow = state.composites.get(number)
     if flow is not None:
         owner = _own(state, event, number)
-        if isinstance(owner, Refused):
-            return owner
         if not isinstance(flow, WorkflowState):
-            absent = Refused(code="not_found", message=f"job {number} has no piece {task}")
-            return [state.jobs[job]] if job in state.jobs else absent
+            if job not in state.jobs:
+                raise RequestError("not_found", f"job {number} has no piece {task}")
+            return [state.jobs[job]]
         place = named(owner.job, task)
         if place is None:
-            return Refused(code="not_found", message=f"workflow {number} has no task {task}")
+            raise RequestError("not_found", f"workflow {number} has no task {task}")
         return [workflows.task_record(state, flow, place[1])]
-    if job in state.jobs or "_" in job:
-        found = _own(state, event, job)
-        return found if isinstance(found, Refused) else [found]
-    members = [_own(state, event, name) for name in dependencies.members_of(state, job)]
-    records = [record for record in members if isinstance(record, JobRecord)]
-    if records:
-        return records
-    return next(
-        (r for r in members if isinstance(r, Refused)),
-        Refused(code="not_found", message=f"there is no job {job}"),
-    )
+    # An array is one user's; what is neither a job nor an array is not there.
+    members = [] if "_" in job or job in state.jobs else dependencies.members_of(state, job)
+    return [_own(state, event, name) for name in members or [job]]
 
 
 def cancel(state: State, event: Requested, command: Cancel, now: float) -> CommandAnswer:
     """End a job: at once if it waits, else through its executors."""
     if len(command.reason) > LONGEST_REASON or not command.reason.isprintable():
         message = f"reason: is not one line of at most {LONGEST_REASON} characters"
-        return Refused(code="bad_request", message=message)
+        raise RequestError("bad_request", message)
     chosen = chosen_jobs(state, event, command.job)
-    if isinstance(chosen, Refused):
-        return chosen
     living = [record for record in chosen if not record.is_ended]
     if not living:
         message = f"job {command.job} has ended already ({chosen[0].state})"
-        return Refused(code="wrong_state", message=message)
+        raise RequestError("wrong_state", message)
     by = Cancellation(user=event.user, reason=command.reason)
     for record in living:
         if record.id in state.composites:
@@ -329,16 +306,14 @@ def release(state: State, event: Requested, command: Release, now: float) -> Com
 def set_priority(state: State, event: Requested, command: SetPriority, now: float) -> CommandAnswer:
     """Give waiting jobs another place among the others."""
     chosen = chosen_jobs(state, event, command.job)
-    if isinstance(chosen, Refused):
-        return chosen
     if not abs(command.priority) <= MOST_PRIORITY:
         what = f"priority: {command.priority:g} is outside -{MOST_PRIORITY:g}..{MOST_PRIORITY:g}"
-        return Refused(code="bad_request", message=what)
+        raise RequestError("bad_request", what)
     chosen = [taken_back(state, record) for record in chosen]
     waiting = [record for record in chosen if record.is_waiting or record.id in state.composites]
     if not waiting:
         message = f"job {command.job} is {chosen[0].state}, and waits no more"
-        return Refused(code="wrong_state", message=message)
+        raise RequestError("wrong_state", message)
     for record in waiting:
         state.put(replace(record, priority=command.priority))
         state.emit(
@@ -349,21 +324,18 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
 
 
 def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
-    """Hold a job, or release it."""
     old, kind = SWITCHES[new]
     chosen = chosen_jobs(state, event, job)
-    if isinstance(chosen, Refused):
-        return chosen
     if any(record.flow for record in chosen):
         part, whole = ("piece", "job") if chosen[0].chunks else ("task", "workflow")
         message = f"a {part} is neither held nor released by itself; its {whole} is"
-        return Refused(code="wrong_state", message=message)
+        raise RequestError("wrong_state", message)
     if new is JobState.HELD:
         chosen = [taken_back(state, record) for record in chosen]
     fitting = [record for record in chosen if _is_in(record, old)]
     if not fitting and not any(record.state is new for record in chosen):
         message = f"job {job} is {chosen[0].state}, not {old}"
-        return Refused(code="wrong_state", message=message)
+        raise RequestError("wrong_state", message)
     for record in fitting:
         begun = new is JobState.PENDING and record.started is not None
         to = JobState.RUNNING if begun else new

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from itertools import count
 from math import inf
 from typing import Any
 
-from msgspec import to_builtins
+import msgspec
 
 from coalloc.core.base.effects import SaveMeta, Wake
 from coalloc.core.base.events import Requested
-from coalloc.core.base.requests import CommandAnswer, Done, Refused, Reserve, Unreserve
+from coalloc.core.base.requests import CommandAnswer, Done, RequestError, Reserve, Unreserve
 from coalloc.core.base.state import State
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.platform import NodeState
@@ -27,10 +26,8 @@ MOST = 1000
 
 
 def reserve(state: State, event: Requested, command: Reserve, now: float) -> CommandAnswer:
-    """Keep nodes, or say why not."""
+    """Keep nodes."""
     made = _made(state, event, command, now)
-    if isinstance(made, Refused):
-        return made
     state.maintenance.reserved[made.name] = made
     _save(state)
     _wake(state)
@@ -41,15 +38,20 @@ def reserve(state: State, event: Requested, command: Reserve, now: float) -> Com
     fields |= {"user": event.user, "reason": made.reason}
     state.tell(now, EventKind.RESERVED, **fields)
     state.rounds.want("reserved")
-    running = _still_running(state, made)
+    running = [  # They may run into it, by their time limits, and are not ended.
+        record.id
+        for record in state.placed_records()
+        if record.user not in made.users
+        and (record.started or made.start) + (record.job.time_limit or record.planned) > made.start
+        and any(node in made.nodes for part in record.parts for node in part.nodes)
+    ]
     return Done(body={"reservation": made.name, "nodes": list(made.nodes), "running": running})
 
 
 def unreserve(state: State, event: Requested, command: Unreserve, now: float) -> CommandAnswer:
     """Take a reservation back."""
     if command.name not in state.maintenance.reserved:
-        message = f"there is no reservation {command.name}"
-        return Refused(code="not_found", message=message)
+        raise RequestError("not_found", f"there is no reservation {command.name}")
     _end(state, command.name, now, event.user)
     return Done()
 
@@ -93,10 +95,8 @@ def is_kept_from(state: State, user: str, nodes: Collection[str], start: float, 
 
 def read_reserved(text: str) -> dict[str, Reserved]:
     """Reservations from the store."""
-    return {
-        row["name"]: Reserved(**{**row, "nodes": tuple(row["nodes"]), "users": tuple(row["users"])})
-        for row in json.loads(text or "[]")
-    }
+    kept = msgspec.json.decode(text or "[]", type=list[Reserved])
+    return {each.name: each for each in kept}
 
 
 def _wake(state: State) -> None:
@@ -108,8 +108,8 @@ def _wake(state: State) -> None:
 
 
 def _save(state: State) -> None:
-    rows = [to_builtins(kept) for kept in state.maintenance.reserved.values()]
-    state.out.append(SaveMeta(key=META, value=json.dumps(rows, separators=(",", ":"))))
+    kept = msgspec.json.encode([*state.maintenance.reserved.values()])
+    state.out.append(SaveMeta(key=META, value=kept.decode()))
 
 
 def _end(state: State, name: str, now: float, user: str) -> None:
@@ -119,26 +119,23 @@ def _end(state: State, name: str, now: float, user: str) -> None:
     state.rounds.want("unreserved")
 
 
-def _made(state: State, event: Requested, command: Reserve, now: float) -> Reserved | Refused:
+def _made(state: State, event: Requested, command: Reserve, now: float) -> Reserved:
     """The reservation that is asked for; nothing is kept yet."""
     free = (f"r{number}" for number in count(1) if f"r{number}" not in state.maintenance.reserved)
     name = command.name or next(free)
     if name in state.maintenance.reserved:
-        return Refused(code="wrong_state", message=f"there is a reservation {name} already")
+        raise RequestError("wrong_state", f"there is a reservation {name} already")
     if len(state.maintenance.reserved) >= MOST:
-        return Refused(code="too_many", message=f"there are {MOST} reservations already")
+        raise RequestError("too_many", f"there are {MOST} reservations already")
     start = now if command.start is None else command.start
     end = EVENT.high if command.duration_s is None else start + command.duration_s
     if not (EVENT.holds(start) and now <= end <= EVENT.high and start < end < inf):
-        return Refused(code="bad_request", message="its time is over, or has no length")
+        raise RequestError("bad_request", "its time is over, or has no length")
     nodes = _nodes(state, command, start, end)
-    if isinstance(nodes, Refused):
-        return nodes
     for kept in state.maintenance.reserved.values():
         both = sorted(set(kept.nodes) & set(nodes))
         if both and kept.start < end and kept.end > start:
-            message = f"{both[0]} is in reservation {kept.name} then"
-            return Refused(code="wrong_state", message=message)
+            raise RequestError("wrong_state", f"{both[0]} is in reservation {kept.name} then")
     return Reserved(
         name=name,
         nodes=nodes,
@@ -150,7 +147,7 @@ def _made(state: State, event: Requested, command: Reserve, now: float) -> Reser
     )
 
 
-def _nodes(state: State, command: Reserve, start: float, end: float) -> tuple[str, ...] | Refused:
+def _nodes(state: State, command: Reserve, start: float, end: float) -> tuple[str, ...]:
     """The nodes that are named, or as many of them as are asked for."""
     cluster_of = state.node_cluster()
     named: dict[str, None] = {}
@@ -159,20 +156,19 @@ def _nodes(state: State, command: Reserve, start: float, end: float) -> tuple[st
             members = [node for node, cluster in cluster_of.items() if cluster == target]
             if not members:
                 message = f"cluster {target} has not been read; name its nodes when it has"
-                return Refused(code="wrong_state", message=message)
+                raise RequestError("wrong_state", message)
             named |= dict.fromkeys(members)
         elif target in cluster_of:
             named[target] = None
         else:
-            message = f"there is no cluster and no node {target}"
-            return Refused(code="not_found", message=message)
+            raise RequestError("not_found", f"there is no cluster and no node {target}")
     if not named:
-        return Refused(code="bad_request", message="targets: no node is named")
+        raise RequestError("bad_request", "targets: no node is named")
     if command.count is None:
         return tuple(named)
     if not 1 <= command.count <= len(named):
         message = f"count: {command.count} is outside 1..{len(named)}, the nodes that are named"
-        return Refused(code="bad_request", message=message)
+        raise RequestError("bad_request", message)
     return _freest(state, named, command.count, start, end)
 
 
@@ -212,14 +208,3 @@ def _busy_until(state: State) -> Mapping[str, float]:
             for node in work.nodes:
                 busy[node] = max(busy.get(node, 0.0), work.end)
     return busy
-
-
-def _still_running(state: State, made: Reserved) -> list[str]:
-    """Our jobs of other users that may run into it, by their time limits; they are not ended."""
-    return [
-        record.id
-        for record in state.placed_records()
-        if record.user not in made.users
-        and (record.started or made.start) + (record.job.time_limit or record.planned) > made.start
-        and any(node in made.nodes for part in record.parts for node in part.nodes)
-    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.requests import CommandAnswer, Done, Refused, Update
+from coalloc.core.base.requests import CommandAnswer, Done, RequestError, Update
 from coalloc.core.base.state import State
 from coalloc.core.commands import admission, run_limits
 from coalloc.core.commands.queue import chosen_jobs, planned_job
@@ -34,8 +34,6 @@ _INSTEAD_OF = {"speedup": ("times",), "times": ("speedup",)}
 def update(state: State, event: Requested, command: Update, now: float) -> CommandAnswer:
     """Change a waiting job, or those members of an array that wait, all of them or none."""
     chosen = chosen_jobs(state, event, command.job)
-    if isinstance(chosen, Refused):
-        return chosen
     is_alone = command == Update(job=command.job, fields=command.fields)
     is_limit = is_alone and [*command.fields] == ["time_limit"]
     placed = [r for r in chosen if r.is_placed] if is_limit else []
@@ -45,23 +43,20 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
         message = f"job {command.job} is {chosen[0].state}; only a waiting job can be changed"
         if chosen[0].is_placed:
             message += ", and of one that runs its time limit"
-        return Refused(code="wrong_state", message=message)
+        raise RequestError("wrong_state", message)
     limit = command.fields.get("time_limit")
     for record in placed:
         if why := run_limits.refusal(state, record, limit, operator=event.operator):
-            return Refused(code="not_allowed", message=why)
-    if command.throttle is not None and (refused := _not_throttled(chosen, command)):
-        return refused
+            raise RequestError("not_allowed", why)
+    if command.throttle is not None:
+        _check_throttle(chosen, command)
     changed = []
     offers: dict[float, Offers] = {}
     for record in waiting:
         record = record.unplaced() if record.is_in_queues else record
-        outcome = _changed(state, record, command, now, offers)
-        if isinstance(outcome, Refused):
-            return outcome
-        changed.append(outcome)
-    if looped := _circle(state, command, changed):
-        return looped
+        changed.append(_changed(state, record, command, now, offers))
+    if command.needs is not None:
+        _check_circle(state, changed)
     changes = _in_words(command)
     if command.throttle is not None:
         for record in chosen:  # What runs counts, and may have to run again.
@@ -82,8 +77,8 @@ def update(state: State, event: Requested, command: Update, now: float) -> Comma
     return Done(body={"jobs": [record.id for record in (*changed, *placed)]})
 
 
-def _not_throttled(chosen: list[JobRecord], command: Update) -> Refused | None:
-    """The refusal of a throttle for what is not an array, or only a member of one."""
+def _check_throttle(chosen: list[JobRecord], command: Update) -> None:
+    """Refuse a throttle for what is not an array, or only a member of one."""
     if (command.throttle or 0) < 0:
         message = f"throttle: {command.throttle} is below 0"
     elif not chosen[0].array:
@@ -91,45 +86,46 @@ def _not_throttled(chosen: list[JobRecord], command: Update) -> Refused | None:
     elif command.job != chosen[0].array:
         message = f"throttle: is one for the whole array; change job {chosen[0].array}"
     else:
-        return None
-    return Refused(code="bad_request", message=message)
+        return
+    raise RequestError("bad_request", message)
 
 
 def _changed(
     state: State, record: JobRecord, command: Update, now: float, offers: dict[float, Offers]
-) -> JobRecord | Refused:
+) -> JobRecord:
     """The record with its changes; nothing is kept yet."""
     if why := _fixed(record):
-        return Refused(code="wrong_state", message=why)
+        raise RequestError("wrong_state", why)
     name = command.name if command.name is not None else record.name
-    needs = _needs(state, record, command, name)
-    if isinstance(needs, Refused):
-        return needs
-    try:
-        batch = _with_options(record.batch, command.batch)
-        job, sources = record.job, record.sources
-        if command.fields:
-            job, sources = _planned(state, record, command.fields, now)
-        admission.check_passed(batch, job, once=record.once)
-        deadlines.check(command.finish_by or None)
-    except InputError as error:
-        return Refused(code="bad_request", message=str(error))
+    needs = record.needs
+    if command.needs is not None:  # none of them on itself
+        index = record.array_index
+        found = dependencies.resolved(
+            state, command.needs, user=record.user, name=name, array=(index,)
+        )
+        needs = tuple((k, n) for k, n in found[index] if n != record.id)
+    batch = _with_options(record.batch, command.batch)
+    job, sources = record.job, record.sources
+    if command.fields:
+        job, sources = _planned(state, record, command.fields, now)
+    admission.check_passed(batch, job, once=record.once)
+    deadlines.check(command.finish_by or None)
     project = state.sharing.tree.project(batch.account, record.user)
     if why := state.sharing.tree.refusal(batch.account, record.user):
-        return Refused(code="not_allowed", message=f"account: {why}")
+        raise RequestError("not_allowed", f"account: {why}")
     owner = owner_of(replace(record, batch=batch))
     lacking = admission.never_fits(state, job, owner) or limits.never_fits(
         state, project, record.user, job
     )
     if lacking:
-        return Refused(code="infeasible", message=lacking)
+        raise RequestError("infeasible", lacking)
     finish_by = record.finish_by
     if command.finish_by is not None:
         finish_by = command.finish_by or None
     is_timed_anew = command.finish_by is not None or bool(command.fields)
     timed = replace(record, job=job, finish_by=finish_by)
     if is_timed_anew and (why := deadlines.impossible(state, timed, now, offers)):
-        return Refused(code="bad_request", message=why)
+        raise RequestError("bad_request", why)
     was_infeasible = record.state is JobState.HELD and record.reason == "infeasible"
     return replace(
         record,
@@ -160,30 +156,13 @@ def _fixed(record: JobRecord) -> str:
     return ""
 
 
-def _needs(
-    state: State, record: JobRecord, command: Update, name: str
-) -> tuple[tuple[str, str], ...] | Refused:
-    """Dependencies of the job with its changes, none of them on itself."""
-    if command.needs is None:
-        return record.needs
-    found = dependencies.resolved(
-        state, command.needs, user=record.user, name=name, array=(record.array_index,)
-    )
-    if isinstance(found, Refused):
-        return found
-    return tuple((k, n) for k, n in found[record.array_index] if n != record.id)
-
-
-def _circle(state: State, command: Update, changed: list[JobRecord]) -> Refused | None:
-    """The refusal of changes by which a job would wait for itself."""
-    if command.needs is None:
-        return None
+def _check_circle(state: State, changed: list[JobRecord]) -> None:
+    """Refuse changes by which a job would wait for itself."""
     needs = {record.id: record.needs for record in changed}
     for record in changed:
         if looped := dependencies.circle(state, record.id, needs):
             message = f"dependency: job {looped} waits for job {record.id}"
-            return Refused(code="bad_request", message=message)
-    return None
+            raise RequestError("bad_request", message)
 
 
 def _planned(

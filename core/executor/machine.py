@@ -186,7 +186,13 @@ class ExecutorCore:
     def _carry_out(self, order: Order, now: float) -> None:
         match order:
             case Prepare():
-                self._prepare(order)
+                key, parts = order.key, self.state.parts
+                if any(k.job == order.job and k.attempt > order.attempt for k in parts):
+                    refusal = {"reason": "superseded", "detail": "a newer attempt is here"}
+                    parts.setdefault(key, key.report(PartState.REFUSED, **refusal))
+                elif key not in parts:
+                    parts[key] = key.report(PartState.PREPARING)
+                    self._out.append(ClaimPart(order=order))
             case Dismiss(foreign=foreign):
                 self._out.append(DismissJob(foreign=foreign))
             case _:
@@ -217,19 +223,6 @@ class ExecutorCore:
                 report = self.state.parts.pop(key)
                 self.state.let_go.pop(key, None)
                 self._remove(report)
-
-    def _prepare(self, order: Prepare) -> None:
-        state = self.state
-        key = order.key
-        if key in state.parts:
-            return
-        newer = [k for k in state.parts if k.job == order.job and k.attempt > order.attempt]
-        if newer:
-            why = "a newer attempt is here"
-            state.parts[key] = key.report(PartState.REFUSED, reason="superseded", detail=why)
-        else:
-            state.parts[key] = key.report(PartState.PREPARING)
-            self._out.append(ClaimPart(order=order))
 
     def _news(self, report: PartReport, now: float) -> None:
         """Take in what the launcher says; an end is final."""
@@ -279,7 +272,6 @@ class ExecutorCore:
                 self._save()
 
     def _try_again(self, now: float) -> None:
-        """Have done what has failed before."""
         state = self.state
         for effect in list(state.undone):
             match effect:
@@ -329,7 +321,6 @@ class ExecutorCore:
                 self._out += self.hello(now)
 
     def _report(self, now: float, job: str | None = None) -> None:
-        """Say how all parts are, or those of one job."""
         state = self.state
         if job is None:
             state.last_said = now

@@ -88,13 +88,18 @@ def is_held(record: JobRecord | None) -> bool:
 
 def _hold_workflow(state: State, cluster: str, report: PartReport, now: float) -> bool:
     """A task or a piece that the store does not know to have begun."""
-    whole, _ = flow_of(report.job)
+    whole, task = flow_of(report.job)
     if whole not in state.composites:
         return False
     flow = state.composites[whole]
     is_refused = report.state is PartState.REFUSED
     if isinstance(flow, WorkflowState):
-        _reserve_number(state, flow, report)
+        # The number of a task's attempt is never given to another one.
+        found = named(state.jobs[whole].job, task)
+        if found is not None and found[1] in flow.open:
+            record = task_record(state, flow, found[1])
+            if report.attempt > record.attempt:
+                state.put(replace(record, attempt=report.attempt))
     elif is_refused and report.job in state.jobs:
         state.put(replace(state.jobs[report.job], attempt=report.attempt))
     else:
@@ -105,16 +110,6 @@ def _hold_workflow(state: State, cluster: str, report: PartReport, now: float) -
     if not is_held(record):
         _hold(state, record, cluster, report, record.attempt, now)
     return True
-
-
-def _reserve_number(state: State, flow: WorkflowState, report: PartReport) -> None:
-    """Never give the number of a task's attempt to another one."""
-    found = named(state.jobs[flow.id].job, flow_of(report.job)[1])
-    if found is None or found[1] not in flow.open:
-        return
-    record = task_record(state, flow, found[1])
-    if report.attempt > record.attempt:
-        state.put(replace(record, attempt=report.attempt))
 
 
 def _give_chunks_back(state: State, pool: ChunkPool, report: PartReport, now: float) -> None:

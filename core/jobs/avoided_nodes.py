@@ -59,7 +59,6 @@ def forget_changed(cluster: ClusterState, after: ClusterReading, now: float) -> 
 
 
 def _running(reading: ClusterReading, nodes: Collection[str]) -> dict[str, set[str]]:
-    """The local jobs on each of these nodes."""
     found: dict[str, set[str]] = {node: set() for node in nodes}
     for work in reading.running:
         for node in found.keys() & work.nodes.keys():

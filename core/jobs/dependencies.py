@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import inf
 
 from coalloc.core.base.records import JobRecord, JobState
-from coalloc.core.base.requests import Refused
+from coalloc.core.base.requests import RequestError
 from coalloc.core.base.state import State
 from coalloc.model.jobs import DEPENDENCY_KINDS
 
@@ -89,7 +89,7 @@ def members_of(state: State, number: str) -> list[str]:
 
 def resolved(
     state: State, needs: Needs, *, user: str, name: str, array: tuple[int | None, ...] = (None,)
-) -> Mapping[int | None, Needs] | Refused:
+) -> Mapping[int | None, Needs]:
     """Dependencies as submitted, as those on single jobs, for each member of an array.
 
     Of the kinds with a question mark one is enough; ``after+5`` is five minutes later. The id of an
@@ -100,20 +100,20 @@ def resolved(
     arrays: list[str] = []
     for kind, job in needs:
         if why := _no_kind(kind):
-            return Refused(code="bad_request", message=f"dependency: {why}")
+            raise RequestError("bad_request", f"dependency: {why}")
         if kind == "singleton":
             if len(array) > 1:
                 why = "an array is no singleton; --array=...%1 runs one member at a time"
-                return Refused(code="bad_request", message=f"dependency: {why}")
+                raise RequestError("bad_request", f"dependency: {why}")
             alike = (r for r in state.jobs.values() if r.user == user and r.name == name)
             common += ((kind, r.id) for r in alike if not (r.is_ended or r.flow))
             continue
         members = [job] if job in state.jobs else members_of(state, job)
         if not members:
-            return Refused(code="not_found", message=f"dependency: there is no job {job}")
+            raise RequestError("not_found", f"dependency: there is no job {job}")
         if kind.endswith("?") and len(members) > 1:
             message = f"dependency: {kind} is for single jobs; {job} is an array"
-            return Refused(code="bad_request", message=message)
+            raise RequestError("bad_request", message)
         if kind == "aftercorr":
             arrays.append(job)
             continue
@@ -123,10 +123,10 @@ def resolved(
         own = [("aftercorr", f"{number}_{index}") for number in arrays]
         absent = next((job for _, job in own if job not in state.jobs), None)
         if absent is not None:
-            return Refused(code="not_found", message=f"dependency: aftercorr: no job {absent}")
+            raise RequestError("not_found", f"dependency: aftercorr: no job {absent}")
         out[index] = (*common, *own)
         if why := never_met(state, out[index]):
-            return Refused(code="wrong_state", message=f"dependency: {why}")
+            raise RequestError("wrong_state", f"dependency: {why}")
     return out
 
 

@@ -23,6 +23,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import SHAPES, STREAMS
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.batch_accounts import account_there
 from coalloc.model.formats.nodeset import fold, named_nodes
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
@@ -159,19 +160,6 @@ def most_nodes(job: Job, procs: int) -> int:
     return procs if job.shape.max_nodes is None else min(procs, job.shape.max_nodes)
 
 
-def narrowest(job: Job) -> int:
-    """Processes of one start of a job, at the least."""
-    match job:
-        case RigidJob(procs=procs):
-            return procs
-        case MoldableJob(min_procs=procs):
-            return procs
-        case WorkflowJob(tasks=tasks):
-            return max((task.min_procs for task in tasks), default=1)
-        case DivisibleJob():
-            return 1
-
-
 def open_nodes(
     cluster: ClusterState, verdict: Verdict, batch: BatchOptions
 ) -> tuple[NodeReading, ...]:
@@ -207,11 +195,6 @@ def plain_name(node: NodeReading) -> str:
     return node.name.rpartition("/")[2]
 
 
-def is_capped(verdict: Verdict, job: Job) -> bool:
-    """Whether a job has to do with fewer nodes or processes there than it could use."""
-    return bool(bound_text(verdict, job))
-
-
 def offered(
     cluster: ClusterState,
     job: Job,
@@ -227,7 +210,7 @@ def offered(
     nodes = open_nodes(cluster, verdict, owner.batch)
     if listed := named_nodes(owner.batch.passed, "nodelist"):
         nodes = _with_listed(job, nodes, listed, busy)
-    if not is_capped(verdict, job):
+    if not bound_text(verdict, job):
         return nodes
     limits = verdict.limits
     suiting = [node for node in nodes if set(job.features).issubset(node.features)]

@@ -15,11 +15,11 @@ from msgspec import Struct
 from coalloc.core.base.messages import SHAPES, STREAMS
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.avoided_nodes import asked_of, avoided
 from coalloc.core.jobs.eligibility import (
     JobOwner,
-    is_capped,
-    narrowest,
+    bound_text,
     offered,
     owner_of,
     refusal_now,
@@ -138,7 +138,7 @@ class Offers:
             ahead |= run_into_reserved(self.state, name, record, self.now)
             refused |= avoided(cluster, record, self.now)
             most = verdict.limits.nodes, verdict.limits.procs
-            cap = (job.features, most) if is_capped(verdict, job) else None
+            cap = (job.features, most) if bound_text(verdict, job) else None
             kinds.append((name, verdict.partitions, cap))
         clear = [node for node in chosen if node.name not in ahead]
         if len(clear) < len(chosen):

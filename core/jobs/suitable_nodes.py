@@ -9,11 +9,11 @@ from typing import Any
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.eligibility import (
     MOST_KEPT,
     UNKNOWN_OWNER,
     JobOwner,
-    narrowest,
     offered,
     verdict_of,
     widest,

@@ -216,34 +216,22 @@ def cancel(state: State, workflow: JobRecord, by: Cancellation, now: float) -> N
     if not workflow.cancelled_by:
         begin_cancelling(state, workflow, by, now)
     for task in tuple(flow.placed):
-        end_placed(state, state.jobs[flow.job_of(task)], by, now)
+        cancel_task(state, state.jobs[flow.job_of(task)], by, now)
     if workflow.id in state.composites:
         settle(state, flow, now)
 
 
 def cancel_task(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
-    """End one task or piece that has not ended; what stands behind it never runs."""
-    if record.is_placed:
-        end_placed(state, record, by, now)
-        return
-    _end_cancelled(state, record, by.words, now)
-
-
-def _end_cancelled(state: State, record: JobRecord, why: str, now: float) -> None:
-    """End a job or a task that runs nowhere."""
-    ended = replace(
-        record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
-    )
-    state.put(ended)
-    state.emit(now, EventKind.JOB_ENDED, record.id, state=str(ended.state), detail=why)
-    state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
-    task_ended(state, ended, now)
-
-
-def end_placed(state: State, record: JobRecord, by: Cancellation, now: float) -> None:
-    """End a job that occupies nodes, at once where it has not been told to start."""
-    abort_parts(state, record, by.words)
-    if record.state is JobState.PREPARING:
-        _end_cancelled(state, record, by.words, now)
+    """End a task or piece, at once where it was not told to start; what needs it never runs."""
+    why = by.words
+    abort_parts(state, record, why)
+    if record.is_waiting or record.state is JobState.PREPARING:
+        ended = replace(
+            record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
+        )
+        state.put(ended)
+        state.emit(now, EventKind.JOB_ENDED, record.id, state=str(ended.state), detail=why)
+        state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
+        task_ended(state, ended, now)
     elif not record.cancelled_by:
         begin_cancelling(state, record, by, now)

@@ -41,11 +41,6 @@ POOLED = 64
 """Commands whose ratios, the newest, stand for all others."""
 
 
-def history_key(user: str, program: str) -> str:
-    """The name under which runs of this user's program are remembered."""
-    return f"{user}\n{program}"
-
-
 class UserProgram(Struct, frozen=True, kw_only=True):
     """A user's program, by which its earlier runs and a site's defaults are found."""
 
@@ -68,7 +63,7 @@ class UserProgram(Struct, frozen=True, kw_only=True):
 
         Numbers in a job's name do not count: ``run-7`` is like ``run-8``.
         """
-        general = history_key(self.user, self.command)
+        general = f"{self.user}\n{self.command}"
         if self.name in {"", self.command}:
             return (general,)
         return (f"{general}\n{_NUMBER.sub('#', self.name)}", general)
@@ -124,31 +119,14 @@ def completed(
     history: Sequence[float] = (),
     runs: tuple[SizedRun, ...] = (),
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Fill in what a submitted job leaves out.
+    """Fill in what a submitted job leaves out, in the snapshot format's keys.
 
-    Parameters
-    ----------
-    fields : mapping
-        The job as submitted, in the snapshot format's keys.
-    settings : JobsConfig
-        Of its defaults, the first one that matches and has a value gives it.
-    history : sequence of float
-        Base times of earlier runs, seconds.
-    runs : tuple of SizedRun
-        Earlier runs by size.
-
-    Returns
-    -------
-    fields : dict
-        With ``base_time`` or ``speedup``, ``sigma`` and ``proc_gbps`` where the kind has them.
-    sources : dict
-        Field to ``user``, ``defaults``, ``history``, ``time_limit`` or ``built-in``; of a
-        speed-up that was fitted, ``speedup_fit`` says to what, and how well.
-
-    Raises
-    ------
-    InputError
-        Nothing says how a moldable job's run time falls with its processes.
+    Of the site's defaults the first that matches and has a value gives it; `history` has base times
+    of earlier runs, seconds, `runs` those by size. Returns the fields, with ``base_time`` or
+    ``speedup``, ``sigma`` and ``proc_gbps`` where the kind has them, and the source of each:
+    ``user``, ``defaults``, ``history``, ``time_limit`` or ``built-in``; ``speedup_fit`` says to
+    what a speed-up was fitted, and how well. `InputError`: nothing says how a moldable job's run
+    time falls with its processes.
     """
     out = dict(fields)
     commands = {program.command, program.launcher or program.command}

@@ -38,7 +38,8 @@ def reservations(
             (record, job)
             for record, job in views
             if project in state.sharing.tree.path(project_of(state, record))
-            and _may_start(job, now)
+            and not (job.held or job.after)
+            and job.earliest <= now
         ]
         for name, procs in given.guarantees.items():
             wanting = [job for _, job in mine if job.clusters is None or name in job.clusters]
@@ -55,10 +56,6 @@ def reservations(
                         end=min(now + max(map(_length_s, wanting)), EVENT.high),
                         jobs=tuple(job.id for job in wanting),
                     )
-
-
-def _may_start(job: Job, now: float) -> bool:
-    return not job.held and not job.after and job.earliest <= now
 
 
 def _length_s(job: Job) -> float:

@@ -19,11 +19,11 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.core.base.effects import Wake
-from coalloc.core.base.projects import ITS_ARRAY, Scope
+from coalloc.core.base.projects import Scope
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import narrowest
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.jobs.eligibility import narrowest
 from coalloc.core.jobs.occupation import slots_on
 from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.core.sharing.limit_book import TOLERANCE_S, LimitBook, ScopeUse, exceeded
@@ -59,11 +59,6 @@ def least_of(state: State, job: Job) -> tuple[int, float]:
     if isinstance(job, RigidJob | MoldableJob):
         return slots, base_time(job, procs)
     return slots, job.chunk_s if isinstance(job, DivisibleJob) else 0.0
-
-
-def reason_of(why: str) -> str:
-    """Reason for which a limit holds a job, by what it says in words."""
-    return ARRAY_LIMIT if why.startswith(ITS_ARRAY) else LIMIT
 
 
 def hold_back(state: State, now: float) -> None:

@@ -28,7 +28,7 @@ Slurm, "Fair Tree Fairshare Algorithm", https://slurm.schedmd.com/fair_tree.html
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,18 +77,6 @@ class Factors(NamedTuple):
     def precedence(self) -> float:
         """Order among those that have waited too long: the operator's word, then the shares."""
         return self.operator + self.shares
-
-
-@dataclass(slots=True)
-class Standing:
-    """Usage and entitlement of every project and user at one instant."""
-
-    capacity: int
-    """Slots of all clusters."""
-    leads: dict[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
-    """By project and user, those that have jobs waiting."""
-    seconds: dict[ProjectUser, float] = field(default_factory=dict)
-    """Sums of the leads."""
 
 
 def is_on(state: State) -> bool:
@@ -172,21 +160,21 @@ def share_of(tree: ProjectTree, project: str) -> float:
     return tree.shares.get(project, tree.shares[OTHERS])
 
 
-def standing(state: State, waiting: Collection[ProjectUser], now: float) -> Standing:
-    """Entitlement and leads of owners who have jobs waiting."""
-    out = Standing(capacity=capacity(state))
-    if not out.capacity or not state.settings.priority.shares:
-        return out
-    levels = _levels(state, waiting, out.capacity, now)
+def leads_of(
+    state: State, waiting: Collection[ProjectUser], slots: int, now: float
+) -> dict[ProjectUser, tuple[Lead, ...]]:
+    """Leads of owners who have jobs waiting, at so many slots of all clusters."""
+    if not slots or not state.settings.priority.shares:
+        return {}
+    levels = _levels(state, waiting, slots, now)
     least: dict[tuple[str, ...], float] = {}
     for rows in levels.values():
         for above, lead in rows:
             least[above] = min(least.get(above, lead.seconds), lead.seconds)
-    for owner, rows in levels.items():
-        leads = tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
-        out.leads[owner] = leads
-        out.seconds[owner] = sum(lead.seconds for lead in leads)
-    return out
+    return {
+        owner: tuple(replace(lead, seconds=lead.seconds - least[above]) for above, lead in rows)
+        for owner, rows in levels.items()
+    }
 
 
 @dataclass(slots=True)
@@ -197,7 +185,9 @@ class Turns:
     now: float
     owners: set[ProjectUser] = field(default_factory=set)
     """Who has jobs waiting."""
-    current: Standing = field(default_factory=lambda: Standing(capacity=0))
+    slots: int = 0
+    """Of the site."""
+    leads: Mapping[ProjectUser, tuple[Lead, ...]] = field(default_factory=dict)
     ahead_s: dict[str, float] = field(default_factory=dict)
     """By project: entitlement that its jobs so far take, seconds."""
     most: dict[ProjectUser, float] = field(default_factory=dict)
@@ -205,7 +195,8 @@ class Turns:
     def meet(self, owners: Collection[ProjectUser]) -> None:
         """Count these owners among those who have jobs waiting."""
         self.owners.update(owners)
-        self.current = standing(self.state, self.owners, self.now)
+        self.slots = capacity(self.state)
+        self.leads = leads_of(self.state, self.owners, self.slots, self.now)
         self.most = {owner: self.state.sharing.tree.max_weight(*owner) for owner in self.owners}
 
     def precedence(self, record: JobRecord) -> Precedence:
@@ -221,14 +212,15 @@ class Turns:
             self.meet((owner,))
         project, _ = owner
         before_s, shares = self.ahead_s.get(project, 0.0), 0.0
-        lead_s = self.current.seconds.get(owner)
-        if lead_s is not None:
+        leads = self.leads.get(owner)
+        if leads is not None:
+            lead_s = sum(lead.seconds for lead in leads)
             shares = -min((lead_s + before_s) / rule.step_s, rule.shares or 0.0)
-            entitled = max(share_of(tree, project) * self.current.capacity, LEAST)
+            entitled = max(share_of(tree, project) * self.slots, LEAST)
             self.ahead_s[project] = before_s + charge_of(self.state, record, rule) / entitled
         allowed = min(record.job.weight, self.most[owner])
         age = _age(record, rule, self.now)
-        size = _size(record, rule, self.current.capacity)
+        size = _size(record, rule, self.slots)
         return Factors(
             submitted=record.job.weight,
             allowed=allowed,
@@ -236,7 +228,7 @@ class Turns:
             age=age,
             size=size,
             shares=shares,
-            leads=self.current.leads.get(owner, ()),
+            leads=leads or (),
             ahead_s=before_s,
             weight=_within(allowed * 2.0 ** (record.priority + age + size + shares)),
         )

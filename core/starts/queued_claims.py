@@ -25,7 +25,7 @@ from coalloc.core.jobs.avoided_nodes import avoided
 from coalloc.core.jobs.deadlines import misses
 from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.eligibility import (
-    is_capped,
+    bound_text,
     is_open,
     offered,
     owner_of,
@@ -366,7 +366,7 @@ def takers(
     if is_closed or has_share(state, name) or (job.clusters and name not in job.clusters):
         return []
     verdict = verdict_of(cluster, job, owner)
-    if verdict.never or verdict.closed or verdict.full or is_capped(verdict, job):
+    if verdict.never or verdict.closed or verdict.full or bound_text(verdict, job):
         return []
     if record.batch.reservation or named_nodes(record.batch.passed, "nodelist"):
         return []

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.jobs.eligibility import narrowest, owner_of
+from coalloc.core.base.state_tables import narrowest
+from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.suitable_nodes import Takes, room_of, sizes_of, suitable
 from coalloc.model.jobs import stays_whole
 from coalloc.model.shape import Shape

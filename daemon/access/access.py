@@ -15,9 +15,9 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.messages import ROOT_REFUSED
-from coalloc.core.base.requests import Refused
+from coalloc.core.base.requests import Refused, RequestError
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.model.settings import AccessConfig
 from coalloc.runtime.key_files import fingerprint
 from coalloc.runtime.logs import RateLimit
@@ -71,6 +71,20 @@ class TokenBucket:
         self._left -= units
 
 
+class UserBuckets:
+    """A token bucket for each user, by number."""
+
+    def __init__(self, per_s: float, burst: float) -> None:
+        self._per_s, self._burst = per_s, burst
+        self._of: dict[int, TokenBucket] = {}
+
+    def of(self, uid: int, now: float) -> TokenBucket:
+        """A user's own, full at first."""
+        if uid not in self._of:
+            self._of[uid] = TokenBucket(self._per_s, self._burst, now)
+        return self._of[uid]
+
+
 class Audit:
     """The log lines that say who was refused what; each has ``audit=true``."""
 
@@ -112,9 +126,10 @@ class Access:
     def configure(self, settings: AccessConfig) -> None:
         """Use other limits from now on."""
         self.settings = settings
-        self._requests: dict[int, TokenBucket] = {}
-        self._seconds: dict[int, TokenBucket] = {}
-        self._refusals: dict[int, TokenBucket] = {}
+        rate = settings.requests_per_s
+        self._requests = UserBuckets(rate, settings.burst)
+        self._seconds = UserBuckets(TIME_SHARE, TIME_BURST_S)
+        self._refusals = UserBuckets(REFUSALS_PER_REQUEST * rate, REFUSALS_AT_ONCE)
 
     def admits(self, domain: str, key: str) -> bool:
         """Whether a key may connect to a socket."""
@@ -156,12 +171,12 @@ class Access:
         if not self.settings.requests_per_s:
             return None
         now = self.clock()
-        requests, seconds = self._buckets(grant.uid, now)
+        requests, seconds = self._requests.of(grant.uid, now), self._seconds.of(grant.uid, now)
         if requests.left(now) >= 1.0 and seconds.left(now) > 0.0:
             requests.take(1.0 + size / BYTES_PER_REQUEST)
             return None
         rate = self.settings.requests_per_s
-        told = self._refusals[grant.uid]
+        told = self._refusals.of(grant.uid, now)
         if told.left(now) < 1.0:
             return UNANSWERED
         told.take(1.0)
@@ -169,26 +184,17 @@ class Access:
         self._audit_key("request_refused", key, "too_fast", what="too many requests")
         return Refused(code="too_fast", message=message)
 
-    def _buckets(self, uid: int, now: float) -> tuple[TokenBucket, TokenBucket]:
-        if uid not in self._requests:
-            settings = self.settings
-            self._requests[uid] = TokenBucket(settings.requests_per_s, settings.burst, now)
-            self._seconds[uid] = TokenBucket(TIME_SHARE, TIME_BURST_S, now)
-            told = REFUSALS_PER_REQUEST
-            self._refusals[uid] = TokenBucket(told * settings.requests_per_s, REFUSALS_AT_ONCE, now)
-        return self._requests[uid], self._seconds[uid]
-
     def charge(self, key: str, seconds: float) -> None:
         """A request of this key has kept the daemon busy for so long."""
         grant = self.table.live(key)
-        if grant is not None and grant.uid in self._seconds:
-            self._seconds[grant.uid].take(seconds)
+        if grant is not None:
+            self._seconds.of(grant.uid, self.clock()).take(seconds)
 
     def caller(self, key: str) -> Caller:
         """The user of a request whose key was good when it came."""
         grant = self.table.known(key)
         if grant is None:
-            raise QueryRefusedError("not_allowed", "unknown key")
+            raise RequestError("not_allowed", "unknown key")
         return Caller(
             user=grant.user,
             uid=grant.uid,
@@ -200,7 +206,7 @@ class Access:
     def check_submit(self, caller: Caller) -> None:
         """Refuse jobs that no executor would start. Raises `RefusedError`."""
         if caller.uid == 0 and not self.settings.root_jobs:
-            raise QueryRefusedError("not_allowed", ROOT_REFUSED)
+            raise RequestError("not_allowed", ROOT_REFUSED)
 
     def may_speak_for(self, key: str, cluster: str) -> bool:
         """Whether a key is that of the cluster's executor."""

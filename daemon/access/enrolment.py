@@ -20,7 +20,8 @@ import msgspec
 from msgspec import Struct
 from structlog.stdlib import BoundLogger
 
-from coalloc.daemon.access.access import Access, TokenBucket
+from coalloc.core.base.requests import RequestError
+from coalloc.daemon.access.access import Access, TokenBucket, UserBuckets
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
 from coalloc.model.settings import Config
 from coalloc.runtime.key_files import fingerprint, kept_key
@@ -30,17 +31,6 @@ CHANGES_PER_MINUTE = 10
 """Keys that one user may enrol and revoke; as many at once."""
 LINES_PER_S, LINES_AT_ONCE = 2.0, 60.0
 """Of one user, whatever they ask."""
-
-
-class EnrolmentDeniedError(Exception):
-    """Refuses a question; the message is one line for the user.
-
-    The `code` tells refusals apart whose texts contain what was asked.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Peer(Struct, frozen=True, kw_only=True):
@@ -65,7 +55,7 @@ def opened_access(config: Config, log: BoundLogger) -> Access:
 class Enrolment:
     """Decides over what is asked, and keeps the limits of each user.
 
-    What is refused raises `EnrolmentDeniedError`, or `KeyTableError` of the table. `on_change` is
+    What is refused raises `RequestError`, or `KeyTableError` of the table. `on_change` is
     told of keys that may do less than before; the table has times of `clock`, the limits go by
     `timer`.
     """
@@ -81,44 +71,35 @@ class Enrolment:
     ) -> None:
         self.access, self.on_change, self.clock, self.timer = access, on_change, clock, timer
         self.clusters = {cluster.name for cluster in config.clusters}
-        self._changes: dict[int, TokenBucket] = {}
-        self._lines: dict[int, TokenBucket] = {}
+        self._changes = UserBuckets(CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
+        self._lines = UserBuckets(LINES_PER_S, LINES_AT_ONCE)
 
     def check_line(self, peer: Peer) -> None:
         """Refuse a question, unread, of a user who asks too often."""
-        bucket = self._bucket(self._lines, peer, LINES_PER_S, LINES_AT_ONCE)
+        bucket = self._lines.of(peer.uid, self.timer())
         self._check(bucket, peer, "asks too often", f"{LINES_PER_S:g} times in a second")
         bucket.take(1.0)
 
     def check_change(self, peer: Peer) -> None:
         """Refuse a change to a user who has made too many."""
         limit = f"{CHANGES_PER_MINUTE} times in a minute"
-        self._check(self._changes_of(peer), peer, "changes keys too often", limit)
+        bucket = self._changes.of(peer.uid, self.timer())
+        self._check(bucket, peer, "changes keys too often", limit)
 
     def _check(self, bucket: TokenBucket, peer: Peer, what: str, limit: str) -> None:
         left = bucket.left(self.timer())
         if left < 1.0 and not peer.is_admin:
             wait_s = math.ceil((1.0 - left) / bucket.per_s)
-            raise EnrolmentDeniedError(
+            raise RequestError(
                 "too_fast", f"{peer.user} {what}, at most {limit}; try again in {wait_s} s"
             )
 
-    def _changes_of(self, peer: Peer) -> TokenBucket:
-        return self._bucket(self._changes, peer, CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
-
-    def _bucket(
-        self, among: dict[int, TokenBucket], peer: Peer, per_s: float, burst: float
-    ) -> TokenBucket:
-        if peer.uid not in among:
-            among[peer.uid] = TokenBucket(per_s, burst, self.timer())
-        return among[peer.uid]
-
-    def refused(self, error: EnrolmentDeniedError | KeyTableError, peer: Peer) -> Mapping[str, Any]:
+    def refused(self, error: RequestError | KeyTableError, peer: Peer) -> Mapping[str, Any]:
         """The answer to what is refused, which is told in the log."""
         self.access.audit.refused(
             "enrolment_refused",
             str(peer.uid) if peer.has_account else "",
-            error.code,
+            error.code if isinstance(error, KeyTableError) else error.refused.code,
             what=str(error)[:200],
             user=peer.user,
             uid=peer.uid,
@@ -131,17 +112,17 @@ class Enrolment:
         user = body.get("user") or peer.user
         clusters = body.get("clusters") or ()
         if not isinstance(user, str) or not isinstance(clusters, list | tuple):
-            raise EnrolmentDeniedError("bad_request", "user, clusters: are not a text and a list")
+            raise RequestError("bad_request", "user, clusters: are not a text and a list")
         for cluster in clusters:
             if not isinstance(cluster, str) or cluster not in self.clusters:
-                raise EnrolmentDeniedError(
+                raise RequestError(
                     "unknown_cluster", f"clusters: there is no cluster {str(cluster)[:80]!r}"
                 )
         account = _account(user) if peer.is_admin or user == peer.user else None
         if account is None or not (
             peer.is_admin or (account.pw_uid == peer.uid and role is Role.SUBMIT)
         ):
-            raise EnrolmentDeniedError(
+            raise RequestError(
                 "not_allowed",
                 f"{peer.user} may enrol keys of his own to submit with; "
                 "ask root for other users and roles",
@@ -188,7 +169,7 @@ class Enrolment:
         return list(table) if peer.is_admin else table.of_user(peer.uid)
 
     def _changed(self, event: str, grant: Grant, peer: Peer, *, is_less: bool) -> None:
-        self._changes_of(peer).take(1.0)
+        self._changes.of(peer.uid, self.timer()).take(1.0)
         self.access.audit.done(
             event,
             key=fingerprint(grant.key),
@@ -222,7 +203,7 @@ class Conversation:
         try:
             body = _object(line)
             found = self._asked(body) if pending is None else self._proved(body, *pending)
-        except (EnrolmentDeniedError, KeyTableError) as error:
+        except (RequestError, KeyTableError) as error:
             return self._enrolment.refused(error, self._peer)
         return {"server": self._enrolment.access.pair.public, **found}
 
@@ -236,9 +217,7 @@ class Conversation:
             case "list":
                 return {"keys": msgspec.to_builtins(enrolment.seen_by(peer))}
         verb = str(body.get("verb"))[:20]
-        raise EnrolmentDeniedError(
-            "bad_request", f"verb: {verb!r} is not authorize, revoke or list"
-        )
+        raise RequestError("bad_request", f"verb: {verb!r} is not authorize, revoke or list")
 
     def _authorize(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         enrolment, peer = self._enrolment, self._peer
@@ -253,13 +232,13 @@ class Conversation:
         try:
             challenge, nonce = new_challenge(grant.key, peer.uid)
         except ProofError as error:
-            raise EnrolmentDeniedError("unproved", str(error)) from error
+            raise RequestError("unproved", str(error)) from error
         self._pending = grant, nonce
         return {"challenge": challenge}
 
     def _proved(self, body: Mapping[str, Any], grant: Grant, nonce: str) -> Mapping[str, Any]:
         if not hmac.compare_digest(str(body.get("proof")).encode(), nonce.encode()):
-            raise EnrolmentDeniedError("unproved", "proof: is not that of the key's private half")
+            raise RequestError("unproved", "proof: is not that of the key's private half")
         return _row(self._enrolment.authorize(grant, self._peer))
 
 
@@ -272,7 +251,7 @@ def _account(user: str) -> pwd.struct_passwd:
         return pwd.getpwnam(user)
     except (KeyError, ValueError):
         message = f"user: there is no account {user[:80]!r}"
-        raise EnrolmentDeniedError("unknown_user", message) from None
+        raise RequestError("unknown_user", message) from None
 
 
 def _role(text: object) -> Role:
@@ -280,7 +259,7 @@ def _role(text: object) -> Role:
         return Role(str(text))
     except ValueError:
         message = f"role: {str(text)[:20]!r} is not one of {', '.join(Role)}"
-        raise EnrolmentDeniedError("bad_request", message) from None
+        raise RequestError("bad_request", message) from None
 
 
 def _object(line: bytes) -> Mapping[str, Any]:
@@ -289,5 +268,5 @@ def _object(line: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise EnrolmentDeniedError("bad_request", "not one line with a JSON object")
+        raise RequestError("bad_request", "not one line with a JSON object")
     return body

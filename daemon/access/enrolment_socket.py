@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from coalloc.daemon.access.enrolment import Conversation, Enrolment, EnrolmentDeniedError, Peer
+from coalloc.core.base.requests import RequestError
+from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
 from coalloc.wire.paths import FileId, file_id, make_folder
 
 MAX_LINE_BYTES = 4096
@@ -97,7 +98,7 @@ class EnrolmentSocket:
             try:
                 self._check_place(peer)
                 self.enrolment.check_line(peer)
-            except EnrolmentDeniedError as error:
+            except RequestError as error:
                 answer = self.enrolment.refused(error, peer)
                 with connection, suppress(OSError):
                     connection.send(_encoded(answer))
@@ -111,17 +112,15 @@ class EnrolmentSocket:
         if peer.is_admin:
             return
         if not peer.has_account:
-            raise EnrolmentDeniedError("unknown_user", f"{peer.user} has no account here")
+            raise RequestError("unknown_user", f"{peer.user} has no account here")
         if self._places[peer.uid] >= MAX_PEERS_OF_USER:
-            raise EnrolmentDeniedError(
+            raise RequestError(
                 "no_place",
                 f"{peer.user} has {MAX_PEERS_OF_USER} connections here; "
                 f"try again in {PATIENCE_S:g} s",
             )
         if self._places.total() >= MAX_PEERS:
-            raise EnrolmentDeniedError(
-                "no_place", f"too many connections; try again in {PATIENCE_S:g} s"
-            )
+            raise RequestError("no_place", f"too many connections; try again in {PATIENCE_S:g} s")
 
     async def _talk(self, connection: socket.socket, peer: Peer) -> None:
         writer: asyncio.StreamWriter | None = None

@@ -87,19 +87,15 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_table(raw: bytes, path: Path) -> Parsed:
     """Read the bytes of a table; `KeyTableError` where they are none's."""
-    try:
-        return _parsed(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise KeyTableError(f"{path}: {error}") from error
-
-
-def _parsed(raw: bytes) -> Parsed:
     size = raw.rfind(b"\n") + 1
     first, *rest = raw[:size].splitlines() or [b""]
-    header = msgspec.json.decode(first, type=_Header)
-    if header.format != FORMAT:
-        raise ValueError(f"format: {header.format!r} is not {FORMAT}")
-    grants = [msgspec.json.decode(line, type=Grant) for line in rest]
+    try:
+        header = msgspec.json.decode(first, type=_Header)
+        if header.format != FORMAT:
+            raise ValueError(f"format: {header.format!r} is not {FORMAT}")
+        grants = [msgspec.json.decode(line, type=Grant) for line in rest]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise KeyTableError(f"{path}: {error}") from error
     found = {grant.key: grant for grant in grants}
     return Parsed(grants=found, size=size, is_long=len(grants) > 2 * len(found) + SPARE_LINES)
 

@@ -16,7 +16,6 @@ from typing import Any
 import prometheus_client as prometheus
 
 import coalloc
-from coalloc.core.base.accuracy import StartAccuracy
 from coalloc.core.base.effects import AppendEvent, Effect, RoundFinished, Solve
 from coalloc.core.base.events import CoreEvent, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord
@@ -164,17 +163,15 @@ class DaemonMetrics:
         self._catch_up("coalloc_solver_requests", found.solver_requests)
         self._catch_up("coalloc_notifications", found.notifications)
         for row in found.starts:
-            if row.lead == ALL:
-                self._set_starts(row)
+            if row.lead != ALL:
+                continue
+            for name, value in (
+                ("coalloc_start_interval_held_ratio", row.held),
+                ("coalloc_start_interval_seconds", row.width_s),
+                ("coalloc_start_error_seconds", row.error_s),
+            ):
+                self.gauge[name].labels(row.kind).set(or_nan(value))
         self.gauge["coalloc_survey_timestamp_seconds"].set(found.time)
-
-    def _set_starts(self, row: StartAccuracy) -> None:
-        for name, value in (
-            ("coalloc_start_interval_held_ratio", row.held),
-            ("coalloc_start_interval_seconds", row.width_s),
-            ("coalloc_start_error_seconds", row.error_s),
-        ):
-            self.gauge[name].labels(row.kind).set(or_nan(value))
 
     def _catch_up(self, name: str, counts: Mapping[str, int]) -> None:
         """Raise a counter to what was counted elsewhere since the start."""

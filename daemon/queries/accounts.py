@@ -12,11 +12,10 @@ from datetime import UTC, date, datetime
 
 from coalloc.core.base.projects import DAY_S
 from coalloc.core.base.records import JobState
+from coalloc.core.base.requests import RequestError
 from coalloc.core.base.state import State
 from coalloc.core.sharing.priority import factors, project_of
-from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.store.records_json import read_object
-from coalloc.daemon.store.rows import StoredAccount
 from coalloc.daemon.store.sqlite import Store
 from coalloc.wire.questions import AccountQuestion, UsageQuestion
 from coalloc.wire.share_answers import (
@@ -38,36 +37,28 @@ def accounts(store: Store, asked: AccountQuestion, now: float) -> AccountAnswer:
     until = LATEST if asked.until is None else asked.until
     after = 0
     if asked.after:
-        since, after = _cursor(asked.after)
+        ended, _, seq = asked.after.partition(" ")
+        try:
+            since, after = float(ended), int(seq)
+        except ValueError as error:
+            raise RequestError("bad_request", "after: is not from an answer") from error
     rows = store.accounts(since, until, after, asked.user, ROWS_AT_ONCE)
     last = rows[-1] if len(rows) == ROWS_AT_ONCE else None
     return AccountAnswer(
         jobs=tuple(
-            _account(row)
+            AccountRow(
+                id=row.id,
+                project=row.project,
+                user=row.user,
+                state=JobState(row.state),
+                ended=row.ended,
+                **read_object(row.body),
+            )
             for row in rows
             if asked.project in ("", row.project) and asked.state in ("", row.state)
         ),
         after="" if last is None else f"{last.ended!r} {last.seq}",
         time=now,
-    )
-
-
-def _cursor(text: str) -> tuple[float, int]:
-    ended, _, seq = text.partition(" ")
-    try:
-        return float(ended), int(seq)
-    except ValueError as error:
-        raise QueryRefusedError("bad_request", "after: is not from an answer") from error
-
-
-def _account(row: StoredAccount) -> AccountRow:
-    return AccountRow(
-        id=row.id,
-        project=row.project,
-        user=row.user,
-        state=JobState(row.state),
-        ended=row.ended,
-        **read_object(row.body),
     )
 
 
@@ -98,7 +89,7 @@ def _key(after: tuple[str, str, str, str]) -> tuple[int, str, str, str]:
     try:
         number = (date.fromisoformat(day) - date(1970, 1, 1)).days
     except ValueError as error:
-        raise QueryRefusedError("bad_request", "after: is not from an answer") from error
+        raise RequestError("bad_request", "after: is not from an answer") from error
     return number, project, user, cluster
 
 

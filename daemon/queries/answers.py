@@ -12,15 +12,17 @@ from msgspec.structs import asdict
 
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
+from coalloc.core.base.requests import RequestError
 from coalloc.core.base.start_intervals import MISSES
 from coalloc.core.base.state import State
 from coalloc.core.jobs.workflows import first_record
 from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.rounds import rules, snapshots
 from coalloc.daemon.queries import accounts, job_views, workflow_views
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
+from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.model.plan import Plan
@@ -92,7 +94,7 @@ def find_job(sources: Sources, job: str) -> JobRecord:
     if record is None:
         row = sources.store.job(job)
         if row is None:
-            raise QueryRefusedError("not_found", f"there is no job {job}")
+            raise RequestError("not_found", f"there is no job {job}")
         record = read_record(row.body)
     return record
 
@@ -103,11 +105,11 @@ def _find_task(sources: Sources, number: str, text: str) -> JobRecord:
     if isinstance(workflow.job, DivisibleJob):
         row = sources.store.job(f"{number}.{text}")
         if row is None:
-            raise QueryRefusedError("not_found", f"job {number} has no piece {text}")
+            raise RequestError("not_found", f"job {number} has no piece {text}")
         return read_record(row.body)
     found = named(workflow.job, text)
     if found is None:
-        raise QueryRefusedError("not_found", f"job {number} has no task {text}")
+        raise RequestError("not_found", f"job {number} has no task {text}")
     place, name = found
     task = f"{number}.{place}"
     if task in sources.state.jobs:
@@ -133,7 +135,7 @@ def array_of(sources: Sources, job: str) -> list[JobRecord]:
 
 def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
     if asked.after and not JOB_ID.fullmatch(asked.after):
-        raise QueryRefusedError("bad_request", "after: is no job's id")
+        raise RequestError("bad_request", "after: is no job's id")
     rows, more = job_views.queue_page(
         sources.state,
         everything=asked.all,
@@ -147,7 +149,11 @@ def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
 
 def _show(sources: Sources, asked: OfJob, now: float) -> ShowAnswer:
     record = find_job(sources, asked.job)
-    _refuse_strangers(sources.caller, record)
+    caller = sources.caller
+    # Command, folder and arguments of a job are its owner's business.
+    if record.user != caller.user and not caller.is_operator:
+        message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
+        raise RequestError("not_allowed", message)
     details = job_views.job_details(record, sources.state, now)
     text = sources.store.launch(record.id.partition("_")[0])
     if text is None and record.flow:
@@ -179,13 +185,6 @@ def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> J
     return details
 
 
-def _refuse_strangers(caller: Caller, record: JobRecord) -> None:
-    """Refuse others: command, folder and arguments of a job are its owner's business."""
-    if record.user != caller.user and not caller.is_operator:
-        message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
-        raise QueryRefusedError("not_allowed", message)
-
-
 def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
     state = sources.state
     return NodesAnswer(
@@ -196,16 +195,14 @@ def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
 
 
 def _priority(sources: Sources, asked: PriorityQuestion, now: float) -> PriorityAnswer:
-    if not asked.job:
-        return accounts.priority_rows(sources.state, None, now)
-    named = array_of(sources, asked.job)
-    return accounts.priority_rows(sources.state, {record.id for record in named}, now)
+    named = {record.id for record in array_of(sources, asked.job)} if asked.job else None
+    return accounts.priority_rows(sources.state, named, now)
 
 
 def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
     state = sources.state
     return PlanAnswer(
-        plan=job_views.newest_plan(state) or _stored_plan(sources.store),
+        plan=_newest_plan(sources),
         node_clusters=dict(state.node_cluster()),
         edges={}
         if state.schedule.plan is None
@@ -218,8 +215,12 @@ def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
     )
 
 
-def _stored_plan(store: Store) -> NewestPlan:
-    row = store.plan()
+def _newest_plan(sources: Sources) -> NewestPlan:
+    """The newest of this run of the daemon, else of those before."""
+    state, plan = sources.state, sources.state.schedule.plan
+    if plan is not None:
+        return NewestPlan(round=state.last.round, time=state.schedule.time, plan=write_plan(plan))
+    row = sources.store.plan()
     if row is None:
         return NewestPlan()
     return NewestPlan(round=row.round, time=row.time, plan=read_object(row.body))

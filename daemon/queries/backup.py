@@ -8,7 +8,8 @@ from pathlib import Path
 
 from structlog.stdlib import BoundLogger
 
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.core.base.requests import RequestError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.sqlite import Store
 from coalloc.wire.answers import BackupAnswer
@@ -18,9 +19,9 @@ from coalloc.wire.questions import BackupQuestion
 def backup_target(caller: Caller, asked: BackupQuestion) -> Path:
     """Target of a backup: a file of the daemon's host, by its whole path."""
     if not caller.is_operator:
-        raise QueryRefusedError("not_allowed", "only an operator may do this")
+        raise RequestError("not_allowed", "only an operator may do this")
     if not asked.path.startswith("/") or "\0" in asked.path:
-        raise QueryRefusedError("bad_request", "path: is not an absolute path")
+        raise RequestError("bad_request", "path: is not an absolute path")
     return Path(asked.path)
 
 
@@ -32,7 +33,7 @@ async def written_backup(store: Store, path: Path, log: BoundLogger) -> BackupAn
         size = path.stat().st_size
     except (StoreError, OSError) as error:
         log.error("backup_failed", path=str(path), why=str(error))
-        raise QueryRefusedError("storage", str(error)) from error
+        raise RequestError("storage", str(error)) from error
     seconds = round(time.monotonic() - began, 3)
     log.info("backup_written", path=str(path), bytes=size, seconds=seconds)
     return BackupAnswer(path=str(path), bytes=size, seconds=seconds)

@@ -6,18 +6,15 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from coalloc.core.base.events import Requested
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import Submit
+from coalloc.core.base.requests import RequestError, Submit
 from coalloc.core.base.start_intervals import FIRST, Calibration
-from coalloc.core.commands.admission import never_fits
-from coalloc.core.commands.queue import submitted_job
-from coalloc.core.jobs.deadlines import DEADLINE, impossible, misses
-from coalloc.core.jobs.eligibility import owner_of
+from coalloc.core.commands.queue import admitted
+from coalloc.core.jobs.deadlines import DEADLINE, misses
 from coalloc.core.rounds import snapshots
-from coalloc.core.sharing import limits
 from coalloc.core.starts.placements import NOW_S
 from coalloc.daemon.queries.answers import Sources
-from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
@@ -40,13 +37,8 @@ async def estimated(
     try:
         plan = await planner.estimate(snapshot, policy, sources.state.learning.notes.get(policy))
     except Exception as error:
-        raise QueryRefusedError("busy", f"no estimate: {error}") from error
+        raise RequestError("busy", f"no estimate: {error}") from error
     estimate = estimate_of(plan, record.id, now, sources.state.learning.calibration, snapshot)
-    return _within_deadline(estimate, record)
-
-
-def _within_deadline(estimate: Estimate, record: JobRecord) -> Estimate:
-    """The estimate, if the job would start in time for its deadline; else without a start."""
     start, end = estimate.start_estimate, estimate.end_estimate
     if start is None or end is None or not misses(record, start, end - start):
         return estimate
@@ -65,30 +57,21 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
         kind = "submit_workflow" if is_workflow else "submit"
         command = decode_command({**body, "type": kind, "token": uuid.uuid4().hex})
         assert isinstance(command, Submit)
+        # What it depends on, and that it is held, says nothing of where it would fit.
+        command = replace(command, needs=(), hold=False, hold_infeasible=False)
         caller = sources.caller
-        job, _ = submitted_job(sources.state, caller.user, command, now)
+        asked = Requested(
+            origin=None,
+            user=caller.user,
+            uid=caller.uid,
+            gid=caller.gid,
+            operator=caller.is_operator,
+            command=command,
+        )
+        record = admitted(sources.state, asked, command, now)
     except (InputError, WireError) as error:
-        raise QueryRefusedError("bad_request", str(error)) from error
-    record = JobRecord(
-        id="test",
-        job=replace(job, id="test"),
-        name=command.name,
-        user=caller.user,
-        uid=caller.uid,
-        gid=caller.gid,
-        batch=command.batch,
-        once=command.once,
-        finish_by=command.finish_by,
-    )
+        raise RequestError("bad_request", str(error)) from error
     state = sources.state
-    project = state.sharing.tree.project(command.batch.account, caller.user)
-    lacking = never_fits(state, job, owner_of(record)) or limits.never_fits(
-        state, project, caller.user, job
-    )
-    if lacking:
-        raise QueryRefusedError("infeasible", lacking)
-    if late := impossible(state, record, now):
-        raise QueryRefusedError("bad_request", late)
     without = {*state.findings.aside, *state.findings.limited}
     return snapshots.snapshot(state, now, without=without, also=record), record
 

@@ -8,6 +8,7 @@ from itertools import islice
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool
+from coalloc.core.base.projects import ITS_ARRAY
 from coalloc.core.base.records import JobRecord, JobState, JobSummary
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
@@ -22,7 +23,6 @@ from coalloc.core.starts import negotiation as negotiating
 from coalloc.daemon.queries import workflow_views
 from coalloc.model.cost import shortest_time
 from coalloc.model.formats.nodeset import fold_in_order
-from coalloc.model.formats.plan_json import write_plan
 from coalloc.model.jobs import MoldableJob, RigidJob
 from coalloc.model.plan import OVERDUE, Reason
 from coalloc.model.platform import Node
@@ -32,7 +32,7 @@ from coalloc.model.sites.parts import OVER_LIMIT
 from coalloc.model.sites.reading import NodeReading
 from coalloc.model.values import fields_of
 from coalloc.runtime.texts import instant
-from coalloc.wire.answers import NewestPlan, RunningRow, Why
+from coalloc.wire.answers import RunningRow, Why
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow, ReservationRow
 
@@ -132,7 +132,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return max(record.job.earliest, start or 0.0), str(Reason.BEGIN_TIME), what
     if record.id in state.findings.limited:
         why = state.findings.limited[record.id]
-        return None, limits.reason_of(why), why
+        is_of_array = why.startswith(ITS_ARRAY)
+        return None, limits.ARRAY_LIMIT if is_of_array else limits.LIMIT, why
     if state.rounds.paused:
         return None, "rounds_paused", "an operator has paused the rounds"
     if outlook is None:
@@ -153,16 +154,6 @@ def _folded(names: Collection[str]) -> str:
         return fold_in_order(names)
     first = fold_in_order(islice(names, NODES_NAMED - 1))
     return f"{first} and {len(names) - NODES_NAMED + 1} more"
-
-
-def _drained(names: Collection[str], reasons: Mapping[str, str]) -> str:
-    """Clusters and nodes, those with the same reason as one set."""
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        alike.setdefault(reasons.get(name, ""), []).append(name)
-    return ", ".join(
-        _folded(same) + (f" ({reason})" if reason else "") for reason, same in alike.items()
-    )
 
 
 def needs_text(record: JobRecord, state: State) -> str:
@@ -277,15 +268,13 @@ def why(record: JobRecord, state: State, now: float) -> Why:
     ]
     if stale and record.is_waiting:
         facts.append(f"not counted, because unreachable: {', '.join(stale)}")
-    drained = [name for name, c in state.clusters.items() if c.drained]
-    for cluster in state.clusters.values():
-        drained += [] if cluster.drained else sorted(cluster.drained_nodes)
-    if drained and record.is_waiting:
-        facts.append(
-            f"not counted, because drained: {_drained(drained, state.maintenance.drained)}"
-        )
+    if (drained := _drained(state)) and record.is_waiting:
+        facts.append(f"not counted, because drained: {drained}")
     if record.is_waiting or record.is_in_queues:
         facts += _in_the_way(record, state, now)
+    # The policy's notes of its last plan say from when on it goes first.
+    notes = state.learning.notes.get(state.settings.rounds.policy, {}).get(OVERDUE, {})
+    is_noted = record.is_waiting and isinstance(notes, Mapping)
     return Why(
         job=record.id,
         state=str(record.state),
@@ -294,7 +283,7 @@ def why(record: JobRecord, state: State, now: float) -> Why:
         start_estimate=start,
         start_early=early,
         start_late=late,
-        overdue_at=_overdue_at(record, state),
+        overdue_at=notes.get(record.id) if is_noted else None,
         facts=tuple(facts),
     )
 
@@ -313,10 +302,17 @@ def _in_the_way(record: JobRecord, state: State, now: float) -> Iterator[str]:
                 yield f"{where} keeps {_folded(kept.nodes)}"
 
 
-def _overdue_at(record: JobRecord, state: State) -> float | None:
-    """The time from which the policy of rounds has it go first, by the notes of its last plan."""
-    notes = state.learning.notes.get(state.settings.rounds.policy, {}).get(OVERDUE, {})
-    return notes.get(record.id) if record.is_waiting and isinstance(notes, Mapping) else None
+def _drained(state: State) -> str:
+    """Clusters and nodes that are drained, those with the same reason as one set."""
+    names = [name for name, cluster in state.clusters.items() if cluster.drained]
+    for cluster in state.clusters.values():
+        names += [] if cluster.drained else sorted(cluster.drained_nodes)
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(state.maintenance.drained.get(name, ""), []).append(name)
+    return ", ".join(
+        _folded(same) + (f" ({reason})" if reason else "") for reason, same in alike.items()
+    )
 
 
 def _free(state: State, now: float) -> str:
@@ -358,15 +354,6 @@ def proc_gbps(state: State) -> dict[str, float]:
         and isinstance(record.job, RigidJob | MoldableJob)
         and record.job.proc_gbps
     }
-
-
-def newest_plan(state: State) -> NewestPlan | None:
-    """The newest plan of this run of the daemon."""
-    if state.schedule.plan is None:
-        return None
-    return NewestPlan(
-        round=state.last.round, time=state.schedule.time, plan=write_plan(state.schedule.plan)
-    )
 
 
 def reservation_rows(state: State) -> tuple[ReservationRow, ...]:

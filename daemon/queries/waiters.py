@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import Refused
-from coalloc.daemon.queries.caller import QueryRefusedError
+from coalloc.core.base.requests import Refused, RequestError
 from coalloc.wire.answers import EndedAnswer, EndedJob
 from coalloc.wire.server import Origin
 
@@ -92,7 +91,7 @@ class Waiters:
     def _tell(self, origin: Origin, job: str) -> None:
         try:
             records = self._members(job)
-        except QueryRefusedError as error:
+        except RequestError as error:
             self._refuse(origin, error.refused)
             return
         ended = (

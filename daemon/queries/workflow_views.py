@@ -29,7 +29,13 @@ def progress(record: JobRecord, state: State) -> Progress | None:
     """
     flow = state.composites.get(record.id)
     if isinstance(record.job, DivisibleJob):
-        return _chunks(record, record.job, flow, state)
+        total = record.job.chunks
+        if isinstance(flow, ChunkPool):
+            done, runs, lost = flow.done, flow.running(), flow.lost()
+            return Progress(total=total, completed=done, running=runs, failed=lost, unit=CHUNKS)
+        ids = (f"{record.id}.{number}" for number in itertools.count(1))
+        numbers = itertools.takewhile(state.jobs.__contains__, ids)
+        return chunk_tally((state.jobs[piece] for piece in numbers), total)
     if not isinstance(record.job, WorkflowJob):
         return None
     if not isinstance(flow, WorkflowState):
@@ -50,22 +56,6 @@ def tally(states: Iterable[str], total: int) -> Progress:
     done, placed = counts[JobState.COMPLETED], sum(counts[state] for state in PLACED)
     bad = sum(counts[state] for state in ENDED) - done
     return Progress(total=total, completed=done, running=placed, failed=bad)
-
-
-def _chunks(
-    record: JobRecord, job: DivisibleJob, flow: WorkflowState | ChunkPool | None, state: State
-) -> Progress:
-    if isinstance(flow, ChunkPool):
-        return Progress(
-            total=job.chunks,
-            completed=flow.done,
-            running=flow.running(),
-            failed=flow.lost(),
-            unit=CHUNKS,
-        )
-    ids = (f"{record.id}.{number}" for number in itertools.count(1))
-    numbers = itertools.takewhile(state.jobs.__contains__, ids)
-    return chunk_tally((state.jobs[piece] for piece in numbers), job.chunks)
 
 
 def chunk_tally(pieces: Iterable[JobRecord], total: int) -> Progress:

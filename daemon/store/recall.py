@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +21,9 @@ from coalloc.core.commands.reservations import META as RESERVED
 from coalloc.core.commands.reservations import read_reserved
 from coalloc.core.coordinator import StoredState
 from coalloc.core.jobs.after_restore import MARK, RESTORED, TOLD
+from coalloc.core.sharing.accounting import MOST_DAYS
 from coalloc.core.starts.waits import WAITS_KEY, kept_waits
+from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import unusable
 from coalloc.daemon.store.records_json import (
     read_object,
@@ -29,7 +31,6 @@ from coalloc.daemon.store.records_json import (
     read_record,
     read_start_error,
 )
-from coalloc.daemon.store.rows import Loaded
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.jobs import DivisibleJob, WorkflowJob
 from coalloc.wire.codec import decode_order
@@ -59,20 +60,27 @@ def recall(store: Store, keep_ended: int) -> RecalledStore:
 
 
 def _recall(store: Store, keep_ended: int) -> RecalledStore:
+    jobs = _jobs(store, keep_ended)
+    entries = store.rows(tables.META)
+    meta = dict(entries)
+    outbox: dict[str, dict[int, Order]] = {}
+    for order in store.rows(tables.OUTBOX, "ORDER BY cluster, seq"):
+        outbox.setdefault(order.cluster, {})[order.seq] = decode_order(read_object(order.body))
     # What a client's token has made is looked up when it is sent again.
-    loaded = store.load(tokens_of=NOBODY)
-    jobs = _jobs(store, loaded, keep_ended)
-    meta = loaded.meta
-    outbox = {
-        cluster: {seq: decode_order(read_object(body)) for seq, body in orders.items()}
-        for cluster, orders in loaded.outbox.items()
-    }
+    living = "WHERE job IN (SELECT id FROM jobs WHERE ended IS NULL) AND user = ?"
+    tokens = store.rows(tables.TOKENS, living, NOBODY)
+    newest, plan = store.rows(tables.EVENTS, "ORDER BY seq DESC LIMIT 1"), store.plan()
+    days: dict[ProjectUser, dict[int, float]] = {}
+    late = "WHERE day > (SELECT max(day) FROM usage_days) - ?"
+    for used in store.rows(tables.USAGE_DAYS, late, MOST_DAYS):
+        by_day = days.setdefault((used.project, used.user), {})
+        by_day[used.day] = by_day.get(used.day, 0.0) + used.proc_s
     epoch = int(meta.get("epoch", "0")) + 1
     name = meta.get("store") or uuid.uuid4().hex
     store.commit([SaveMeta(key="epoch", value=str(epoch)), SaveMeta(key="store", value=name)])
     remembered = StoredState(
         jobs=jobs,
-        tokens=loaded.tokens,
+        tokens={(token.user, token.token): token.job for token in tokens},
         seqs={key: int(value) for key, value in _under("seq.", meta).items()},
         unacked={cluster: min(orders) for cluster, orders in outbox.items() if orders},
         paused=bool(meta.get("paused")),
@@ -81,8 +89,8 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
         clock_set_s=float(meta.get("clock_set_s", "0")),
         last=LastNumbers(
             job=int(meta.get("last_job", "0")),
-            event=loaded.last_event,
-            round=0 if loaded.plan is None else loaded.plan.round,
+            event=newest[0].seq if newest else 0,
+            round=0 if plan is None else plan.round,
         ),
         maintenance=Maintenance(
             drained=drained_of(meta.get("drained", "")),
@@ -94,17 +102,18 @@ def _recall(store: Store, keep_ended: int) -> RecalledStore:
             told=_under(TOLD, meta),
             identities=_under(EXECUTOR, meta),
         ),
-        learning=_learning(loaded),
+        learning=_learning(store, meta),
         sharing=Sharing(
-            usage={(project, user): Usage(used, at) for project, user, used, at in loaded.usage},
-            days=_days(loaded.days),
+            usage={(u.project, u.user): Usage(u.proc_s, u.at) for u in store.rows(tables.USAGE)},
+            days=days,
         ),
     )
     return RecalledStore(remembered=remembered, outbox=outbox)
 
 
-def _learning(loaded: Loaded) -> Learning:
-    history = {key: read_object(body) for key, body in loaded.history.items()}
+def _learning(store: Store, meta: Mapping[str, str]) -> Learning:
+    history = {key: read_object(body) for key, body in store.rows(tables.HISTORY)}
+    errors = store.rows(tables.START_ERRORS, "ORDER BY number")
     return Learning(
         history={key: tuple(body["base_times"]) for key, body in history.items()},
         ratios={key: tuple(body["ratios"]) for key, body in history.items()},
@@ -112,16 +121,16 @@ def _learning(loaded: Loaded) -> Learning:
             key: tuple((int(size), float(time)) for size, time in body["runs"])
             for key, body in history.items()
         },
-        waits={key: kept_waits(text) for key, text in _under(WAITS_KEY, loaded.meta).items()},
-        promises={job: read_promises(body) for job, body in loaded.promises.items()},
-        calibration=Calibration.of(read_start_error(body) for body in loaded.start_errors),
-        notes={key: read_object(value) for key, value in _under("notes.", loaded.meta).items()},
+        waits={key: kept_waits(text) for key, text in _under(WAITS_KEY, meta).items()},
+        promises={job: read_promises(body) for job, body in store.rows(tables.PROMISES)},
+        calibration=Calibration.of(read_start_error(error.body) for error in errors),
+        notes={key: read_object(value) for key, value in _under("notes.", meta).items()},
     )
 
 
-def _jobs(store: Store, loaded: Loaded, keep_ended: int) -> list[JobRecord]:
+def _jobs(store: Store, keep_ended: int) -> list[JobRecord]:
     """The jobs that have not ended, then those that ended last, and the tasks of what goes on."""
-    jobs = [read_record(row.body) for row in loaded.jobs]
+    jobs = [read_record(row.body) for row in store.active_jobs()]
     living = [job.id for job in jobs if isinstance(job.job, WorkflowJob | DivisibleJob)]
     ended = [*reversed(store.finished(keep_ended))]
     ended += [row for flow in living for row in store.tasks(flow) if row.ended is not None]
@@ -132,13 +141,6 @@ def _jobs(store: Store, loaded: Loaded, keep_ended: int) -> list[JobRecord]:
 def _under(prefix: str, meta: Mapping[str, str]) -> dict[str, str]:
     """The entries whose keys begin so, by the rest of the key."""
     return {key.removeprefix(prefix): v for key, v in meta.items() if key.startswith(prefix)}
-
-
-def _days(rows: Iterable[tuple[str, str, int, float]]) -> dict[ProjectUser, dict[int, float]]:
-    days: dict[ProjectUser, dict[int, float]] = {}
-    for project, user, day, proc_s in rows:
-        days.setdefault((project, user), {})[day] = proc_s
-    return days
 
 
 def drained_of(text: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ import shutil
 import sqlite3
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -91,9 +91,17 @@ def restore(
         with _alone(store):
             former = _numbers(store)
             fresh.unlink(missing_ok=True)
-            left_out = _MAKE[source](backup, fresh)
+            left_out = 0
+            if source == "backup":
+                _copy_checked(backup, fresh)
+            elif source == "damaged":
+                left_out = _salvaged(backup, fresh)
+            else:
+                new_store(fresh)
             restored = _succeed(fresh, backup, former, moment)
-            _own_like(fresh, store)
+            if os.geteuid() == 0:  # Root restores for the daemon's user.
+                owner = (store if store.exists() else store.parent).stat()
+                os.chown(fresh, owner.st_uid, owner.st_gid)
             durable.synchronise(fresh)
             kept = _swap(fresh, store, moment)
             durable.synchronise(store.parent)
@@ -157,7 +165,7 @@ def _highest(connection: sqlite3.Connection) -> dict[str, int]:
     return {**known, LAST_JOB: max(known.get(LAST_JOB, 0), max(jobs, default=0))}
 
 
-def _copy_checked(backup: Path, fresh: Path) -> int:
+def _copy_checked(backup: Path, fresh: Path) -> None:
     if not backup.is_file():
         raise StoreError(f"{backup}: there is no such file")
     if not is_store(backup):
@@ -186,7 +194,6 @@ def _copy_checked(backup: Path, fresh: Path) -> int:
             f"{backup}: is damaged ({what}); take an older one, or what is whole of it with:"
             f" coalloc restore --salvage {backup}"
         ) from error
-    return 0
 
 
 def _salvaged(damaged: Path, fresh: Path) -> int:
@@ -207,18 +214,6 @@ def _salvaged(damaged: Path, fresh: Path) -> int:
             left_out += found.left_out
         target.execute("COMMIT")
     return left_out
-
-
-def _empty(_: Path, fresh: Path) -> int:
-    new_store(fresh)
-    return 0
-
-
-_MAKE: Mapping[Source, Callable[[Path, Path], int]] = {
-    "backup": _copy_checked,
-    "damaged": _salvaged,
-    "empty": _empty,
-}
 
 
 def _succeed(fresh: Path, backup: Path, former: dict[str, int], now: float) -> Restored:
@@ -262,19 +257,15 @@ def _unprepare(connection: sqlite3.Connection) -> int:
     return len(waits)
 
 
-def _own_like(fresh: Path, store: Path) -> None:
-    """Root restores for the daemon's user."""
-    if os.geteuid() == 0:
-        owner = (store if store.exists() else store.parent).stat()
-        os.chown(fresh, owner.st_uid, owner.st_gid)
-
-
 def _swap(fresh: Path, store: Path, now: float) -> Path | None:
     """At every instant there is a store; the former one keeps the part that its WAL holds."""
     # It counts the commits of the former one.
     mark_path(store).unlink(missing_ok=True)
     if not store.exists():
-        _discard_wal(store)
+        # A WAL without its store would be taken for the new one's.
+        for left in (Path(f"{store}-wal"), Path(f"{store}-shm")):
+            if left.exists():
+                left.replace(f"{left}.alone")
         fresh.replace(store)
         return None
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
@@ -289,14 +280,6 @@ def _swap(fresh: Path, store: Path, now: float) -> Path | None:
         wal.replace(f"{kept}-wal")
     fresh.replace(store)
     return kept
-
-
-def _discard_wal(store: Path) -> None:
-    """A WAL without its store would be taken for the new one's."""
-    for end in ("-wal", "-shm"):
-        left = Path(f"{store}{end}")
-        if left.exists():
-            left.replace(f"{left}.alone")
 
 
 def highest(meta: Mapping[str, str], event: int) -> dict[str, int]:
@@ -336,14 +319,4 @@ def unprepared(record: JobRecord) -> JobRecord:
     """Have a job that was being prepared wait, one attempt earlier; others stay as they are."""
     if record.state is not JobState.PREPARING:
         return record
-    return replace(
-        record,
-        state=JobState.PENDING,
-        attempt=record.attempt - 1,
-        parts=(),
-        link_gbps={},
-        deadline=None,
-        rendezvous="",
-        siblings=0,
-        dropped={},
-    )
+    return replace(record.unplaced(), attempt=record.attempt - 1, rendezvous="")

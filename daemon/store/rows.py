@@ -5,10 +5,7 @@ Each class is a table's columns in their order (`coalloc.daemon.store.tables`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
-
-from msgspec import Struct, field
 
 
 class JobRow(NamedTuple):
@@ -117,29 +114,3 @@ class StoredAccount(NamedTuple):
     state: str
     ended: float
     body: str
-
-
-class Loaded(Struct, frozen=True, kw_only=True):
-    """Rows for a start."""
-
-    jobs: Iterator[JobRow]
-    """Active jobs in the order of their first write. It reads a page at a time, so that 100,000
-    texts are never in memory together: go through it once, before any commit."""
-    tokens: Mapping[tuple[str, str], str]
-    """By user and token: the job's id; of active jobs, and of the user that was asked for."""
-    outbox: Mapping[str, Mapping[int, str]]
-    """By cluster: bodies by rising seq."""
-    meta: Mapping[str, str]
-    history: Mapping[str, str]
-    last_event: int
-    """0 when there is none."""
-    plan: PlanRow | None
-    """The newest."""
-    usage: Sequence[tuple[str, str, float, float]] = ()
-    """Project, user, proc_s, at."""
-    days: Sequence[tuple[str, str, int, float]] = ()
-    """Project, user, day, proc_s: the newest year of them."""
-    promises: Mapping[str, str] = field(default_factory=dict)
-    """By job: its body."""
-    start_errors: Sequence[str] = ()
-    """By rising number."""

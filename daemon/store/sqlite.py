@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
 from coalloc.core.base.effects import Effect, SaveJob, SavePlan
 from coalloc.core.base.projects import DAY_S
-from coalloc.core.sharing.accounting import MOST_DAYS
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.backup import write_copy
 from coalloc.daemon.store.compaction import release
 from coalloc.daemon.store.database import Database
 from coalloc.daemon.store.disk import write_error
 from coalloc.daemon.store.errors import StoreError, error_of
-from coalloc.daemon.store.rows import EventRow, JobRow, Loaded, PlanRow, StoredAccount, UsedDay
+from coalloc.daemon.store.rows import EventRow, JobRow, PlanRow, StoredAccount, UsedDay
 from coalloc.daemon.store.schema import LASTING, carry_out
 
 KEEP_PLANS = 20
@@ -49,7 +47,11 @@ class Store:
 
         Returns whether there was something to write. After an error the store stays usable.
         """
-        lasting = _lasting(effects)
+        kept: dict[str | int, Effect] = {}
+        for number, effect in enumerate(effects):
+            if type(effect) in LASTING:  # of each job its last record, in place of its first
+                kept[effect.record.id if isinstance(effect, SaveJob) else number] = effect
+        lasting = [*kept.values()]
         if not lasting:
             return False
         with self._database.errors_translated(), self._database.transaction() as connection:
@@ -62,87 +64,58 @@ class Store:
                     )
         return True
 
-    def load(self, tokens_of: str | None = None) -> Loaded:
-        """Everything a start needs; finished jobs and events are read on demand.
+    def active_jobs(self) -> Iterator[JobRow]:
+        """Active jobs in the order of their first write, by the page: 100,000 texts are long.
 
-        `tokens_of`: only this user's tokens.
+        Go through it once, before any commit.
         """
-        with self._database.errors_translated():
-            query = self._database.open().execute
-            whose, user = ("", ()) if tokens_of is None else (" AND user = ?", (tokens_of,))
-            living = "WHERE job IN (SELECT id FROM jobs WHERE ended IS NULL)"
-            tokens = tables.TOKENS.read(query(f"{tables.TOKENS.select} {living}{whose}", user))
-            outbox: dict[str, dict[int, str]] = {}
-            for order in tables.OUTBOX.read(query(f"{tables.OUTBOX.select} ORDER BY cluster, seq")):
-                outbox.setdefault(order.cluster, {})[order.seq] = order.body
-            newest = f"{tables.USAGE_DAYS.select} WHERE day > (SELECT max(day) FROM usage_days) - ?"
-            days: Counter[tuple[str, str, int]] = Counter()
-            for used in tables.USAGE_DAYS.read(query(newest, (MOST_DAYS,))):
-                days[used.project, used.user, used.day] += used.proc_s  # type: ignore[assignment]
-            errors = tables.START_ERRORS.read(
-                query(f"{tables.START_ERRORS.select} ORDER BY number")
-            )
-            return Loaded(
-                jobs=self._active_jobs(),
-                tokens={(token.user, token.token): token.job for token in tokens},
-                outbox=outbox,
-                meta=dict(tables.META.read(query(tables.META.select))),
-                history=dict(tables.HISTORY.read(query(tables.HISTORY.select))),
-                last_event=query("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0],
-                plan=self.plan(),
-                usage=list(tables.USAGE.read(query(tables.USAGE.select))),
-                days=[(*key, proc_s) for key, proc_s in days.items()],
-                promises=dict(tables.PROMISES.read(query(tables.PROMISES.select))),
-                start_errors=[error.body for error in errors],
-            )
-
-    def _active_jobs(self) -> Iterator[JobRow]:
         last = -1
         while True:
             where = "WHERE ended IS NULL AND seq > ? ORDER BY seq LIMIT ?"
-            rows = self._rows(tables.JOBS, where, last, PAGE_ROWS)
+            rows = self.rows(tables.JOBS, where, last, PAGE_ROWS)
             yield from rows
             if len(rows) < PAGE_ROWS:
                 return
             last = rows[-1].seq
 
-    def _rows(
-        self, table: tables.Table[tables.Row], where: str, *values: str | float
+    def rows(
+        self, table: tables.Table[tables.Row], where: str = "", *values: str | float
     ) -> list[tables.Row]:
+        """Rows of a table, each compared with its checksum."""
         with self._database.errors_translated():
             found = self._database.open().execute(f"{table.select} {where}", values).fetchall()
             return list(table.read(found))
 
     def job(self, job: str) -> JobRow | None:
         """A job by its id, active or ended."""
-        return next(iter(self._rows(tables.JOBS, "WHERE id = ?", job)), None)
+        return next(iter(self.rows(tables.JOBS, "WHERE id = ?", job)), None)
 
     def finished(self, limit: int) -> list[JobRow]:
         """Ended jobs, the last one to end first."""
         where = "WHERE ended IS NOT NULL ORDER BY ended DESC, seq DESC LIMIT ?"
-        return self._rows(tables.JOBS, where, limit)
+        return self.rows(tables.JOBS, where, limit)
 
     def tasks(self, flow: str) -> list[JobRow]:
         """The tasks of a workflow that were ever placed, ended ones too."""
-        return self._rows(tables.JOBS, "WHERE flow = ? ORDER BY seq", flow)
+        return self.rows(tables.JOBS, "WHERE flow = ? ORDER BY seq", flow)
 
     def launch(self, job: str) -> str | None:
         """The command of a job."""
-        rows = self._rows(tables.LAUNCHES, "WHERE job = ?", job)
+        rows = self.rows(tables.LAUNCHES, "WHERE job = ?", job)
         return rows[0].body if rows else None
 
     def job_of_token(self, user: str, token: str) -> str | None:
         """The job that this user's token made, active or ended."""
-        rows = self._rows(tables.TOKENS, "WHERE user = ? AND token = ?", user, token)
+        rows = self.rows(tables.TOKENS, "WHERE user = ? AND token = ?", user, token)
         return rows[0].job if rows else None
 
     def events(self, since: int, limit: int, job: str | None = None) -> list[EventRow]:
         """Events with a number above `since` by rising number, of all jobs or of one."""
         if job is None:
-            return self._rows(tables.EVENTS, "WHERE seq > ? ORDER BY seq LIMIT ?", since, limit)
+            return self.rows(tables.EVENTS, "WHERE seq > ? ORDER BY seq LIMIT ?", since, limit)
         # "job <> ''" lets the query use the partial index
         where = "WHERE seq > ? AND job = ? AND job <> '' ORDER BY seq LIMIT ?"
-        return self._rows(tables.EVENTS, where, since, job, limit)
+        return self.rows(tables.EVENTS, where, since, job, limit)
 
     def accounts(
         self, since: float, until: float, after: int, user: str, limit: int
@@ -153,7 +126,7 @@ class Store:
         """
         mine, values = ("user = ? AND ", [user]) if user else ("", [])
         where = f"WHERE {mine}(ended, seq) > (?, ?) AND ended < ? ORDER BY ended, seq LIMIT ?"
-        return self._rows(tables.ACCOUNTS, where, *values, since, after, until, limit)
+        return self.rows(tables.ACCOUNTS, where, *values, since, after, until, limit)
 
     def used_days(
         self, after: tuple[int, str, str, str], until_day: int, limit: int
@@ -163,7 +136,7 @@ class Store:
             "WHERE (day, project, user, cluster) > (?, ?, ?, ?)"
             " AND day <= ? ORDER BY day, project, user, cluster LIMIT ?"
         )
-        return self._rows(tables.USAGE_DAYS, where, *after, until_day, limit)
+        return self.rows(tables.USAGE_DAYS, where, *after, until_day, limit)
 
     def prune_accounts(self, before: float, at_most: int) -> int:
         """Forget the oldest accounts, and the use of days, before this time; returns how many.
@@ -181,9 +154,9 @@ class Store:
     def plan(self, round: int | None = None) -> PlanRow | None:
         """The plan of a round, or the newest."""
         if round is None:
-            rows = self._rows(tables.PLANS, "ORDER BY round DESC LIMIT 1")
+            rows = self.rows(tables.PLANS, "ORDER BY round DESC LIMIT 1")
         else:
-            rows = self._rows(tables.PLANS, "WHERE round = ?", round)
+            rows = self.rows(tables.PLANS, "WHERE round = ?", round)
         return rows[0] if rows else None
 
     def examine(self) -> Iterator[None]:
@@ -256,12 +229,3 @@ class Store:
     def close(self) -> None:
         """Move the WAL into the database and let go of the file; again is harmless."""
         self._database.close()
-
-
-def _lasting(effects: Iterable[Effect]) -> list[Effect]:
-    """The effects that are written; of each job its last record, in place of its first."""
-    lasting: dict[str | int, Effect] = {}
-    for number, effect in enumerate(effects):
-        if type(effect) in LASTING:
-            lasting[effect.record.id if isinstance(effect, SaveJob) else number] = effect
-    return list(lasting.values())

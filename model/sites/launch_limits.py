@@ -37,7 +37,6 @@ def check_launch(launch: Launch, commands: Mapping[str, Sequence[str]]) -> None:
 
 
 def _check_command(where: str, argv: Sequence[str], taken: int, *, is_path: bool) -> None:
-    """Refuse a command beside an environment that takes so many bytes."""
     if argv and is_path:
         _size(f"{where}[0]", argv[0], LONGEST_PATH, "a path")
     for place, text in enumerate(argv):

@@ -116,13 +116,16 @@ def parse(
     try:
         value = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
-        raise ConfigError(_syntax_error(name, text, str(error))) from error
+        found = re.search(r" \(at line (\d+), column \d+\)$", str(error))
+        line = int(found[1]) if found else max(1, len(text.splitlines()))
+        what = re.sub(r" \(at [^()]*\)$", "", str(error))
+        raise ConfigError(f"{name}:{line}: {what[:1].lower()}{what[1:]}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: holds a number too long or is nested too deeply") from error
     # in the order of the file, so that the first mistake is the first to be told
-    found = sorted(faults(value, CONFIG_TYPE), key=lambda fault: _place(value, fault[0]))
-    if found:
-        raise _refused(name, found[0])
+    wrong = sorted(faults(value, CONFIG_TYPE), key=lambda fault: _place(value, fault[0]))
+    if wrong:
+        raise _refused(name, wrong[0])
     try:
         # lax only for what `faults` lets pass: whole numbers that were written as 2.0
         config = msgspec.convert(value, Config, strict=False)
@@ -165,13 +168,6 @@ def _completed(
     except InputError as error:
         raise ConfigError(f"{name}: {error}") from error
     return config
-
-
-def _syntax_error(name: str, text: str, message: str) -> str:
-    found = re.search(r" \(at line (\d+), column \d+\)$", message)
-    line = int(found[1]) if found else max(1, len(text.splitlines()))
-    what = re.sub(r" \(at [^()]*\)$", "", message)
-    return f"{name}:{line}: {what[:1].lower()}{what[1:]}"
 
 
 def _contradictions(config: Config) -> Iterator[Fault]:

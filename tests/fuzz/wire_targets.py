@@ -17,7 +17,7 @@ import structlog
 
 from coalloc.core.base.events import Requested, StatementReceived, Ticked
 from coalloc.core.base.messages import Stream, Streamed
-from coalloc.core.base.requests import Refused
+from coalloc.core.base.requests import Refused, RequestError
 from coalloc.core.executor.effects import ClaimPart, MessageReceived, SendStatement
 from coalloc.core.executor.machine import ExecutorCore
 from coalloc.core.executor.state import ExecutorState
@@ -25,7 +25,7 @@ from coalloc.daemon.access import enrolment as enrol
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.key_table import KeyTable
 from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered, array_of
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import LASTING, carry_out, migrate
@@ -291,7 +291,7 @@ TARGETS: dict[str, Target] = {
     "executor": Target(run=_executor, allowed=(), seeds=_orders, words=WORDS),
     "question": Target(
         run=_question,
-        allowed=(WireError, QueryRefusedError, StoreError),
+        allowed=(WireError, RequestError, StoreError),
         seeds=questions,
         words=WORDS,
     ),

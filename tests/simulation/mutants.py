@@ -218,7 +218,7 @@ MUTANTS: dict[str, Mutant] = {
         state.State.send, "self.out.append(SaveMeta(", "(lambda effect: None)(SaveMeta("
     ),
     "token-not-saved": Mutant(
-        queue._queued, "state.out.append(SaveToken(", "(lambda effect: None)(SaveToken("
+        queue.numbered, "state.out.append(SaveToken(", "(lambda effect: None)(SaveToken("
     ),
     "unwritten-arrays-acknowledged": Mutant(
         coordinator.Coordinator._take_back, 'job.partition("_")[0]', "job"
@@ -254,7 +254,10 @@ MUTANTS: dict[str, Mutant] = {
         workflows.tries_again, "failures = record.failures + 1", "failures = record.failures"
     ),
     "guests-taken-twice": Mutant(
-        native_jobs._queue, "state.out.append(SaveToken(", "(lambda effect: None)(SaveToken("
+        native_jobs._queue,
+        "    record = JobRecord(",
+        '    state.out[:] = [e for e in state.out if "token" not in e.__struct_fields__]\n'
+        "    record = JobRecord(",
     ),
     # Executors that are not the one before
     "orders-of-the-former-carried-out-by-the-next": Mutant(

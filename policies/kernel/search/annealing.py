@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer, cooled, draw_limit
-from coalloc.policies.kernel.jit import helper, kernel
+from coalloc.policies.kernel.annealing_loop import LIMIT, Annealing, annealer
+from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.search.listing import listing
@@ -50,13 +50,6 @@ class ListingSearch(NamedTuple):
     objective: int
 
 
-class Choosing(NamedTuple):
-    """Records that the moves alone read and write."""
-
-    genes: ListingGenes
-    domains: Domains
-
-
 @helper(inline=True)
 def last_item(order: Any, out: Outcome) -> int:
     """An item that ends last in a schedule that is listed to its end."""
@@ -90,7 +83,7 @@ def copy_genes(source: ListingGenes, target: ListingGenes) -> None:
 
 
 @helper(inline=True)
-def propose(search: ListingSearch | Choosing, state: Annealing) -> tuple[bool, Move]:
+def propose(search: ListingSearch, state: Annealing) -> tuple[bool, Move]:
     """Change one item's choices or place.
 
     A move is how its place changed (STAYED, SHIFTED, SWAPPED), its places before and after, the
@@ -133,7 +126,7 @@ def propose(search: ListingSearch | Choosing, state: Annealing) -> tuple[bool, M
 
 
 @helper(inline=True)
-def undo(search: ListingSearch | Choosing, move: Move) -> None:
+def undo(search: ListingSearch, move: Move) -> None:
     """Take back what `propose` did."""
     moved, a, b, item, level, home, block, mode, sc = move
     genes, order = search.genes, search.genes.order
@@ -174,12 +167,3 @@ def keep(search: ListingSearch) -> None:
 
 
 anneal = annealer(__name__, propose=propose, evaluate=evaluate, accept=accept, keep=keep, undo=undo)
-
-
-@kernel
-def try_move(search: Choosing, state: Annealing) -> Move:
-    """Make a move, and draw LIMIT, for a search that evaluates and accepts by itself."""
-    heat = cooled(state)
-    _, move = propose(search, state)
-    draw_limit(state, heat)
-    return move

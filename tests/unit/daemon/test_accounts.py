@@ -11,8 +11,8 @@ import pytest
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf import read_swf
 from coalloc.adapters.formats.swf_export import ExportedJob, swf_lines
+from coalloc.core.base.requests import RequestError
 from coalloc.daemon.queries import accounts
-from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
@@ -124,7 +124,7 @@ def test_usage_of_a_day(kept: Store, at_once: int, monkeypatch: pytest.MonkeyPat
     "asked", [{"after": "x"}, {"since": "x"}, {"since": True}], ids=["cursor", "text", "flag"]
 )
 def test_a_wrong_question_is_refused(kept: Store, asked: dict[str, object]) -> None:
-    with pytest.raises((QueryRefusedError, WireError)):
+    with pytest.raises((RequestError, WireError)):
         accounts.accounts(kept, read_question(asked, AccountQuestion), 0.0)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from coalloc.client.client import Client
 from coalloc.core.base.records import JobState, Outlook
-from coalloc.core.base.requests import Cancel
+from coalloc.core.base.requests import Cancel, RequestError
 from coalloc.daemon.queries import answers
 from coalloc.daemon.queries.answers import Health, Sources, answered
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.formats.nodeset import fold_in_order
 from coalloc.wire.client import AnswerFrame
@@ -91,7 +91,7 @@ def test_a_page_behind_a_job_that_is_forgotten(site: Site) -> None:
 
 @pytest.mark.parametrize("after", ["x", "1_", "1_2_3", "-1", "9" * 30])
 def test_what_is_no_id_is_refused(site: Site, after: str) -> None:
-    with pytest.raises(QueryRefusedError, match="after: is no job's id"):
+    with pytest.raises(RequestError, match="after: is no job's id"):
         Local(site).ask("queue", after=after)
 
 

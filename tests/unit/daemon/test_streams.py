@@ -10,9 +10,9 @@ import pytest
 from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import SHAPES, Hello, Stream, Streamed
-from coalloc.core.base.requests import Refused, Submit
+from coalloc.core.base.requests import Refused, RequestError, Submit
 from coalloc.daemon import streams as module
-from coalloc.daemon.queries.caller import Caller, QueryRefusedError
+from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.streams import Streams
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.parts import Launch
@@ -67,7 +67,7 @@ class Desk:
 def test_a_question_waits_for_the_start_and_the_last_of_two_is_answered() -> None:
     desk = Desk()
     job = desk.site.submit(2, user="ada", stream="pipes")
-    with pytest.raises(QueryRefusedError, match="ada's"):
+    with pytest.raises(RequestError, match="ada's"):
         desk.ask(job, ROOT)
     desk.ask(job)
     assert not desk.wishes

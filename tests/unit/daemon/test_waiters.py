@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.records import JobRecord
-from coalloc.core.base.requests import Refused
+from coalloc.core.base.requests import Refused, RequestError
 from coalloc.daemon.queries import waiters as waiters_module
-from coalloc.daemon.queries.caller import QueryRefusedError
 from coalloc.daemon.queries.waiters import TOO_MANY, Waiters
 from coalloc.wire.answers import EndedAnswer
 from coalloc.wire.server import Origin
@@ -29,7 +28,7 @@ class Asked:
     def _members(self, job: str) -> list[JobRecord]:
         found = [r for n, r in self.site.state.jobs.items() if n == job or n.startswith(f"{job}_")]
         if not found:
-            raise QueryRefusedError("not_found", f"there is no job {job}")
+            raise RequestError("not_found", f"there is no job {job}")
         return found
 
     def _answered(self, origin: Origin, answer: Any) -> None:
@@ -69,7 +68,7 @@ def test_a_wait_is_answered_once_its_last_job_has_ended(asked: Asked) -> None:
 
 
 def test_no_such_job_is_refused(asked: Asked) -> None:
-    with pytest.raises(QueryRefusedError):
+    with pytest.raises(RequestError):
         asked.add("one", "77")
 
 

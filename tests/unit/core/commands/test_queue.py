@@ -18,7 +18,6 @@ from coalloc.core.learning.estimates import (
     KEPT,
     UserProgram,
     completed,
-    history_key,
     predicted,
     remembered,
 )
@@ -437,7 +436,8 @@ def test_the_history_forgets_old_runs() -> None:
     assert len(values) == KEPT
     assert predicted(values) == 38.5
     assert predicted(()) is None
-    assert history_key("a", "b") != history_key("a b", "")
+    apart = [UserProgram(user="a", command="b"), UserProgram(user="a b", command="")]
+    assert apart[0].history_keys != apart[1].history_keys
 
 
 @pytest.mark.parametrize(

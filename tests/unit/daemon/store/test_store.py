@@ -24,6 +24,7 @@ from coalloc.core.base.effects import (
 from coalloc.core.base.messages import Abort
 from coalloc.core.base.records import ClaimWait
 from coalloc.core.starts.waits import WAITS_KEY
+from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
 from coalloc.daemon.store.recall import recall
 from coalloc.daemon.store.records_json import read_record, write_object
@@ -44,7 +45,7 @@ def order(cluster: str, seq: int) -> SendOrder:
 
 
 def ids(store: Store) -> list[str]:
-    return [row.id for row in store.load().jobs]
+    return [row.id for row in store.active_jobs()]
 
 
 def test_everything_is_there_after_a_restart(path: Path) -> None:
@@ -65,21 +66,21 @@ def test_everything_is_there_after_a_restart(path: Path) -> None:
     store.close()
 
     store = Store(path)
-    loaded = store.load()
-    rows = list(loaded.jobs)
+    rows = list(store.active_jobs())
     assert [(row.id, row.ended) for row in rows] == [("1", None)]
     assert SaveJob(record=read_record(rows[0].body)) == job("1")
-    assert loaded.tokens == {("ann", "t1"): "1"}
-    orders = {n: encode_order(order("alpha", n).order).decode() for n in (1, 2)}
-    assert loaded.outbox == {"alpha": orders}
-    assert list(loaded.outbox["alpha"]) == [1, 2]
-    assert loaded.meta == {"epoch": "4", "notes.oas": '{"seed":2}'}
-    assert loaded.history == {
+    assert store.rows(tables.TOKENS) == [("ann", "t1", "1")]
+    orders = [("alpha", n, encode_order(order("alpha", n).order).decode()) for n in (1, 2)]
+    assert store.rows(tables.OUTBOX) == orders
+    assert {row.key: row[1] for row in store.rows(tables.META)} == {
+        "epoch": "4",
+        "notes.oas": '{"seed":2}',
+    }
+    assert {row.key: row[1] for row in store.rows(tables.HISTORY)} == {
         "ann hostname": '{"base_times":[1.0],"ratios":[0.5],"runs":[[2,1.0]]}'
     }
-    assert loaded.last_event == 7
-    assert loaded.plan is not None
-    assert (loaded.plan.round, loaded.plan.time, loaded.plan.body) == (3, 1.5, "{}")
+    assert [row.seq for row in store.events(0, 10)] == [7]
+    assert store.plan() == (3, 1.5, "{}")
     assert store.launch("1") == write_object(saved_launch("1", "hostname").launch)
     store.close()
 
@@ -88,14 +89,14 @@ def test_effects_that_do_not_last_are_not_written(path: Path) -> None:
     store = Store(path)
     assert not store.commit([Wake(at=1.0), LogLine(event="round_finished", fields={})])
     assert store.commit([Wake(at=1.0), SaveMeta(key="paused", value="1")])
-    assert store.load().meta == {"paused": "1"}
+    assert {row.key: row[1] for row in store.rows(tables.META)} == {"paused": "1"}
     store.close()
 
 
 def test_of_a_job_in_a_batch_only_the_last_record_is_written(path: Path) -> None:
     store = Store(path)
     store.commit([job("b"), job("a"), job("b", state="running"), job("c")])
-    assert [(row.id, read_record(row.body).state) for row in store.load().jobs] == [
+    assert [(row.id, read_record(row.body).state) for row in store.active_jobs()] == [
         ("b", "running"),
         ("a", "pending"),
         ("c", "pending"),
@@ -129,7 +130,7 @@ def test_ended_jobs_are_read_on_demand(path: Path) -> None:
     assert ids(store) == ["3"]
     assert [row.id for row in store.finished(10)] == ["1", "2"]
     assert [row.id for row in store.finished(1)] == ["1"]
-    assert store.load().tokens == {}
+    assert recall(store, 0).remembered.tokens == {}
     # a late resend is still the same job
     assert store.job_of_token("ann", "t") == "2"
     assert store.job_of_token("bob", "t") is None
@@ -153,11 +154,8 @@ def test_outbox_is_dropped_up_to_a_number_on_one_cluster(path: Path) -> None:
     store = Store(path)
     store.commit([order(c, n) for c in ("a", "b") for n in (1, 2, 3)])
     store.commit([DropOrders(cluster="a", through_seq=2)])
-    outbox = store.load().outbox
-    assert {cluster: list(orders) for cluster, orders in outbox.items()} == {
-        "a": [3],
-        "b": [1, 2, 3],
-    }
+    kept = [(row.cluster, row.seq) for row in store.rows(tables.OUTBOX)]
+    assert kept == [("a", 3), ("b", 1), ("b", 2), ("b", 3)]
     store.close()
 
 
@@ -166,7 +164,7 @@ def test_effects_of_a_batch_apply_in_order(path: Path) -> None:
     dropped = DropOrders(cluster="a", through_seq=2)
     orders = [order("a", n) for n in (1, 2)]
     store.commit([orders[0], dropped, orders[1], orders[0], dropped, orders[0]])
-    assert list(store.load().outbox["a"]) == [1]
+    assert [(row.cluster, row.seq) for row in store.rows(tables.OUTBOX)] == [("a", 1)]
     store.close()
 
 
@@ -204,7 +202,7 @@ def test_prune_keeps_the_newest_events(path: Path) -> None:
     assert [row.id for row in store.finished(10)] == ["late"]
     assert ids(store) == ["active"]
     assert store.prune(0) == 9
-    assert store.load().last_event == 100
+    assert [row.seq for row in store.events(0, 10)] == [100]
     store.close()
 
 
@@ -254,7 +252,7 @@ def test_another_thread_is_refused(path: Path) -> None:
     errors: list[Exception] = []
 
     def foreign() -> None:
-        for action in (lambda: store.commit([job("1")]), store.load, store.close):
+        for action in (lambda: store.commit([job("1")]), store.plan, store.close):
             try:
                 action()
             except StoreError as error:
@@ -289,7 +287,7 @@ def test_a_backup_is_a_store(path: Path, tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir() if "backup" in file.name) == [copy.name]
     restored = Store(copy)
     assert ids(restored) == ["1", "2"]
-    assert restored.load().last_event == 1
+    assert [row.seq for row in restored.events(0, 10)] == [1]
     restored.close()
     store.close()
 
@@ -406,7 +404,7 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(path: Path) -> None:
         child.kill()
         acknowledged = 50 + len(child.stdout.read().split())
     store = Store(path)
-    found = store.load().meta
+    found = {row.key: row[1] for row in store.rows(tables.META)}
     assert len(found) in (acknowledged, acknowledged + 1)  # a commit whose line was cut
     assert set(found) == {str(n) for n in range(len(found))}
     store.close()

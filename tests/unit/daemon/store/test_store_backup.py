@@ -231,7 +231,7 @@ def test_a_backup_goes_on_beside_commits(path: Path, tmp_path: Path) -> None:
     assert steps > 1, "all was copied in one step"
     store.close()
     opened = Store(copy)
-    names = [row.id for row in opened.load().jobs]
+    names = [row.id for row in opened.active_jobs()]
     opened.close()
     assert len(names) >= 3_000
     assert names == [str(n) for n in range(1, len(names) + 1)], "a state that there was"

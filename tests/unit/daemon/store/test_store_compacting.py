@@ -46,7 +46,7 @@ def test_what_was_pruned_goes_back_to_the_file_system(path: Path) -> None:
     assert max(steps) <= 100
     assert sum(steps) > 500
     assert path.stat().st_size < 500_000, "without a stop"
-    assert [row.id for row in store.load().jobs] == ["1"]
+    assert [row.id for row in store.active_jobs()] == ["1"]
     assert len(store.events(0, EVENTS)) == 10
     store.close()
     assert pragma(path, "freelist_count") <= pragma(path, "page_count") // SPARE_SHARE

@@ -110,7 +110,7 @@ def fill_rest(path: Path) -> None:
 
 
 def ids(store: Store) -> list[str]:
-    return [row.id for row in store.load().jobs]
+    return [row.id for row in store.active_jobs()]
 
 
 def test_full_disk_loses_nothing_and_recovers(small_disk: Path) -> None:
@@ -175,7 +175,7 @@ def test_file_size_limit_is_a_full_disk(tmp_path: Path) -> None:
         "except StoreFullError as error: print('full')\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))\n"
         "store.commit([job(2, 300_000)])\n"
-        "print([row.id for row in store.load().jobs])\n"
+        "print([row.id for row in store.active_jobs()])\n"
     )
     shown = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "coalloc.db")],

@@ -7,9 +7,9 @@ from math import inf
 import numpy as np
 import pytest
 
-from coalloc.policies.kernel.annealing_loop import CURRENT, IMPROVED, LIMIT, TRIALS, WARMTH, warm_up
+from coalloc.policies.kernel.annealing_loop import CURRENT, IMPROVED, WARMTH, warm_up
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.kernel.search.annealing import LAST, Choosing, try_move, undo_move
+from coalloc.policies.kernel.search.annealing import LAST
 from coalloc.policies.kernel.search.lister import Lister, begin_annealing, copy_of, domains_of
 from coalloc.policies.kernel.search.listing_state import ListingGenes
 from coalloc.policies.kernel.state import MAKESPAN, WEIGHING
@@ -56,26 +56,6 @@ def test_a_choice_that_leaves_no_place_is_kept_and_listed_without() -> None:
         assert same(before, genes)
     assert lister.evaluate(genes, MAKESPAN) < inf
     assert not np.isnan(lister.outcome().end).any()
-
-
-def test_an_undone_move_leaves_all_as_it_was() -> None:
-    lister = lister_of(20)
-    genes = lister.genes()
-    search, state = Choosing(genes, domains_of(lister)), begin_annealing(seed=3)
-    state.value[CURRENT] = 50.0
-    warm_up(state, 0.1, 0.01, 50.0, 500)
-    changed = 0
-    for number in range(500):
-        before = copy_of(genes)
-        move = try_move(search, state)
-        assert state.value[LIMIT] >= 50.0
-        changed += not same(before, genes)
-        if number % 2 == 0:
-            undo_move(search, move)
-            assert same(before, genes)
-    assert changed > 300
-    assert state.count[TRIALS] == 500
-    assert state.value[WARMTH] == pytest.approx(0.5)
 
 
 def test_an_annealing_is_the_same_however_it_is_cut_into_calls() -> None:

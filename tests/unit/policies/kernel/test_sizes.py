@@ -64,7 +64,7 @@ def test_rooms_have_the_shapes_of_annotations() -> None:
     start = np.ones(2)
     made = room_for(state.Outcome, N=2, pool=7, start=start)
     assert made.start is start
-    assert (made.use_class.shape, made.use_class.dtype) == ((7,), np.int64)
-    scratch = room_for(state.Scratch, N=2, G=3, C=4, K=5)
+    assert (made.use_class.shape, made.use_class.dtype) == ((7,), np.dtype(np.int64))
+    scratch = room_for(state.Scratch, N=2, G=3, C=4, K=5, B=1)
     assert (scratch.sums.shape, scratch.stair.shape) == ((3, 4), (state.STEPS, 2))
-    assert (scratch.least.dtype, scratch.until.dtype) == (np.int32, np.float64)
+    assert (scratch.least.dtype, scratch.until.dtype) == (np.dtype(np.int32), np.dtype(np.float64))
