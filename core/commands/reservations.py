@@ -148,7 +148,6 @@ def _made(state: State, event: Requested, command: Reserve, now: float) -> Reser
 
 
 def _nodes(state: State, command: Reserve, start: float, end: float) -> tuple[str, ...]:
-    """The nodes that are named, or as many of them as are asked for."""
     cluster_of = state.node_cluster()
     named: dict[str, None] = {}
     for target in command.targets:

@@ -141,7 +141,6 @@ def task_ended(state: State, record: JobRecord, now: float) -> None:
 
 
 def _first_failure(state: State, flow: WorkflowState | ChunkPool) -> tuple[str, str]:
-    """Reason and detail of a workflow, some task of which has ended otherwise than completed."""
     failed = [state.jobs[flow.job_of(task)] for task in flow.failed]
     first = min(failed, key=lambda record: record.ended or 0.0)
     which = " ".join(*part_fields(first).items())

@@ -168,7 +168,6 @@ def _show(sources: Sources, asked: OfJob, now: float) -> ShowAnswer:
 
 
 def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> JobDetails:
-    """Of a workflow its tasks, of a divisible job its pieces, from memory or the store."""
     if isinstance(record.job, WorkflowJob):
         known = {task.task: task for task in _parts_of(sources, record)}
         tasks = workflow_views.task_rows(record, known, sources.state)
@@ -241,12 +240,9 @@ def _snapshot(sources: Sources, asked: Plain, now: float) -> SnapshotAnswer:
 
 
 def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
-    state = sources.state
-    lifted = rules.without_each_rule(state, now)
-    return RulesAnswer(
-        snapshot=write_snapshot(rules.without_rules(state, now)),
-        lifted={rule: write_snapshot(view) for rule, view in lifted.items()},
-    )
+    lifted = rules.without_each_rule(sources.state, now).items()
+    without = write_snapshot(rules.without_rules(sources.state, now))
+    return RulesAnswer(snapshot=without, lifted={rule: write_snapshot(v) for rule, v in lifted})
 
 
 def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:

@@ -61,8 +61,7 @@ def recall(store: Store, keep_ended: int) -> RecalledStore:
 
 def _recall(store: Store, keep_ended: int) -> RecalledStore:
     jobs = _jobs(store, keep_ended)
-    entries = store.rows(tables.META)
-    meta = dict(entries)
+    meta = {row.key: row.value for row in store.rows(tables.META)}
     outbox: dict[str, dict[int, Order]] = {}
     for order in store.rows(tables.OUTBOX, "ORDER BY cluster, seq"):
         outbox.setdefault(order.cluster, {})[order.seq] = decode_order(read_object(order.body))

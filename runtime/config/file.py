@@ -346,7 +346,7 @@ def toml_text(config: Config) -> str:
 
 
 def _without_none(value: Any) -> Any:
-    """The value without the keys that have none, for which TOML has no word."""
+    # TOML has no word for none
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
