@@ -198,6 +198,8 @@ class PriorityConfig(Struct, frozen=True, kw_only=True):
     age_full_s: Annotated[float, Meta(ge=1, le=SPAN.high)] = 604_800.0
     size: Annotated[float, Meta(ge=-30, le=30)] = 0.0
     others_share: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
+    weights: dict[str, Annotated[float, Meta(ge=0, le=1e6)]] = field(default_factory=dict)
+    """Processors that one of a resource is charged as: ``gpu``, ``gpu:a100``, ``mem_gb``."""
 
     @property
     def has_factors(self) -> bool:

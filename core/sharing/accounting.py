@@ -7,7 +7,7 @@ from coalloc.core.base.projects import DAY_S
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.usage import added, by_day, decayed_proc_s, spans
-from coalloc.core.sharing.priority import project_of
+from coalloc.core.sharing.priority import dearness, project_of
 
 MOST_DAYS = 366
 """Days of usage in memory: the longest window of a limit."""
@@ -45,7 +45,10 @@ def charge(state: State, record: JobRecord, now: float, *, is_last: bool) -> Non
             first = first and not is_counted
     if total:
         usage = state.sharing.usage[owner] = added(
-            state.sharing.usage.get(owner), total, now, half_life_s
+            state.sharing.usage.get(owner),
+            total * dearness(record, state.settings.priority),
+            now,
+            half_life_s,
         )
         saved = SaveUsage(project=project, user=user, proc_s=usage.proc_s, at=usage.at)
         state.out.append(saved)

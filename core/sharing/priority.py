@@ -40,7 +40,7 @@ from coalloc.core.base.state_tables import procs_of
 from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
 from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.model.cost import base_time
-from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, WorkflowJob
+from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.ranges import WEIGHT
 from coalloc.model.settings import PriorityConfig
 from coalloc.model.values import replace
@@ -101,6 +101,26 @@ def capacity(state: State) -> int:
     return sum(node.slots for cluster in configured for node in cluster.nodes)
 
 
+def beside_slots(rule: PriorityConfig, job: Job, procs: int, nodes: int) -> float:
+    """Processors that a job is charged for beside its slots: resources and memory, as weighed."""
+    weights, shape = rule.weights, job.shape
+    if not weights:
+        return 0.0
+    asked = [(shape.per_proc, procs), (shape.per_node, nodes), (shape.per_job, 1)]
+    memory_mb = shape.memory_mb_per_node * nodes or job.memory_mb_per_proc * procs
+    return weights.get("mem_gb", 0.0) * memory_mb / 1024.0 + sum(
+        weights.get(name, weights.get(name.partition(":")[0], 0.0)) * amount * times
+        for amounts, times in asked
+        for name, amount in amounts.items()
+    )
+
+
+def dearness(record: JobRecord, rule: PriorityConfig) -> float:
+    """Processors that a placed job is charged for, by its slots."""
+    beside = beside_slots(rule, record.job, record.placed_procs, len(record.nodes))
+    return 1.0 + beside / max(record.placed_slots, 1)
+
+
 def charged_proc_s(state: State, now: float) -> dict[ProjectUser, float]:
     """Decayed usage of every user in every project, with what runs charged ahead."""
     rule = state.settings.priority
@@ -112,13 +132,13 @@ def charged_proc_s(state: State, now: float) -> dict[ProjectUser, float]:
         if record.is_in_queues:
             continue
         owner = owner_of(state, record)
-        total = out.get(owner, 0.0)
+        own = 0.0
         for _, procs, start, end in spans(record, now):
-            total += decayed_proc_s(procs, start, end, now, rule.half_life_s)
+            own += decayed_proc_s(procs, start, end, now, rule.half_life_s)
         begun = now if record.started is None else record.started
         left = min(max(begun + record.planned - now, 0.0), rule.ahead_s)
-        total += left * record.placed_slots
-        out[owner] = total
+        own += left * record.placed_slots
+        out[owner] = out.get(owner, 0.0) + own * dearness(record, rule)
     return out
 
 
@@ -257,8 +277,8 @@ def charge_of(state: State, record: JobRecord, rule: PriorityConfig) -> float:
     match job:
         case RigidJob() | MoldableJob():
             procs = procs_of(record)
-            slots = least_slots(state, job, procs)
-            return slots * min(base_time(job, procs), rule.ahead_s)
+            beside = beside_slots(rule, job, procs, job.shape.min_nodes)
+            return (least_slots(state, job, procs) + beside) * min(base_time(job, procs), rule.ahead_s)
         case WorkflowJob(tasks=tasks):
             return min(sum(task.work for task in tasks), procs_of(record) * rule.ahead_s)
         case DivisibleJob(work=work):

@@ -10,11 +10,12 @@ from coalloc.core.base.events import Solved
 from coalloc.core.base.projects import ProjectTree
 from coalloc.core.base.requests import Done, Refused, ResumeRounds, SetPriority, Submit
 from coalloc.core.base.usage import Usage
-from coalloc.core.sharing.priority import Factors, factors
-from coalloc.model.jobs import Job
+from coalloc.core.sharing.priority import Factors, beside_slots, charged_proc_s, factors
+from coalloc.model.jobs import Job, RigidJob
 from coalloc.model.settings import LimitsConfig, PriorityConfig, ProjectConfig
+from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import BatchOptions
-from coalloc.model.sites.parts import Launch
+from coalloc.model.sites.parts import Launch, PartState
 from coalloc.model.values import replace
 from tests.support.core_site import Site, first_fit
 
@@ -53,6 +54,31 @@ def test_without_factors_weights_are_as_submitted() -> None:
     one = site()
     job = one.submit(job={"weight": 3.5})
     assert planned(one)[job] is one.job(job).job
+
+
+def test_what_a_job_asks_for_beside_its_slots_is_charged_as_weighed() -> None:
+    weights = {"gpu": 8.0, "gpu:a100": 16.0, "mem_gb": 0.25, "licence": 0.5}
+    shape = Shape(per_proc={"gpu:a100": 1}, per_node={"gpu:t4": 2}, per_job={"licence": 4})
+    asked = RigidJob(id="j", procs=2, base_time=10.0, memory_mb_per_proc=4096, shape=shape)
+    beside = 2 * 16.0 + 8.0 * 2 + 4 * 0.5 + 2 * 4 * 0.25
+    assert beside_slots(PriorityConfig(weights=weights), asked, 2, 1) == beside
+    assert beside_slots(SHARES, asked, 2, 1) == 0.0
+    whole = replace(shape, memory_mb_per_node=8192)
+    on_nodes = replace(asked, shape=whole, memory_mb_per_proc=0)
+    assert beside_slots(PriorityConfig(weights={"mem_gb": 1.0}), on_nodes, 2, 3) == 24.0
+
+
+def test_a_weighed_job_costs_its_user_more_while_it_runs_and_after() -> None:
+    one = Site({"a": 2}, priority=replace(SHARES, weights={"mem_gb": 0.5}), projects=TREE)
+    job = one.submit(1, user="ann", job={"memory_mb_per_proc": 2048})
+    one.say(job, PartState.READY)
+    one.say(job, PartState.RUNNING, started=one.now)
+    one.wait(10.0)
+    owner = ("physics", "ann")
+    ahead = charged_proc_s(one.state, one.now)[owner]
+    one.say(job, PartState.FINISHED, exit_code=0, started=one.now - 10.0)
+    assert one.state.sharing.usage[owner].proc_s == pytest.approx(20.0, rel=1e-6)
+    assert 20.0 < ahead <= 2.0 * (10.0 + SHARES.ahead_s)
 
 
 def test_shares_multiply_down_the_tree() -> None:
