@@ -55,8 +55,8 @@ HELLO = (
 )
 SHOWN = {
     "round_finished": (
-        "round", "trigger", "policy", "status", "queued", "started", "coallocated",
-        "objective", "solve_s", "total_s",
+        "round", "trigger", "policy", "status", "queued", "started", "between",
+        "coallocated", "objective", "solve_s", "total_s",
     ),
     "job_started": ("job", "clusters", "skew_ms"),
     "job_ended": ("job", "state", "exit_code"),

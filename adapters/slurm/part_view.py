@@ -5,6 +5,7 @@ Imports the standard library only, as the part's runner does.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from calendar import timegm
 
@@ -97,16 +98,21 @@ class ShownJob:
                 return ""
             raise
         state, _, comment = text.strip().partition(" ")
-        return "" if self._is_anothers(comment) else state
+        return "" if "," not in number and self._is_anothers(comment) else state
 
     def own(self, numbers: str) -> list[str]:
-        """Those of these jobs that are in the queue, and are not another claim's.
+        """Those of these jobs that are not known to be another claim's.
 
-        A slurmctld that has lost its last seconds gives numbers again.
+        A slurmctld that has lost its last seconds gives numbers again. Several, of claims that are
+        given up together, are not looked at.
         """
-        text = self._slurm.run("squeue", "--local", "-h", "-a", "-j", numbers, "-o", "%i %k")
-        rows = (line.split(" ", 1) for line in text.splitlines())
-        return [number for number, *said in rows if not self._is_anothers("".join(said))]
+        if "," in numbers:
+            return numbers.split(",")
+        text = ""
+        with contextlib.suppress(CommandRefusedError):  # some have ended
+            text = self._slurm.run("squeue", "--local", "-h", "-a", "-j", numbers, "-o", "%i %k")
+        number, _, comment = text.strip().partition(" ")
+        return [] if number == numbers and self._is_anothers(comment) else [numbers]
 
     def _is_anothers(self, comment: str) -> bool:
         """Whether a job's comment is the mark of another of our claims."""

@@ -243,6 +243,8 @@ class FollowedPlan:
     """Nodes on which work of ours has ended, or what was planned there waits no more."""
     has_ended: bool = False
     """Work did, on one of them."""
+    begun: int = 0
+    """Starts along it, since a round ended."""
     roomy: dict[str, None] = field(default_factory=dict)
     """Nodes that had free slots when they were looked at last."""
     newcomers: dict[str, None] = field(default_factory=dict)

@@ -245,6 +245,7 @@ def _finish(state: State, current: RoundState, plan: Plan, solve_s: float, now: 
         queued=current.queued,
         placed=len(plan.placements),
         started=len(current.committed),
+        between=state.schedule.begun,
         coallocated=current.coallocated,
         stale=current.stale,
         objective=round(objective.value, 6),
@@ -253,6 +254,7 @@ def _finish(state: State, current: RoundState, plan: Plan, solve_s: float, now: 
         solve_s=round(solve_s, 4),
         total_s=round(now - current.started, 4),
     )
+    state.schedule.begun = 0
     state.rounds.finished(
         now, placed=bool(current.committed), jobs=state.pending.jobs, procs=state.pending.procs
     )

@@ -78,6 +78,7 @@ class Turn:
             return False
         if self.rule.start(record, placement) is None:
             return False
+        state.schedule.begun += 1
         if state.round is not None:
             state.round.taken.update(placement.nodes)
         return True

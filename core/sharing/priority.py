@@ -278,7 +278,9 @@ def charge_of(state: State, record: JobRecord, rule: PriorityConfig) -> float:
         case RigidJob() | MoldableJob():
             procs = procs_of(record)
             beside = beside_slots(rule, job, procs, job.shape.min_nodes)
-            return (least_slots(state, job, procs) + beside) * min(base_time(job, procs), rule.ahead_s)
+            return (least_slots(state, job, procs) + beside) * min(
+                base_time(job, procs), rule.ahead_s
+            )
         case WorkflowJob(tasks=tasks):
             return min(sum(task.work for task in tasks), procs_of(record) * rule.ahead_s)
         case DivisibleJob(work=work):

@@ -44,7 +44,7 @@ class FakeQueue(FakeSlurm):
             'for w in "$@"; do case $w in --comment=*) '
             f'echo "$n ${{w#*=}}" > {root}/marks;; esac; done\n',
             "scontrol": f'case "$*" in *hostnames*) echo n1;; *) cat {self.jobs}/state;; esac\n',
-            "squeue": f'case "$*" in *%k*) cat {root}/marks;; esac\n',
+            "squeue": f'case "$*" in *%i*) cat {root}/marks;; esac\n',
             "scancel": "",
         }
         super().__init__(root, **{name: text + KILL for name, text in scripts.items()})
@@ -146,7 +146,7 @@ def test_who_gives_a_claim_up_takes_its_users_others_along(fake: FakeQueue) -> N
     os.close(lock)
     job.release(has_run=False)
     assert fake.asked("scancel") == ["1 4"]
-    assert fake.asked("squeue") == ["--local -h -j 1,4 -o %T"]
+    assert fake.asked("squeue") == ["--local -h -j 1,4 -o %T %k"]
     (folders[1] / "abort").unlink()  # nobody of this machine
 
 
@@ -182,7 +182,8 @@ def test_a_process_that_is_killed_beside_a_command_costs_nothing(
     if command != "scontrol":
         fake.launcher.abort(spec.key, "not wanted")
         assert fake.ended(spec.key).detail == "not wanted"
-        assert fake.asked("scancel") == ["1", "1"], "it is repeated until that is known"
+        asked = ["1"] if command == "squeue" else ["1", "1"]
+        assert fake.asked("scancel") == asked, "it is repeated until that is known"
     else:
         (fake.jobs / "state").write_text(GRANTED)
         wrapper = fake.wrapper()

@@ -136,4 +136,5 @@ def test_a_full_disk_is_named_to_the_user_and_hangs_nothing(make: Callable[..., 
 
 
 def _pipes(folder: str, names: list[str]) -> list[str]:
-    return [name for name in names if stat.S_ISFIFO(os.stat(f"{folder}/{name}").st_mode)]
+    modes = {name: os.stat(f"{folder}/{name}").st_mode for name in names}
+    return [name for name, mode in modes.items() if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)]

@@ -70,7 +70,7 @@ def test_a_seed_replays_exactly() -> None:
 
 
 def test_without_faults_every_wish_is_granted_at_the_first_attempt() -> None:
-    world = World(812, faults=0.0)
+    world = World(837, faults=0.0)
     world.settle()
     records = world.daemon.disk.jobs.values()
     tried = {r.attempt - r.failures for r in records if r.parts}
