@@ -29,6 +29,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "commands": ((), ()),
     "service": ((), ("--full",)),
+    "queue_flow": ((), ("--jobs", "100", "1000", "10000", "20000")),
     "soak": (("--days", "3"), ("--days", "30", "--jobs", "600")),
     "workflow_tasks": (("--slots", "8"), ("--slots", "8", "--full")),
     "rolling": (("1000",), ()),

@@ -106,9 +106,13 @@ def carry_on(state: State, now: float) -> bool:
 
 
 def _is_soon(state: State, now: float) -> bool:
-    """Whether a round begins now and, as the last one, is over at once: it chooses better."""
+    """Whether a round begins or runs that is over at once, as the last one: it chooses better."""
+    if state.rounds.last_length_s > SHORT_S:
+        return False
+    if state.round is not None:
+        return now - state.round.started <= SHORT_S
     due = state.rounds.due_at()
-    return due is not None and due <= now and state.rounds.last_length_s <= SHORT_S
+    return due is not None and due <= now
 
 
 def _asks(

@@ -103,7 +103,7 @@ class Filling:
             self._look()
 
     def _place(self, record: JobRecord, before: Precedence | None) -> Placement | None:
-        """A place for a job on free nodes, beside what is planned there.
+        """The place where a job ends first on free nodes, beside what is planned there.
 
         `before`: where it goes before whatever comes later than this.
         """
@@ -111,18 +111,19 @@ class Filling:
         if not isinstance(job, RigidJob) or record.foreign or job.shape.per_job:
             return None
         planned = turn.order.placements.get((job.id, ""))
+        latest, best = inf if planned is None else planned.end, None
         for name, free in self._free.items():
             nodes = takers(turn.state, record, name, free, turn.now)
             if not nodes:
                 continue
             end = turn.now + seconds_on(turn.state, record, name, nodes)
-            if planned is not None and end > planned.end:
+            if end > latest or (best is not None and end >= best.end):
                 continue
             rooms = {node.name: self._room(job, node, end, before) for node in nodes}
             chosen = laid_out(job.shape, job.procs, rooms)
             if sum(chosen.values()) == job.procs:
-                return Placement(job=job.id, start=turn.now, end=end, nodes=chosen)
-        return None
+                best = Placement(job=job.id, start=turn.now, end=end, nodes=chosen)
+        return best
 
     def _room(self, job: RigidJob, node: NodeReading, end: float, before: Precedence | None) -> int:
         """Processes for which a node has room until then."""

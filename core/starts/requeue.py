@@ -111,7 +111,8 @@ def try_those_behind(state: State, name: str, now: float, *, has_moved: bool = T
     behind = [
         record
         for record in (state.jobs[job] for job in state.marked.backing_off)
-        if record.behind == name
+        if record.is_waiting
+        and record.behind == name
         and record.not_before > now
         and (has_moved or record.reason != OVER_LIMIT)
     ]

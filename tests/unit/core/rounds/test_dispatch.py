@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.core.base.events import Solved
+from coalloc.core.base.events import Solved, StatementReceived
+from coalloc.core.base.messages import Read
 from coalloc.core.base.plan_order import STRICT
 from coalloc.core.base.records import JobState
 from coalloc.core.jobs.occupation import occupation
@@ -20,7 +21,7 @@ from coalloc.model.settings import PriorityConfig, ProjectConfig
 from coalloc.model.sites.parts import PartState
 from coalloc.policies.orders.options import StrictOptions
 from coalloc.policies.registry import FOR_SITES
-from tests.support.core_site import Site
+from tests.support.core_site import Site, reading
 
 Row = tuple[str, float, float, int]
 """Job, start and end from now on, and slots of node a1."""
@@ -230,3 +231,20 @@ def follow(seed: int) -> None:
         site.now, name = max(ends[0][0], site.now), heapq.heappop(ends)[1]
         end(site, name)
     assert seen >= set(names) - left
+
+
+@pytest.mark.parametrize(("takes", "begins"), [(0.02, False), (3.0, True)])
+def test_a_newcomer_waits_for_a_short_round_and_else_goes_where_it_ends_first(
+    takes: float, begins: bool
+) -> None:
+    site = Site({"a": 2, "b": 1, "c": 1}, solving=False, max_age_s=1e9, min_interval_s=0.0)
+    for name, power in (("a", 0.5), ("b", 1.0), ("c", 0.8)):
+        told = reading(name, site.sizes[name], power=power)
+        site.do(StatementReceived(statement=Read(cluster=name, reading=told)))
+    first = site.submit(job={"base_time": 9.0})
+    planned(site, (first, 0.0, 20.0, 1), takes=takes)
+    site.submit(4, job={"base_time": 9.0})
+    assert site.pending_solves, "a round is under way"
+    second = site.submit(job={"base_time": 9.0})
+    assert site.job(second).is_placed is begins
+    assert not begins or set(site.job(second).nodes) == {"b1"}

@@ -330,8 +330,8 @@ def test_a_round_line_carries_all_its_figures() -> None:
     site.submit(3)
     line = site.notes("round_finished")[0]
     assert list(line) == [
-        "round", "trigger", "policy", "status", "queued", "placed", "started", "coallocated",
-        "stale", "objective", "bound", "gap", "solve_s", "total_s",
+        "round", "trigger", "policy", "status", "queued", "placed", "started", "between",
+        "coallocated", "stale", "objective", "bound", "gap", "solve_s", "total_s",
     ]  # fmt: skip
     assert line["coallocated"] == 1
     assert line["started"] == 1
