@@ -25,7 +25,7 @@ from coalloc.policies import foreign
 from coalloc.policies.contract import CASES, faults
 from coalloc.policies.registry import POLICIES, lookup
 from coalloc.runtime.config.file import load
-from tests.support.live_site import Running
+from tests.support.live_site import ROUNDS_ALONE, Running
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "policies"
@@ -162,7 +162,7 @@ def test_a_live_round_is_planned_by_one_and_a_reload_refuses_its_wrong_option(
     installed: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(installed))
-    with Running(root, policy="narrow-first") as site:
+    with Running(root, policy="narrow-first", rounds=ROUNDS_ALONE) as site:
         # An empty cache takes a minute to fill; until then another policy plans.
         site.until(lambda: bool(site.lines("solver_warmed")), WARM_S)
         job = site.submit(["true"], 2)

@@ -11,7 +11,7 @@ import pytest
 
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.simulation.reproduce.mbpc.cases import case_2
-from tests.support.live_site import Running
+from tests.support.live_site import ROUNDS_ALONE, Running
 
 WARM_S = 400.0
 
@@ -20,7 +20,8 @@ WARM_S = 400.0
 @pytest.mark.parametrize("policy", ["mbpc", "jpn", "cbs", "pas", "mbpc-published", "oas-slots"])
 def test_a_stream_of_jobs_runs_under_the_policy(root: Path, policy: str) -> None:
     # 6 + 4: cbs wants three quarters of the 8 processes in one cluster
-    with Running(root, policy=policy, clusters={"alpha": 6, "beta": 4}) as site:
+    clusters = {"alpha": 6, "beta": 4}
+    with Running(root, policy=policy, clusters=clusters, rounds=ROUNDS_ALONE) as site:
         site.until(lambda: bool(site.lines("solver_warmed")), WARM_S)
         jobs = [site.submit(["true"], n, job={"proc_gbps": 0.02}) for n in (1, 6, 2, 8, 3, 5)]
         for job in jobs:

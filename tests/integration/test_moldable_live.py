@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_site import Running, warm_site
+from tests.support.live_site import ROUNDS_ALONE, Running, warm_site
 
 WARM_S = 400.0
 POLICIES = ("bicriteria", "bicriteria-batch", "auto")
@@ -18,13 +18,13 @@ TIMES = [8.0, 4.5, 3.2, 2.6]
 
 @pytest.fixture(params=POLICIES)
 def site(root: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with warm_site(root, WARM_S, policy=request.param) as running:
+    with warm_site(root, WARM_S, rounds=ROUNDS_ALONE, policy=request.param) as running:
         yield running
 
 
 @pytest.fixture
 def batches(root: Path) -> Iterator[Running]:
-    with warm_site(root, WARM_S, policy="bicriteria-batch") as running:
+    with warm_site(root, WARM_S, rounds=ROUNDS_ALONE, policy="bicriteria-batch") as running:
         yield running
 
 

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live_site import Running, warm_site
+from tests.support.live_site import ROUNDS_ALONE, Running, warm_site
 
 WARM_S = 600.0
 
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    with warm_site(root, WARM_S, policy="oas", rounds="time_limit_s = 20.0") as running:
+    with warm_site(
+        root, WARM_S, policy="oas", rounds=f"time_limit_s = 20.0\n{ROUNDS_ALONE}"
+    ) as running:
         yield running
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.live_site import Running, warm_site
+from tests.support.live_site import ROUNDS_ALONE, Running, warm_site
 
 WARM_S = 400.0
 POLICIES = ("auto", "easy", "conservative", "fcfs", "sjf", "bjf", "fpfs", "spt", "lpt")
@@ -18,7 +18,7 @@ POLICIES = ("auto", "easy", "conservative", "fcfs", "sjf", "bjf", "fpfs", "spt",
 
 @pytest.fixture
 def site(root: Path) -> Iterator[Running]:
-    with warm_site(root, WARM_S, policy="auto") as running:
+    with warm_site(root, WARM_S, policy="auto", rounds=ROUNDS_ALONE) as running:
         yield running
 
 

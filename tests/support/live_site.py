@@ -19,6 +19,8 @@ from coalloc.wire.client import NoAnswerError, RequestConnection
 from tests.kernels import CACHE
 
 LIMIT_S = 60.0
+ROUNDS_ALONE = "commit_first_incumbent = false"
+"""Setting of rounds with which no job starts between them, along the plan of another policy."""
 CONFIG = """\
 [daemon]
 state_dir = "{root}/state"
