@@ -30,7 +30,7 @@ def test_days_of_a_log_lose_and_double_nothing(
     assert losses(site, len(jobs)) == []
     if days == 30:
         assert growth(rows, 800) == []
-    assert {row.fds for row in rows} == {rows[0].fds}
+    assert max(row.fds for row in rows) == rows[0].fds
     assert site.faults["crashes of the daemon"] > 0
     assert site.faults["messages lost"] > 0
 
