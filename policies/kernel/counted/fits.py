@@ -285,7 +285,7 @@ def place(b: Any, i: int, m: int, t: float, form: int) -> float:
 
 
 def split(b: Any, i: int, m: int, t: float, form: int) -> float:
-    """The same over several clusters; a node has as many processes as the fewest nodes need.
+    """The same over several clusters; of few nodes each has as many processes as these need.
 
     ``part`` has the room of each cluster, its low and upper side (`coalloc.model.split`), its
     share, and one to try. An item that is spread has its shares from the start.
@@ -295,7 +295,7 @@ def split(b: Any, i: int, m: int, t: float, form: int) -> float:
     for j in range(b.level_first[total]):
         weakest = min(weakest, b.level[j])
     e = t + run_time(b, i, m, weakest, -1)
-    unit = -(-n // b.high[s]) if b.high[s] < n else 1
+    unit = -(-n // b.high[s]) if b.high[s] < min(n, b.nodes) else 1
     b.count[SEEN] += 1
     for k in range(total):
         b.part[k] = b.part[total + k] = b.part[2 * total + k] = 0

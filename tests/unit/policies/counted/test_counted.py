@@ -229,3 +229,23 @@ def test_what_makes_no_difference_changes_no_plan(changed: Any) -> None:
         changed(other)
         plans = [laid(read_snapshot(one)) for one in (body, other)]
         assert plans[0].placements == plans[1].placements, seed
+
+
+@pytest.mark.parametrize("name", ["plain", "easy"])
+@pytest.mark.parametrize("procs", [5, 7, 9, 10])
+def test_a_job_is_spread_over_clusters_of_uneven_nodes(name: str, procs: int) -> None:
+    """More processes than nodes, of which some take one alone."""
+    sizes = {"p": [4], "q": [4], "a": [1, 1]}
+    snapshot = read_snapshot(
+        {
+            "format": "coalloc-snapshot/1",
+            "time": 0.0,
+            "clusters": [
+                {"name": c, "nodes": [{"name": f"{c}{k}", "slots": s} for k, s in enumerate(each)]}
+                for c, each in sizes.items()
+            ],
+            "queue": [{"id": "j", "kind": "rigid", "procs": procs, "base_time": 5.0}],
+        }
+    )
+    (placement,) = solved(name, snapshot).placements
+    assert (placement.start, sum(placement.nodes.values())) == (0.0, procs)
