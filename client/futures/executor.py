@@ -169,7 +169,7 @@ class Executor(futures.Executor):
         self._traffic.stop(join=wait)
         with self._lock:
             idle = not self._living
-        # What somebody may want to read stays.
+        # Files that somebody may want to read stay.
         if idle and not any(path.stat().st_size for path in self.folder.glob("*.out")):
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -238,7 +238,7 @@ class FollowedPlan:
     time: float = 0.0
     """When its round began."""
     order: PlanOrder | None = None
-    """What it has next on each node."""
+    """The order of its work on each node."""
     freed: set[str] = field(default_factory=set)
     """Nodes on which work of ours has ended, or what was planned there waits no more."""
     has_ended: bool = False

@@ -133,7 +133,7 @@ def _asks(
 
 
 def _has_places(state: State, now: float) -> bool:
-    """Whether starts between rounds may do: rounds alone start pieces, and send claims ahead."""
+    """Starts between rounds suffice: no pieces wait, and no claims are to be sent ahead."""
     are_pieces = any(isinstance(flow, ChunkPool) for flow in state.composites.values())
     are_queues = any(is_shared(state, n, now) or has_share(state, n) for n in state.clusters)
     return starts_jobs(state) and not (are_pieces or are_queues)
