@@ -265,16 +265,17 @@ class Administrator:
 
     def _act(self, kind: str) -> bool:
         """Do one thing; whether there was something to do it to."""
-        cluster = self._draw.choice(list(self.arm.bed.clusters))
-        act = Act(kind=kind, cluster=cluster, target="", at=time.time(), done=0.0)
-        try:
-            is_done = self.KINDS[kind][1](self, act)
-        except BatchError:  # it has just ended, or is out of reach
-            return False
-        act.done = time.time()
-        if is_done:
-            self.acts.append(act)
-        return is_done
+        for cluster in self._draw.sample(list(self.arm.bed.clusters), 2):
+            act = Act(kind=kind, cluster=cluster, target="", at=time.time(), done=0.0)
+            try:
+                is_done = self.KINDS[kind][1](self, act)
+            except BatchError:  # it has just ended, or is out of reach
+                continue
+            act.done = time.time()
+            if is_done:
+                self.acts.append(act)
+                return True
+        return False
 
     def _run(self, act: Act, name: str, *words: str, by_owner: bool = False) -> None:
         account = self.arm.ours if by_owner else None
@@ -304,11 +305,13 @@ class Administrator:
         return row is not None
 
     def _cancel_running(self, act: Act) -> bool:
-        row = self._pick(act, "RUNNING", lambda item: item.is_ours and not is_long(item))
-        if row is None or act.target not in marks_in(self.arm.marks):
-            return False
-        self._run(act, "scancel", row.number)
-        return True
+        begun = marks_in(self.arm.marks)
+        row = self._pick(
+            act, "RUNNING", lambda item: item.is_ours and not is_long(item) and item.name in begun
+        )
+        if row is not None:
+            self._run(act, "scancel", row.number)
+        return row is not None
 
     def _hold(self, act: Act) -> bool:
         row = self._pick(act, "PENDING", lambda item: item.is_ours and not is_long(item))
