@@ -28,7 +28,7 @@ from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, SHORTEST, B
 
 MOST_OF_ITEM = 2000
 """Patterns of one item at most."""
-MOST = 8000
+MOST = 1000
 """Patterns of all items at most."""
 COMPARED = 600
 """Patterns of an item up to which dominated ones are looked for."""
@@ -189,12 +189,13 @@ def _slowdowns(
 
 
 def _spread(problem: Problem, item: int, procs: int, room: Ints) -> Iterator[tuple[int, ...]]:
-    if problem.item_splits[item]:
-        yield from counted(procs, room.tolist())
-        return
-    for k in range(problem.link_gbps.size):
-        inside = np.where(problem.class_cluster == k, room, 0)
-        yield from counted(procs, inside.tolist())
+    # a part of a split job loads its link with no less than one process does
+    able = problem.item_gbps[item] * FULL <= problem.link_gbps * MOST_LOAD
+    able &= bool(problem.item_splits[item])
+    homes = [able] if able.any() else []
+    homes += [np.arange(able.size) == k for k in np.flatnonzero(~able)]
+    for home in homes:
+        yield from counted(procs, np.where(home[problem.class_cluster], room, 0).tolist())
 
 
 def _selected(problem: Problem, item: int, procs: Ints, modes: Ints, sc: Floats) -> Patterns:
