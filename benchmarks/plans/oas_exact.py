@@ -60,7 +60,7 @@ def best_simple(planner: Planner) -> Schedule:
 
 
 def measure(seed: int, size: Size) -> Run:
-    """Search one instance until it is proved, at most four times its limit in deterministic time."""
+    """Search one instance until it is proved, or for four times its limit."""
     began = time.process_time()
     planner = Planner(oas_instance(seed, size.nodes, size.jobs), {"objective": "makespan"})
     incumbent = best_simple(planner)

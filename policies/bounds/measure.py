@@ -22,7 +22,18 @@ NEAR = 1e-9
 """By so much, relative, a bound may pass a multiple by rounding."""
 
 
-def measure_of(planner: Planner) -> float:
+def measure_of(planner: Planner, objective: str = "makespan") -> float:
+    """What every value of an objective that is worth a look is a multiple of; 0: not known."""
+    measure = _of_times(planner)
+    if objective == "makespan" or not measure:
+        return measure
+    weights = planner.weights
+    if (weights != np.floor(weights)).any() or weights.max(initial=0.0) > MOST:
+        return 0.0
+    return measure * gcd(*(int(weight) for weight in weights))
+
+
+def _of_times(planner: Planner) -> float:
     """The largest common measure of all times, seconds; 0 where there is none."""
     problem, base, now = planner.compiled.problem, planner.compiled.base, planner.snapshot.time
     slowed = (planner.options.get("saturation_threshold") or 1.0) > 1.0

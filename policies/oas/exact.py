@@ -159,6 +159,8 @@ class ExactSearch:
             self.makespan, self.cost = incumbent.makespan, incumbent.weighted_completion
         full = int(FULL * (1.0 if slot is None else threshold_of(planner)))
         self.made = ExactModel(cp_model(), planner, fitting_patterns(planner, slot), slot, full)
+        if objective == "makespan":
+            self.made.break_mirror()
         self._begin()
 
     @property

@@ -8,10 +8,11 @@ Families, in the order of the formulation:
 3. `_fit_links`: likewise the loads of a link, and the capacity that a pattern's slowdown leaves.
 4. `_exclude_pairs`: two items overlap only in patterns p, q that fit beside each other:
    x_jp => before_jk or after_jk or the sum over such q of x_kq >= 1. Implied, and what proves most.
-5. `_meet_no_reservation`: an item ends before a reservation, starts behind it or avoids its nodes.
-6. `_keep_order`: an item starts once its parents have ended.
-7. `_order_twins`: of items that cannot be told apart, the first in the queue starts first.
-8. `_spend_energy`: sum over j of use_jp * d_jp <= capacity * last. Implied.
+5. `_run_alone`: of items that exclude each other in all patterns, one runs at a time. Implied.
+6. `_meet_no_reservation`: an item ends before a reservation, starts behind it or avoids its nodes.
+7. `_keep_order`: an item starts once its parents have ended.
+8. `_order_twins`: of items that cannot be told apart, the first in the queue starts first.
+9. `_spend_energy`: sum over j of use_jp * d_jp <= capacity * last. Implied.
 
 Notes
 -----
@@ -119,10 +120,13 @@ class ExactModel:
         self.end: list[Any] = []
         self.chosen: list[Any] = []
         self.spans: list[Span] = []
+        self.apart: list[set[int]] = [set() for _ in planner.items]
+        self.twins: set[int] = set()
         self._choose_patterns()
         self._fit_classes()
         self._fit_links()
         self._exclude_pairs()
+        self._run_alone()
         self._meet_no_reservation()
         self._keep_order()
         self._order_twins()
@@ -174,7 +178,7 @@ class ExactModel:
         return demand
 
     def _fit(self, amounts: Sequence[int], free: Sequence[int], extra: Extra = None) -> None:
-        """What runs takes no more than is free, a staircase over the events; `extra`: of an item."""
+        """What runs takes no more than is free, by event; of one item, what `extra` says."""
         full, model = max(free), self.model
         spans, demands = [], []
         for n, span, members in self.spans:
@@ -219,6 +223,9 @@ class ExactModel:
             fits = (takes[here][:, None] + takes[there] <= room).all(axis=2)
             if fits.all():
                 continue
+            if not fits.any():
+                self.apart[n].add(m)
+                self.apart[m].add(n)
             before, after = model.new_bool_var(""), model.new_bool_var("")
             model.add(self.end[n] <= self.start[m]).only_enforce_if(before)
             model.add(self.end[m] <= self.start[n]).only_enforce_if(after)
@@ -226,6 +233,39 @@ class ExactModel:
                 for p, row in zip(mine, rows, strict=True):
                     beside = [self.chosen[q] for q, fit in zip(others, row, strict=True) if fit]
                     model.add_bool_or(~self.chosen[p], before, after, *beside)
+
+    def _run_alone(self) -> None:
+        model, spans = self.model, []
+        left = {(n, m) for n, others in enumerate(self.apart) for m in others if n < m}
+        for n, start in enumerate(self.start if left else ()):
+            lengths = [self.lasting[p] for p in self.of_item(n)]
+            length = model.new_int_var(min(lengths), max(lengths), "")
+            terms = zip(lengths, (self.chosen[p] for p in self.of_item(n)), strict=True)
+            model.add(length == sum(x * literal for x, literal in terms))
+            spans.append(model.new_interval_var(start, length, self.end[n], ""))
+        while left:
+            clique = list(min(left))
+            others = self.apart[clique[0]] & self.apart[clique[1]]
+            while others:
+                clique.append(max(others, key=lambda n: (len(self.apart[n] & others), -n)))
+                others &= self.apart[clique[-1]]
+            left -= {(n, m) for n in clique for m in clique}
+            model.add_no_overlap(spans[n] for n in clique)
+
+    def break_mirror(self) -> None:
+        """Of a plan and the same backwards, take one: where nothing but the makespan counts."""
+        tied = any(item.parents for item in self.planner.items)
+        late = any(self.grid.free(item.release) > 0 for item in self.planner.items)
+        if tied or late or self.closed or len(set(map(tuple, self.base.free.tolist()))) > 1:
+            return
+        if len(set(map(tuple, self.base.load.tolist()))) > 1:
+            return
+        least = [min(self.lasting[p] for p in self.of_item(n)) for n in range(len(self.start))]
+        single = set(range(len(self.start))) - self.twins
+        pairs = [(n, m) for n in single for m in self.apart[n] & single if n < m]
+        if pairs:
+            n, m = max(pairs, key=lambda pair: least[pair[0]] + least[pair[1]])
+            self.model.add(self.end[n] <= self.start[m])
 
     def _spend_energy(self) -> None:
         """Of each class by itself, and of all."""
@@ -263,6 +303,7 @@ class ExactModel:
             key = (*key, item.release, item.job.weight)
             if key in seen:
                 self.model.add(self.start[seen[key]] <= self.start[n])
+                self.twins |= {seen[key], n}
             seen[key] = n
 
     def weigh(self) -> tuple[Any, float]:

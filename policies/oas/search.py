@@ -29,7 +29,7 @@ REPORT_AFTER = 20_000
 EXACT_ITEMS = 40
 """The exact search has proved little that is larger."""
 EXACT_CHUNK = 100_000
-"""Work of its first call; each call has as much as all before it."""
+"""Work of its first call; each call has three times what all before it had."""
 
 
 class OasSearch:
@@ -115,7 +115,7 @@ class OasSearch:
         if not applies(walk.lister):
             return None
         filling = Filling(walk.lister, incumbent.budget.seed)
-        filling.bound = filling.rounded(0.0 if incumbent.bound is None else incumbent.bound.value)
+        filling.bound = 0.0 if incumbent.bound is None else incumbent.bound.value
         self._know(filling)
         return filling
 
@@ -177,7 +177,7 @@ class OasSearch:
         assert incumbent.best is not None
         exact.offer(incumbent.best, 0.0 if incumbent.bound is None else incumbent.bound.value)
         before, left = exact.work, self.exact_work - exact.work
-        some = left if alone else min(max(exact.work, EXACT_CHUNK), left)
+        some = left if alone else min(max(3 * exact.work, EXACT_CHUNK), left)
         ended = exact.run(incumbent.chunk(some), incumbent.budget.stop)
         incumbent.work += exact.work - before
         if exact.best is not None and incumbent.offer(exact.best, "exact search"):
