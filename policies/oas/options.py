@@ -27,7 +27,8 @@ ExactWork = Annotated[
     int,
     Meta(
         ge=0,
-        description="Nodes that the exact search of a small window may explore; 0 leaves it out.",
+        description="Work of the exact search of a small window, which needs `ortools`, in "
+        "millionths of its deterministic seconds; 0 leaves it out.",
     ),
 ]
 Aim = Annotated[

@@ -2,7 +2,7 @@
 
 Notes
 -----
-*Work* counts items placed, by whichever decoder, and nodes of the exact search. The search ends
+*Work* counts items placed, by whichever decoder, and the work of the exact search. The search ends
 
 - proved: the value meets the bound, or the exact search has ended;
 - by its work limit, or by *patience*: so many moves per item in a row without an improvement;
