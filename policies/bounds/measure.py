@@ -11,6 +11,8 @@ from math import ceil, gcd
 
 import numpy as np
 
+from coalloc.model.jobs import Job, MoldableJob
+from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.state import SHORTEST
 
@@ -37,9 +39,9 @@ def _of_times(planner: Planner) -> float:
     """The largest common measure of all times, seconds; 0 where there is none."""
     problem, base, now = planner.compiled.problem, planner.compiled.base, planner.snapshot.time
     slowed = (planner.options.get("saturation_threshold") or 1.0) > 1.0
-    if slowed or problem.parent_gbit.max(initial=0.0) > 0.0 or problem.mode_comm.any():
+    if slowed or (problem.parent_gbit >= 0.0).any() or problem.mode_comm.any():
         return 0.0
-    if any(item.parts or item.arrival for item in planner.items):
+    if any(item.parts or item.arrival or _has_more(item.job) for item in planner.items):
         return 0.0
     power = np.unique(problem.class_power)
     runs = problem.mode_scaled[:, None] / power + problem.mode_fixed[:, None]
@@ -54,6 +56,11 @@ def _of_times(planner: Planner) -> float:
         if (np.abs(units - times * parts) <= NEAR * np.maximum(units, 1.0)).all():
             return gcd(*(int(unit) for unit in units)) / parts
     return 0.0
+
+
+def _has_more(job: Job) -> bool:
+    """Whether a job may run in other times than its modes have."""
+    return isinstance(job, MoldableJob) and not isinstance(job.speedup, TableSpeedup)
 
 
 def raised(bound: float, measure: float) -> float:

@@ -1,16 +1,13 @@
 """The exact search of `oas`: proves the best plan of a queue, by CP-SAT where it is installed.
 
-`exact_model` has the model, `exact_patterns` the allocations that it chooses from. What is searched
-are the plans that place every item of the planner and that the independent checker accepts, so an
-optimum here is one among all plans with the same deferred jobs. `why_not` names what is outside:
-workflows, memory that is shared between the slots of a node, saturated links in continuous time,
-jobs that the guard books first, queues with too many patterns, and a machine without ``ortools``.
+What is searched are the plans that place every item of the planner and that the independent checker
+accepts, so an optimum here is one among all plans with the same deferred jobs. `exact_model` has
+the model, `why_not` names what is outside.
 
 Notes
 -----
-*Work* is the solver's deterministic time, a second in so many units that a unit is about an item
-placed by the annealing. A call cannot be resumed: each one searches anew, above the bound and below
-the value that are known. One thread, so with the same work a search repeats exactly.
+*Work* is the solver's deterministic time. A call cannot be resumed: each one searches anew, above
+the bound and below the value that are known. One thread, so with the same work it repeats exactly.
 """
 
 from __future__ import annotations
@@ -33,29 +30,16 @@ from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.kernel.state import FULL
 from coalloc.policies.oas.exact_model import NEAR, ExactModel
-from coalloc.policies.oas.exact_patterns import (
-    Patterns,
-    Saturation,
-    TooManyPatternsError,
-    make_patterns,
-)
+from coalloc.policies.oas.exact_patterns import Patterns, UnfitError, make_patterns
 
 SECOND = 1_000_000
-"""Work of a second of the solver's deterministic time."""
-OBJECTIVES = {
-    "makespan": (False,),
-    "weighted_completion": (True,),
-    "makespan_then_weighted_completion": (False, True),
-}
-"""The searches of each objective, one after the other; True: of weighted completion."""
+"""Work of a second of the solver's deterministic time: about one for each item placed."""
 RELATIVE = 5e-10
 """By so much a plan must be better, relative."""
 LOOK_S = 0.05
 """Between two looks at the caller's wish to stop."""
-
-
-class UnfitError(Exception):
-    """The search does not apply; the text says why."""
+RESERVED = 62
+"""Reservations are bits of one integer."""
 
 
 @cache
@@ -69,6 +53,8 @@ def cp_model() -> Any:
 
 def why_not(planner: Planner, slot: float | None = None) -> str | None:
     """Say why the exact search does not apply; None where it does."""
+    if not planner.items:
+        return None
     try:
         fitting_patterns(planner, slot)
     except UnfitError as error:
@@ -84,16 +70,7 @@ def fitting_patterns(planner: Planner, slot: float | None) -> Patterns:
     reason = _unsupported(planner, slot)
     if reason is not None:
         raise UnfitError(reason)
-    saturation, threshold = None, threshold_of(planner)
-    if slot is not None and threshold > 1.0:
-        saturation = Saturation(threshold=threshold, slot_s=slot)
-    try:
-        patterns = make_patterns(planner.compiled, saturation)
-    except TooManyPatternsError as error:
-        raise UnfitError(str(error)) from None
-    if (np.diff(patterns.first) == 0).any():
-        raise UnfitError("a job has no allocation that the links carry")
-    return patterns
+    return make_patterns(planner.compiled, threshold_of(planner), slot)
 
 
 def _unsupported(planner: Planner, slot: float | None) -> str | None:
@@ -108,8 +85,8 @@ def _unsupported(planner: Planner, slot: float | None) -> str | None:
         return "links may be saturated"
     if planner.guarded.size:
         return "jobs that were passed over are booked first"
-    if len(planner.intake.reservations) > 62:
-        return "more than 62 reservations"
+    if len(planner.intake.reservations) > RESERVED:
+        return f"more than {RESERVED} reservations"
     for item in planner.items:
         job = item.job
         if not isinstance(job, MoldableJob) or isinstance(job.speedup, TableSpeedup):
@@ -146,43 +123,35 @@ class ExactSearch:
         seed: int = 0,
     ) -> None:
         self.planner, self.slot, self.seed = planner, slot, seed
-        self.phases = list(OBJECTIVES[objective])
-        self.weighted, self._second = self.phases.pop(0), False
+        self.weighted = self.weighing = objective == "weighted_completion"
+        self.second = objective == "makespan_then_weighted_completion"
         self.best: Schedule | None = None
-        self.work, self.bound = 0, lower
+        self.work, self.bound, self.floor = 0, lower, lower
         self.makespan = self.cost = inf
         self.ended, self.failed = not planner.items, False
         if self.ended:
             self.makespan = self.cost = 0.0
             return
-        if incumbent is not None and not incumbent.unplaced and slot is None:
-            self.makespan, self.cost = incumbent.makespan, incumbent.weighted_completion
+        if incumbent is not None and slot is None:
+            self.offer(incumbent, lower)
         full = int(FULL * (1.0 if slot is None else threshold_of(planner)))
         self.made = ExactModel(cp_model(), planner, fitting_patterns(planner, slot), slot, full)
         if objective == "makespan":
             self.made.break_mirror()
-        self._begin()
 
     @property
     def value(self) -> float:
         """The objective of the best plan known; of two, the first."""
         return self.cost if self.weighted else self.makespan
 
-    def _begin(self) -> None:
-        """Set out on a phase, unless it is proved."""
-        made = self.made
-        if self.weighted or self._second:
-            self.aim, self.unit = made.weigh()
-            self.floor = 0.0 if self._second else self.bound
-            if self._second:
-                made.model.add(made.last <= int(self.makespan / made.grid.unit + NEAR))
-        else:
-            self.aim, self.unit, self.floor = made.last, made.grid.unit, self.bound
-        made.model.minimize(self.aim)
+    @property
+    def reached(self) -> float:
+        """What the best plan known has of the criterion that is searched now."""
+        return self.cost if self.weighing else self.makespan
 
     def offer(self, found: Schedule, bound: float) -> None:
         """Know a plan and a bound from elsewhere, if they are better."""
-        if self._second or found.unplaced:
+        if found.unplaced or self.weighing != self.weighted:
             return
         if (found.weighted_completion if self.weighted else found.makespan) < self.value:
             self.makespan, self.cost = found.makespan, found.weighted_completion
@@ -192,94 +161,57 @@ class ExactSearch:
         """Search for so much work more; whether the search has ended, with a proof."""
         until = self.work + work
         while not self.ended and not self.failed and self.work < until and not stop():
-            if self._proved():
-                self._next()
-            else:
+            if self.reached > self.floor * (1.0 + RELATIVE):
                 self._solve(until - self.work, stop)
-        return self.ended
-
-    def _reached(self) -> float:
-        """The value of the present phase."""
-        return self.cost if self.weighted or self._second else self.makespan
-
-    def _proved(self) -> bool:
-        """Whether the best plan known meets the bound of this phase."""
-        return self._reached() <= self.floor * (1.0 + RELATIVE)
-
-    def _next(self) -> None:
-        """Go on to the next phase, if there is one."""
-        if not self._second:
+                continue
             self.bound = self.value
-        if not self.phases:
-            self.ended = True
-            return
-        self.phases.pop()
-        self._second = True
-        self._begin()
+            self.ended = not self.second or self.reached == inf
+            if not self.ended:  # of the plans with this makespan, the least completion
+                made, self.second, self.weighing, self.floor = self.made, False, True, 0.0
+                made.model.add(made.last <= int(self.makespan / made.grid.unit + NEAR))
+        return self.ended
 
     def _solve(self, work: int, stop: Callable[[], bool]) -> None:
         """One call of the solver, for something better than what is known."""
-        cp, model = self.made.cp, self.made.model.clone()
-        reached = self._reached()
-        if reached < inf:
-            model.add(self.aim <= ceil(reached * (1.0 - RELATIVE) / self.unit - NEAR) - 1)
-        model.add(self.aim >= ceil(self.floor / self.unit * (1.0 - NEAR) - NEAR))
+        made, cp, model = self.made, self.made.cp, self.made.model.clone()
+        aim, unit = made.weigh() if self.weighing else (made.last, made.grid.unit)
+        model.minimize(aim)
+        if self.reached < inf:
+            model.add(aim <= ceil(self.reached * (1.0 - RELATIVE) / unit - NEAR) - 1)
+        model.add(aim >= ceil(self.floor / unit * (1.0 - NEAR) - NEAR))
         solver = cp.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = self.seed
         solver.parameters.linearization_level = 0  # measured: 2 to 10 times as fast as with it
         solver.parameters.cp_model_probing_level = 0
         solver.parameters.max_deterministic_time = work / SECOND
-        over = Event()
-
-        def watch() -> None:
-            while not over.wait(LOOK_S):
-                if stop():
-                    solver.stop_search()
-
-        watcher = Thread(target=watch, daemon=True) if stop is not never else None
-        if watcher is not None:
-            watcher.start()
-        try:
-            status = solver.solve(model)
-        finally:
-            over.set()
-            if watcher is not None:
-                watcher.join()
+        status = _watched(solver, model, stop)
         assert status != cp.MODEL_INVALID, model.validate()
         spent = int(solver.response_proto.deterministic_time * SECOND)
         self.work += min(max(spent, 1), work)
-        self._know(solver, status, reached)
-
-    def _know(self, solver: Any, status: Any, reached: float) -> None:
-        """Take over a plan and the bound."""
-        cp = self.made.cp
         if status in (cp.OPTIMAL, cp.FEASIBLE):
             self._take(solver)
         if self.failed:
             return
-        if status in (cp.OPTIMAL, cp.INFEASIBLE):
-            self.floor = self._reached()
-        elif solver.best_objective_bound * self.unit > self.floor:
-            self.floor = min(solver.best_objective_bound * self.unit, self._reached())
-        if not self._second:
+        proved = status in (cp.OPTIMAL, cp.INFEASIBLE)
+        told = self.reached if proved else min(solver.best_objective_bound * unit, self.reached)
+        self.floor = max(self.floor, told)
+        if self.weighing == self.weighted:
             self.bound = max(self.bound, self.floor)
 
     def _take(self, solver: Any) -> None:
         """Make a plan of the solver's: its patterns, and its order of starts and ends."""
-        made, patterns = self.made, self.made.patterns
-        grid, items = made.grid, self.planner.items
+        made, patterns, grid = self.made, self.made.patterns, self.made.grid
         start = [solver.value(variable) for variable in made.start]
         end = [solver.value(variable) for variable in made.end]
-        chosen = [
-            next(p for p in made.of_item(n) if solver.value(made.chosen[p]))
-            for n in range(len(items))
-        ]
-        out = make_outcome(self.planner.compiled.problem)
+        out = make_outcome(made.problem)
         sc, top = np.ones(out.end.size), 0
-        for n in sorted(range(len(items)), key=lambda n: start[n]):
-            p = chosen[n]
-            out.start[n] = self._begun(start, end, out.end, n)
+        for n in sorted(range(len(start)), key=lambda n: start[n]):
+            p = next(p for p in made.of_item(n) if solver.value(made.chosen[p]))
+            out.start[n] = grid.now + start[n] * grid.unit
+            if not grid.slotted:
+                over = [float(out.end[m]) for m in range(len(end)) if m != n and end[m] <= start[n]]
+                out.start[n] = max([self.planner.items[n].release, *made.over(start[n]), *over])
             out.end[n] = out.start[n] + patterns.seconds[p]
             out.mode[n], sc[n] = patterns.mode[p], patterns.sc[p]
             classes = np.flatnonzero(patterns.procs[p])
@@ -296,14 +228,22 @@ class ExactSearch:
         if grid.slotted:
             self.makespan = max(end) * grid.unit
 
-    def _begun(self, start: list[int], end: list[int], ends: Any, item: int) -> float:
-        """When an item starts: once what is over at its start in the model is over."""
-        made, grid, at = self.made, self.made.grid, start[item]
-        if grid.slotted:
-            return grid.now + at * grid.unit
-        base, closed = made.base.time.tolist(), made.problem.reserved.tolist()
-        times = [grid.now, self.planner.items[item].release]
-        times += [time for time, units in zip(base, made.events, strict=True) if units <= at]
-        times += [b for (_, b), (_, units) in zip(closed, made.closed, strict=True) if units <= at]
-        times += [float(ends[n]) for n in range(len(end)) if n != item and end[n] <= at]
-        return max(times)
+
+def _watched(solver: Any, model: Any, stop: Callable[[], bool]) -> Any:
+    """The status at the end of the solver's search, which the caller may stop."""
+    if stop is never:
+        return solver.solve(model)
+    over = Event()
+
+    def watch() -> None:
+        while not over.wait(LOOK_S):
+            if stop():
+                solver.stop_search()
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        return solver.solve(model)
+    finally:
+        over.set()
+        watcher.join()

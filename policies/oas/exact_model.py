@@ -220,7 +220,7 @@ class ExactModel:
         takes, room = np.hstack((patterns.use, patterns.load)), np.append(full, links)
         for n, m in combinations(range(len(self.start)), 2):
             here, there = self.of_item(n), self.of_item(m)
-            fits = (takes[here][:, None] + takes[there] <= room).all(axis=2)
+            fits = np.all(takes[here][:, None] + takes[there] <= room, axis=2)
             if fits.all():
                 continue
             if not fits.any():
@@ -299,12 +299,19 @@ class ExactModel:
         for n, item in enumerate(items):
             if n in tied or item.parents:
                 continue
-            key = (tuple(item.modes), item.limit, item.group, item.proc_gbps, item.splits)
-            key = (*key, item.release, item.job.weight)
+            form = (tuple(item.modes), item.limit, item.group, item.proc_gbps, item.splits)
+            key = (form, item.release, item.job.weight)
             if key in seen:
                 self.model.add(self.start[seen[key]] <= self.start[n])
                 self.twins |= {seen[key], n}
             seen[key] = n
+
+    def over(self, at: int) -> list[float]:
+        """When what is there now, and is over by a time of the model, is over: seconds."""
+        times = list(zip(self.base.time.tolist(), self.events, strict=True))
+        ends = self.problem.reserved[:, 1].tolist()
+        times += zip(ends, (end for _, end in self.closed), strict=True)
+        return [self.grid.now, *(time for time, units in times if units <= at)]
 
     def weigh(self) -> tuple[Any, float]:
         """Weighted completion from now on in whole units, and the worth of one."""

@@ -46,4 +46,4 @@ class OasOptions(CommonOptions, frozen=True, kw_only=True):
     """How far links may be loaded beyond their capacity, slowing down who uses them."""
     window: Window = 100
     patience: Patience = PATIENCE
-    exact_work: ExactWork = 20_000_000
+    exact_work: ExactWork = 10_000_000
