@@ -15,7 +15,8 @@ from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas import exact
-from coalloc.policies.oas.exact import ExactSearch, UnfitError, why_not
+from coalloc.policies.oas.exact import ExactSearch, why_not
+from coalloc.policies.oas.exact_patterns import UnfitError
 from coalloc.simulation.reproduce.instances import oas_instance
 from tests.support.oas_cases import random_case
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
