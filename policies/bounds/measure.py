@@ -25,7 +25,7 @@ NEAR = 1e-9
 
 
 def measure_of(planner: Planner, objective: str = "makespan") -> float:
-    """What every value of an objective that is worth a look is a multiple of; 0: not known."""
+    """The measure of an objective: undominated plans reach multiples of it; 0: not known."""
     measure = _of_times(planner)
     if objective == "makespan" or not measure:
         return measure

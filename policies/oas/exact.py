@@ -146,7 +146,7 @@ class ExactSearch:
 
     @property
     def reached(self) -> float:
-        """What the best plan known has of the criterion that is searched now."""
+        """The criterion that is searched now, of the best plan known."""
         return self.cost if self.weighing else self.makespan
 
     def offer(self, found: Schedule, bound: float) -> None:

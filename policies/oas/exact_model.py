@@ -68,7 +68,7 @@ class ExactGrid:
         return floor((seconds - self.now) / self.unit + NEAR)
 
     def free(self, seconds: float) -> int:
-        """When something becomes available at this time."""
+        """The unit from which on something that is freed at this time is there."""
         return self.up(seconds) if self.slotted else self.down(seconds)
 
     def lasting(self, seconds: Floats) -> list[int]:
@@ -169,7 +169,7 @@ class ExactModel:
             self.end.append(end)
 
     def _demand(self, members: Sequence[int], amounts: Sequence[int]) -> Any:
-        """What the patterns of one span take."""
+        """Amount that the patterns of one span take."""
         taken = [amounts[p] for p in members]
         if len(set(taken)) == 1:
             return taken[0]
@@ -178,7 +178,7 @@ class ExactModel:
         return demand
 
     def _fit(self, amounts: Sequence[int], free: Sequence[int], extra: Extra = None) -> None:
-        """What runs takes no more than is free, by event; of one item, what `extra` says."""
+        """Running items take no more than is free, by event; one of them as `extra` has it."""
         full, model = max(free), self.model
         spans, demands = [], []
         for n, span, members in self.spans:
@@ -307,7 +307,7 @@ class ExactModel:
             seen[key] = n
 
     def over(self, at: int) -> list[float]:
-        """When what is there now, and is over by a time of the model, is over: seconds."""
+        """Ends of what holds nodes now and is over by a time of the model, seconds."""
         times = list(zip(self.base.time.tolist(), self.events, strict=True))
         ends = self.problem.reserved[:, 1].tolist()
         times += zip(ends, (end for _, end in self.closed), strict=True)
