@@ -14,13 +14,11 @@ import time
 from dataclasses import dataclass
 from statistics import median
 
+from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.oas.exact import ExactSearch
+from coalloc.policies.oas.exact import SECOND, ExactSearch
 from coalloc.policies.orders.simple import SIMPLE, sort_items
 from coalloc.simulation.reproduce.instances import oas_instance
-
-STEP = 500_000
-"""Nodes between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,7 @@ class Run:
     """One search."""
 
     seconds: float
-    nodes: int
+    work: int
     proved: bool
     over_incumbent: float
     root_gap: float
@@ -62,17 +60,16 @@ def best_simple(planner: Planner) -> Schedule:
 
 
 def measure(seed: int, size: Size) -> Run:
-    """Search one instance until it is proved, or four times its limit has passed."""
+    """Search one instance until it is proved, or for four times its limit."""
     began = time.process_time()
     planner = Planner(oas_instance(seed, size.nodes, size.jobs), {"objective": "makespan"})
     incumbent = best_simple(planner)
     search = ExactSearch(planner, "makespan", incumbent)
-    root = search.bound
-    while not search.run(STEP) and time.process_time() - began < 4.0 * size.limit_s:
-        pass
+    root = lower_bound(planner).value
+    search.run(int(4.0 * size.limit_s * SECOND))
     return Run(
         seconds=time.process_time() - began,
-        nodes=search.work,
+        work=search.work,
         proved=search.ended,
         over_incumbent=incumbent.makespan / search.value,
         root_gap=search.value / root - 1.0,
@@ -89,8 +86,8 @@ def report(size: Size, seeds: int) -> str:
         late += f"  median above {size.median_s:g} s"
     return (
         f"{size.jobs:4d} jobs on 3 x {size.nodes}: proved {sum(run.proved for run in runs):3d} of "
-        f"{len(runs):3d}  median {median(seconds):7.3f} s  worst {max(seconds):7.3f} s  nodes "
-        f"{median(run.nodes for run in runs):11,.0f} / {max(run.nodes for run in runs):12,d}  "
+        f"{len(runs):3d}  median {median(seconds):7.3f} s  worst {max(seconds):7.3f} s  work "
+        f"{median(run.work for run in runs):11,.0f} / {max(run.work for run in runs):12,d}  "
         f"root gap {100 * median(run.root_gap for run in runs):4.1f} %  best simple order "
         f"{max(run.over_incumbent for run in runs):.3f} x at worst{late}"
     )

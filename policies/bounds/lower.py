@@ -19,6 +19,7 @@ from coalloc.policies.base import never
 from coalloc.policies.bounds.case import read_case
 from coalloc.policies.bounds.completion import completion_bounds
 from coalloc.policies.bounds.makespan import makespan_bounds
+from coalloc.policies.bounds.measure import measure_of, raised
 from coalloc.policies.kernel.instance.decoding import Planner
 
 ROUNDING = 1e-11
@@ -33,7 +34,8 @@ class Bound:
     """Seconds from the snapshot's time (makespan), or weighted seconds: the sum of weight * (end -
     time)."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Each bound by name; the largest is the value."""
+    """Each bound by name; the largest is the value. Where all times have a common measure, each is
+    a multiple of it."""
 
     @property
     def binding(self) -> str:
@@ -61,7 +63,9 @@ def lower_bound(
         return Bound(value=0.0)
     case = read_case(planner, effort)
     find = BOUNDS[objective]
-    parts = {name: value * (1.0 - ROUNDING) for name, value in find(case, stop).items()}
+    measure = measure_of(planner, objective)
+    found = find(case, stop).items()
+    parts = {name: raised(value * (1.0 - ROUNDING), measure) for name, value in found}
     return Bound(value=max(parts.values(), default=0.0), parts=parts)
 
 

@@ -30,12 +30,12 @@ by prices on one pool             `pool_insertion`,         `bicriteria`
 Four searches anneal: `annealing`, `serial_annealing`, `list_annealing` and `pool_reinsertion`. Each
 has its moves; `annealing_loop` has the loop with acceptance and cooling, compiled once for each.
 
-All are given one encoding of the queue, `state.Problem`. Two others are made from it: `Jobs` and
+All are given one encoding of the queue, `state.Problem`. Another is made from it: `Jobs` and
 `Processors` of `pool`, which are one-dimensional, and which bounds of moldable jobs read where
-clusters differ; and `Model` of `branch_and_bound`, in which every allocation of an item is a row.
+clusters differ.
 
-Three searches build no schedules of their own: `branch_and_bound` (exact search of `oas`),
-`packing` (equal nodes) and `shelf_packing` (which jobs a shelf of `demt` holds).
+Two searches build no schedules of their own: `packing` (equal nodes) and `shelf_packing` (which
+jobs a shelf of `demt` holds).
 
 Why counts are enough
 ---------------------

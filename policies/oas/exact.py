@@ -1,78 +1,82 @@
-"""The exact search of `oas`: proves the best plan of a small queue, in continuous time.
+"""The exact search of `oas`: proves the best plan of a queue, by CP-SAT where it is installed.
 
-Chronological branch and bound over the sets of jobs that start at each event, each job in each of
-its allocation patterns, with a memo of states. `kernel.branch_and_bound` says why it is complete,
-`exact_patterns` what a pattern is, `exact_prices` where its bounds come from.
+What is searched are the plans that place every item of the planner and that the independent checker
+accepts, so an optimum here is one among all plans with the same deferred jobs. `exact_model` has
+the model, `why_not` names what is outside.
 
 Notes
 -----
-What is searched are the plans that place every item of the planner and that the independent
-checker accepts, so an optimum here is one among all plans with the same deferred jobs.
-`why_not` names what is outside: workflows, memory that is shared between the slots of a node,
-saturated links in continuous time, jobs that the guard books first, and queues too large for the
-memo's key.
+*Work* is the solver's deterministic time. A call cannot be resumed: each one searches anew, above
+the bound and below the value that are known. One thread, so with the same work it repeats exactly.
 """
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from math import ceil, inf
+from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.model.speedup import LADDER, TableSpeedup
+from coalloc.policies.base import never
 from coalloc.policies.bounds.supply import threshold_of
+from coalloc.policies.checking.check import check
 from coalloc.policies.kernel.instance.arrays import make_outcome
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
-from coalloc.policies.kernel.search.branch_and_bound import root_bound, search
-from coalloc.policies.kernel.search.branch_state import (
-    BEST_CHOSEN,
-    BEST_END,
-    BEST_START,
-    COST_LIMIT,
-    DEADLINE,
-    FOUND,
-    MARGIN,
-    RELATIVE,
-    WEIGHT,
-    WEIGHTED,
-    WORK,
-)
-from coalloc.policies.oas.exact_model import (
-    UnfitError,
-    fitting_patterns,
-    make_memo,
-    make_model,
-    make_stack,
-)
-from coalloc.policies.oas.exact_patterns import TooManyPatternsError
+from coalloc.policies.kernel.state import FULL
+from coalloc.policies.oas.exact_model import NEAR, ExactModel
+from coalloc.policies.oas.exact_patterns import Patterns, UnfitError, make_patterns
 
-CHUNK = 200_000
-"""Nodes of one call of the compiled search."""
-OBJECTIVES = {
-    "makespan": (False,),
-    "weighted_completion": (True,),
-    "makespan_then_weighted_completion": (False, True),
-}
-"""The searches of each objective, one after the other; True: of weighted completion."""
-SAME = 1e-12
-"""By so much, relative, the second search may pass the makespan of the first: rounding."""
+SECOND = 1_000_000
+"""Work of a second of the solver's deterministic time: about one for each item placed."""
+RELATIVE = 5e-10
+"""By so much a plan must be better, relative."""
+LOOK_S = 0.05
+"""Between two looks at the caller's wish to stop."""
+RESERVED = 62
+"""Reservations are bits of one integer."""
+
+
+@cache
+def cp_model() -> Any:
+    """CP-SAT, loaded at its first use; None where it is not installed."""
+    try:
+        return import_module("ortools.sat.python.cp_model")
+    except ImportError:
+        return None
 
 
 def why_not(planner: Planner, slot: float | None = None) -> str | None:
     """Say why the exact search does not apply; None where it does."""
-    reason = _unsupported(planner, slot)
-    if reason is not None or not planner.items:
-        return reason
+    if not planner.items:
+        return None
     try:
         fitting_patterns(planner, slot)
-    except (UnfitError, TooManyPatternsError) as error:
+    except UnfitError as error:
         return str(error)
     return None
 
 
+def fitting_patterns(planner: Planner, slot: float | None) -> Patterns:
+    """The patterns; where there are slots, links may be saturated up to the threshold.
+
+    Raises `UnfitError`.
+    """
+    reason = _unsupported(planner, slot)
+    if reason is not None:
+        raise UnfitError(reason)
+    return make_patterns(planner.compiled, threshold_of(planner), slot)
+
+
 def _unsupported(planner: Planner, slot: float | None) -> str | None:
     """Reason why the search cannot take a case."""
+    if cp_model() is None:
+        return "ortools is not installed"
     if any(item.task is not None for item in planner.items):
         return "tasks of workflows are not searched"
     if any(kind.cut for kind in planner.intake.kinds if kind.usable):
@@ -81,6 +85,8 @@ def _unsupported(planner: Planner, slot: float | None) -> str | None:
         return "links may be saturated"
     if planner.guarded.size:
         return "jobs that were passed over are booked first"
+    if len(planner.intake.reservations) > RESERVED:
+        return f"more than {RESERVED} reservations"
     for item in planner.items:
         job = item.job
         if not isinstance(job, MoldableJob) or isinstance(job.speedup, TableSpeedup):
@@ -91,18 +97,17 @@ def _unsupported(planner: Planner, slot: float | None) -> str | None:
 
 
 class ExactSearch:
-    """Chronological branch and bound with a dominance memo on node classes and patterns.
+    """The search of one planner.
 
     The objective is makespan, weighted_completion, or makespan_then_weighted_completion; `lower` is
     a valid bound of it (of the makespan, where it comes first). Only plans better than the
     incumbent are looked for; `best` is one, if there is one. `value` is the objective of the best
     plan known, in seconds (weighted seconds), infinite without one; `bound` is a valid bound of it,
-    equal to it once the search has ended. `work` are nodes so far.
+    equal to it once the search has ended.
 
     With a slot, in seconds, run times are rounded up to multiples, starts lie on multiples after
-    the snapshot's time, and releases and other work count until the next multiple. The incumbent
-    then only serves to be beaten if it keeps to the grid, which is not looked at: it is left aside.
-    `value` and `bound` count whole slots, the plan's ends are the true ones.
+    the snapshot's time, and releases and other work count until the next multiple. The incumbent is
+    then left aside. `value` and `bound` count whole slots, the plan's ends are the true ones.
 
     Raises `UnfitError` where `why_not` has a reason.
     """
@@ -115,117 +120,130 @@ class ExactSearch:
         lower: float = 0.0,
         *,
         slot: float | None = None,
+        seed: int = 0,
     ) -> None:
-        reason = _unsupported(planner, slot)
-        if reason is not None:
-            raise UnfitError(reason)
-        phases = OBJECTIVES[objective]
-        self.planner, self.slot = planner, slot
-        self.weighted, self._later = phases[0], list(phases[1:])
-        self._second = False
+        self.planner, self.slot, self.seed = planner, slot, seed
+        self.weighted = self.weighing = objective == "weighted_completion"
+        self.second = objective == "makespan_then_weighted_completion"
         self.best: Schedule | None = None
-        self.work, self.bound, self._floor = 0, 0.0, 0.0
+        self.work, self.bound, self.floor = 0, lower, lower
         self.makespan = self.cost = inf
-        self.ended = not planner.items
+        self.ended, self.failed = not planner.items, False
         if self.ended:
             self.makespan = self.cost = 0.0
             return
-        if incumbent is not None and not incumbent.unplaced and slot is None:
-            self.makespan, self.cost = incumbent.makespan, incumbent.weighted_completion
-        try:
-            self._made = make_model(planner, slot, True in phases)
-        except TooManyPatternsError as error:
-            raise UnfitError(str(error)) from None
-        self._begin()
-        self.bound = self._floor = max(lower, self._floor)
-        if self._proved():
-            self._next()
+        if incumbent is not None and slot is None:
+            self.offer(incumbent, lower)
+        full = int(FULL * (1.0 if slot is None else threshold_of(planner)))
+        self.made = ExactModel(cp_model(), planner, fitting_patterns(planner, slot), slot, full)
+        if objective == "makespan":
+            self.made.break_mirror()
 
     @property
     def value(self) -> float:
         """The objective of the best plan known; of two, the first."""
         return self.cost if self.weighted else self.makespan
 
-    def run(self, work: int) -> bool:
-        """Explore at most so many nodes more; whether the search has ended, with a proof."""
+    @property
+    def reached(self) -> float:
+        """The criterion that is searched now, of the best plan known."""
+        return self.cost if self.weighing else self.makespan
+
+    def offer(self, found: Schedule, bound: float) -> None:
+        """Know a plan and a bound from elsewhere, if they are better."""
+        if found.unplaced or self.weighing != self.weighted:
+            return
+        if (found.weighted_completion if self.weighted else found.makespan) < self.value:
+            self.makespan, self.cost = found.makespan, found.weighted_completion
+        self.bound = self.floor = max(self.floor, bound)
+
+    def run(self, work: int, stop: Callable[[], bool] = never) -> bool:
+        """Search for so much work more; whether the search has ended, with a proof."""
         until = self.work + work
-        while not self.ended and self.work < until:
-            counters = self._stack.counters
-            before, found = int(counters[WORK]), int(counters[FOUND])
-            chunk = min(CHUNK, until - self.work)
-            over = bool(search(self._made.model, self._stack, self._memo, chunk))
-            self.work += int(counters[WORK]) - before
-            if int(counters[FOUND]) > found:
-                self._take()
-            if over or self._proved():
-                self._next()
+        while not self.ended and not self.failed and self.work < until and not stop():
+            if self.reached > self.floor * (1.0 + RELATIVE):
+                self._solve(until - self.work, stop)
+                continue
+            self.bound = self.value
+            self.ended = not self.second or self.reached == inf
+            if not self.ended:  # of the plans with this makespan, the least completion
+                made, self.second, self.weighing, self.floor = self.made, False, True, 0.0
+                made.model.add(made.last <= int(self.makespan / made.grid.unit + NEAR))
         return self.ended
 
-    @property
-    def _weighing(self) -> bool:
-        """Whether the present phase is one of weighted completion."""
-        return self.weighted or self._second
-
-    def _begin(self) -> None:
-        """Set out on a phase."""
-        model, length = self._made.model, self._made.grid.length(1.0)
-        self._stack = make_stack(model)
-        self._memo = make_memo(len(self.planner.items))
-        origin, limits = float(model.times[0, 0]), self._stack.limits
-        rounding = 4.0 * float(np.spacing(abs(origin)))
-        # with a grid, ends are whole numbers
-        limits[MARGIN] = rounding if self.slot is None else 0.5
-        if self._weighing:
-            limits[WEIGHTED], limits[MARGIN] = 1.0, 0.0
-            limits[COST_LIMIT] = self.cost * (1.0 - RELATIVE) / length
-            if self._second:
-                limits[DEADLINE] = origin + self.makespan * (1.0 + SAME) / length + rounding
-        elif self.makespan < inf:
-            most = self.makespan / length
-            limits[DEADLINE] = origin + most - max(limits[MARGIN], most * RELATIVE)
-        self._floor = float(root_bound(model, self._stack)) * length
-
-    def _proved(self) -> bool:
-        """Whether the best plan known meets the bound of this phase."""
-        value = self.cost if self._weighing else self.makespan
-        return bool(value <= self._floor * (1.0 + RELATIVE))
-
-    def _next(self) -> None:
-        """Go on to the next phase, if there is one."""
-        if not self._second and self.value < inf:
-            self.bound = self.value
-        if not self._later or self.value == inf:
-            self.ended = True
+    def _solve(self, work: int, stop: Callable[[], bool]) -> None:
+        """One call of the solver, for something better than what is known."""
+        made, cp, model = self.made, self.made.cp, self.made.model.clone()
+        aim, unit = made.weigh() if self.weighing else (made.last, made.grid.unit)
+        model.minimize(aim)
+        if self.reached < inf:
+            model.add(aim <= ceil(self.reached * (1.0 - RELATIVE) / unit - NEAR) - 1)
+        model.add(aim >= ceil(self.floor / unit * (1.0 - NEAR) - NEAR))
+        solver = cp.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = self.seed
+        solver.parameters.linearization_level = 0  # measured: 2 to 10 times as fast as with it
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.max_deterministic_time = work / SECOND
+        status = _watched(solver, model, stop)
+        assert status != cp.MODEL_INVALID, model.validate()
+        spent = int(solver.response_proto.deterministic_time * SECOND)
+        self.work += min(max(spent, 1), work)
+        if status in (cp.OPTIMAL, cp.FEASIBLE):
+            self._take(solver)
+        if self.failed:
             return
-        self._later.pop()
-        self._second = True
-        self._begin()
-        if self._proved():
-            self.ended = True
+        proved = status in (cp.OPTIMAL, cp.INFEASIBLE)
+        told = self.reached if proved else min(solver.best_objective_bound * unit, self.reached)
+        self.floor = max(self.floor, told)
+        if self.weighing == self.weighted:
+            self.bound = max(self.bound, self.floor)
 
-    def _take(self) -> None:
-        """Write the best plan of the search as a schedule."""
-        made, stack, grid = self._made, self._stack, self._made.grid
-        patterns = made.patterns
-        out = make_outcome(self.planner.compiled.problem)
-        sc = np.ones(out.end.size)
-        top = 0
-        for j, item in enumerate(made.order.tolist()):
-            p = int(made.index[stack.chosen[j, BEST_CHOSEN]])
-            out.start[item] = grid.seconds(float(stack.plan[j, BEST_START]))
-            out.end[item] = grid.seconds(float(stack.plan[j, BEST_END]))
-            if grid.slot is not None:
-                out.end[item] = min(out.start[item] + patterns.seconds[p], out.end[item])
-            out.mode[item], sc[item] = patterns.mode[p], patterns.sc[p]
+    def _take(self, solver: Any) -> None:
+        """Make a plan of the solver's: its patterns, and its order of starts and ends."""
+        made, patterns, grid = self.made, self.made.patterns, self.made.grid
+        start = [solver.value(variable) for variable in made.start]
+        end = [solver.value(variable) for variable in made.end]
+        out = make_outcome(made.problem)
+        sc, top = np.ones(out.end.size), 0
+        for n in sorted(range(len(start)), key=lambda n: start[n]):
+            p = next(p for p in made.of_item(n) if solver.value(made.chosen[p]))
+            out.start[n] = grid.now + start[n] * grid.unit
+            if not grid.slotted:
+                over = [float(out.end[m]) for m in range(len(end)) if m != n and end[m] <= start[n]]
+                out.start[n] = max([self.planner.items[n].release, *made.over(start[n]), *over])
+            out.end[n] = out.start[n] + patterns.seconds[p]
+            out.mode[n], sc[n] = patterns.mode[p], patterns.sc[p]
             classes = np.flatnonzero(patterns.procs[p])
-            out.use_first[item], out.use_count[item] = top, classes.size
+            out.use_first[n], out.use_count[n] = top, classes.size
             out.use_class[top : top + classes.size] = classes
             out.use_procs[top : top + classes.size] = patterns.procs[p, classes]
             top += classes.size
-        self.best = self.planner.measure(out, self.work, sc)
-        origin = float(made.model.times[0, 0])
-        ends = stack.plan[:, BEST_END] - origin
-        self.makespan = grid.length(float(ends.max()))
-        self.cost = grid.length(float((ends * made.model.runs[:, WEIGHT]).sum()))
-        if self._second:  # the same but for rounding
-            self.bound = min(self.bound, self.makespan)
+        found = self.planner.measure(out, self.work, sc)
+        if check(self.planner.snapshot, self.planner.plan(found, "oas")).violations:
+            self.failed = True  # amounts too near to each other for the model
+            return
+        self.best = found
+        self.makespan, self.cost = found.makespan, found.weighted_completion
+        if grid.slotted:
+            self.makespan = max(end) * grid.unit
+
+
+def _watched(solver: Any, model: Any, stop: Callable[[], bool]) -> Any:
+    """The status at the end of the solver's search, which the caller may stop."""
+    if stop is never:
+        return solver.solve(model)
+    over = Event()
+
+    def watch() -> None:
+        while not over.wait(LOOK_S):
+            if stop():
+                solver.stop_search()
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        return solver.solve(model)
+    finally:
+        over.set()
+        watcher.join()

@@ -28,7 +28,7 @@ from coalloc.policies.kernel.state import FULL, MOST_LOAD, ROUNDING, SHORTEST, B
 
 MOST_OF_ITEM = 2000
 """Patterns of one item at most."""
-MOST = 8000
+MOST = 1000
 """Patterns of all items at most."""
 COMPARED = 600
 """Patterns of an item up to which dominated ones are looked for."""
@@ -57,16 +57,8 @@ class Patterns:
     """Set of the reservations that the pattern may not meet, as bits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saturation:
-    """Allowed saturation of links, on a grid of slots."""
-
-    threshold: float
-    slot_s: float
-
-
-class TooManyPatternsError(Exception):
-    """There are more patterns than can be searched."""
+class UnfitError(Exception):
+    """The search does not apply; the text says why."""
 
 
 def counted(total: int, room: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -102,38 +94,27 @@ def load_units(gbps: float, inside: Ints, links: Floats) -> Ints:
     return np.where((load <= 0.0) | np.isinf(links), 0, units)
 
 
-def make_patterns(compiled: Compiled, saturation: Saturation | None = None) -> Patterns:
-    """Enumerate the patterns of every item; without `saturation`, links are never saturated.
+def make_patterns(compiled: Compiled, threshold: float, slot: float | None) -> Patterns:
+    """Enumerate the patterns of every item; links may be saturated where time is in slots.
 
-    Raises `TooManyPatternsError`.
+    Raises `UnfitError`.
     """
-    problem = compiled.problem
-    parts: list[Patterns] = []
-    total = 0
+    problem, parts, total = compiled.problem, list[Patterns](), 0
     for item in range(problem.item_group.size):
-        parts.append(_of_item(problem, compiled.base, item, saturation))
+        parts.append(_of_item(problem, compiled.base, item, threshold, slot))
         total += parts[-1].mode.size
         if total > MOST:
-            raise TooManyPatternsError(f"there are more than {MOST} allocation patterns")
-    none = _none(problem)
-    joined = [*parts, _selected(problem, 0, none, none[:, 0], np.ones(0))]
-    return Patterns(
-        first=firsts([part.mode.size for part in parts]),
-        mode=np.concatenate([part.mode for part in joined]),
-        procs=np.concatenate([part.procs for part in joined]),
-        use=np.concatenate([part.use for part in joined]),
-        load=np.concatenate([part.load for part in joined]),
-        seconds=np.concatenate([part.seconds for part in joined]),
-        sc=np.concatenate([part.sc for part in joined]),
-        shut=np.concatenate([part.shut for part in joined]),
-    )
+            raise UnfitError(f"there are more than {MOST} allocation patterns")
+        if not parts[-1].mode.size:
+            raise UnfitError("a job has no allocation that the links carry")
+    rows = {name: [getattr(part, name) for part in parts] for name in Patterns.__annotations__}
+    joined = {name: np.concatenate(values) for name, values in rows.items() if parts}
+    return Patterns(**{**joined, "first": firsts([part.mode.size for part in parts])})
 
 
-def _none(problem: Problem) -> Ints:
-    return np.zeros((0, problem.class_power.size), dtype=np.int64)
-
-
-def _of_item(problem: Problem, base: Base, item: int, saturation: Saturation | None) -> Patterns:
+def _of_item(
+    problem: Problem, base: Base, item: int, threshold: float, slot: float | None
+) -> Patterns:
     need = problem.need[problem.item_group[item]]
     room = np.where(need > 0, base.free[-1] // np.maximum(need, 1), 0)
     rows: list[tuple[int, ...]] = []
@@ -143,14 +124,12 @@ def _of_item(problem: Problem, base: Base, item: int, saturation: Saturation | N
             rows.append(row)
             modes.append(mode)
             if len(rows) > MOST_OF_ITEM:
-                raise TooManyPatternsError(
-                    f"a job has more than {MOST_OF_ITEM} allocation patterns"
-                )
-    procs = np.array(rows, dtype=np.int64) if rows else _none(problem)
+                raise UnfitError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
+    procs = np.array(rows, dtype=np.int64).reshape(-1, problem.class_power.size)
     chosen, sc = np.array(modes, dtype=np.int64), np.ones(len(procs))
     found = _selected(problem, item, procs, chosen, sc)
-    if saturation is not None and len(procs):
-        which, sc = _slowdowns(problem, found, chosen, saturation)
+    if slot is not None and threshold > 1.0:
+        which, sc = _slowdowns(problem, found, chosen, threshold, slot)
         procs, chosen = procs[which], chosen[which]
         found = _selected(problem, item, procs, chosen, sc)
     limit = (sc * FULL).astype(np.int64)[:, None] + ROUNDING
@@ -162,10 +141,9 @@ def _of_item(problem: Problem, base: Base, item: int, saturation: Saturation | N
 
 
 def _slowdowns(
-    problem: Problem, found: Patterns, modes: Ints, saturation: Saturation
+    problem: Problem, found: Patterns, modes: Ints, most: float, slot: float
 ) -> tuple[Ints, Floats]:
     """Number the patterns once for each count of slots; the largest slowdown in these slots."""
-    slot, most = saturation.slot_s, saturation.threshold
     which: list[int] = []
     sc: list[float] = []
     loads = [any(row) for row in found.load.tolist()]
@@ -179,7 +157,7 @@ def _slowdowns(
         first = ceil(seconds / slot * (1.0 - NEAR))
         last = ceil((seconds + (most - 1.0) * slowed) / slot * (1.0 - NEAR))
         if len(which) + last - first >= MOST_OF_ITEM:
-            raise TooManyPatternsError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
+            raise UnfitError(f"a job has more than {MOST_OF_ITEM} allocation patterns")
         for slots in range(first, last + 1):
             more = slots * slot - seconds
             largest = most if slots == last else 1.0 + max(more, 0.0) / slowed
@@ -189,12 +167,13 @@ def _slowdowns(
 
 
 def _spread(problem: Problem, item: int, procs: int, room: Ints) -> Iterator[tuple[int, ...]]:
-    if problem.item_splits[item]:
-        yield from counted(procs, room.tolist())
-        return
-    for k in range(problem.link_gbps.size):
-        inside = np.where(problem.class_cluster == k, room, 0)
-        yield from counted(procs, inside.tolist())
+    # a part of a split job loads its link with no less than one process does
+    able = problem.item_gbps[item] * FULL <= problem.link_gbps * MOST_LOAD
+    able &= bool(problem.item_splits[item])
+    homes = [able] if able.any() else []
+    homes += [np.arange(able.size) == k for k in np.flatnonzero(~able)]
+    for home in homes:
+        yield from counted(procs, np.where(home[problem.class_cluster], room, 0).tolist())
 
 
 def _selected(problem: Problem, item: int, procs: Ints, modes: Ints, sc: Floats) -> Patterns:
@@ -206,12 +185,12 @@ def _selected(problem: Problem, item: int, procs: Ints, modes: Ints, sc: Floats)
     power = np.where(procs > 0, problem.class_power, np.inf).min(axis=1, initial=np.inf)
     seconds = problem.mode_scaled[modes] / power + problem.mode_fixed[modes] * sc
     seconds = np.minimum(seconds, problem.item_limit[item])
-    gbps = float(problem.item_gbps[item]) if len(procs) else 0.0
+    gbps = float(problem.item_gbps[item])
     return Patterns(
         first=firsts([len(procs)]),
         mode=modes - problem.mode_first[item],
         procs=procs,
-        use=procs * problem.need[problem.item_group[item]] if len(procs) else procs,
+        use=procs * problem.need[problem.item_group[item]],
         load=load_units(gbps, inside, problem.link_gbps),
         seconds=np.maximum(seconds, SHORTEST),
         sc=sc,

@@ -6,11 +6,12 @@ links do not matter, beside work that only ends. Restarts sort the types of jobs
 
 from __future__ import annotations
 
-from math import gcd, inf
+from math import inf
 
 import numpy as np
 
 from coalloc.policies.array_types import Floats, Ints
+from coalloc.policies.bounds.measure import measure_of
 from coalloc.policies.kernel.search.lister import Lister
 from coalloc.policies.kernel.search.packing import CLOSE, DEPTH, FOUND, NONE, Packing, fill
 from coalloc.policies.kernel.state import SHORTEST
@@ -23,8 +24,6 @@ AIMS = (0.0, 0.0, 0.25, 0.5)
 """Where between the bound and the best value the restarts aim."""
 ITEMS = 400
 """More items make a search by depth hopeless."""
-WHOLE = 1e9
-"""Seconds up to which whole numbers are looked for."""
 
 
 def applies(lister: Lister) -> bool:
@@ -72,17 +71,11 @@ class Filling:
         self.held: Ints = np.diff(free)
         self.slots, self.now = int(free[-1]), int(free[0])
         self.needed = float((widths * seconds).sum())
-        self.step = _common(np.concatenate((self.seconds, self.ends)))
+        self.step = measure_of(lister.planner)
         self.work, self.restart, self.bound = 0, 0, 0.0
         self.order: list[int] | None = None
         self.room = 0
         self.limit = inf
-
-    def rounded(self, bound: float) -> float:
-        """A bound, raised to the next sum of run times where these have a common measure."""
-        if self.step <= 0.0:
-            return bound
-        return float(np.ceil(bound / self.step * (1.0 - 1e-9)) * self.step)
 
     def run(self, best: float, nodes: int) -> bool:
         """Some nodes, for a makespan below `best`; whether one was found.
@@ -150,10 +143,3 @@ class Filling:
         waiting = [list(items) for items in self.members]
         items = [waiting[self.sorted[k]].pop(0) for k in taken[taken != CLOSE]]
         return [items[x] for x in np.argsort(start, kind="stable")]
-
-
-def _common(seconds: Floats) -> float:
-    """Return the largest measure of whole seconds; 0 where they are not whole."""
-    if (seconds != np.floor(seconds)).any() or (seconds > WHOLE).any():
-        return 0.0
-    return float(gcd(*(int(value) for value in seconds)))

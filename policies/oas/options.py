@@ -27,7 +27,8 @@ ExactWork = Annotated[
     int,
     Meta(
         ge=0,
-        description="Nodes that the exact search of a small window may explore; 0 leaves it out.",
+        description="Work of the exact search of a small window, which needs `ortools`, in "
+        "millionths of its deterministic seconds; 0 leaves it out.",
     ),
 ]
 Aim = Annotated[
@@ -45,4 +46,4 @@ class OasOptions(CommonOptions, frozen=True, kw_only=True):
     """How far links may be loaded beyond their capacity, slowing down who uses them."""
     window: Window = 100
     patience: Patience = PATIENCE
-    exact_work: ExactWork = 20_000_000
+    exact_work: ExactWork = 10_000_000

@@ -2,7 +2,7 @@
 
 Notes
 -----
-*Work* counts items placed, by whichever decoder, and nodes of the exact search. The search ends
+*Work* counts items placed, by whichever decoder, and the work of the exact search. The search ends
 
 - proved: the value meets the bound, or the exact search has ended;
 - by its work limit, or by *patience*: so many moves per item in a row without an improvement;
@@ -26,9 +26,10 @@ from coalloc.policies.oas.walk import FIRST_CYCLE, Walk
 
 REPORT_AFTER = 20_000
 """Items placed, at least, between two incumbents of the annealing."""
-EXACT_ITEMS = 14
-"""The exact search has proved nothing larger in reasonable time."""
-EXACT_CHUNK = 50_000
+EXACT_ITEMS = 40
+"""The exact search has proved little that is larger."""
+EXACT_CHUNK = 100_000
+"""Work of its first call; each call has three times what all before it had."""
 
 
 class OasSearch:
@@ -54,6 +55,7 @@ class OasSearch:
         self.threshold = options.get("saturation_threshold", 1.0)
         self.window = options.get("window") or len(planner.snapshot.queue)
         self.walk: Walk | None = None
+        self.walked = 0
 
     def run(self, first: Orders, more: Orders) -> None:
         """Search until it is proved, spent, or out of patience.
@@ -88,17 +90,17 @@ class OasSearch:
             if incumbent.met and not self.turns:
                 incumbent.proved = True
                 return
-            if exact is not None:
-                if self._prove(exact):
+            tired = walk.tired(self.patience)
+            if exact is not None and (tired or exact.work <= self.walked):
+                if self._prove(exact, tired):
                     return
-                if exact.work >= self.exact_work:
+                if exact.failed or exact.work >= self.exact_work:
                     exact = None
             if filling is not None and walk.phase == MAKESPAN:
                 self._fill(filling, walk)
                 if incumbent.met:
                     filling = None
                     continue
-            tired = walk.tired(self.patience)
             if tired and exact is None:
                 return
             if not tired:
@@ -113,7 +115,7 @@ class OasSearch:
         if not applies(walk.lister):
             return None
         filling = Filling(walk.lister, incumbent.budget.seed)
-        filling.bound = filling.rounded(0.0 if incumbent.bound is None else incumbent.bound.value)
+        filling.bound = 0.0 if incumbent.bound is None else incumbent.bound.value
         self._know(filling)
         return filling
 
@@ -146,6 +148,7 @@ class OasSearch:
         moves = None if share is None else share * walk.size
         while moves is None or moves > 0:
             done = walk.step(moves)
+            self.walked += done * walk.size
             if walk.improved:
                 walk.take()
             if incumbent.best is not None and incumbent.work >= incumbent.reported + REPORT_AFTER:
@@ -165,14 +168,17 @@ class OasSearch:
             return None
         if why_not(self.planner) is not None:
             return None
-        lower = 0.0 if incumbent.bound is None else incumbent.bound.value
-        return ExactSearch(self.planner, self.objective, incumbent.best, lower)
+        seed = incumbent.budget.seed
+        return ExactSearch(self.planner, self.objective, incumbent.best, seed=seed)
 
-    def _prove(self, exact: ExactSearch) -> bool:
-        """Some work of the exact search; True once it has proved the best plan."""
+    def _prove(self, exact: ExactSearch, alone: bool) -> bool:
+        """A call of the exact search, `alone` to its end; True once it has proved the best plan."""
         incumbent = self.incumbent
-        before = exact.work
-        ended = exact.run(incumbent.chunk(EXACT_CHUNK))
+        assert incumbent.best is not None
+        exact.offer(incumbent.best, 0.0 if incumbent.bound is None else incumbent.bound.value)
+        before, left = exact.work, self.exact_work - exact.work
+        some = left if alone else min(max(3 * exact.work, EXACT_CHUNK), left)
+        ended = exact.run(incumbent.chunk(some), incumbent.budget.stop)
         incumbent.work += exact.work - before
         if exact.best is not None and incumbent.offer(exact.best, "exact search"):
             incumbent.report()

@@ -48,7 +48,6 @@ from coalloc.policies.published.slot_model import SlotModel
 ORDERS = ("fcfs", "spt", "lpt", "sjf", "bjf")
 MOST_JOBS = 200
 """A longer queue is planned by the simple orders alone."""
-CHUNK = 200_000
 ENDLESS = 1 << 60
 
 
@@ -197,10 +196,11 @@ def _by_search(best: _Slotted, options: Mapping[str, Any], budget: Budget) -> Pl
         best.stats["not_searched"] = reason
         return best.end()
     search = ExactSearch(best.planner, "makespan", None, slot=best.slot)
-    ended, incumbent = False, best.incumbent
-    while not ended and not incumbent.spent:
-        ended = search.run(incumbent.chunk(CHUNK))
+    incumbent = best.incumbent
+    if not incumbent.spent:
+        search.run(incumbent.chunk(ENDLESS), incumbent.budget.stop)
         incumbent.work = search.work
+        incumbent.stopped = incumbent.budget.stop()
     if search.best is not None:
         best.offer(best.planner.plan(search.best, "oas-slots").placements)
     return best.end(search.bound, stopped=incumbent.stopped)

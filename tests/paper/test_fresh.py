@@ -97,7 +97,8 @@ def test_oas_fig4(policy: str, number: int, workload: str) -> None:
     snapshot = oas_instance(row["draw"], 2, JOBS)
     solved = oas_fig4.solve_with(snapshot, policy)
     assert oas_fig4.planned(solved)[0] == pytest.approx(row["makespan_s"], rel=DIGITS)
-    if policy != "oas":  # of several optimal plans it may take another
+    # of several optimal plans CP-SAT may take another
+    if policy not in ("oas", "oas-slots, 15 %", "oas-slots"):
         rho = oas_fig4.power_correlation(snapshot, solved.plan)[0]
         assert rho == pytest.approx(row["rho_mean"], rel=DIGITS)
 

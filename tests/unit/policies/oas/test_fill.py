@@ -96,14 +96,6 @@ def test_fills_perfect_packings_of_up_to_thirty_jobs(shared: Path) -> None:
     assert seen > 8
 
 
-def test_a_common_measure_raises_the_bound() -> None:
-    queue = [rigid(n, 1, seconds) for n, seconds in enumerate((50, 40, 40))]
-    listed = lister(case([cluster("a", 2)], queue))
-    assert Filling(listed, 1).rounded(65.0) == 70.0
-    queue[0] = rigid(0, 1, 50.5)
-    assert Filling(lister(case([cluster("a", 2)], queue)), 1).rounded(65.0) == 65.0
-
-
 @pytest.mark.parametrize(
     ("clusters", "extra", "options", "expected"),
     [

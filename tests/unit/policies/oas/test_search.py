@@ -111,21 +111,22 @@ def test_status_tells_clock_from_work() -> None:
     calls = iter(range(10_000))
     timed = solve("oas", snapshot, Budget(stop=lambda: next(calls) > 20))
     assert timed.status is Status.TIME_LIMIT
-    assert solve("oas", snapshot, Budget(), patience=5).status is Status.FEASIBLE
+    assert solve("oas", snapshot, Budget(), patience=5, exact_work=0).status is Status.FEASIBLE
 
 
 def test_is_less_patient_behind_the_plan_of_the_round_before() -> None:
     queue = [rigid(n, 3 + n % 4, 5.0 + 3 * (n * 7 % 5)) for n in range(15)]
     queue.append(rigid("later", 11, 7, earliest=20.0))
     snapshot = case([cluster("a", 13)], queue)
-    first = solve("oas", snapshot, Budget(), patience=200)
+    given = {"patience": 200, "exact_work": 0}
+    first = solve("oas", snapshot, Budget(), **given)
     starts = sorted(first.placements, key=lambda placement: placement.start)
     known = tuple(placement.job for placement in starts)
-    again = solve("oas", snapshot, Budget(previous=known), patience=200)
+    again = solve("oas", snapshot, Budget(previous=known), **given)
     assert again.objective.value == first.objective.value
     assert again.stats["trials"] < 200 * len(queue) <= first.stats["trials"]
     # a job that it does not know is reason to look again
-    news = solve("oas", snapshot, Budget(previous=known[1:]), patience=200)
+    news = solve("oas", snapshot, Budget(previous=known[1:]), **given)
     assert news.stats["trials"] >= 200 * len(queue)
 
 
