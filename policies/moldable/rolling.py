@@ -1,16 +1,16 @@
 """The rolling form of `bicriteria`: moldable jobs as they arrive, without barriers.
 
 At each round, every waiting job gets a width by what processor-seconds cost at the moment, and a
-place in the order (`rolling_rule`). What fits starts, squeezed or stretched a little
-(`rolling_now`); one job may keep a reservation. All others get the starts that they would have if
-nothing more arrived.
+place in the order (`rolling_rule`). What fits starts, squeezed or stretched a little; one job may
+keep a reservation. All others get the starts that they would have if nothing more arrived.
 
 Notes
 -----
 A round depends on the snapshot and on what is noted of earlier arrivals (`rolling_load`). On one
-cluster of equal nodes the schedule is a list on m(t); elsewhere the kernel's *event* decoder lays
-it, with the held job first, by what powers, links, reservations and dependencies allow. Rigid jobs
-are moldable jobs with one allotment; tasks of workflows take part once they are ready.
+cluster of equal nodes the schedule is a list on m(t) whose allotments give way (`pool_list`);
+elsewhere the kernel's *event* decoder lays it, with the held job first, by what powers, links,
+reservations and dependencies allow, on allotments up to those of that list. Rigid jobs are moldable
+jobs with one allotment; tasks of workflows take part once they are ready.
 
 Deviations
 ----------
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,21 +30,23 @@ from coalloc.model.plan import NOTES, Plan, Status
 from coalloc.model.values import replace
 from coalloc.policies.array_types import Flags, Ints
 from coalloc.policies.base import Budget, OnIncumbent
-from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling_load import Arrivals
-from coalloc.policies.moldable.rolling_now import (
-    FreeProcessors,
-    HeldPlace,
-    hold,
-    start_now,
-    starts_and_capacity,
-)
 from coalloc.policies.moldable.rolling_rule import WantedWidths, price, wanted
 from coalloc.policies.one_pass import empty_plan
 from coalloc.policies.orders.simple import sort_items
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPlace:
+    """The place that is kept for an item: seconds from now, and processors."""
+
+    item: int
+    start: float
+    end: float
+    procs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def roll_round(planner: Planner, budget: Budget) -> RolledRound | None:
     stats = {
         "work": schedule.work,
         "load": load,
-        "chosen_now": len(started),
+        "chosen_now": started,
         "held": None if held is None else planner.items[held.item].job.id,
         NOTES: arrivals.write(),
     }
@@ -132,58 +133,75 @@ def ready_now(planner: Planner, queue: MoldableQueue) -> Flags:
 
 def schedule_round(
     planner: Planner, queue: MoldableQueue, asked: WantedWidths, ready: Flags
-) -> tuple[Schedule, list[int], HeldPlace | None]:
+) -> tuple[Schedule, int, HeldPlace | None]:
     """Lay what is asked for on the snapshot.
 
-    Also the items that were chosen to start now, and the place that is kept for a job which cannot.
+    Also how many items start now, and the place that is kept for a job which cannot.
     """
-    options = planner.options
+    squeeze, stretch = planner.options["squeeze"], planner.options["stretch"]
     held = None if asked.held < 0 else hold(queue, asked.held, int(asked.rows[asked.held]))
-    others, order = ready, asked.order
-    if asked.held >= 0:
-        order = np.concatenate(([asked.held], order[order != asked.held]))
-    if held is not None and held.start > 0.0:
-        others = ready.copy()
-        others[held.item] = False
-    else:
-        held = None
-    asked = WantedWidths(rows=asked.rows, order=order, held=asked.held)
-    room = FreeProcessors(planner, queue, held)
-    started, rows = start_now(queue, asked, others, room, options["squeeze"], options["stretch"])
-    first = set(started)
-    order = np.array([*started, *(n for n in order.tolist() if n not in first)], dtype=np.int64)
-    return lay(planner, queue, order, rows, held), started, held
+    order = asked.order
+    if held is not None:
+        order = np.concatenate(([held.item], order[order != held.item]))
+        held = held if held.start > 0.0 else None
+    schedule = lay(planner, queue, order, asked.rows, held, squeeze=squeeze)
+    if stretch > 1.0 and int(_start_now(planner, schedule).sum()) == int(ready.sum()):
+        # no job waits for what is left over
+        schedule = lay(planner, queue, order, asked.rows, held, squeeze=squeeze, stretch=stretch)
+    return schedule, int(_start_now(planner, schedule).sum()), held
+
+
+def _start_now(planner: Planner, schedule: Schedule) -> Flags:
+    return np.asarray(schedule.outcome.start <= planner.snapshot.time)
+
+
+def hold(queue: MoldableQueue, item: int, row: int) -> HeldPlace | None:
+    """The earliest place of an item; None if there is none."""
+    procs, seconds = int(queue.procs[row]), max(float(queue.times[row]), 1e-9)
+    for start in np.maximum(queue.starts, queue.release[item]).tolist():
+        during = (queue.starts < start + seconds) & (np.append(queue.starts[1:], np.inf) > start)
+        if int(queue.capacity[during].min()) >= procs:
+            return HeldPlace(item=item, start=start, end=start + seconds, procs=procs)
+    return None
 
 
 def lay(
-    planner: Planner, queue: MoldableQueue, order: Ints, rows: Ints, held: HeldPlace | None
+    planner: Planner,
+    queue: MoldableQueue,
+    order: Ints,
+    rows: Ints,
+    held: HeldPlace | None = None,
+    *,
+    squeeze: float = 1.0,
+    stretch: float = 1.0,
 ) -> Schedule:
-    """Schedule all items in this order on these allotments, one of them held."""
-    if queue.is_exact:
-        starts, capacity = starts_and_capacity(queue, held)
-        layer = Layer(planner, dataclasses.replace(queue, starts=starts, capacity=capacity))
+    """Schedule all items in this order, one of them held.
+
+    Each is given its allotment, or what is free of it from the share `squeeze` up to `stretch`.
+    """
+    others, guarded = order, np.zeros(0, dtype=np.int64)
+    if held is not None:
+        others, guarded = order[order != held.item], np.array([held.item], dtype=np.int64)
+    layer = Layer(planner, queue if held is None else without(queue, held))
+    widest = rows
+    if layer.lister.run(others, rows, squeeze=squeeze, stretch=stretch)[0] < np.inf:
+        widest = layer.lister.rows.copy()
         if held is not None:
-            order = order[order != held.item]
-        if layer.lister.run(order, rows)[0] < np.inf:
-            if held is not None:
-                layer.lister.start[held.item] = held.start
-            return layer.measured(rows, layer.lister.start)
-    narrow = with_modes(planner, queue.mode[rows])
-    narrow.guarded = np.array([] if held is None else [held.item], dtype=np.int64)
-    found = narrow.decode(order.tolist(), "event")
-    return dataclasses.replace(found, outcome=found.outcome._replace(mode=queue.mode[rows]))
+            widest[held.item], layer.lister.start[held.item] = rows[held.item], held.start
+        if queue.is_exact:
+            return layer.measured(widest, layer.lister.start)
+    least = np.ceil(squeeze * queue.procs[rows] - 1e-9)
+    narrow = planner.limited(least, queue.procs[np.maximum(widest, rows)])
+    narrow.guarded = guarded
+    return narrow.decode(order.tolist(), "event")
 
 
-def with_modes(planner: Planner, modes: Ints) -> Planner:
-    """A planner whose items have one mode each: decoders need not weigh waiting against width."""
-    items = [
-        dataclasses.replace(item, modes=[item.modes[mode]])
-        for item, mode in zip(planner.items, modes.tolist(), strict=True)
-    ]
-    narrow = copy(planner)
-    narrow.intake = dataclasses.replace(planner.intake, items=items)
-    narrow.compiled = compile_intake(narrow.intake, planner.options.get("power_step", 0.0))
-    return narrow
+def without(queue: MoldableQueue, held: HeldPlace) -> MoldableQueue:
+    """The queue on what is left beside a place that is held."""
+    starts = np.unique(np.concatenate((queue.starts, [held.start, held.end])))
+    capacity = queue.capacity[np.searchsorted(queue.starts, starts, side="right") - 1].copy()
+    capacity[(starts >= held.start) & (starts < held.end)] -= held.procs
+    return dataclasses.replace(queue, starts=starts, capacity=capacity)
 
 
 def arrived(planner: Planner, queue: MoldableQueue) -> list[tuple[float, float]]:

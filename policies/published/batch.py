@@ -67,7 +67,7 @@ def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> 
         later, wide = shelved(queue, np.flatnonzero(~inside), planner.options["selection"])
         order = np.concatenate((order, [item for item, _ in later])).astype(np.int64)
         rows[~inside] = wide[~inside]
-    schedule = lay(planner, queue, order, rows, None)
+    schedule = lay(planner, queue, order, rows)
     stats = {
         "work": schedule.work,
         "batch": batch.number,
@@ -166,7 +166,7 @@ def _end(planner: Planner, queue: MoldableQueue, batch: Batch, order: Ints, rows
         if batch.runs(run.id)
     ]
     if order.size:
-        alone = lay(planner, queue, order, rows, None).outcome
+        alone = lay(planner, queue, order, rows).outcome
         ends += (alone.end[order] - snapshot.time).tolist()
     return max([BEHIND_S, *(end for end in ends if end == end)])
 

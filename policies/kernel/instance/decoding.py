@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,17 @@ class Planner:
         ]
         chosen.sort(key=lambda n: -self.intake.items[n].job.priority)
         return np.array(chosen, dtype=np.int64)
+
+    def limited(self, least: Any, most: Any) -> Planner:
+        """The same queue, each item with its modes of at least and at most so many processes."""
+        items = [
+            replace(item, modes=[mode for mode in item.modes if low <= mode[0] <= high])
+            for item, low, high in zip(self.items, least, most, strict=True)
+        ]
+        narrow = copy(self)
+        narrow.intake = replace(self.intake, items=items)
+        narrow.compiled = compile_intake(narrow.intake, self.options.get("power_step", 0.0))
+        return narrow
 
     def decode(
         self, order: Sequence[int], decoder: str, queue: Sequence[int] | None = None
