@@ -24,7 +24,17 @@ from coalloc.policies.kernel.instance.intake import read_queue
 from coalloc.policies.kernel.instance.layout import lay_on_nodes
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.profiles.decoders import decode
-from coalloc.policies.kernel.state import BLOCKS, EASY, EVENT, INSERT, ROWS, STRICT, Base, Outcome
+from coalloc.policies.kernel.state import (
+    BLOCKS,
+    EASY,
+    EVENT,
+    INSERT,
+    ROWS,
+    STRICT,
+    Base,
+    Outcome,
+    ProfileState,
+)
 
 WEIGHTED = "weighted_completion"
 NO_PLACE = (Reason.INSUFFICIENT, "finds no place beside what runs")
@@ -93,6 +103,11 @@ class Planner:
         chosen.sort(key=lambda n: -self.intake.items[n].job.priority)
         return np.array(chosen, dtype=np.int64)
 
+    def state(self, out: Outcome) -> ProfileState:
+        """What a decoder works on, with room for its answer."""
+        problem = self.compiled.problem
+        return ProfileState(problem, self.profile, self.scratch, out, self.fixed_mode)
+
     def limited(self, least: Any, most: Any) -> Planner:
         """The same queue, each item with its modes of at least and at most so many processes."""
         items = [
@@ -117,12 +132,8 @@ class Planner:
             order = eligible_first(self.items, order)
         out = make_outcome(self.compiled.problem)
         work = decode(
-            self.compiled.problem,
+            self.state(out),
             self.compiled.base,
-            self.profile,
-            self.scratch,
-            out,
-            self.fixed_mode,
             self.guarded,
             np.array(order, dtype=np.int64),
             DECODERS[decoder],

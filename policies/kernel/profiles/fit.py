@@ -19,7 +19,7 @@ from coalloc.policies.kernel.state import (
     SHORTEST,
     WINDOWS,
     Problem,
-    Profile,
+    ProfileState,
     Scratch,
 )
 
@@ -86,16 +86,9 @@ def room(problem: Problem, scratch: Scratch, run: Run, size: int, free: Ints) ->
 
 
 @helper()
-def enter(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    start: float,
-    row: int,
-    cutoff: float,
-) -> int:
+def enter(state: ProfileState, run: Run, start: float, row: int, cutoff: float) -> int:
     """Set the minima to the row of the start; the number of classes that end by the cutoff."""
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     size = 0
     for x in range(problem.group_size[run.group]):
         c = problem.group_class[run.group, x]
@@ -115,20 +108,12 @@ def enter(
 
 
 @helper()
-def retreat(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    size: int,
-    start: float,
-    place: int,
-    i: int,
-) -> float:
+def retreat(state: ProfileState, run: Run, size: int, start: float, place: int, i: int) -> float:
     """Start of the last row from which on, up to the row at (place, i), too little is free.
 
     At least the row of `start`: reservations, which may be why it fails, are not looked at.
     """
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     for z in range(size):
         scratch.least[z] = 0
         c = problem.group_class[run.group, z]
@@ -147,19 +132,13 @@ def retreat(
 
 @helper()
 def descend(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    size: int,
-    end: float,
-    place: int,
-    i: int,
+    state: ProfileState, run: Run, size: int, end: float, place: int, i: int
 ) -> tuple[int, int, bool]:
     """Lower the minima by the dips after (place, i) and before `end`.
 
     Returns where it stopped, and whether that was because too little is left.
     """
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     block = profile.block[place]
     while True:
         i += 1
@@ -228,26 +207,18 @@ def gather(problem: Problem, scratch: Scratch, group: int, size: int, end: float
 
 
 @helper()
-def window(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    start: float,
-    place: int,
-    i: int,
-    cutoff: float,
-) -> Fit:
+def window(state: ProfileState, run: Run, start: float, place: int, i: int, cutoff: float) -> Fit:
     """Find the best end of a run that begins at `start`, in the row at (place, i).
 
     Ends after `cutoff` are not looked for.
     """
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     scratch.counters[WINDOWS] += 1
     group = run.group
     classes, powers = problem.group_class[group], problem.class_power
     shortest = max(SHORTEST, FINEST * abs(start))
     row = profile.row[profile.block[place], i]
-    size = enter(problem, profile, scratch, run, start, row, cutoff)
+    size = enter(state, run, start, row, cutoff)
     for k in range(problem.link_gbps.size):
         scratch.loaded[k] = profile.load[row, k]
     y = 0
@@ -257,12 +228,12 @@ def window(
             return Fit(inf, 0, 0, 0.0, -inf)
         level = powers[classes[y - 1]]
         end = start + max(seconds(run, level), shortest)
-        place, i, short = descend(problem, profile, scratch, run, size, end, place, i)
+        place, i, short = descend(state, run, size, end, place, i)
         if short:
             retry = -inf
             strongest = powers[classes[0]]
             if profile.time[profile.block[place], i] < start + seconds(run, strongest):
-                retry = retreat(problem, profile, scratch, run, size, start, place, i)
+                retry = retreat(state, run, size, start, place, i)
             return Fit(inf, 0, 0, 0.0, retry)
         gather(problem, scratch, group, y, end)
         used = allot(problem, scratch, run.item, run.procs, y)

@@ -19,21 +19,15 @@ from coalloc.policies.kernel.state import (
     TOL,
     Problem,
     Profile,
+    ProfileState,
     Scratch,
 )
 
 
 @helper()
-def survey(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    group: int,
-    row: int,
-    head_row: int,
-    t: float,
-) -> None:
+def survey(state: ProfileState, group: int, row: int, head_row: int, t: float) -> None:
     """Refresh what a group finds free now, and beside the booking of the head."""
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     shared = scratch.shared
     avail = scratch.avail
     for k in range(avail.size):
@@ -114,9 +108,7 @@ def measure(problem: Problem, free: Any, least: Any, sums: Any, step: Any) -> No
 
 
 @helper()
-def look_ahead(
-    problem: Problem, profile: Profile, scratch: Scratch, t: float
-) -> tuple[int, int, float]:
+def look_ahead(state: ProfileState, t: float) -> tuple[int, int, float]:
     """Write down how what is free from t on shrinks with the end of a run.
 
     Returns the row at t, the number of steps, and the free capacity of all links, Gbit/s.
@@ -124,6 +116,7 @@ def look_ahead(
     A run that begins at t and ends after stair_time[j] finds at most stair[j, 0] slots, and at most
     stair[j, 1] on one cluster. Bookings ahead (of the head, or of the guard) make the steps.
     """
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     place, i = locate(profile, t)
     row = profile.row[profile.block[place], i]
     least, stair, times = scratch.stair_least, scratch.stair, scratch.stair_time
