@@ -20,9 +20,7 @@ The paper has no on-line experiment, and no form without barriers; this rule is 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -34,9 +32,11 @@ from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling_load import Arrivals
-from coalloc.policies.moldable.rolling_rule import WantedWidths, price, wanted
+from coalloc.policies.moldable.rolling_rule import WantedWidths, wanted
 from coalloc.policies.one_pass import empty_plan
 from coalloc.policies.orders.simple import sort_items
+
+NAME = "bicriteria"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,69 +49,32 @@ class HeldPlace:
     procs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledRound:
-    """Result of a round."""
-
-    schedule: Schedule
-    price: float
-    """Of a processor-second, see `rolling_rule`."""
-    stats: Mapping[str, Any]
-    """Of the plan, the notes among them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EasyBeginning:
-    """EASY's schedule of a round, and the plan if the round is stopped."""
-
-    schedule: Schedule
-    stopped: Plan
-
-
-def roll(
-    planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None = None
-) -> Plan:
+def roll(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan a round; the first incumbent, and the plan of a round that is stopped, is EASY.
 
     `planner`: its options are those of `bicriteria`.
-    `policy`: the name that the plan carries.
     """
     if not planner.items:
-        return empty_plan(planner, policy, budget)
-    easy = begin_round(planner, policy, budget, on_incumbent)
-    found = roll_round(planner, budget)
-    if found is None:
-        return easy.stopped
-    return planner.plan(found.schedule, policy, budget.seed, found.stats)
-
-
-def begin_round(
-    planner: Planner, policy: str, budget: Budget, on_incumbent: OnIncumbent | None
-) -> EasyBeginning:
-    """Decode EASY, and tell it."""
+        return empty_plan(planner, NAME, budget)
     easy = planner.decode(sort_items(planner, "easy"), "easy")
     stats = {"work": easy.work, "order": "easy", NOTES: dict(budget.notes)}
-    plan = planner.plan(easy, policy, budget.seed, stats)
+    plan = planner.plan(easy, NAME, budget.seed, stats)
     if on_incumbent is not None:
         on_incumbent(plan)
-    return EasyBeginning(schedule=easy, stopped=replace(plan, status=Status.TIME_LIMIT))
-
-
-def roll_round(planner: Planner, budget: Budget) -> RolledRound | None:
-    """Schedule a round; there are items. None if `budget.stop` says so, asked before each step."""
+    stopped = replace(plan, status=Status.TIME_LIMIT)
     if budget.stop():
-        return None
+        return stopped
     now = planner.snapshot.time + budget.origin
     arrivals = Arrivals.read(budget.notes, now)
     queue = of_planner(planner)
     if budget.stop():
-        return None
+        return stopped
     arrivals.take(arrived(planner, queue), now)
     load = arrivals.load(queue.width)
     ready = ready_now(planner, queue)
     asked = wanted(planner, queue, ready, load, now)
     if budget.stop():
-        return None
+        return stopped
     schedule, started, held = schedule_round(planner, queue, asked, ready)
     stats = {
         "work": schedule.work,
@@ -120,9 +83,7 @@ def roll_round(planner: Planner, budget: Budget) -> RolledRound | None:
         "held": None if held is None else planner.items[held.item].job.id,
         NOTES: arrivals.write(),
     }
-    return RolledRound(
-        schedule=schedule, price=price(int(ready.sum()), load, queue.width), stats=stats
-    )
+    return planner.plan(schedule, NAME, budget.seed, stats)
 
 
 def ready_now(planner: Planner, queue: MoldableQueue) -> Flags:

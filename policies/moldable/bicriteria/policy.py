@@ -231,7 +231,7 @@ def prefer(archive: Archive[Any], text: str, references: Sequence[Laid] = ()) ->
 def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan a snapshot; `Budget.work` counts jobs for which a place or a price was sought."""
     if planner.options["form"] == "rolling" or (planner.options["form"] == "auto" and budget.live):
-        return roll(planner, "bicriteria", budget, on_incumbent)
+        return roll(planner, budget, on_incumbent)
     if not planner.items:
         return empty_plan(planner, "bicriteria", budget)
     return Bicriteria(planner, planner.options, budget, on_incumbent).run()
