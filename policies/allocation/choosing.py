@@ -125,4 +125,4 @@ def extend(scene: Scene, allocation: Allocation, number: int, choose: Chooser) -
     if uses is None:
         return None
     longer = allocation.with_job(number, uses)
-    return longer if is_allowed(scene, longer) else None
+    return longer if is_allowed(scene, longer, 1.0) else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coalloc.policies.allocation.counts import Counts
-from coalloc.policies.allocation.levels import Axes, Descent, Vector, axes_of
+from coalloc.policies.allocation.levels import Axes, Descent, axes_of
 from coalloc.policies.allocation.placing import (
     Allocation,
     in_order,
@@ -30,7 +30,6 @@ CHECKS = 400
 def ease(
     scene: Scene,
     allocation: Allocation,
-    threshold: float,
     *,
     stop: Callable[[], bool],
     work: int,
@@ -44,31 +43,18 @@ def ease(
         return best, 0
     longest = total_execution(scene, allocation) * (1.0 + 1e-12)
     heaviest = sorted(allocation.jobs, key=lambda j: -scene.candidates[j].scaled)
-    counts = Counts(scene, heaviest, threshold, below=True)
-    axes = _axes(counts, in_order(allocation, heaviest))
+    counts = Counts(scene, heaviest, below=True)
 
-    def tell(at: Vector) -> float:
+    def tell(found: Allocation) -> float:
         nonlocal best, least
-        found = counts.allocation(*axes.levels(at))
         value = link_seconds(scene, found)
-        if (
-            value < least
-            and total_execution(scene, found) <= longest
-            and is_allowed(scene, found, threshold)
-        ):
+        if value < least and total_execution(scene, found) <= longest and is_allowed(scene, found):
             best, least = found, value
         return least
 
-    descent = Descent(
-        axes,
-        lambda at: counts.fits(*axes.levels(at)),
-        tell,
-        at_most=least,
-        stop=stop,
-        work=work,
-    )
-    found = descent.run()
-    return in_order(best, allocation.jobs), found.checks
+    axes = _axes(counts, in_order(allocation, heaviest))
+    descent = Descent(axes, counts, tell, at_most=least, stop=stop, work=work)
+    return in_order(best, allocation.jobs), descent.run().checks
 
 
 def _axes(counts: Counts, allocation: Allocation) -> Axes:

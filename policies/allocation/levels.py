@@ -22,6 +22,7 @@ from heapq import heappop, heappush
 from math import fsum, inf
 
 from coalloc.policies.allocation.counts import Counts
+from coalloc.policies.allocation.placing import Allocation
 
 SAME = 1.0 - 1e-12
 """Values closer than this are the same."""
@@ -106,7 +107,7 @@ def axes_of(counts: Counts) -> Axes:
 class Descent:
     """One search.
 
-    `fits` says whether a vector has a solution; `tell` gets every better one, and returns the
+    `counts` says whether a vector has a solution; `tell` gets every better one, and returns the
     seconds of the best one known. `stop` is polled before every check, and `work` limits their
     number.
     """
@@ -114,14 +115,14 @@ class Descent:
     def __init__(
         self,
         axes: Axes,
-        fits: Callable[[Vector], bool],
-        tell: Callable[[Vector], float],
+        counts: Counts,
+        tell: Callable[[Allocation], float],
         *,
-        at_most: float = inf,
+        at_most: float,
         stop: Callable[[], bool],
-        work: int | None = None,
+        work: int | None,
     ) -> None:
-        self.axes, self.fits, self.tell = axes, fits, tell
+        self.axes, self.counts, self.tell = axes, counts, tell
         self.best, self.stop, self.work = at_most, stop, work
         self.checks, self.stopped = 0, False
         self.last: Vector | None = None
@@ -170,11 +171,11 @@ class Descent:
 
     def _fits(self, at: Vector) -> bool:
         self.checks += 1
-        if not self.fits(at):
+        if not self.counts.fits(*self.axes.levels(at)):
             return False
         value = self.axes.value(at)
         if value < self.best * SAME:
-            self.best = min(value, self.tell(at))
+            self.best = min(value, self.tell(self.counts.allocation(*self.axes.levels(at))))
             self.unpolished = at
         return True
 

@@ -74,7 +74,7 @@ def slowdown(scene: Scene, job: CandidateJob, uses: Uses, totals: Sequence[Fract
 def lengths(scene: Scene, allocation: Allocation) -> list[tuple[float, float]]:
     """Seconds and SC of each job of an allocation."""
     totals = link_totals(scene, allocation)
-    most = scene.options.get("saturation_threshold", 1.0)
+    most = scene.threshold
     out = []
     for number, uses in zip(allocation.jobs, allocation.uses, strict=True):
         job = scene.candidates[number]
@@ -106,9 +106,9 @@ def overloaded(scene: Scene, allocation: Allocation, threshold: float) -> list[i
     return out
 
 
-def is_allowed(scene: Scene, allocation: Allocation, threshold: float = 1.0) -> bool:
+def is_allowed(scene: Scene, allocation: Allocation, threshold: float | None = None) -> bool:
     """Whether an allocation keeps every rule: slots, memory, links, reservations, one cluster."""
-    if overloaded(scene, allocation, threshold):
+    if overloaded(scene, allocation, scene.threshold if threshold is None else threshold):
         return False
     taken = [0] * len(scene.classes)
     filled = [0.0] * len(scene.classes)

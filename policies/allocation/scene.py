@@ -109,6 +109,11 @@ class Scene:
     """What can never run, or not now whatever is free."""
     of_cluster: list[list[int]] = field(default_factory=list)
 
+    @property
+    def threshold(self) -> float:
+        """How far a link may be loaded beyond its capacity (SC); 1 forbids saturation."""
+        return float(self.options.get("saturation_threshold", 1.0))
+
     def admits(self, candidate: CandidateJob, number: int, seconds: float) -> bool:
         """Whether a run of that length ends before the class is kept for others."""
         exempt = self.intake.groups[candidate.item.group].exempt

@@ -72,8 +72,8 @@ def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan
     search.incumbent.work += prover.nodes
     if search.is_ideal:
         return search.proved()
-    if scene.options["engine"] == "search" and searches(scene, search.best.jobs, 1.0):
-        return by_levels(search, 1.0, budget, below=printed)
+    if scene.options["engine"] == "search" and searches(scene, search.best.jobs):
+        return by_levels(search, budget, below=printed)
     model = PublishedModel(scene, selection.allocation.jobs, printed=printed)
     return by_program(search, model, budget)
 
