@@ -85,9 +85,9 @@ class SlotGrid:
             if node.free_at > self.time:
                 self.nodes[n].add(0, self.up(node.free_at), Fraction(node.slots))
         for hold in intake.holds.nodes:
-            self.nodes[place[hold.node]].add(0, self.up(hold.until), Fraction(hold.slots))
+            self.nodes[place[hold.node]].add(0, self.up(hold.end), Fraction(hold.slots))
         for load in intake.holds.links:
-            self.links[home[load.cluster]].add(0, self.up(load.until), exact(load.gbps))
+            self.links[home[load.cluster]].add(0, self.up(load.end), exact(load.gbps))
         self.capacity = [
             None if c.link_gbps == float("inf") else exact(c.link_gbps) * (1 + exact(TOLERANCE))
             for c in snapshot.clusters
