@@ -6,7 +6,7 @@ engine minimises equation (8) from there: the search of `coalloc.policies.alloca
 counts tell all and their tables are small, else the published program
 (`coalloc.policies.allocation.program`). What is too large, or not solved in time, leaves the best
 plan so far, with the engine's bound if it has one. Ties go to the least load on the links
-(`coalloc.policies.allocation.easing`), where the search serves.
+(`coalloc.policies.allocation.levels`), where the search serves.
 
 Notes
 -----
@@ -20,10 +20,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coalloc.model.plan import Plan, Status
-from coalloc.policies.allocation.choosing import extend, strongest
+from coalloc.policies.allocation.choosing import Selection, extend, select, strongest
 from coalloc.policies.allocation.counts import Counts, can_count, states
-from coalloc.policies.allocation.easing import CHECKS, ease
-from coalloc.policies.allocation.levels import Descent, axes_of
+from coalloc.policies.allocation.levels import CHECKS, Descent, axes_of, ease
 from coalloc.policies.allocation.placing import (
     Allocation,
     in_order,
@@ -34,7 +33,6 @@ from coalloc.policies.allocation.placing import (
 )
 from coalloc.policies.allocation.program import PublishedModel
 from coalloc.policies.allocation.scene import Scene, on_scene
-from coalloc.policies.allocation.selecting import Selection, select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent

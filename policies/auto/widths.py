@@ -24,8 +24,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling import arrived, ready_now
-from coalloc.policies.moldable.rolling_load import Arrivals
-from coalloc.policies.moldable.rolling_rule import by_price, price, relative
+from coalloc.policies.moldable.rolling_rule import Arrivals, by_price, price, relative
 from coalloc.policies.orders.run_times import ratios
 
 

@@ -28,8 +28,7 @@ import numpy as np
 
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import never
-from coalloc.policies.kernel.pool.pricing import Priced, add_usage, price_jobs
-from coalloc.policies.kernel.pool.quick_pricing import price_near
+from coalloc.policies.kernel.pool.pricing import Priced, add_usage, price_jobs, price_near
 from coalloc.policies.moldable.queue import MoldableQueue
 
 SLOTS, STEPS = 100, 200

@@ -6,7 +6,7 @@ keep a reservation. All others get the starts that they would have if nothing mo
 
 Notes
 -----
-A round depends on the snapshot and on what is noted of earlier arrivals (`rolling_load`). On one
+A round depends on the snapshot and on what is noted of earlier arrivals. On one
 cluster of equal nodes the schedule is a list on m(t) whose allotments give way (`pool_list`);
 elsewhere the kernel's *event* decoder lays it, with the held job first, by what powers, links,
 reservations and dependencies allow, on allotments up to those of that list. Rigid jobs are moldable
@@ -31,8 +31,7 @@ from coalloc.policies.base import Budget, OnIncumbent
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
-from coalloc.policies.moldable.rolling_load import Arrivals
-from coalloc.policies.moldable.rolling_rule import WantedWidths, wanted
+from coalloc.policies.moldable.rolling_rule import Arrivals, WantedWidths, wanted
 from coalloc.policies.one_pass import empty_plan
 from coalloc.policies.orders.simple import sort_items
 

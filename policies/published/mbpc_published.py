@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from math import fsum
 
 from coalloc.model.plan import Plan, Status
-from coalloc.policies.allocation.choosing import strongest
+from coalloc.policies.allocation.choosing import select, strongest
 from coalloc.policies.allocation.mbpc import (
     AllocationSearch,
     Prover,
@@ -32,7 +32,6 @@ from coalloc.policies.allocation.mbpc import (
 from coalloc.policies.allocation.placing import Allocation, link_seconds
 from coalloc.policies.allocation.program import PublishedModel
 from coalloc.policies.allocation.scene import Scene, on_scene
-from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 
 

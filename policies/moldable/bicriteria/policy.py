@@ -39,8 +39,8 @@ from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.bicriteria.archive import Archive
 from coalloc.policies.moldable.bicriteria.engine import LARGE, THIN, BicriteriaEngine
 from coalloc.policies.moldable.bicriteria.front import Laid, lay_front, published
+from coalloc.policies.moldable.bicriteria.options import cap_of
 from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, factor
-from coalloc.policies.moldable.bicriteria.preference import cap_of
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.priced_bound import PricedBound
