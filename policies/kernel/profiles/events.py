@@ -1,4 +1,9 @@
-"""The event decoder: at each event what fits starts, in order; with EASY's head beside it."""
+"""The event decoder: at each event what fits starts, in order; with EASY's head beside it.
+
+The scan stays whole: what it keeps from one item to the next are six numbers. Once there is a head,
+it skips blocks of items none of which is short and small enough; what has started leaves a gap
+until half of them have.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ from coalloc.policies.kernel.profiles.lookahead import (
     lasts,
     look_ahead,
     may_hold,
-    measure_sizes,
     promising,
     survey,
 )
@@ -114,6 +118,43 @@ def fitting(state: ProfileState, pos: int, t: float, steps: int, spare: float) -
     return seek(state, item, t, not several)
 
 
+@helper()
+def attend(
+    state: ProfileState,
+    pos: int,
+    t: float,
+    row: int,
+    steps: int,
+    spare: float,
+    tried: bool,
+    heads: bool,
+) -> tuple[bool, float]:
+    """Book a live item in what is free now, if `tried`, or where it ends first, if it `heads`.
+
+    Whether it is booked; and when to look again, s, inf if nothing is known of that.
+    """
+    problem, scratch, out = state.problem, state.scratch, state.out
+    item = scratch.live[pos]
+    group = problem.item_group[item]
+    if scratch.stamp[group] != scratch.counters[STAMP]:
+        survey(state, group, row, -1, t)
+    place, wake = NOWHERE, inf
+    if tried:
+        place = fitting(state, pos, t, steps, spare)
+    if place.end == inf and problem.item_apart[item]:
+        wake = arriving(problem, out, item, t)
+    if place.end == inf and heads:
+        place = seek(state, item, t, False)
+    if place.end == inf:
+        return False, wake
+    if place.start > t and not heads:
+        out.ready[item] = place.start
+        scratch.live_ready[pos] = place.start
+        return False, min(wake, place.start)
+    commit(state, item, place)
+    return True, wake
+
+
 @kernel
 def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, queue: Ints) -> None:
     """At each event start what fits now, in this order; `easy`: the head books its place.
@@ -124,12 +165,8 @@ def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, q
     that is not empty. Its booking stands until it starts: nothing that starts beside it delays it,
     so it would find the same place again. An item with a choice of allotments waits if it would end
     sooner so; else any single free slot would be its fate.
-
-    The scan stays whole: what it keeps from one item to the next are six numbers. Once there is a
-    head, it skips blocks of items none of which is short and small enough; what has started leaves
-    a gap until half of them have.
     """
-    problem, profile, scratch, out = state.problem, state.profile, state.scratch, state.out
+    profile, scratch, out = state.profile, state.scratch, state.out
     live, procs, ready = scratch.live, scratch.live_procs, scratch.live_ready
     top, whole = scratch.live_top, scratch.live_whole
     stair, times = scratch.stair, scratch.stair_time
@@ -144,7 +181,6 @@ def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, q
             left = count
         scratch.counters[STAMP] += 1
         row, steps, spare = look_ahead(state, t)
-        measure_sizes(scratch, steps)
         wake = inf
         for block in range((count + BLOCK - 1) // BLOCK):
             all_heads = easy and (head < 0 or every)
@@ -169,29 +205,14 @@ def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, q
                     tried = lasts(stair, times, steps, procs[pos], whole[pos], t + top[pos])
                 heads = now and easy and (head < 0 or every)
                 if tried or heads:
-                    item = live[pos]
-                    group = problem.item_group[item]
-                    if scratch.stamp[group] != scratch.counters[STAMP]:
-                        survey(state, group, row, -1, t)
-                    place = NOWHERE
-                    if tried:
-                        place = fitting(state, pos, t, steps, spare)
-                    if place.end == inf and problem.item_apart[item]:
-                        wake = min(wake, arriving(problem, out, item, t))
-                    if place.end == inf and heads:
-                        place = seek(state, item, t, False)
-                    if place.end < inf and place.start > t and not heads:
-                        out.ready[item] = place.start
-                        ready[pos] = place.start
-                        wake = min(wake, place.start)
-                    elif place.end < inf:
-                        commit(state, item, place)
-                        if out.start[item] > t:
-                            head = item
+                    placed, later = attend(state, pos, t, row, steps, spare, tried, heads)
+                    wake = min(wake, later)
+                    if placed:
+                        if out.start[live[pos]] > t:
+                            head = live[pos]
                         live[pos] = -1
                         left -= 1
                         row, steps, spare = look_ahead(state, t)
-                        measure_sizes(scratch, steps)
                         continue
                 late = late or ready[pos] > t
             scratch.block_late[block] = late

@@ -141,6 +141,7 @@ def look_ahead(state: ProfileState, t: float) -> tuple[int, int, float]:
         if stair[steps, 0] < stair[steps - 1, 0]:
             times[steps] = profile.time[block, i]
             steps += 1
+    measure_sizes(scratch, steps)
     return row, steps, free_gbps(problem, profile, row)
 
 
