@@ -33,14 +33,15 @@ from coalloc.policies.explain.explanation import (
 )
 from coalloc.policies.explain.room import NEAR_S, Room
 from coalloc.policies.explain.rule import (
+    ChangeSearch,
     Rule,
     RulePlan,
     Timing,
+    Trial,
     deferral,
     planned,
     rule_of_plan,
 )
-from coalloc.policies.explain.search import ChangeSearch, Trial
 
 MOST_OF_IT = 0.5
 """Share of the gain of all jobs that a few of them must bring to stand for all."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.pool.pool_insertion import Placed
-from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
+from coalloc.policies.kernel.pool.pool_profile import Jobs, Processors
 from coalloc.policies.kernel.record import Floats, Ints, record
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.pool.pool_jobs import Jobs
+from coalloc.policies.kernel.pool.pool_profile import Jobs
 from coalloc.policies.kernel.record import Floats, Ints, record
 
 BLOCK = 8
