@@ -61,6 +61,19 @@ def survey(state: ProfileState, group: int, row: int, head_row: int, t: float) -
 
 
 @helper()
+def strongest(problem: Problem, scratch: Scratch, group: int, procs: int) -> float:
+    """The highest level of power at which enough processes are free; the lowest if none is."""
+    low, high = 0, problem.group_size[group] - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if scratch.reach[group, middle] >= procs:
+            high = middle
+        else:
+            low = middle + 1
+    return problem.class_power[problem.group_class[group, low]]
+
+
+@helper()
 def may_fit(
     problem: Problem, scratch: Scratch, item: int, t: float, head_start: float, spare: float
 ) -> bool:
@@ -80,14 +93,7 @@ def may_fit(
         return True
     if procs <= sums[group, 2 if splits else 3]:
         return True
-    low, high = 0, problem.group_size[group] - 1
-    while low < high:  # the strongest level at which enough processes are free
-        middle = (low + high) >> 1
-        if scratch.reach[group, middle] >= procs:
-            high = middle
-        else:
-            low = middle + 1
-    power = problem.class_power[problem.group_class[group, low]]
+    power = strongest(problem, scratch, group, procs)
     return t + least_time(problem, item, first, power) <= head_start + TOL
 
 
@@ -206,10 +212,6 @@ def promising(
     if steps == 1 or problem.mode_first[item + 1] - mode > 1:
         return True
     procs = problem.mode_procs[mode]
-    x = 0  # the strongest level at which enough processes are free
-    while x + 1 < problem.group_size[group] and scratch.reach[group, x] < procs:
-        x += 1
-    power = problem.class_power[problem.group_class[group, x]]
-    end = t + least_time(problem, item, mode, power)
+    end = t + least_time(problem, item, mode, strongest(problem, scratch, group, procs))
     whole = 0 if problem.item_splits[item] else 1
     return lasts(scratch.stair, scratch.stair_time, steps, procs, whole, end)

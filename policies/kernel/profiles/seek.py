@@ -228,22 +228,28 @@ def remember(problem: Problem, scratch: Scratch, item: int, first: float) -> Non
 
 
 @helper()
-def commit(state: ProfileState, item: int, place: Place) -> None:
-    """Book what `seek` found, and tell the children."""
-    problem, scratch, out = state.problem, state.scratch, state.out
-    first = scratch.counters[USES]
-    length = place.classes
+def hold(state: ProfileState, item: int, place: Place) -> None:
+    """Book what `seek` found, in the job's own part of the pool."""
+    scratch, out = state.scratch, state.out
     out.start[item] = place.start
     out.end[item] = place.end
-    out.mode[item] = place.mode - problem.mode_first[item]
-    out.use_first[item] = first
+    first, length = out.use_first[item], place.classes
     out.use_count[item] = length
     for u in range(length):
         out.use_class[first + u] = scratch.best_class[u]
         out.use_procs[first + u] = scratch.best_procs[u]
-    scratch.counters[USES] += length
     scratch.counters[STAMP] += 1
     book(state, item, 1)
+
+
+@helper()
+def commit(state: ProfileState, item: int, place: Place) -> None:
+    """Book what `seek` found, at the end of the pool, and tell the children."""
+    problem, scratch, out = state.problem, state.scratch, state.out
+    out.mode[item] = place.mode - problem.mode_first[item]
+    out.use_first[item] = scratch.counters[USES]
+    scratch.counters[USES] += place.classes
+    hold(state, item, place)
     for x in range(problem.child_first[item], problem.child_first[item + 1]):
         child = problem.child[x]
         out.missing[child] -= 1

@@ -24,7 +24,7 @@ from math import inf
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.profiles.lookahead import free_gbps, may_fit, survey
 from coalloc.policies.kernel.profiles.profile import locate, reset
-from coalloc.policies.kernel.profiles.seek import seek
+from coalloc.policies.kernel.profiles.seek import hold, seek
 from coalloc.policies.kernel.profiles.stream_state import (
     ARRIVED,
     DEEPEST,
@@ -37,7 +37,6 @@ from coalloc.policies.kernel.profiles.stream_state import (
     Stream,
     begin,
     forget,
-    hold,
     leave,
     line_up,
     pop,

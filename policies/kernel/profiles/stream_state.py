@@ -8,7 +8,6 @@ from typing import NamedTuple
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import least_time
 from coalloc.policies.kernel.profiles.profile import book, bound, locate, move
-from coalloc.policies.kernel.profiles.seek import Place
 from coalloc.policies.kernel.record import Bools, Floats, Ints, record
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -17,7 +16,6 @@ from coalloc.policies.kernel.state import (
     FREE_ROWS,
     ROWS,
     SHORTEST,
-    STAMP,
     WIDTH,
     Profile,
     ProfileState,
@@ -115,22 +113,6 @@ def forget(profile: Profile, t: float) -> None:
             return
         place, i = locate(profile, -inf)
         remove(profile, place, i)
-
-
-@helper()
-def hold(state: ProfileState, item: int, found: Place) -> None:
-    """Book what `seek` found, in the job's own part of the pool."""
-    scratch, out = state.scratch, state.out
-    out.start[item] = found.start
-    out.end[item] = found.end
-    first = out.use_first[item]
-    length = found.classes
-    out.use_count[item] = length
-    for u in range(length):
-        out.use_class[first + u] = scratch.best_class[u]
-        out.use_procs[first + u] = scratch.best_procs[u]
-    scratch.counters[STAMP] += 1
-    book(state, item, 1)
 
 
 @helper()
