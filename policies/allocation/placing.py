@@ -10,6 +10,7 @@ from typing import Any
 
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Status
 from coalloc.policies.allocation.scene import CandidateJob, Scene, exact, load
+from coalloc.policies.uses import fitting
 
 Uses = Mapping[int, int]
 """Processes of one job per class."""
@@ -140,7 +141,8 @@ def place(scene: Scene, allocation: Allocation) -> tuple[Placement, ...]:
         job = scene.candidates[number]
         chosen: dict[int, int] = {}
         for c, count in uses.items():
-            _fill(free[c], count, _each(scene, job, c), chosen)
+            one = scene.classes[c]
+            _fill(free[c], count, fitting(one.slots, one.memory_mb, job.memory_mb), chosen)
         out.append(
             Placement(
                 job=job.id,
@@ -151,11 +153,6 @@ def place(scene: Scene, allocation: Allocation) -> tuple[Placement, ...]:
             )
         )
     return tuple(out)
-
-
-def _each(scene: Scene, job: CandidateJob, c: int) -> int:
-    one = scene.classes[c]
-    return one.slots if job.memory_mb <= 0 else int(min(one.slots, one.memory_mb // job.memory_mb))
 
 
 def _fill(free: dict[int, int], count: int, each: int, chosen: dict[int, int]) -> None:

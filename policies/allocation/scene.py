@@ -154,9 +154,14 @@ def exact(value: float) -> Fraction:
 
 def load(candidate: CandidateJob, inside: int) -> Fraction:
     """Equation (5): BW = PPBW * t * (n - t) / (n - 1), Gbit/s; 0 for one process."""
-    if candidate.procs <= 1 or not candidate.splits:
+    return bandwidth(candidate.gbps if candidate.splits else Fraction(0), candidate.procs, inside)
+
+
+def bandwidth(gbps: Fraction, procs: int, inside: int) -> Fraction:
+    """PTBW * t * (tau - t) / (tau - 1), Gbit/s; 0 for one process."""
+    if procs < 2:
         return Fraction(0)
-    return candidate.gbps * inside * (candidate.procs - inside) / (candidate.procs - 1)
+    return gbps * inside * (procs - inside) / (procs - 1)
 
 
 def on_scene(plan: Callable[[Scene, Budget, OnIncumbent | None], Plan]) -> SolveFunction:
