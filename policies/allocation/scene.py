@@ -111,7 +111,7 @@ class Scene:
 
     @property
     def threshold(self) -> float:
-        """How far a link may be loaded beyond its capacity (SC); 1 forbids saturation."""
+        """Load of a link by its capacity, at most (SC); 1 forbids saturation."""
         return float(self.options.get("saturation_threshold", 1.0))
 
     def admits(self, candidate: CandidateJob, number: int, seconds: float) -> bool:

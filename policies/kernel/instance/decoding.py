@@ -104,7 +104,7 @@ class Planner:
         return np.array(chosen, dtype=np.int64)
 
     def state(self, out: Outcome) -> ProfileState:
-        """What a decoder works on, with room for its answer."""
+        """State that a decoder works on, with room for its answer."""
         problem = self.compiled.problem
         return ProfileState(problem, self.profile, self.scratch, out, self.fixed_mode)
 
