@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from coalloc.model.platform import Node
 from coalloc.model.shape import supplies
@@ -22,34 +23,37 @@ from coalloc.policies.latest import keep_latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeHold:
-    """Slots, memory and resources of a node that running work holds; `until` in seconds."""
+class NodeUse:
+    """Takings of a node in [start, end), seconds; running work starts at -inf."""
 
-    work: str
+    who: str
     node: str
     slots: int
     memory_mb: int
-    until: float
+    end: float
+    start: float = -inf
     resources: Mapping[str, int] = field(default_factory=dict)
+    """With what they come to in each family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkHold:
-    """Load of a cluster's link by running work; `until` in seconds."""
+class LinkUse:
+    """Load of a cluster's link in [start, end), seconds; running work starts at -inf."""
 
-    work: str
+    who: str
     cluster: str
     gbps: float
-    until: float
+    end: float
+    start: float = -inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
     """All holds of running work, in the snapshot's order."""
 
-    nodes: tuple[NodeHold, ...] = ()
+    nodes: tuple[NodeUse, ...] = ()
     """The memory of a node without a limit counts as 0."""
-    links: tuple[LinkHold, ...] = ()
+    links: tuple[LinkUse, ...] = ()
 
 
 @keep_latest
@@ -64,8 +68,8 @@ def holds(snapshot: Snapshot) -> Holds:
         return Holds()
     known = nodes_by_name(*(cluster.nodes for cluster in snapshot.clusters))
     clusters = {cluster.name for cluster in snapshot.clusters}
-    nodes: list[NodeHold] = []
-    links: list[LinkHold] = []
+    nodes: list[NodeUse] = []
+    links: list[LinkUse] = []
     for work in snapshot.running:
         until = work.busy_until(snapshot.time, snapshot.overrun_s)
         if until <= snapshot.time:
@@ -74,17 +78,17 @@ def holds(snapshot: Snapshot) -> Holds:
             if name in known:
                 share = (known[name].memory_mb or 0) * slots // known[name].slots
                 nodes.append(
-                    NodeHold(
-                        work=work.id,
+                    NodeUse(
+                        who=work.id,
                         node=name,
                         slots=slots,
                         memory_mb=work.memory_mb.get(name, share),
-                        until=until,
+                        end=until,
                         resources=supplies(work.resources.get(name, {})),
                     )
                 )
         links += [
-            LinkHold(work=work.id, cluster=name, gbps=gbps, until=until)
+            LinkUse(who=work.id, cluster=name, gbps=gbps, end=until)
             for name, gbps in work.link_gbps.items()
             if name in clusters
         ]

@@ -1,6 +1,8 @@
 """The policies by name.
 
 Listing them imports neither numba nor numpy: the module of a policy is loaded when it is called.
+Those of other packages are found by their metadata alone; their modules are loaded when a policy is
+looked up: in the command that was called, or in the solver's process, never in the daemon's.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from coalloc.model.errors import InputError
@@ -15,7 +18,6 @@ from coalloc.model.jobs import DivisibleJob
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies import foreign
 from coalloc.policies.allocation.options import MbpcOptions
 from coalloc.policies.auto.options import AutoOptions
 from coalloc.policies.base import Budget, OnIncumbent, Policy, SolveFunction
@@ -28,6 +30,8 @@ from coalloc.policies.published import options as published
 from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.workflow.search.options import WorkflowPolicyOptions
 
+GROUP = "coalloc.policies"
+"""Entry points by which other packages declare theirs."""
 _COMPLETING = "coalloc.policies.divisible.complete"
 _COUNTED = "coalloc.policies.counted.policy"
 _PLAIN = "coalloc.policies.counted.planning"
@@ -222,9 +226,17 @@ POLICIES: Mapping[str, Policy] = {policy.name: policy for policy in (*FOR_SITES,
 """Every policy of coalloc's own that the daemon, ``solve`` and ``simulate`` know."""
 
 
+def found() -> Mapping[str, EntryPoint]:
+    """The entry points by name; of one that is declared twice, the first."""
+    out: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=GROUP):
+        out.setdefault(entry.name, entry)
+    return out
+
+
 def foreign_names() -> tuple[str, ...]:
     """Policies that other packages declare; none of their code is loaded."""
-    return tuple(name for name in foreign.found() if name not in POLICIES)
+    return tuple(name for name in found() if name not in POLICIES)
 
 
 def lookup(name: str) -> Policy:
@@ -235,9 +247,32 @@ def lookup(name: str) -> Policy:
     policy = POLICIES.get(name)
     if policy is not None:
         return policy
-    entry = foreign.found().get(name)
+    entry = found().get(name)
     if entry is None:
         names = ", ".join((*POLICIES, *foreign_names()))
         raise InputError("policy", f"there is no policy {name!r}; there are {names}")
-    made = foreign.load(entry)
+    made = load(entry)
     return replace(made, solve=_completed(lambda: made.solve))
+
+
+def load(entry: EntryPoint) -> Policy:
+    """Import the policy that an entry point names.
+
+    Raises `InputError`, whatever goes wrong in the package, in one line.
+    """
+    where = f"policy {entry.name} of {package_of(entry)}"
+    try:
+        policy = entry.load()
+    except Exception as error:
+        raise InputError(where, f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(policy, Policy):
+        what = f"{entry.value} is {type(policy).__name__}, not a coalloc.policies.base.Policy"
+        raise InputError(where, what)
+    if policy.name != entry.name:
+        raise InputError(where, f"calls itself {policy.name!r}")
+    return replace(policy, package=package_of(entry))
+
+
+def package_of(entry: EntryPoint) -> str:
+    """The distribution that declares an entry point, with its version."""
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown package"

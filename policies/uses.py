@@ -6,7 +6,6 @@ Explanations count on them what a job could have, and divisible jobs fill what t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import inf
 
 from coalloc.model.cost import link_loads, pieces_of, task_loads
@@ -14,45 +13,14 @@ from coalloc.model.jobs import DivisibleJob, MoldableJob, RigidJob, Task, Workfl
 from coalloc.model.plan import Placement
 from coalloc.model.shape import ONE_SLOT, taken
 from coalloc.model.snapshot import Snapshot
-from coalloc.policies.holds import holds, nodes_by_name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeUse:
-    """Takings of a node in [start, end), seconds; running work starts at -inf."""
-
-    who: str
-    start: float
-    end: float
-    slots: int
-    memory_mb: float
-    resources: Mapping[str, int]
-    """With what they come to in each family."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkUse:
-    """Load of a link in [start, end), seconds; running work starts at -inf."""
-
-    who: str
-    start: float
-    end: float
-    gbps: float
+from coalloc.policies.holds import LinkUse, NodeUse, holds, nodes_by_name
 
 
 def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, list[NodeUse]]:
     """Use of each node that is used."""
     out: dict[str, list[NodeUse]] = {}
     for hold in holds(snapshot).nodes:
-        use = NodeUse(
-            who=hold.work,
-            start=-inf,
-            end=hold.until,
-            slots=hold.slots,
-            memory_mb=float(hold.memory_mb),
-            resources=hold.resources,
-        )
-        out.setdefault(hold.node, []).append(use)
+        out.setdefault(hold.node, []).append(hold)
     nodes = nodes_by_name(*(cluster.nodes for cluster in snapshot.clusters))
     asked = {
         (job.id, None if task is None else task.id): (
@@ -68,9 +36,12 @@ def node_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
             room = taken(shape, memory, nodes[name], procs)
             use = NodeUse(
                 who=placement.job,
+                node=name,
                 start=placement.start,
                 end=placement.end,
-                **room._asdict(),
+                slots=room.slots,
+                memory_mb=int(room.memory_mb),
+                resources=room.resources,
             )
             out.setdefault(name, []).append(use)
     return out
@@ -80,7 +51,7 @@ def link_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
     """Load of each cluster's link."""
     out: dict[str, list[LinkUse]] = {cluster.name: [] for cluster in snapshot.clusters}
     for hold in holds(snapshot).links:
-        out[hold.cluster].append(LinkUse(who=hold.work, start=-inf, end=hold.until, gbps=hold.gbps))
+        out[hold.cluster].append(hold)
     cluster_of = {node.name: cluster.name for cluster, node in snapshot.nodes()}
     proc_gbps = {
         job.id: job.proc_gbps or 0.0
@@ -102,7 +73,13 @@ def link_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> dict[str, 
         if (task := tasks.get((placement.job, placement.task))) is not None:
             loads = task_loads(task, inside, links)
         for cluster, gbps in loads.items():
-            use = LinkUse(who=placement.job, start=placement.start, end=placement.end, gbps=gbps)
+            use = LinkUse(
+                who=placement.job,
+                cluster=cluster,
+                start=placement.start,
+                end=placement.end,
+                gbps=gbps,
+            )
             out[cluster].append(use)
     return out
 

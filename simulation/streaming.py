@@ -222,15 +222,16 @@ def _replayed(base: Any, problem: Any, log: Any, out: Any, laid: Laying) -> Iter
     from coalloc.policies.kernel.instance.decoding import DECODERS
     from coalloc.policies.kernel.profiles import stream
     from coalloc.policies.kernel.profiles.stream_state import ENDED
+    from coalloc.policies.kernel.state import ProfileState
 
     limit = inf if laid.wait_limit is None else laid.wait_limit
     decoder = DECODERS[laid.decoder]
     profile, scratch = arrays.make_profile(problem, base), arrays.make_scratch(problem)
-    modes = arrays.any_mode(len(log.start))
+    state = ProfileState(problem, profile, scratch, out, arrays.any_mode(len(log.start)))
     stream.clear_profile(problem, base, profile)
     more = len(log.start) > 0
     while more:
-        more = stream.advance(problem, profile, scratch, out, modes, log, decoder, limit, CHUNK)
+        more = stream.advance(state, log, decoder, limit, CHUNK)
         yield int(log.counts[ENDED])
 
 

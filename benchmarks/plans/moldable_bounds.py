@@ -23,13 +23,13 @@ from typing import TypeVar
 
 from coalloc.model.plan import Objective, Plan, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.policies.checking.certificates import certified
 from coalloc.policies.checking.pool import pool_of
+from coalloc.policies.checking.proofs import LADDER
 from coalloc.policies.checking.sheet import node_columns
-from coalloc.policies.checking.verify import certified
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
-from coalloc.policies.moldable.proof import LADDER
 from coalloc.policies.moldable.published_lp import published_lp
 from coalloc.policies.moldable.queue import of_planner
 from coalloc.policies.published.two_shelf_schedule import two_shelf_schedule

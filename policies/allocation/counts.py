@@ -40,13 +40,13 @@ Costs = Sequence[Mapping[int, int]]
 """Of each job, what each allowed count costs."""
 
 
-def can_count(scene: Scene, jobs: Sequence[int], threshold: float = 1.0) -> bool:
+def can_count(scene: Scene, jobs: Sequence[int]) -> bool:
     """Whether counts per cluster tell all: no shared memory, no run too long for a reservation."""
     needs_memory = any(scene.candidates[j].memory_mb > 0 for j in jobs)
     for j in jobs:
         job = scene.candidates[j]
         weakest = min((scene.classes[c].power for c in job.room), default=1.0)
-        longest = job.seconds(weakest, threshold)
+        longest = job.seconds(weakest, scene.threshold)
         for c in job.room:
             one = scene.classes[c]
             if needs_memory and one.slots > 1 and one.memory_mb < inf:
@@ -64,19 +64,11 @@ def states(scene: Scene, jobs: Sequence[int]) -> int:
 class Counts:
     """Tables for some candidates of a scene for which `can_count` holds; all of these must start.
 
-    Links may be loaded beyond their capacity up to `threshold`. With `below`, jobs have levels of
-    SC below 1 as well: equation (7) as printed. `slowdowns` are the levels of SC, rising;
-    `unloaded` is that of a job that loads no link.
+    With `below`, jobs have levels of SC below 1 as well: equation (7) as printed. `slowdowns` are
+    the levels of SC, rising; `unloaded` is that of a job that loads no link.
     """
 
-    def __init__(
-        self,
-        scene: Scene,
-        jobs: Sequence[int],
-        threshold: float = 1.0,
-        *,
-        below: bool = False,
-    ) -> None:
+    def __init__(self, scene: Scene, jobs: Sequence[int], *, below: bool = False) -> None:
         self.scene, self.jobs = scene, tuple(jobs)
         self.procs = [scene.candidates[j].procs for j in jobs]
         self.strides = [prod(p + 1 for p in self.procs[n + 1 :]) for n in range(len(jobs))]
@@ -93,7 +85,7 @@ class Counts:
         }
         # of many shares `allocation` finds the one that gives the first job most of the first
         self.clusters = sorted(used, key=lambda k: -self.powers[k][-1])
-        self._read_links(threshold, below)
+        self._read_links(below)
         self._limits: dict[tuple[int, int], int] = {}
         self._kept: dict[tuple[int, int, tuple[Ranks, ...]], int] = {}
         self._bytes = 0
@@ -215,7 +207,7 @@ class Counts:
 
         return rest(0, limit)
 
-    def _read_links(self, threshold: float, below: bool) -> None:
+    def _read_links(self, below: bool) -> None:
         """Equation (5) as whole numbers, the slowdowns (7), and what links may carry at each."""
         of = [self.scene.candidates[j] for j in self.jobs]
         counts = [range(job.procs + 1) if job.splits else (0, job.procs) for job in of]
@@ -223,7 +215,8 @@ class Counts:
         scale = lcm(*(value.denominator for own in loads for value in own.values()))
         self._loads = [{t: int(value * scale) for t, value in own.items()} for own in loads]
         most = sum(max(own.values()) for own in self._loads)
-        reached = self._reached(threshold, scale, below) if below or threshold > 1.0 else []
+        threshold = self.scene.threshold
+        reached = self._reached(scale, below) if below or threshold > 1.0 else []
         lower = [ratio for ratio in reached if ratio < 1]
         above = [ratio for ratio in reached if ratio >= 1]
         self.slowdowns = [
@@ -251,14 +244,14 @@ class Counts:
             for n, mine in enumerate(self._loads)
         ]
 
-    def _reached(self, threshold: float, scale: int, below: bool) -> list[Fraction]:
+    def _reached(self, scale: int, below: bool) -> list[Fraction]:
         """The ratios of load to capacity that links can have, rising; above 1 unless `below`."""
         sums = {0}
         for own in self._loads:
             sums = {one + cost for one in sums for cost in set(own.values())}
         out = {Fraction(0)} if below else set[Fraction]()
         for k in self.clusters:
-            capacity, limit = self.scene.capacity[k], self.scene.limit(k, threshold)
+            capacity, limit = self.scene.capacity[k], self.scene.limit(k, self.scene.threshold)
             once = self.scene.limit(k)
             if capacity and limit is not None and once is not None:
                 least = Fraction(-1) if below else once

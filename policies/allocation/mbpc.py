@@ -6,7 +6,7 @@ engine minimises equation (8) from there: the search of `coalloc.policies.alloca
 counts tell all and their tables are small, else the published program
 (`coalloc.policies.allocation.program`). What is too large, or not solved in time, leaves the best
 plan so far, with the engine's bound if it has one. Ties go to the least load on the links
-(`coalloc.policies.allocation.easing`), where the search serves.
+(`coalloc.policies.allocation.levels`), where the search serves.
 
 Notes
 -----
@@ -20,10 +20,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coalloc.model.plan import Plan, Status
-from coalloc.policies.allocation.choosing import extend, strongest
+from coalloc.policies.allocation.choosing import Selection, extend, select, strongest
 from coalloc.policies.allocation.counts import Counts, can_count, states
-from coalloc.policies.allocation.easing import CHECKS, ease
-from coalloc.policies.allocation.levels import Descent, Vector, axes_of
+from coalloc.policies.allocation.levels import CHECKS, Descent, axes_of, ease
 from coalloc.policies.allocation.placing import (
     Allocation,
     in_order,
@@ -34,7 +33,6 @@ from coalloc.policies.allocation.placing import (
 )
 from coalloc.policies.allocation.program import PublishedModel
 from coalloc.policies.allocation.scene import Scene, on_scene
-from coalloc.policies.allocation.selecting import Selection, select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.bounds import Bound
 from coalloc.policies.incumbent import Incumbent
@@ -48,11 +46,11 @@ FEW = 8
 easy."""
 
 
-def searches(scene: Scene, jobs: Sequence[int], threshold: float) -> bool:
+def searches(scene: Scene, jobs: Sequence[int]) -> bool:
     """Whether the tables of the search serve these jobs."""
     if len(jobs) > FEW or states(scene, jobs) > LARGEST:
         return False
-    return can_count(scene, jobs, threshold)
+    return can_count(scene, jobs)
 
 
 def limits_of(options: Mapping[str, Any], budget: Budget, first: bool = False) -> SolverLimits:
@@ -71,14 +69,13 @@ class Prover:
     def __init__(self, scene: Scene, budget: Budget) -> None:
         self.scene = scene
         self.limits = limits_of(scene.options, budget, first=True)
-        self.threshold = scene.options.get("saturation_threshold", 1.0)
         self.nodes = 0
 
     def __call__(self, allocation: Allocation, number: int) -> Allocation | None:
         jobs = (*allocation.jobs, number)
-        if searches(self.scene, jobs, self.threshold):
+        if searches(self.scene, jobs):
             return self._by_tables(jobs)
-        model = PublishedModel(self.scene, jobs, self.threshold)
+        model = PublishedModel(self.scene, jobs)
         if model.size > self.scene.options.get("largest_model", 0):
             return None
         outcome = run(model.build(), self.limits.less(self.nodes))
@@ -86,12 +83,12 @@ class Prover:
         if outcome.values is None:
             return None
         found = model.allocation(outcome)
-        return found if is_allowed(self.scene, found, self.threshold) else None
+        return found if is_allowed(self.scene, found) else None
 
     def _by_tables(self, jobs: Sequence[int]) -> Allocation | None:
         if self.limits.stop() or self.limits.less(self.nodes).nodes == 0:
             return None
-        counts = Counts(self.scene, jobs, self.threshold)
+        counts = Counts(self.scene, jobs)
         weakest = [self.scene.levels(self.scene.candidates[j])[0] for j in jobs]
         self.nodes += 1
         return counts.allocation(weakest) if counts.fits(weakest) else None
@@ -104,32 +101,29 @@ def _solver(name: str) -> SolveFunction:
         search = AllocationSearch(scene, selection, name, budget, on_incumbent)
         search.incumbent.work += prover.nodes
         if search.is_ideal:
-            search.ease(prover.threshold, budget)
+            search.ease(budget)
             return search.proved()
         search.reorder()
-        if searches(scene, search.best.jobs, prover.threshold):
-            return by_levels(search, prover.threshold, budget)
-        model = PublishedModel(scene, search.best.jobs, prover.threshold)
+        if searches(scene, search.best.jobs):
+            return by_levels(search, budget)
+        model = PublishedModel(scene, search.best.jobs)
         return by_program(search, model, budget)
 
     return on_scene(plan)
 
 
-def by_levels(
-    search: AllocationSearch, threshold: float, budget: Budget, *, below: bool = False
-) -> Plan:
+def by_levels(search: AllocationSearch, budget: Budget, *, below: bool = False) -> Plan:
     """Search over the levels of power, and of SC; `below` 1 too, as printed, ties are left."""
     scene, jobs = search.scene, search.best.jobs
-    counts = Counts(scene, jobs, threshold, below=below)
-    axes = axes_of(counts)
+    counts = Counts(scene, jobs, below=below)
 
-    def tell(at: Vector) -> float:
-        search.offer(counts.allocation(*axes.levels(at)))
+    def tell(found: Allocation) -> float:
+        search.offer(found)
         return search.value
 
     descent = Descent(
-        axes,
-        lambda at: counts.fits(*axes.levels(at)),
+        axes_of(counts),
+        counts,
         tell,
         at_most=search.value,
         stop=budget.stop,
@@ -138,7 +132,7 @@ def by_levels(
     found = descent.run()
     search.incumbent.work += found.checks
     if not below:
-        search.ease(threshold, budget)
+        search.ease(budget)
     if found.proved:
         return search.proved()
     return search.unproved(found.bound, stopped=found.stopped)
@@ -163,7 +157,7 @@ def by_program(search: AllocationSearch, model: PublishedModel, budget: Budget) 
     if outcome.values is not None:
         found = model.allocation(outcome)
         search.offer(found)
-        exact = is_allowed(search.scene, found, model.threshold)
+        exact = is_allowed(search.scene, found)
     if outcome.end is End.OPTIMAL and exact:
         return search.proved()
     bound = None if outcome.bound is None else outcome.bound / scale + model.fixed_seconds()
@@ -216,14 +210,13 @@ class AllocationSearch:
     @property
     def _may_hit_limits(self) -> bool:
         """Whether a job may run into its time limit: the engines' sums do not end there."""
-        threshold, of = self.scene.options.get("saturation_threshold", 1.0), self.scene.candidates
-        jobs = [of[j] for j in self.best.jobs]
-        return any(job.exceeds(min(self.scene.levels(job)), threshold) for job in jobs)
+        scene = self.scene
+        jobs = [scene.candidates[j] for j in self.best.jobs]
+        return any(job.exceeds(min(scene.levels(job)), scene.threshold) for job in jobs)
 
     def offer(self, allocation: Allocation) -> None:
         """Take an allocation if it is allowed and better, and tell the caller."""
-        threshold = self.scene.options.get("saturation_threshold", 1.0)
-        if is_allowed(self.scene, allocation, threshold) and self.incumbent.offer(allocation):
+        if is_allowed(self.scene, allocation) and self.incumbent.offer(allocation):
             self.incumbent.report()
 
     def reorder(self) -> None:
@@ -236,12 +229,12 @@ class AllocationSearch:
             if len(allocation.jobs) == len(jobs):
                 self.offer(in_order(allocation, jobs))
 
-    def ease(self, threshold: float, budget: Budget) -> None:
+    def ease(self, budget: Budget) -> None:
         """Of allocations that run as long as the best, take one that loads the links least."""
-        if budget.stop() or not searches(self.scene, self.best.jobs, threshold):
+        if budget.stop() or not searches(self.scene, self.best.jobs):
             return
         left = CHECKS if budget.work is None else min(CHECKS, budget.work - self.incumbent.work)
-        eased, checks = ease(self.scene, self.best, threshold, stop=budget.stop, work=left)
+        eased, checks = ease(self.scene, self.best, stop=budget.stop, work=left)
         self.incumbent.work += checks
         self.incumbent.put(eased, self.incumbent.origin)
 

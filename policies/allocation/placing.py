@@ -10,6 +10,7 @@ from typing import Any
 
 from coalloc.model.plan import Deferred, Objective, Placement, Plan, Status
 from coalloc.policies.allocation.scene import CandidateJob, Scene, exact, load
+from coalloc.policies.uses import fitting
 
 Uses = Mapping[int, int]
 """Processes of one job per class."""
@@ -74,7 +75,7 @@ def slowdown(scene: Scene, job: CandidateJob, uses: Uses, totals: Sequence[Fract
 def lengths(scene: Scene, allocation: Allocation) -> list[tuple[float, float]]:
     """Seconds and SC of each job of an allocation."""
     totals = link_totals(scene, allocation)
-    most = scene.options.get("saturation_threshold", 1.0)
+    most = scene.threshold
     out = []
     for number, uses in zip(allocation.jobs, allocation.uses, strict=True):
         job = scene.candidates[number]
@@ -106,9 +107,9 @@ def overloaded(scene: Scene, allocation: Allocation, threshold: float) -> list[i
     return out
 
 
-def is_allowed(scene: Scene, allocation: Allocation, threshold: float = 1.0) -> bool:
+def is_allowed(scene: Scene, allocation: Allocation, threshold: float | None = None) -> bool:
     """Whether an allocation keeps every rule: slots, memory, links, reservations, one cluster."""
-    if overloaded(scene, allocation, threshold):
+    if overloaded(scene, allocation, scene.threshold if threshold is None else threshold):
         return False
     taken = [0] * len(scene.classes)
     filled = [0.0] * len(scene.classes)
@@ -140,7 +141,8 @@ def place(scene: Scene, allocation: Allocation) -> tuple[Placement, ...]:
         job = scene.candidates[number]
         chosen: dict[int, int] = {}
         for c, count in uses.items():
-            _fill(free[c], count, _each(scene, job, c), chosen)
+            one = scene.classes[c]
+            _fill(free[c], count, fitting(one.slots, one.memory_mb, job.memory_mb), chosen)
         out.append(
             Placement(
                 job=job.id,
@@ -151,11 +153,6 @@ def place(scene: Scene, allocation: Allocation) -> tuple[Placement, ...]:
             )
         )
     return tuple(out)
-
-
-def _each(scene: Scene, job: CandidateJob, c: int) -> int:
-    one = scene.classes[c]
-    return one.slots if job.memory_mb <= 0 else int(min(one.slots, one.memory_mb // job.memory_mb))
 
 
 def _fill(free: dict[int, int], count: int, each: int, chosen: dict[int, int]) -> None:

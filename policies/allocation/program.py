@@ -37,19 +37,12 @@ Terms = list[tuple[Any, float]]
 class PublishedModel:
     """The program for some candidates of a scene.
 
-    SC may grow to `threshold`; 1 forbids saturation. Where it is `printed`, SC falls below 1.
+    Where it is `printed`, SC falls below 1.
     """
 
-    def __init__(
-        self,
-        scene: Scene,
-        jobs: Sequence[int],
-        threshold: float = 1.0,
-        *,
-        printed: bool = False,
-    ) -> None:
+    def __init__(self, scene: Scene, jobs: Sequence[int], *, printed: bool = False) -> None:
         self.scene, self.jobs = scene, tuple(jobs)
-        self.threshold, self.printed = threshold, printed
+        self.threshold, self.printed = scene.threshold, printed
         used = sorted({c for j in jobs for c in scene.candidates[j].room})
         self.of = [c for c in used for _ in range(scene.classes[c].capacity)]
         self.P = range(len(self.of))

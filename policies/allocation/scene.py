@@ -109,6 +109,11 @@ class Scene:
     """What can never run, or not now whatever is free."""
     of_cluster: list[list[int]] = field(default_factory=list)
 
+    @property
+    def threshold(self) -> float:
+        """Load of a link by its capacity, at most (SC); 1 forbids saturation."""
+        return float(self.options.get("saturation_threshold", 1.0))
+
     def admits(self, candidate: CandidateJob, number: int, seconds: float) -> bool:
         """Whether a run of that length ends before the class is kept for others."""
         exempt = self.intake.groups[candidate.item.group].exempt
@@ -149,9 +154,14 @@ def exact(value: float) -> Fraction:
 
 def load(candidate: CandidateJob, inside: int) -> Fraction:
     """Equation (5): BW = PPBW * t * (n - t) / (n - 1), Gbit/s; 0 for one process."""
-    if candidate.procs <= 1 or not candidate.splits:
+    return bandwidth(candidate.gbps if candidate.splits else Fraction(0), candidate.procs, inside)
+
+
+def bandwidth(gbps: Fraction, procs: int, inside: int) -> Fraction:
+    """PTBW * t * (tau - t) / (tau - 1), Gbit/s; 0 for one process."""
+    if procs < 2:
         return Fraction(0)
-    return candidate.gbps * inside * (candidate.procs - inside) / (candidate.procs - 1)
+    return gbps * inside * (procs - inside) / (procs - 1)
 
 
 def on_scene(plan: Callable[[Scene, Budget, OnIncumbent | None], Plan]) -> SolveFunction:

@@ -74,7 +74,16 @@ from coalloc.policies.incumbent import Incumbent
 from coalloc.policies.kernel.instance.arrays import any_mode, make_outcome, make_profile
 from coalloc.policies.kernel.instance.decoding import NO_PLACE, WEIGHTED, Planner, Schedule
 from coalloc.policies.kernel.profiles.decoders import decode
-from coalloc.policies.kernel.state import EASY, RESERVE, Base, Outcome, Problem, Profile, Scratch
+from coalloc.policies.kernel.state import (
+    EASY,
+    RESERVE,
+    Base,
+    Outcome,
+    Problem,
+    Profile,
+    ProfileState,
+    Scratch,
+)
 from coalloc.policies.orders.queue_orders import Traits
 from coalloc.policies.orders.run_times import expected_shares, predicted, ratios
 from coalloc.policies.workflow.ranking import Ranks, has_tasks, ranked
@@ -116,8 +125,8 @@ class OnlineQueue:
     def roll(self, problem: Problem, order: Ints, decoder: int = EASY) -> Outcome:
         """The queue in this order; EASY reserves for the first that waits, RESERVE for all."""
         out, mode = make_outcome(problem), any_mode(problem.item_group.size)
-        profile, scratch = self.profile, self.scratch
-        decode(problem, self.base, profile, scratch, out, mode, NONE, order, decoder, NONE)
+        state = ProfileState(problem, self.profile, self.scratch, out, mode)
+        decode(state, self.base, NONE, order, decoder, NONE)
         return out
 
     def sort(self, keys: Floats) -> Ints:

@@ -14,7 +14,6 @@ weight among those (docs/policies/auto.md).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -22,12 +21,10 @@ import numpy as np
 
 from coalloc.model.jobs import MoldableJob
 from coalloc.policies.base import Budget
-from coalloc.policies.kernel.instance.arrays import compile_intake
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.moldable.rolling import arrived, ready_now
-from coalloc.policies.moldable.rolling_load import Arrivals
-from coalloc.policies.moldable.rolling_rule import by_price, price, relative
+from coalloc.policies.moldable.rolling_rule import Arrivals, by_price, price, relative
 from coalloc.policies.orders.run_times import ratios
 
 
@@ -55,14 +52,8 @@ def narrowed(planner: Planner, budget: Budget) -> tuple[Planner, Mapping[str, An
     load = arrivals.load(queue.width)
     cost = price(int(ready_now(planner, queue).sum()), load, queue.width)
     widths = queue.procs[by_price(queue, relative(queue.weight), cost)]
-    items = [
-        replace(item, modes=[m for m in item.modes if m[0] <= width]) if is_movable else item
-        for item, width, is_movable in zip(planner.items, widths, movable, strict=True)
-    ]
-    narrow = copy(planner)
-    narrow.intake = replace(planner.intake, items=items)
-    narrow.compiled = compile_intake(narrow.intake, planner.options.get("power_step", 0.0))
-    return narrow, arrivals.write()
+    most = np.where(movable, widths, np.inf)
+    return planner.limited(np.zeros(most.size), most), arrivals.write()
 
 
 def by_prediction(planner: Planner, queue: MoldableQueue, budget: Budget) -> MoldableQueue:

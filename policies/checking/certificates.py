@@ -1,7 +1,7 @@
 """The checker's families on what a plan says is proved: certificates, bounds, Pareto gaps.
 
 Everything is added up anew on the pool of `check_pool`: the value of prices by
-`moldable.verify.certified`, a bound on the makespan by `refutes`. Of a plan with certificates or a
+`certified`, a bound on the makespan by `refutes`. Of a plan with certificates or a
 front, no bound and no gap may claim more than that.
 
 A proof costs as many steps as jobs have counts of processes, times twice the slots of its prices.
@@ -10,7 +10,7 @@ Beyond a limit it is named as not verified; what else the plan says must then ag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf, isfinite
@@ -22,7 +22,6 @@ from coalloc.model.plan import FrontPoint, Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.checking.pool import Pool, PoolJob, pool_of
 from coalloc.policies.checking.sheet import RELATIVE, NodeColumns, shown
-from coalloc.policies.checking.verify import certified
 
 CELLS = 20_000_000
 """Steps that `check` takes to verify, about .6 s."""
@@ -237,3 +236,31 @@ def _above(value: float) -> float:
 
 def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def certified(
+    jobs: Iterable[Any], steps: Any, grid: Any, prices: Any, cap: float = np.inf
+) -> float:
+    """Weighted completion below which no schedule is, by these prices of a processor-second.
+
+    Parameters
+    ----------
+    jobs : iterable of (procs, times, weight, release), the first two arrays of equal length
+    steps : pair of arrays
+        Seconds from which so many processors are there, from 0; and how many.
+    """
+    starts, capacity, grid, prices = map(np.asarray, (*steps, grid, prices))
+    if not (prices >= 0.0).all() or not (np.diff(grid) >= 0.0).all() or grid[0] != 0.0:
+        return -np.inf
+    paid = np.concatenate(([0.0], np.cumsum(prices * np.diff(grid))))
+    edges = np.union1d(grid, starts[starts < grid[-1]])
+    level = capacity[np.searchsorted(starts, edges[:-1], side="right") - 1]
+    bound = -float(level @ np.diff(np.interp(edges, grid, paid)))
+    for procs, times, weight, release in jobs:
+        k, p = np.asarray(procs)[:, None], np.asarray(times)[:, None]
+        s = np.concatenate((grid + 0.0 * p, grid - p, release + 0.0 * p, cap - p), axis=1)
+        fits = (s >= release) & (s + p <= cap * (1.0 + 1e-12)) & (s < np.inf)
+        s = np.where(fits, s, 0.0)
+        run = np.interp(s + p, grid, paid) - np.interp(s, grid, paid)
+        bound += (weight * (s + p) + k * run)[fits].min(initial=np.inf)
+    return bound

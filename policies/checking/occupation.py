@@ -316,36 +316,25 @@ def link_uses(sheet: Sheet) -> list[LinkUse]:
         live = set(rows.tolist())
         loads = [load for row, load in loading[cluster.name] if row in live]
         running = np.array([i for i, _ in others], dtype=np.int64)
+        start = np.concatenate([sheet.start[rows], since[running]])
+        end = np.concatenate([sheet.swept_end[rows], until[running]])
+        gbps = np.array(loads + [gbps for _, gbps in others], dtype=np.float64)
+        order, rank = _in_time(start, end)
         uses.append(
-            _link_use(
-                cluster.name,
-                cluster.link_gbps,
-                rows,
-                np.concatenate([sheet.start[rows], since[running]]),
-                np.concatenate([sheet.swept_end[rows], until[running]]),
-                np.array(loads + [load for _, load in others], dtype=np.float64),
+            LinkUse(
+                name=cluster.name,
+                capacity=cluster.link_gbps,
+                rows=rows,
+                start=start,
+                end=end,
+                load=gbps,
+                level=np.cumsum(np.concatenate([gbps, -gbps])[order]),
+                first=rank[: len(rows)],
+                last=rank[len(start) : len(start) + len(rows)] - 1,
+                times=np.concatenate([start, end])[order],
             )
         )
     return uses
-
-
-def _link_use(
-    name: str, capacity: float, rows: Ints, start: Floats, end: Floats, load: Floats
-) -> LinkUse:
-    count = len(start)
-    order, rank = _in_time(start, end)
-    return LinkUse(
-        name=name,
-        capacity=capacity,
-        rows=rows,
-        start=start,
-        end=end,
-        load=load,
-        level=np.cumsum(np.concatenate([load, -load])[order]),
-        first=rank[: len(rows)],
-        last=rank[count : count + len(rows)] - 1,
-        times=np.concatenate([start, end])[order],
-    )
 
 
 def links(sheet: Sheet, uses: list[LinkUse]) -> Iterator[str]:

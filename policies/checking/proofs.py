@@ -16,7 +16,11 @@ from coalloc.policies.counted.needs import needs_counting
 from coalloc.policies.counted.planning import CountedQueue
 from coalloc.policies.divisible.bounds import divisible_bounds
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.moldable.proof import moldable_parts
+from coalloc.policies.moldable.cmax_bound import cmax_bound
+from coalloc.policies.moldable.priced_bound import priced_bound
+from coalloc.policies.moldable.published_lp import published_lp
+from coalloc.policies.moldable.queue import of_planner, why_not
+from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.policies.relative_time import at_time, from_now
 from coalloc.policies.workflow import bound as workflow_bound
 
@@ -81,3 +85,27 @@ def _by_resources(queue: CountedQueue, values: Mapping[str, float]) -> Iterator[
         least = bound_of(queue, weighs=name == "weighted_completion")
         bound = Bound(value=0.0).beside({} if least is None else {"resources": least})
         yield Proof(name=name, value=value, bound=bound, gap=gap_of(value, bound.value))
+
+
+LADDER = 30
+"""Allotments of a job that prices are sought on; what they prove counts all of them."""
+MOST = 2000
+"""Jobs for which the published program is solved as well, for comparison."""
+
+
+def moldable_parts(
+    planner: Planner, horizon: float, stop: Callable[[], bool] = never
+) -> Mapping[str, Mapping[str, float]]:
+    """Bounds by objective and name; none where the queue holds other than rigid or moldable jobs.
+
+    `horizon`: makespan of a good plan, seconds: as far as prices are sought.
+    """
+    if not planner.items or why_not(planner) is not None:
+        return {}
+    whole = of_planner(planner, for_bounds=True)
+    search = of_planner(planner, limit=LADDER)
+    priced = priced_bound(search, whole, horizon=horizon, stop=stop)
+    completion = {"prices": priced.value}
+    if whole.size <= MOST:
+        completion["published_lp"] = published_lp(whole, two_shelf(search).guess)
+    return {"makespan": {"guesses": cmax_bound(whole)}, "weighted_completion": completion}

@@ -155,7 +155,7 @@ class Tables:
             if v >= 0:
                 memory = hold.memory_mb if size[v * width + MEMORY] < UNLIMITED else 0
                 held = self._amounts(hold.slots, memory, hold.resources)
-                self.held.append((v, hold.until, held))
+                self.held.append((v, hold.end, held))
         for n in self.intake.table.late:
             v, until = row.get(n, -1), self.intake.nodes[n].free_at
             if v >= 0 and until > snapshot.time:
@@ -163,7 +163,7 @@ class Tables:
         number = {cluster.name: k for k, cluster in enumerate(self.clusters)}
         for load in self.intake.holds.links:
             link = first + len(self.pools) + number[load.cluster]
-            self.held.append((link, load.until, self._amounts(load.gbps)))
+            self.held.append((link, load.end, self._amounts(load.gbps)))
         home = {node.name: k for k, cluster in enumerate(self.clusters) for node in cluster.nodes}
         for work in snapshot.running if self.pools else ():
             until = work.busy_until(snapshot.time, snapshot.overrun_s)

@@ -31,17 +31,17 @@ from coalloc.policies.explain.explanation import (
     Counterfactual,
     Explanation,
 )
-from coalloc.policies.explain.figures import Figures
 from coalloc.policies.explain.room import NEAR_S, Room
 from coalloc.policies.explain.rule import (
+    ChangeSearch,
     Rule,
     RulePlan,
     Timing,
+    Trial,
     deferral,
     planned,
     rule_of_plan,
 )
-from coalloc.policies.explain.search import ChangeSearch, Trial
 
 MOST_OF_IT = 0.5
 """Share of the gain of all jobs that a few of them must bring to stand for all."""
@@ -128,8 +128,7 @@ class _Inquiry:
         self.end = references[0].end if references else inf
         self.splits = base.splits(job)
         self.placements = base.plan.placements
-        self.room = Room(snapshot, job, self.placements, self.end)
-        self.figures = Figures(self.room, self.splits)
+        self.room = Room(snapshot, job, self.placements, self.end, splits=self.splits)
         self.mine = self._placement(base)
         case = WhyCase(snapshot=snapshot, options=rule.options, job=job.id)
         self.search = ChangeSearch(case, rule, references, stop)
@@ -161,7 +160,7 @@ class _Inquiry:
         constraints += [Constraint(kind=_kind(c), change=c) for c in listed]
         return replace(
             made,
-            slots=self.figures.slots(self.mine),
+            slots=self.room.slots(self.mine),
             constraints=tuple(constraints),
             several=together is not None,
             counterfactual=self._best(),
@@ -197,7 +196,7 @@ class _Inquiry:
             if (self.job.clusters is None or c.name in self.job.clusters) and not c.stale
         ]
         if self.mine is not None:
-            power, inside = self.figures.shape(self.mine)
+            power, inside = self.room.shape(self.mine)
             home, count = max(inside, key=lambda name: inside[name]), sum(inside.values())
         elif allowed:
             power, home = 1.0, allowed[0]
@@ -237,7 +236,7 @@ class _Inquiry:
         """Only jobs that hold what this one waits for; first those that end when it starts."""
         if self.mine is None:
             return trial
-        names = self.figures.scope(self.mine)
+        names = self.room.instead(self.mine)
         at = self.mine.start
         eligible = set(change.names)
         ending = self.room.enders(names, at)
@@ -321,7 +320,7 @@ class _Inquiry:
         assert timing is not None
         link = None
         if change.kind == "link":
-            link = self.figures.link_use(self._placement(trial.solved), change.names[0])
+            link = self.room.link_use(self._placement(trial.solved), change.names[0])
         return Constraint(
             kind=_kind(change), change=change, start=timing.start, end=timing.end, link=link
         )

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from coalloc.model.jobs import Job
+from coalloc.model.cost import link_load
+from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement
 from coalloc.model.platform import Node, NodeState
 from coalloc.model.shape import ONE_SLOT, most_procs, room_of, taken
 from coalloc.model.shape import Room as FreeRoom
 from coalloc.model.snapshot import Reservation, Snapshot
-from coalloc.policies.explain.explanation import Short
-from coalloc.policies.holds import reserved
-from coalloc.policies.uses import NodeUse, fitting, link_uses, node_uses
+from coalloc.policies.explain.explanation import BindingLink, Short, Slots
+from coalloc.policies.holds import NodeUse, reserved
+from coalloc.policies.uses import fitting, link_uses, node_uses
 
 MOST_INSTANTS = 200
 """Ends and starts of others that are looked at."""
@@ -32,12 +33,21 @@ def _family(name: str) -> str:
 
 
 class Room:
-    """Offer of nodes and links to a job beside placements of others; later starts do not matter."""
+    """Offer of nodes and links to a job beside placements of others; later starts do not matter.
+
+    `splits`: whether it may use several clusters.
+    """
 
     def __init__(
-        self, snapshot: Snapshot, job: Job, placements: Iterable[Placement], until: float
+        self,
+        snapshot: Snapshot,
+        job: Job,
+        placements: Iterable[Placement],
+        until: float,
+        *,
+        splits: bool = False,
     ) -> None:
-        self.snapshot, self.job = snapshot, job
+        self.snapshot, self.job, self.splits = snapshot, job, splits
         self.nodes: dict[str, Node] = {}
         self.cluster_of: dict[str, str] = {}
         for cluster, node in snapshot.nodes():
@@ -185,10 +195,73 @@ class Room:
         at += NEAR_S
         return capacity - sum(x.gbps for x in self.loads[cluster] if x.start <= at < x.end)
 
-    def link_full_until(self, cluster: str, at: float, needed: float) -> tuple[float, str] | None:
-        """From when on a link has so much left, and what ends then; None if it never has."""
+    def link_full_until(self, cluster: str, at: float, needed: float) -> tuple[float | None, str]:
+        """From when on a link has so much left, None if it never has, and what ends then."""
         ends: Mapping[float, str] = {x.end: x.who for x in self.loads[cluster] if x.end > at}
         for instant in [at, *sorted(ends)]:
             if self.link_free(cluster, instant) >= needed * (1.0 - 1e-9):
                 return instant, ends.get(instant, "")
-        return None
+        return None, ""
+
+    def shape(self, placement: Placement) -> tuple[float, dict[str, int]]:
+        """Power of the weakest node, and processes per cluster."""
+        power_of = {node.name: node.power for _, node in self.snapshot.nodes()}
+        inside: dict[str, int] = {}
+        for name, count in placement.nodes.items():
+            cluster = self.cluster_of.get(name)
+            if cluster is not None:
+                inside[cluster] = inside.get(cluster, 0) + count
+        return min(power_of.get(name, 1.0) for name in placement.nodes), inside
+
+    def instead(self, placement: Placement) -> list[str]:
+        """Nodes as strong as those of the placement that might have been used instead."""
+        power, inside = self.shape(placement)
+        return self.scope(power, None if self.splits else inside)
+
+    def slots(self, placement: Placement | None) -> Slots | None:
+        """Slots that are free for a placement that starts later; None for one that does not."""
+        if placement is None or placement.start <= self.snapshot.time + NEAR_S:
+            return None
+        power, inside = self.shape(placement)
+        needed = sum(inside.values())
+        names = self.instead(placement)
+        everywhere = self.scope(0.0, None if self.splits else inside)
+        now = self.free(names, self.snapshot.time)
+        short: tuple[float | None, int, tuple[str, ...]] = (None, 0, ())
+        if now >= needed:
+            until = self.snapshot.time + (placement.end - placement.start)
+            short = self.runs_short(names, self.snapshot.time, until, needed) or short
+        counted = self.job.shape != ONE_SLOT or self.job.memory_mb_per_proc > 0
+        return Slots(
+            needed=needed,
+            power=power,
+            clusters=tuple(inside),
+            single=not self.splits and len(self.snapshot.clusters) > 1,
+            free_now=now,
+            free_then=self.free(names, placement.start),
+            enders=tuple(use.who for use in self.enders(names, placement.start)),
+            short_at=short[0],
+            short_left=short[1],
+            short_by=short[2],
+            weaker_now=self.free(everywhere, self.snapshot.time) - now,
+            short=self.short(names, self.snapshot.time, placement) if counted else None,
+        )
+
+    def link_use(self, placement: Placement | None, cluster: str) -> BindingLink | None:
+        """Load of the job on a link that had no limit."""
+        if placement is None or not isinstance(self.job, RigidJob | MoldableJob):
+            return None
+        _, inside = self.shape(placement)
+        procs = sum(inside.values())
+        needed = link_load(self.job.proc_gbps or 0.0, procs, inside.get(cluster, 0))
+        capacity = next(c.link_gbps for c in self.snapshot.clusters if c.name == cluster)
+        until, ender = self.link_full_until(cluster, placement.start, needed)
+        return BindingLink(
+            cluster=cluster,
+            at=placement.start,
+            needed=needed,
+            free=self.link_free(cluster, placement.start),
+            capacity=capacity,
+            full_until=until,
+            ender=ender,
+        )

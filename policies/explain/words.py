@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from coalloc.model.formats.nodeset import fold
@@ -33,6 +33,32 @@ def _amount(name: str, count: int) -> str:
 
 SCOPES = {"per_proc": "per process", "per_node": "on each node", "per_job": "in all"}
 WHOLE = {"all_memory": "all memory of its nodes", "exclusive": "nodes of its own"}
+
+
+SAID: Mapping[str, tuple[str, str]] = {
+    "release": ("it is held", "if it were released"),
+    "dependency": ("it waits for {jobs} to end", "if it did not wait for {jobs}"),
+    "tasks": ("it waits for its {tasks} to end", "if its {tasks} ended now"),
+    "earliest": ("it may not start before {when}", "if it might start at once"),
+    "order": ("{jobs} {go} first", "if {jobs} had not gone first"),
+    "running": ("{jobs} still {run}", "if {jobs} ended now"),
+    "link": ("", "without the limit on the {links} of {names}"),
+    "reachable": ("{clusters} cannot be reached", "if {clusters} could be reached"),
+    "nodes": ("", "if {nodes} were up and free"),
+    "reservation": ("{reservations} keeps nodes for others", "without {reservations}"),
+    "features": ("it asks for {names}", "without asking for {names}"),
+    "memory": (
+        "it asks for {before:g} MiB per process",
+        "with {after:g} instead of {before:g} MiB per process",
+    ),
+    "cpus": ("", "with {after:g} instead of {before:g} CPUs per process doing the same work,"),
+    "shape": ("it asks for {part}", "{less} {part}"),
+    "clusters": ("it may use only {allowed}", "on {more} instead of only {allowed}"),
+    "bandwidth": ("", "with {after:g} instead of {before:g} Gbit/s per process"),
+    "split": ("it may not be split over clusters", "if it could be split over clusters"),
+    "slots": ("", "with {after:g} more slots of power {power:g} on {names}"),
+}
+"""Of each change the constraint that it relaxes, and what would be."""
 
 
 def _part(change: WhyChange) -> str:
@@ -200,42 +226,37 @@ class _Words:
         return f"{self._bound(constraint)}: {self._gain(constraint.start, constraint.end)}"
 
     def _bound(self, constraint: Constraint) -> str:
-        change, names = constraint.change, constraint.change.names
         match constraint.kind:
-            case "hold":
-                return "it is held"
-            case "dependency":
-                return f"it waits for {listed(names, 'job')} to end"
-            case "tasks":
-                return f"it waits for its {listed(names, 'task')} to end"
-            case "earliest":
-                return f"it may not start before {self._when(change.before)}"
-            case "order":
-                verb = "goes" if len(names) == 1 else "go"
-                return f"{listed(names, 'job')} {verb} first"
-            case "running":
-                verb = "runs" if len(names) == 1 else "run"
-                return f"{listed(names, 'job')} still {verb}"
             case "link":
                 return self._link(constraint)
-            case "reachable":
-                return f"{listed(names, 'cluster')} cannot be reached"
             case "nodes":
-                return self._closed(names)
-            case "reservation":
-                return f"{listed(names, 'reservation')} keeps nodes for others"
-            case "features":
-                return f"it asks for {listed(names)}"
-            case "memory":
-                return f"it asks for {change.before:g} MiB per process"
-            case "shape":
-                return f"it asks for {_part(change)}"
-            case "clusters":
-                return f"it may use only {listed(self.job.clusters or ())}"
-            case "split":
-                return "it may not be split over clusters"
+                return self._closed(constraint.change.names)
             case kind:
-                return f"too few {kind}"
+                text = SAID.get(constraint.change.kind, ("", ""))[0] or f"too few {kind}"
+                return self._filled(text, constraint.change)
+
+    def _filled(self, text: str, change: WhyChange) -> str:
+        """A text of `SAID` about a change."""
+        names, allowed, is_one = change.names, self.job.clusters or (), len(change.names) == 1
+        return text.format(
+            names=listed(names),
+            jobs=listed(names, "job"),
+            tasks=listed(names, "task"),
+            clusters=listed(names, "cluster"),
+            reservations=listed(names, "reservation"),
+            nodes=fold(names) if change.kind == "nodes" else "",
+            links="link" if is_one else "links",
+            go="goes" if is_one else "go",
+            run="runs" if is_one else "run",
+            when=self._when(change.before),
+            part=_part(change) if change.kind == "shape" else "",
+            less=f"with {change.after:g} instead of" if change.after else "without",
+            allowed=listed(allowed),
+            more=listed((*allowed, *names)),
+            before=change.before,
+            after=change.after,
+            power=change.power,
+        )
 
     def _closed(self, names: Sequence[str]) -> str:
         wanted, states = set(names), set()
@@ -284,51 +305,9 @@ class _Words:
         return text
 
     def _if(self, change: WhyChange) -> str:
-        names = change.names
-        match change.kind:
-            case "release":
-                return "if it were released"
-            case "dependency":
-                return f"if it did not wait for {listed(names, 'job')}"
-            case "tasks":
-                return f"if its {listed(names, 'task')} ended now"
-            case "earliest":
-                return "if it might start at once"
-            case "procs":
-                return self._procs(change)
-            case "memory":
-                return f"with {change.after:g} instead of {change.before:g} MiB per process"
-            case "cpus":
-                fewer = f"with {change.after:g} instead of {change.before:g} CPUs per process"
-                return f"{fewer} doing the same work,"
-            case "shape":
-                less = f"with {change.after:g} instead of" if change.after else "without"
-                return f"{less} {_part(change)}"
-            case "features":
-                return f"without asking for {listed(names)}"
-            case "clusters":
-                allowed = (*(self.job.clusters or ()), *names)
-                return f"on {listed(allowed)} instead of only {listed(self.job.clusters or ())}"
-            case "bandwidth":
-                return f"with {change.after:g} instead of {change.before:g} Gbit/s per process"
-            case "split":
-                return "if it could be split over clusters"
-            case "link":
-                whose = "link" if len(names) == 1 else "links"
-                return f"without the limit on the {whose} of {listed(names)}"
-            case "order":
-                return f"if {listed(names, 'job')} had not gone first"
-            case "running":
-                return f"if {listed(names, 'job')} ended now"
-            case "reachable":
-                return f"if {listed(names, 'cluster')} could be reached"
-            case "nodes":
-                return f"if {fold(names)} were up and free"
-            case "reservation":
-                return f"without {listed(names, 'reservation')}"
-            case _:
-                count = f"{change.after:g} more slots of power {change.power:g}"
-                return f"with {count} on {listed(names)}"
+        if change.kind == "procs":
+            return self._procs(change)
+        return self._filled(SAID[change.kind][1], change)
 
     def _procs(self, change: WhyChange) -> str:
         after = int(change.after or 0)

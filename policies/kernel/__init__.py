@@ -10,7 +10,7 @@ Schedule builder                  Modules                   Serves
 ================================  ========================  ======================================
 serial and parallel, on a         `decoders`, `events`,     simple orders, `easy*`, `conservative`,
 profile of free slots over time   on `profile`, `fit`,      `auto` on line, rounds of 10,000 jobs;
-                                  `seek`, `allotment`       `stream` replays whole logs on it
+                                  `seek`                    `stream` replays whole logs on it
 parallel, on what is free now     `listing`, annealed by    `oas`, `oas-balanced`, `oas-slots`
                                   `annealing`
 serial with insertion, on a       `serial_sgs` on           `workflow`; `auto` where one workflow

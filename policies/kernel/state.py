@@ -161,3 +161,14 @@ class Outcome(NamedTuple):
     use_procs: Annotated[Ints, "pool"]
     missing: Annotated[Ints, "N"]  # parents without a place
     ready: Annotated[Floats, "N"]  # s
+
+
+@record
+class ProfileState(NamedTuple):
+    """Items and their places on one profile: what a decoder reads and changes."""
+
+    problem: Problem
+    profile: Profile
+    scratch: Scratch
+    out: Outcome
+    fixed_mode: Ints  # N, the only mode that an item may have; -1: any

@@ -20,7 +20,7 @@ import numpy as np
 
 from coalloc.policies.array_types import Floats
 from coalloc.policies.bounds.halving import largest_refuted
-from coalloc.policies.kernel.pool.pool_jobs import canonical_allotments
+from coalloc.policies.kernel.pool.pool_profile import canonical_allotments
 from coalloc.policies.moldable.queue import MoldableQueue
 
 PRECISION = 1e-7

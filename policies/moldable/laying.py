@@ -13,23 +13,32 @@ from coalloc.policies.moldable.queue import MoldableQueue
 
 
 class PoolLister:
-    """List scheduling of a queue on equal processors, with fixed allotments."""
+    """List scheduling of a queue on equal processors; `rows` and `start` are the last list."""
 
     def __init__(self, queue: MoldableQueue) -> None:
         self.queue, size = queue, queue.size
         self._jobs = queue.jobs._replace(times=np.maximum(queue.times, SHORTEST))
         self._lists = lists_for(size, queue.capacity)
-        self.start = np.zeros(size)
-        self._out = Placed(np.zeros(size, dtype=np.int64), self.start, np.zeros(size))
+        self.rows, self.start = np.zeros(size, dtype=np.int64), np.zeros(size)
+        self._out = Placed(self.rows, self.start, np.zeros(size))
 
-    def run(self, order: Ints, rows: Ints, most: float = np.inf) -> tuple[float, float]:
+    def run(
+        self,
+        order: Ints,
+        rows: Ints,
+        most: float = np.inf,
+        *,
+        squeeze: float = 1.0,
+        stretch: float = 1.0,
+    ) -> tuple[float, float]:
         """Return the makespan, seconds, and the weighted completion.
 
         `order` (array of int, N): jobs.
         `rows` (array of int, N): each job's allotment, an index into the queue's `procs`.
         `most`: both are inf where the weighted completion passes this.
+        `squeeze`, `stretch`: shares of an allotment between which a job is given others.
         """
-        rule = ListRule(1.0, 1.0, np.inf, most)
+        rule = ListRule(squeeze, stretch, np.inf, most)
         there, listing = self.queue.processors, Listing(order, rows)
         cmax, total = list_on_pool(self._jobs, there, listing, rule, self._lists, self._out)
         return float(cmax), float(total)

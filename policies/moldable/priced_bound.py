@@ -6,7 +6,7 @@ For any prices v(t) >= 0, no schedule on m(t) processors has a smaller weighted 
 
 since the processors that all jobs use at t are at most m(t). Good prices are sought by subgradient
 steps from those of the fluid relaxation; the answer is exact for the prices it names, so that who
-doubts it has only to add up (`verify`). With an end that no job may pass, T, the same holds for
+doubts it has only to add up (`certified`). With an end that no job may pass, T, the same holds for
 schedules of makespan at most T.
 
 References
@@ -28,8 +28,7 @@ import numpy as np
 
 from coalloc.policies.array_types import Floats, Ints
 from coalloc.policies.base import never
-from coalloc.policies.kernel.pool.pricing import Priced, add_usage, price_jobs
-from coalloc.policies.kernel.pool.quick_pricing import price_near
+from coalloc.policies.kernel.pool.pricing import Priced, add_usage, price_jobs, price_near
 from coalloc.policies.moldable.queue import MoldableQueue
 
 SLOTS, STEPS = 100, 200

@@ -14,7 +14,7 @@ from coalloc.model.speedup import TableSpeedup
 from coalloc.policies.array_types import Floats, Ints, firsts
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.modes import Item
-from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
+from coalloc.policies.kernel.pool.pool_profile import Jobs, Processors
 from coalloc.policies.kernel.state import FINEST
 
 COARSEST = 8.0 * FINEST

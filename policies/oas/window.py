@@ -58,14 +58,14 @@ def complete(
     """
     if not rest:
         return planner.measure(out, work, sc)
-    problem, profile, scratch = lister.problem, planner.profile, planner.scratch
-    begin(problem, planner.compiled.base, profile, scratch, make_outcome(problem))
+    begin(planner.state(make_outcome(lister.problem)), planner.compiled.base)
+    state = planner.state(out)
     placed = np.flatnonzero(~np.isnan(out.end))
-    book_all(problem, profile, scratch, out, placed, 1)
-    scratch.counters[USES] = int((out.use_first + out.use_count).max(initial=0))
+    book_all(state, placed, 1)
+    state.scratch.counters[USES] = int((out.use_first + out.use_count).max(initial=0))
     _tell_children(planner, out)
     order = np.array(rest, dtype=np.int64)
-    serial(problem, profile, scratch, out, planner.fixed_mode, order, False)
+    serial(state, order, False)
     return planner.measure(out, work + len(rest), sc)
 
 

@@ -21,10 +21,9 @@ from collections.abc import Mapping
 from math import ceil
 
 from coalloc.model.plan import Plan, Status
-from coalloc.policies.allocation.choosing import Rest, patient, spread
+from coalloc.policies.allocation.choosing import Rest, patient, select, spread
 from coalloc.policies.allocation.placing import Uses, make_plan
 from coalloc.policies.allocation.scene import CandidateJob, Scene, on_scene
-from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 
 

@@ -33,12 +33,11 @@ from typing import Any
 import numpy as np
 
 from coalloc.model.plan import Plan, Status
-from coalloc.policies.allocation.choosing import blind
+from coalloc.policies.allocation.choosing import blind, select
 from coalloc.policies.allocation.mbpc import Prover, limits_of
 from coalloc.policies.allocation.placing import Allocation, is_allowed, link_totals, make_plan
 from coalloc.policies.allocation.program import PublishedModel, Terms
 from coalloc.policies.allocation.scene import Scene, on_scene
-from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 from coalloc.policies.mip.links import LARGEST
 from coalloc.policies.mip.runner import End, SolverLimits, SolverOutcome, run

@@ -40,8 +40,7 @@ from coalloc.policies.array_types import Flags, Floats, Ints
 from coalloc.policies.base import Budget, SolveFunction
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.one_pass import one_pass
-from coalloc.policies.workflow.costs import MappingCosts
-from coalloc.policies.workflow.mapping import Mapper
+from coalloc.policies.workflow.mapping import Mapper, MappingCosts
 
 SLACK = 1e-12
 """By which a step may fall short of a threshold, relative: rounding."""

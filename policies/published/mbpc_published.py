@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from math import fsum
 
 from coalloc.model.plan import Plan, Status
-from coalloc.policies.allocation.choosing import strongest
+from coalloc.policies.allocation.choosing import select, strongest
 from coalloc.policies.allocation.mbpc import (
     AllocationSearch,
     Prover,
@@ -32,7 +32,6 @@ from coalloc.policies.allocation.mbpc import (
 from coalloc.policies.allocation.placing import Allocation, link_seconds
 from coalloc.policies.allocation.program import PublishedModel
 from coalloc.policies.allocation.scene import Scene, on_scene
-from coalloc.policies.allocation.selecting import select
 from coalloc.policies.base import Budget, OnIncumbent, SolveFunction
 
 
@@ -72,8 +71,8 @@ def plan(scene: Scene, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan
     search.incumbent.work += prover.nodes
     if search.is_ideal:
         return search.proved()
-    if scene.options["engine"] == "search" and searches(scene, search.best.jobs, 1.0):
-        return by_levels(search, 1.0, budget, below=printed)
+    if scene.options["engine"] == "search" and searches(scene, search.best.jobs):
+        return by_levels(search, budget, below=printed)
     model = PublishedModel(scene, selection.allocation.jobs, printed=printed)
     return by_program(search, model, budget)
 

@@ -11,7 +11,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.plan import Placement, Plan
 from coalloc.model.split import TOLERANCE
 from coalloc.model.values import replace
-from coalloc.policies.allocation.scene import exact
+from coalloc.policies.allocation.scene import bandwidth, exact
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
@@ -85,9 +85,9 @@ class SlotGrid:
             if node.free_at > self.time:
                 self.nodes[n].add(0, self.up(node.free_at), Fraction(node.slots))
         for hold in intake.holds.nodes:
-            self.nodes[place[hold.node]].add(0, self.up(hold.until), Fraction(hold.slots))
+            self.nodes[place[hold.node]].add(0, self.up(hold.end), Fraction(hold.slots))
         for load in intake.holds.links:
-            self.links[home[load.cluster]].add(0, self.up(load.until), exact(load.gbps))
+            self.links[home[load.cluster]].add(0, self.up(load.end), exact(load.gbps))
         self.capacity = [
             None if c.link_gbps == float("inf") else exact(c.link_gbps) * (1 + exact(TOLERANCE))
             for c in snapshot.clusters
@@ -214,14 +214,7 @@ def loads_of(grid: SlotGrid, item: Item, nodes: dict[int, int]) -> dict[int, Fra
     for n, count in nodes.items():
         inside[grid.cluster(n)] = inside.get(grid.cluster(n), 0) + count
     procs = sum(inside.values())
-    return {k: bandwidth(item, procs, t) for k, t in inside.items()}
-
-
-def bandwidth(item: Item, procs: int, inside: int) -> Fraction:
-    """Equation (4): PTBW * t * (tau - t) / (tau - 1), Gbit/s; 0 for one process."""
-    if procs < 2:
-        return Fraction(0)
-    return exact(item.proc_gbps) * inside * (procs - inside) / (procs - 1)
+    return {k: bandwidth(exact(item.proc_gbps), procs, t) for k, t in inside.items()}
 
 
 def _first_fit(

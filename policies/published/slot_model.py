@@ -30,12 +30,13 @@ from typing import Any
 import pulp
 
 from coalloc.model.plan import Placement
+from coalloc.policies.allocation.scene import bandwidth, exact
 from coalloc.policies.bounds.supply import threshold_of
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.mip.links import whole_row
 from coalloc.policies.mip.runner import SolverOutcome
-from coalloc.policies.published.slot_grid import SlotGrid, bandwidth, seconds_of, slots_used
+from coalloc.policies.published.slot_grid import SlotGrid, seconds_of
 
 EPSILON = 1e-3
 """Of (19'), in slots: a run that passes a slot's end by less needs no further slot."""
@@ -198,7 +199,7 @@ class SlotModel:
             for j in users:
                 self._note_runs(j, runs)
             chosen = [(j, n) for j in users for n in range(self.tau[j] + 1)]
-            loads = [bandwidth(self.items[j], self.tau[j], n) for j, n in chosen]
+            loads = [bandwidth(exact(self.items[j].proc_gbps), self.tau[j], n) for j, n in chosen]
             for t in self.T:
                 other = self.grid.links[k].peak(t - 1, t)
                 if self.threshold > 1.0 and limit > 0:
@@ -324,7 +325,3 @@ class SlotModel:
             named = {nodes[n].name: count for n, count in counts.items()}
             out.append(Placement(job=item.job.id, start=start, end=end, nodes=named, sc=sc))
         return tuple(out)
-
-    def used(self, placements: tuple[Placement, ...]) -> int:
-        """The makespan that the program minimises, in slots."""
-        return slots_used(placements, self.grid.time, self.grid.slot)

@@ -21,7 +21,7 @@ from coalloc.daemon.solver.frames import Request
 from coalloc.daemon.solver.pool import SolveOutcome, SolverPool
 from coalloc.daemon.solver.sent import encode_snapshot
 from coalloc.model.errors import InputError
-from coalloc.policies import foreign
+from coalloc.policies import registry
 from coalloc.policies.contract import CASES, faults
 from coalloc.policies.registry import POLICIES, lookup
 from coalloc.runtime.config.file import load
@@ -45,7 +45,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     shutil.copy(EXAMPLE / "example_policies.py", folder)
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    install(folder, project["name"], project["version"], project["entry-points"][foreign.GROUP])
+    install(folder, project["name"], project["version"], project["entry-points"][registry.GROUP])
     install(folder, "broken", "0.3", BROKEN)
     return folder
 
@@ -56,7 +56,7 @@ def install(folder: Path, name: str, version: str, policies: Mapping[str, str]) 
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     lines = [f"{key} = {value}" for key, value in policies.items()]
-    (info / "entry_points.txt").write_text("\n".join((f"[{foreign.GROUP}]", *lines, "")))
+    (info / "entry_points.txt").write_text("\n".join((f"[{registry.GROUP}]", *lines, "")))
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_one_that_is_broken_says_so_in_one_line(name: str, words: str) -> None:
 
 @pytest.mark.usefixtures("found")
 def test_a_name_of_ours_stays_ours() -> None:
-    assert "easy" in foreign.found()
+    assert "easy" in registry.found()
     assert lookup("easy") is POLICIES["easy"]
 
 

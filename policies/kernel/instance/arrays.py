@@ -93,7 +93,7 @@ def _base(intake: Intake, classes: Classes, occupation: Occupation) -> Base:
     snapshot = intake.snapshot
     now = snapshot.time
     loads = intake.holds.links
-    ends = {hold.until for hold in loads} | set(occupation.until.tolist())
+    ends = {hold.end for hold in loads} | set(occupation.until.tolist())
     ends |= {reservation.end for reservation in intake.reservations}
     times = np.array(sorted({now} | {end for end in ends if end > now}))
     free = np.zeros((len(times), len(classes.nodes)), dtype=np.int64)
@@ -110,7 +110,7 @@ def _base(intake: Intake, classes: Classes, occupation: Occupation) -> Base:
     names = {cluster.name: k for k, cluster in enumerate(snapshot.clusters)}
     load = np.zeros((len(times), len(names)))
     for hold in loads:
-        load[: int(np.searchsorted(times, hold.until)), names[hold.cluster]] += hold.gbps
+        load[: int(np.searchsorted(times, hold.end)), names[hold.cluster]] += hold.gbps
     return Base(time=times, free=free.astype(np.int32), load=_load_units(load, _links(intake)))
 
 

@@ -86,7 +86,7 @@ def occupied(intake: Intake) -> list[tuple[int, int, float]]:
     now, place = intake.snapshot.time, intake.table.place
     ends: dict[int, list[tuple[float, int, int]]] = {}
     for hold in intake.holds.nodes:
-        ends.setdefault(place[hold.node], []).append((hold.until, hold.slots, hold.memory_mb))
+        ends.setdefault(place[hold.node], []).append((hold.end, hold.slots, hold.memory_mb))
     for n in intake.table.late:
         node = intake.nodes[n]
         if node.free_at > now:

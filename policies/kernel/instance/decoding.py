@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,17 @@ from coalloc.policies.kernel.instance.intake import read_queue
 from coalloc.policies.kernel.instance.layout import lay_on_nodes
 from coalloc.policies.kernel.instance.modes import Item
 from coalloc.policies.kernel.profiles.decoders import decode
-from coalloc.policies.kernel.state import BLOCKS, EASY, EVENT, INSERT, ROWS, STRICT, Base, Outcome
+from coalloc.policies.kernel.state import (
+    BLOCKS,
+    EASY,
+    EVENT,
+    INSERT,
+    ROWS,
+    STRICT,
+    Base,
+    Outcome,
+    ProfileState,
+)
 
 WEIGHTED = "weighted_completion"
 NO_PLACE = (Reason.INSUFFICIENT, "finds no place beside what runs")
@@ -92,6 +103,22 @@ class Planner:
         chosen.sort(key=lambda n: -self.intake.items[n].job.priority)
         return np.array(chosen, dtype=np.int64)
 
+    def state(self, out: Outcome) -> ProfileState:
+        """State that a decoder works on, with room for its answer."""
+        problem = self.compiled.problem
+        return ProfileState(problem, self.profile, self.scratch, out, self.fixed_mode)
+
+    def limited(self, least: Any, most: Any) -> Planner:
+        """The same queue, each item with its modes of at least and at most so many processes."""
+        items = [
+            replace(item, modes=[mode for mode in item.modes if low <= mode[0] <= high])
+            for item, low, high in zip(self.items, least, most, strict=True)
+        ]
+        narrow = copy(self)
+        narrow.intake = replace(self.intake, items=items)
+        narrow.compiled = compile_intake(narrow.intake, self.options.get("power_step", 0.0))
+        return narrow
+
     def decode(
         self, order: Sequence[int], decoder: str, queue: Sequence[int] | None = None
     ) -> Schedule:
@@ -105,12 +132,8 @@ class Planner:
             order = eligible_first(self.items, order)
         out = make_outcome(self.compiled.problem)
         work = decode(
-            self.compiled.problem,
+            self.state(out),
             self.compiled.base,
-            self.profile,
-            self.scratch,
-            out,
-            self.fixed_mode,
             self.guarded,
             np.array(order, dtype=np.int64),
             DECODERS[decoder],

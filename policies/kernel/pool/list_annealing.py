@@ -10,9 +10,8 @@ from coalloc.policies.kernel.annealing_loop import Annealing, annealer
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.moves import shift
 from coalloc.policies.kernel.pool.pool_insertion import Placed, place_in_turn
-from coalloc.policies.kernel.pool.pool_jobs import Jobs, Processors
 from coalloc.policies.kernel.pool.pool_list import Listing, ListRule, Lists, decode
-from coalloc.policies.kernel.pool.pool_profile import PoolProfile
+from coalloc.policies.kernel.pool.pool_profile import Jobs, PoolProfile, Processors
 from coalloc.policies.kernel.record import Floats, record
 from coalloc.policies.kernel.xorshift import draw, pick
 

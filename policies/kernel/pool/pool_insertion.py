@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coalloc.policies.kernel.jit import helper, kernel
-from coalloc.policies.kernel.pool.pool_jobs import Jobs
-from coalloc.policies.kernel.pool.pool_profile import PoolProfile, book, first_fit, last_fit
+from coalloc.policies.kernel.pool.pool_profile import Jobs, PoolProfile, book, first_fit, last_fit
 from coalloc.policies.kernel.record import Floats, Ints, record
 
 

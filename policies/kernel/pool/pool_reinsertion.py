@@ -13,8 +13,7 @@ import numpy as np
 from coalloc.policies.kernel.annealing_loop import Annealing, annealer
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.pool.pool_insertion import Costs, Placed, place
-from coalloc.policies.kernel.pool.pool_jobs import Jobs
-from coalloc.policies.kernel.pool.pool_profile import PoolProfile, book
+from coalloc.policies.kernel.pool.pool_profile import Jobs, PoolProfile, book
 from coalloc.policies.kernel.record import Floats, Ints, record
 from coalloc.policies.kernel.xorshift import State, draw
 

@@ -22,24 +22,14 @@ from coalloc.policies.kernel.state import (
     USES,
     WINDOWS,
     Base,
-    Outcome,
-    Problem,
-    Profile,
-    Scratch,
+    ProfileState,
 )
 
 
 @kernel
-def serial(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    order: Any,
-    strict: bool,
-) -> None:
+def serial(state: ProfileState, order: Any, strict: bool) -> None:
     """Place the items in this order; `strict`: starts never decrease."""
+    problem, profile, scratch, out = state.problem, state.profile, state.scratch, state.out
     frontier = -inf
     now = profile.time[profile.block[0], 0]
     scratch.counters[REMEMBERED] = 0
@@ -54,13 +44,13 @@ def serial(
         lower = out.ready[item]
         known = frontier if strict else recall(problem, scratch, item)
         start = max(lower, known)
-        place = seek(problem, profile, scratch, out, fixed_mode, item, start, False)
+        place = seek(state, item, start, False)
         if place.end == inf:
             out.missing[item] = -1
             continue
         if not strict and lower <= now:
             remember(problem, scratch, item, place.first)
-        commit(problem, profile, scratch, out, item, place)
+        commit(state, item, place)
         frontier = out.start[item]
         # children that the order names too early follow at once
         for x in range(problem.child_first[item], problem.child_first[item + 1]):
@@ -72,8 +62,9 @@ def serial(
 
 
 @kernel
-def begin(problem: Problem, base: Base, profile: Profile, scratch: Scratch, out: Outcome) -> None:
+def begin(state: ProfileState, base: Base) -> None:
     """Empty the profile and the outcome."""
+    problem, profile, scratch, out = state.problem, state.profile, state.scratch, state.out
     reset(problem, base, profile)
     scratch.counters[WINDOWS] = 0
     scratch.counters[STAMP] = 0
@@ -92,16 +83,7 @@ def begin(problem: Problem, base: Base, profile: Profile, scratch: Scratch, out:
 
 
 def decode(
-    problem: Problem,
-    base: Base,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    first: Any,
-    order: Any,
-    decoder: int,
-    queue: Ints,
+    state: ProfileState, base: Base, first: Any, order: Any, decoder: int, queue: Ints
 ) -> int:
     """Place everything: `first` by insertion, then `order` by the decoder; the work done.
 
@@ -110,12 +92,12 @@ def decode(
     No kernel, since a kernel contains the code of all that it calls, and this one would contain
     everything. A compiled search calls `begin` and a decoder itself.
     """
-    begin(problem, base, profile, scratch, out)
+    begin(state, base)
     if first.size:
-        serial(problem, profile, scratch, out, fixed_mode, first, False)
+        serial(state, first, False)
     if decoder <= INSERT:
-        serial(problem, profile, scratch, out, fixed_mode, order, decoder == STRICT)
+        serial(state, order, decoder == STRICT)
     else:
         now, easy, every = base.time[0], decoder >= EASY, decoder == RESERVE
-        events(problem, profile, scratch, out, fixed_mode, order, now, easy, every, queue)
-    return int(scratch.counters[WINDOWS])
+        events(state, order, now, easy, every, queue)
+    return int(state.scratch.counters[WINDOWS])

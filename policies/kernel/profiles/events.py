@@ -1,4 +1,9 @@
-"""The event decoder: at each event what fits starts, in order; with EASY's head beside it."""
+"""The event decoder: at each event what fits starts, in order; with EASY's head beside it.
+
+The scan stays whole: what it keeps from one item to the next are six numbers. Once there is a head,
+it skips blocks of items none of which is short and small enough; what has started leaves a gap
+until half of them have.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ from coalloc.policies.kernel.profiles.lookahead import (
     lasts,
     look_ahead,
     may_hold,
-    measure_sizes,
     promising,
     survey,
 )
@@ -26,7 +30,7 @@ from coalloc.policies.kernel.state import (
     Outcome,
     Problem,
     Profile,
-    Scratch,
+    ProfileState,
 )
 
 
@@ -53,8 +57,9 @@ def arriving(problem: Problem, out: Outcome, item: int, t: float) -> float:
 
 
 @helper()
-def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int:
+def line_up(state: ProfileState, order: Any) -> int:
     """List what has no place yet, with what decides quickly; how many."""
+    problem, scratch, out = state.problem, state.scratch, state.out
     count = 0
     for pos in range(order.size):
         item = order[pos]
@@ -82,66 +87,76 @@ def line_up(problem: Problem, scratch: Scratch, out: Outcome, order: Any) -> int
 
 
 @helper()
-def take_first(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    queue: Ints,
-    t: float,
-) -> int:
+def take_first(state: ProfileState, queue: Ints, t: float) -> int:
     """Start from the front of the queue what fits now; the first that does not, booked; or -1."""
+    problem, out = state.problem, state.out
     for pos in range(queue.size):
         item = queue[pos]
         if out.start[item] == out.start[item] or out.ready[item] > t:
             continue
         several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
-        place = seek(problem, profile, scratch, out, fixed_mode, item, t, not several)
+        place = seek(state, item, t, not several)
         if place.end == inf:
-            place = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+            place = seek(state, item, t, False)
         if place.end < inf:
-            commit(problem, profile, scratch, out, item, place)
+            commit(state, item, place)
             if out.start[item] > t:
                 return item
     return -1
 
 
 @helper()
-def fitting(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    pos: int,
-    t: float,
-    steps: int,
-    spare: float,
-) -> Place:
+def fitting(state: ProfileState, pos: int, t: float, steps: int, spare: float) -> Place:
     """Place that a live item finds in what is free at t, or nowhere."""
+    problem, scratch = state.problem, state.scratch
     item, group = scratch.live[pos], problem.item_group[scratch.live[pos]]
     if scratch.live_procs[pos] > scratch.sums[group, scratch.live_whole[pos]]:
         return NOWHERE
     if not promising(problem, scratch, item, t, steps, spare):
         return NOWHERE
     several = problem.mode_first[item + 1] - problem.mode_first[item] > 1
-    return seek(problem, profile, scratch, out, fixed_mode, item, t, not several)
+    return seek(state, item, t, not several)
+
+
+@helper()
+def attend(
+    state: ProfileState,
+    pos: int,
+    t: float,
+    row: int,
+    steps: int,
+    spare: float,
+    tried: bool,
+    heads: bool,
+) -> tuple[bool, float]:
+    """Book a live item in what is free now, if `tried`, or where it ends first, if it `heads`.
+
+    Whether it is booked; and when to look again, s, inf if nothing is known of that.
+    """
+    problem, scratch, out = state.problem, state.scratch, state.out
+    item = scratch.live[pos]
+    group = problem.item_group[item]
+    if scratch.stamp[group] != scratch.counters[STAMP]:
+        survey(state, group, row, -1, t)
+    place, wake = NOWHERE, inf
+    if tried:
+        place = fitting(state, pos, t, steps, spare)
+    if place.end == inf and problem.item_apart[item]:
+        wake = arriving(problem, out, item, t)
+    if place.end == inf and heads:
+        place = seek(state, item, t, False)
+    if place.end == inf:
+        return False, wake
+    if place.start > t and not heads:
+        out.ready[item] = place.start
+        scratch.live_ready[pos] = place.start
+        return False, min(wake, place.start)
+    commit(state, item, place)
+    return True, wake
 
 
 @kernel
-def events(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    order: Any,
-    t: float,
-    easy: bool,
-    every: bool,
-    queue: Ints,
-) -> None:
+def events(state: ProfileState, order: Any, t: float, easy: bool, every: bool, queue: Ints) -> None:
     """At each event start what fits now, in this order; `easy`: the head books its place.
 
     `every`: so does each other item that does not fit now, in this order.
@@ -150,26 +165,22 @@ def events(
     that is not empty. Its booking stands until it starts: nothing that starts beside it delays it,
     so it would find the same place again. An item with a choice of allotments waits if it would end
     sooner so; else any single free slot would be its fate.
-
-    The scan stays whole: what it keeps from one item to the next are six numbers. Once there is a
-    head, it skips blocks of items none of which is short and small enough; what has started leaves
-    a gap until half of them have.
     """
+    profile, scratch, out = state.profile, state.scratch, state.out
     live, procs, ready = scratch.live, scratch.live_procs, scratch.live_ready
     top, whole = scratch.live_top, scratch.live_whole
     stair, times = scratch.stair, scratch.stair_time
-    count = line_up(problem, scratch, out, order)
+    count = line_up(state, order)
     left = count
     head = -1
     while left > 0:
         if head < 0:
-            head = take_first(problem, profile, scratch, out, fixed_mode, queue, t)
+            head = take_first(state, queue, t)
         if 2 * left < count:
-            count = line_up(problem, scratch, out, order)
+            count = line_up(state, order)
             left = count
         scratch.counters[STAMP] += 1
-        row, steps, spare = look_ahead(problem, profile, scratch, t)
-        measure_sizes(scratch, steps)
+        row, steps, spare = look_ahead(state, t)
         wake = inf
         for block in range((count + BLOCK - 1) // BLOCK):
             all_heads = easy and (head < 0 or every)
@@ -194,31 +205,14 @@ def events(
                     tried = lasts(stair, times, steps, procs[pos], whole[pos], t + top[pos])
                 heads = now and easy and (head < 0 or every)
                 if tried or heads:
-                    item = live[pos]
-                    group = problem.item_group[item]
-                    if scratch.stamp[group] != scratch.counters[STAMP]:
-                        survey(problem, profile, scratch, group, row, -1, t)
-                    place = NOWHERE
-                    if tried:
-                        place = fitting(
-                            problem, profile, scratch, out, fixed_mode, pos, t, steps, spare
-                        )
-                    if place.end == inf and problem.item_apart[item]:
-                        wake = min(wake, arriving(problem, out, item, t))
-                    if place.end == inf and heads:
-                        place = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
-                    if place.end < inf and place.start > t and not heads:
-                        out.ready[item] = place.start
-                        ready[pos] = place.start
-                        wake = min(wake, place.start)
-                    elif place.end < inf:
-                        commit(problem, profile, scratch, out, item, place)
-                        if out.start[item] > t:
-                            head = item
+                    placed, later = attend(state, pos, t, row, steps, spare, tried, heads)
+                    wake = min(wake, later)
+                    if placed:
+                        if out.start[live[pos]] > t:
+                            head = live[pos]
                         live[pos] = -1
                         left -= 1
-                        row, steps, spare = look_ahead(problem, profile, scratch, t)
-                        measure_sizes(scratch, steps)
+                        row, steps, spare = look_ahead(state, t)
                         continue
                 late = late or ready[pos] > t
             scratch.block_late[block] = late

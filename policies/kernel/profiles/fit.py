@@ -10,18 +10,108 @@ from math import inf
 from typing import NamedTuple
 
 from coalloc.policies.kernel.jit import helper
-from coalloc.policies.kernel.loads import closes
-from coalloc.policies.kernel.profiles.allotment import allot, fill
+from coalloc.policies.kernel.loads import closes, divide, lay_wide, low_side
 from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
     FINEST,
+    FULL,
+    ROUNDING,
     SHORTEST,
     WINDOWS,
     Problem,
-    Profile,
+    ProfileState,
     Scratch,
 )
+
+
+@helper()
+def spread(problem: Problem, scratch: Scratch, item: int, procs: int) -> int:
+    """Split over clusters into best_take; the number of clusters or 0."""
+    reach = 0
+    for k in range(scratch.avail.size):
+        reach += scratch.avail[k]
+    if reach < procs:
+        return 0
+    gbps = problem.item_gbps[item]
+    for k in range(scratch.avail.size):
+        residual = FULL + ROUNDING - scratch.loaded[k]
+        scratch.low[k] = low_side(gbps, procs, residual, problem.link_gbps[k])
+    return divide(
+        procs,
+        scratch.avail,
+        scratch.low,
+        scratch.left,
+        scratch.rank,
+        scratch.take,
+        scratch.best_take,
+    )
+
+
+@helper()
+def fill(problem: Problem, scratch: Scratch, group: int, size: int) -> tuple[int, float, float]:
+    """Lay best_take on classes, weakest first; how many, the power of all, and the least."""
+    left = scratch.left
+    for k in range(left.size):
+        left[k] = scratch.best_take[k]
+    length = 0
+    cost = 0.0
+    weakest = inf
+    for x in range(size - 1, -1, -1):
+        c = problem.group_class[group, x]
+        k = problem.class_cluster[c]
+        count = min(left[k], scratch.procs[x])
+        if count > 0:
+            left[k] -= count
+            scratch.pick_class[length] = c
+            scratch.pick_procs[length] = count
+            length += 1
+            cost += count * problem.class_power[c]
+            weakest = min(weakest, problem.class_power[c])
+    return length, cost, weakest
+
+
+@helper()
+def allot(problem: Problem, scratch: Scratch, item: int, procs: int, size: int) -> int:
+    """Choose clusters with the first `size` classes into best_take; how many, 0 if none will do."""
+    group = problem.item_group[item]
+    clusters = problem.link_gbps.size
+    avail = scratch.avail
+    whole = 0
+    for k in range(clusters):
+        whole += avail[k] >= procs
+    if whole > 0:
+        for k in range(clusters):
+            scratch.left[k] = procs if avail[k] >= procs else 0
+            scratch.cost[k] = 0.0
+        if whole > 1:
+            for x in range(size - 1, -1, -1):
+                c = problem.group_class[group, x]
+                k = problem.class_cluster[c]
+                count = min(scratch.left[k], scratch.procs[x])
+                scratch.left[k] -= count
+                scratch.cost[k] += count * problem.class_power[c]
+        chosen = -1
+        for k in range(clusters):
+            scratch.best_take[k] = 0
+            if avail[k] >= procs and (
+                chosen < 0
+                or scratch.cost[k] < scratch.cost[chosen] * (1.0 - 1e-12)
+                or (
+                    scratch.cost[k] <= scratch.cost[chosen] * (1.0 + 1e-12)
+                    and avail[k] < avail[chosen]
+                )
+            ):
+                chosen = k
+        scratch.best_take[chosen] = procs
+        return 1
+    if problem.item_wide[item] >= 0:
+        row = problem.item_wide[item]
+        return lay_wide(problem, row, avail, scratch.loaded, scratch.best_take)
+    if problem.item_splits[item]:
+        return spread(problem, scratch, item, procs)
+    return 0
+
 
 MOST_UNITS = 2147483647
 
@@ -86,16 +176,9 @@ def room(problem: Problem, scratch: Scratch, run: Run, size: int, free: Ints) ->
 
 
 @helper()
-def enter(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    start: float,
-    row: int,
-    cutoff: float,
-) -> int:
+def enter(state: ProfileState, run: Run, start: float, row: int, cutoff: float) -> int:
     """Set the minima to the row of the start; the number of classes that end by the cutoff."""
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     size = 0
     for x in range(problem.group_size[run.group]):
         c = problem.group_class[run.group, x]
@@ -115,20 +198,12 @@ def enter(
 
 
 @helper()
-def retreat(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    size: int,
-    start: float,
-    place: int,
-    i: int,
-) -> float:
+def retreat(state: ProfileState, run: Run, size: int, start: float, place: int, i: int) -> float:
     """Start of the last row from which on, up to the row at (place, i), too little is free.
 
     At least the row of `start`: reservations, which may be why it fails, are not looked at.
     """
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     for z in range(size):
         scratch.least[z] = 0
         c = problem.group_class[run.group, z]
@@ -147,19 +222,13 @@ def retreat(
 
 @helper()
 def descend(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    size: int,
-    end: float,
-    place: int,
-    i: int,
+    state: ProfileState, run: Run, size: int, end: float, place: int, i: int
 ) -> tuple[int, int, bool]:
     """Lower the minima by the dips after (place, i) and before `end`.
 
     Returns where it stopped, and whether that was because too little is left.
     """
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     block = profile.block[place]
     while True:
         i += 1
@@ -228,26 +297,18 @@ def gather(problem: Problem, scratch: Scratch, group: int, size: int, end: float
 
 
 @helper()
-def window(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    start: float,
-    place: int,
-    i: int,
-    cutoff: float,
-) -> Fit:
+def window(state: ProfileState, run: Run, start: float, place: int, i: int, cutoff: float) -> Fit:
     """Find the best end of a run that begins at `start`, in the row at (place, i).
 
     Ends after `cutoff` are not looked for.
     """
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     scratch.counters[WINDOWS] += 1
     group = run.group
     classes, powers = problem.group_class[group], problem.class_power
     shortest = max(SHORTEST, FINEST * abs(start))
     row = profile.row[profile.block[place], i]
-    size = enter(problem, profile, scratch, run, start, row, cutoff)
+    size = enter(state, run, start, row, cutoff)
     for k in range(problem.link_gbps.size):
         scratch.loaded[k] = profile.load[row, k]
     y = 0
@@ -257,12 +318,12 @@ def window(
             return Fit(inf, 0, 0, 0.0, -inf)
         level = powers[classes[y - 1]]
         end = start + max(seconds(run, level), shortest)
-        place, i, short = descend(problem, profile, scratch, run, size, end, place, i)
+        place, i, short = descend(state, run, size, end, place, i)
         if short:
             retry = -inf
             strongest = powers[classes[0]]
             if profile.time[profile.block[place], i] < start + seconds(run, strongest):
-                retry = retreat(problem, profile, scratch, run, size, start, place, i)
+                retry = retreat(state, run, size, start, place, i)
             return Fit(inf, 0, 0, 0.0, retry)
         gather(problem, scratch, group, y, end)
         used = allot(problem, scratch, run.item, run.procs, y)

@@ -19,21 +19,15 @@ from coalloc.policies.kernel.state import (
     TOL,
     Problem,
     Profile,
+    ProfileState,
     Scratch,
 )
 
 
 @helper()
-def survey(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    group: int,
-    row: int,
-    head_row: int,
-    t: float,
-) -> None:
+def survey(state: ProfileState, group: int, row: int, head_row: int, t: float) -> None:
     """Refresh what a group finds free now, and beside the booking of the head."""
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     shared = scratch.shared
     avail = scratch.avail
     for k in range(avail.size):
@@ -67,6 +61,19 @@ def survey(
 
 
 @helper()
+def strongest(problem: Problem, scratch: Scratch, group: int, procs: int) -> float:
+    """The highest level of power at which enough processes are free; the lowest if none is."""
+    low, high = 0, problem.group_size[group] - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if scratch.reach[group, middle] >= procs:
+            high = middle
+        else:
+            low = middle + 1
+    return problem.class_power[problem.group_class[group, low]]
+
+
+@helper()
 def may_fit(
     problem: Problem, scratch: Scratch, item: int, t: float, head_start: float, spare: float
 ) -> bool:
@@ -86,14 +93,7 @@ def may_fit(
         return True
     if procs <= sums[group, 2 if splits else 3]:
         return True
-    low, high = 0, problem.group_size[group] - 1
-    while low < high:  # the strongest level at which enough processes are free
-        middle = (low + high) >> 1
-        if scratch.reach[group, middle] >= procs:
-            high = middle
-        else:
-            low = middle + 1
-    power = problem.class_power[problem.group_class[group, low]]
+    power = strongest(problem, scratch, group, procs)
     return t + least_time(problem, item, first, power) <= head_start + TOL
 
 
@@ -114,9 +114,7 @@ def measure(problem: Problem, free: Any, least: Any, sums: Any, step: Any) -> No
 
 
 @helper()
-def look_ahead(
-    problem: Problem, profile: Profile, scratch: Scratch, t: float
-) -> tuple[int, int, float]:
+def look_ahead(state: ProfileState, t: float) -> tuple[int, int, float]:
     """Write down how what is free from t on shrinks with the end of a run.
 
     Returns the row at t, the number of steps, and the free capacity of all links, Gbit/s.
@@ -124,6 +122,7 @@ def look_ahead(
     A run that begins at t and ends after stair_time[j] finds at most stair[j, 0] slots, and at most
     stair[j, 1] on one cluster. Bookings ahead (of the head, or of the guard) make the steps.
     """
+    problem, profile, scratch = state.problem, state.profile, state.scratch
     place, i = locate(profile, t)
     row = profile.row[profile.block[place], i]
     least, stair, times = scratch.stair_least, scratch.stair, scratch.stair_time
@@ -148,6 +147,7 @@ def look_ahead(
         if stair[steps, 0] < stair[steps - 1, 0]:
             times[steps] = profile.time[block, i]
             steps += 1
+    measure_sizes(scratch, steps)
     return row, steps, free_gbps(problem, profile, row)
 
 
@@ -212,10 +212,6 @@ def promising(
     if steps == 1 or problem.mode_first[item + 1] - mode > 1:
         return True
     procs = problem.mode_procs[mode]
-    x = 0  # the strongest level at which enough processes are free
-    while x + 1 < problem.group_size[group] and scratch.reach[group, x] < procs:
-        x += 1
-    power = problem.class_power[problem.group_class[group, x]]
-    end = t + least_time(problem, item, mode, power)
+    end = t + least_time(problem, item, mode, strongest(problem, scratch, group, procs))
     whole = 0 if problem.item_splits[item] else 1
     return lasts(scratch.stair, scratch.stair_time, steps, procs, whole, end)

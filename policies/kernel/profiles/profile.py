@@ -15,10 +15,9 @@ from coalloc.policies.kernel.state import (
     ROWS,
     WIDTH,
     Base,
-    Outcome,
     Problem,
     Profile,
-    Scratch,
+    ProfileState,
 )
 
 
@@ -165,19 +164,16 @@ def reset(problem: Problem, base: Base, profile: Profile) -> None:
 
 
 @kernel
-def book_all(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, items: Ints, sign: int
-) -> None:
+def book_all(state: ProfileState, items: Ints, sign: int) -> None:
     """Take (1) or give back (-1) what each of these items uses."""
     for item in items:
-        book(problem, profile, scratch, out, item, sign)
+        book(state, item, sign)
 
 
 @helper()
-def book(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, sign: int
-) -> None:
+def book(state: ProfileState, item: int, sign: int) -> None:
     """Take (1) or give back (-1) what an item uses."""
+    problem, profile, scratch, out = state.problem, state.profile, state.scratch, state.out
     start, end = out.start[item], out.end[item]
     clusters = problem.link_gbps.size
     classes = problem.class_power.size

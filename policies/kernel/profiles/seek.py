@@ -9,7 +9,6 @@ from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import data_ready, least_time, soonest
 from coalloc.policies.kernel.profiles.fit import Fit, Run, window
 from coalloc.policies.kernel.profiles.profile import book, locate
-from coalloc.policies.kernel.record import Ints
 from coalloc.policies.kernel.state import (
     BLOCKS,
     MEMORY,
@@ -17,9 +16,9 @@ from coalloc.policies.kernel.state import (
     STAMP,
     TOL,
     USES,
-    Outcome,
     Problem,
     Profile,
+    ProfileState,
     Scratch,
 )
 
@@ -110,20 +109,13 @@ def wins(fit: Fit, procs: int, best: Best) -> bool:
 
 @helper()
 def seek_run(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    run: Run,
-    mode: int,
-    top: float,
-    start: float,
-    now: bool,
-    best: Best,
+    state: ProfileState, run: Run, mode: int, top: float, start: float, now: bool, best: Best
 ) -> Best:
     """Try the starts of one allotment from `start` on, or only that one if `now`.
 
     `top` is its time on the strongest nodes, s, without communication.
     """
+    profile, scratch = state.profile, state.scratch
     peak = run.procs if run.whole else 0
     place, i = locate(profile, start)
     while start + top <= best.place.end + TOL:
@@ -131,7 +123,7 @@ def seek_run(
             place, i, start = clear(profile, place, i, start, run.procs, peak, top)
             if place < 0 or start + top > best.place.end + TOL:
                 break
-        fit = window(problem, profile, scratch, run, start, place, i, best.place.end + TOL)
+        fit = window(state, run, start, place, i, best.place.end + TOL)
         if fit.end < inf:
             first = start if best.place.end == inf else best.place.first
             if wins(fit, run.procs, best):
@@ -155,21 +147,13 @@ def seek_run(
 
 
 @helper()
-def seek(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    item: int,
-    lower: float,
-    now: bool,
-) -> Place:
+def seek(state: ProfileState, item: int, lower: float, now: bool) -> Place:
     """Find the earliest end from `lower` on, or if `now` at `lower` only.
 
     Of equal ends the one with the fewest processes, then clusters, then the weakest nodes; a job
     that one of several equal clusters holds goes where the least room is left.
     """
+    problem, out, fixed_mode = state.problem, state.out, state.fixed_mode
     best = Best(NOWHERE, 0, 0, 0.0)
     group = problem.item_group[item]
     if problem.group_size[group] == 0:
@@ -193,7 +177,7 @@ def seek(
                 break
             run = run_of(problem, item, mode, only)
             top = least_time(problem, item, mode, strongest)
-            best = seek_run(problem, profile, scratch, run, mode, top, earliest, now, best)
+            best = seek_run(state, run, mode, top, earliest, now, best)
         only += 1
     return best.place
 
@@ -244,23 +228,28 @@ def remember(problem: Problem, scratch: Scratch, item: int, first: float) -> Non
 
 
 @helper()
-def commit(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, place: Place
-) -> None:
-    """Book what `seek` found, and tell the children."""
-    first = scratch.counters[USES]
-    length = place.classes
+def hold(state: ProfileState, item: int, place: Place) -> None:
+    """Book what `seek` found, in the job's own part of the pool."""
+    scratch, out = state.scratch, state.out
     out.start[item] = place.start
     out.end[item] = place.end
-    out.mode[item] = place.mode - problem.mode_first[item]
-    out.use_first[item] = first
+    first, length = out.use_first[item], place.classes
     out.use_count[item] = length
     for u in range(length):
         out.use_class[first + u] = scratch.best_class[u]
         out.use_procs[first + u] = scratch.best_procs[u]
-    scratch.counters[USES] += length
     scratch.counters[STAMP] += 1
-    book(problem, profile, scratch, out, item, 1)
+    book(state, item, 1)
+
+
+@helper()
+def commit(state: ProfileState, item: int, place: Place) -> None:
+    """Book what `seek` found, at the end of the pool, and tell the children."""
+    problem, scratch, out = state.problem, state.scratch, state.out
+    out.mode[item] = place.mode - problem.mode_first[item]
+    out.use_first[item] = scratch.counters[USES]
+    scratch.counters[USES] += place.classes
+    hold(state, item, place)
     for x in range(problem.child_first[item], problem.child_first[item + 1]):
         child = problem.child[x]
         out.missing[child] -= 1

@@ -24,7 +24,7 @@ from math import inf
 from coalloc.policies.kernel.jit import helper, kernel
 from coalloc.policies.kernel.profiles.lookahead import free_gbps, may_fit, survey
 from coalloc.policies.kernel.profiles.profile import locate, reset
-from coalloc.policies.kernel.profiles.seek import seek
+from coalloc.policies.kernel.profiles.seek import hold, seek
 from coalloc.policies.kernel.profiles.stream_state import (
     ARRIVED,
     DEEPEST,
@@ -37,7 +37,6 @@ from coalloc.policies.kernel.profiles.stream_state import (
     Stream,
     begin,
     forget,
-    hold,
     leave,
     line_up,
     pop,
@@ -52,32 +51,25 @@ from coalloc.policies.kernel.state import (
     Outcome,
     Problem,
     Profile,
-    Scratch,
+    ProfileState,
 )
 
 
 @helper()
-def start_strictly(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    stream: Stream,
-    t: float,
-) -> None:
+def start_strictly(state: ProfileState, stream: Stream, t: float) -> None:
     """Start from the front of the queue while the earliest end begins now."""
+    problem, profile = state.problem, state.profile
     count = stream.counts
     while count[FIRST] < count[LAST]:
         item = stream.queue[count[FIRST]]
         place, i = locate(profile, t)
         if problem.mode_procs[item] > profile.total[profile.block[place], i]:
             return
-        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        found = seek(state, item, t, False)
         if found.end == inf or found.start > t:
             return
-        hold(problem, profile, scratch, out, item, found)
-        begin(problem, out, stream, item, t)
+        hold(state, item, found)
+        begin(state, stream, item, t)
         count[FIRST] += 1
 
 
@@ -96,44 +88,27 @@ def rows_at(profile: Profile, out: Outcome, head: int, t: float) -> tuple[int, i
 
 
 @helper()
-def book_head(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    item: int,
-    t: float,
-) -> int:
+def book_head(state: ProfileState, item: int, t: float) -> int:
     """Book the first job of the queue, if it has to wait: the head; else -1."""
-    found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+    found = seek(state, item, t, False)
     if found.end == inf or found.start <= t:
         return -1
-    hold(problem, profile, scratch, out, item, found)
+    hold(state, item, found)
     return item
 
 
 @helper()
 def start_fitting(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    stream: Stream,
-    t: float,
-    queue: Ints,
-    easy: bool,
-    head: int,
-    new: int,
+    state: ProfileState, stream: Stream, t: float, queue: Ints, easy: bool, head: int, new: int
 ) -> None:
     """Start what fits, in this order; `new`: the first job not tried since a release.
 
     `head` has its booking already, where it was chosen by another order; else below 0.
     """
+    problem, profile, scratch, out = state.problem, state.profile, state.scratch, state.out
     count = stream.counts
     if easy and head < 0 and new > count[FIRST]:
-        head = book_head(problem, profile, scratch, out, fixed_mode, queue[count[FIRST]], t)
+        head = book_head(state, queue[count[FIRST]], t)
         if head < 0:
             new = count[FIRST]
     scratch.counters[STAMP] += 1
@@ -152,53 +127,46 @@ def start_fitting(
         if problem.mode_procs[item] <= total and item != head:
             group = problem.item_group[item]
             if scratch.stamp[group] != scratch.counters[STAMP]:
-                survey(problem, profile, scratch, group, row, head_row, t)
+                survey(state, group, row, head_row, t)
             if may_fit(problem, scratch, item, t, head_start, spare):
-                found = seek(problem, profile, scratch, out, fixed_mode, item, t, True)
+                found = seek(state, item, t, True)
                 if found.end < inf:
-                    hold(problem, profile, scratch, out, item, found)
+                    hold(state, item, found)
                     placed = True
         if easy and head < 0 and not placed:
-            found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+            found = seek(state, item, t, False)
             if found.end < inf:
-                hold(problem, profile, scratch, out, item, found)
+                hold(state, item, found)
                 fresh = False
                 placed = out.start[item] <= t
                 if not placed:
                     head = item
         if placed:
-            begin(problem, out, stream, item, t)
+            begin(state, stream, item, t)
             fresh = False
         else:
             queue[kept] = item
             kept += 1
     count[LAST] = kept
     if head >= 0:
-        leave(problem, profile, scratch, out, head, t)
+        leave(state, head, t)
 
 
 @helper()
-def start_first(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    stream: Stream,
-    t: float,
-) -> int:
+def start_first(state: ProfileState, stream: Stream, t: float) -> int:
     """Start from the front of the queue what fits now; the first that does not, booked; or -1."""
+    out = state.out
     count = stream.counts
     for pos in range(count[FIRST], count[LAST]):
         item = stream.queue[pos]
-        found = seek(problem, profile, scratch, out, fixed_mode, item, t, True)
+        found = seek(state, item, t, True)
         if found.end == inf:
-            found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+            found = seek(state, item, t, False)
         if found.end < inf:
-            hold(problem, profile, scratch, out, item, found)
+            hold(state, item, found)
             if out.start[item] > t:
                 return item
-            begin(problem, out, stream, item, t)
+            begin(state, stream, item, t)
     return -1
 
 
@@ -214,28 +182,19 @@ def drop_started(stream: Stream, last: int) -> None:
 
 
 @helper()
-def start_booked(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    stream: Stream,
-    t: float,
-    new: int,
-    again: bool,
-) -> None:
+def start_booked(state: ProfileState, stream: Stream, t: float, new: int, again: bool) -> None:
     """Book the new jobs, or all of them again, and start what is booked for now."""
+    out = state.out
     count, queue = stream.counts, stream.queue
     if again:
         for pos in range(count[FIRST], new):
-            leave(problem, profile, scratch, out, queue[pos], t)
+            leave(state, queue[pos], t)
         new = count[FIRST]
     for pos in range(new, count[LAST]):
         item = queue[pos]
-        found = seek(problem, profile, scratch, out, fixed_mode, item, t, False)
+        found = seek(state, item, t, False)
         if found.end < inf:
-            hold(problem, profile, scratch, out, item, found)
+            hold(state, item, found)
         else:
             out.start[item] = inf
             out.end[item] = -inf
@@ -243,7 +202,7 @@ def start_booked(
     for pos in range(count[FIRST], count[LAST]):
         item = queue[pos]
         if out.start[item] <= t:
-            begin(problem, out, stream, item, t)
+            begin(state, stream, item, t)
         else:
             queue[kept] = item
             kept += 1
@@ -258,19 +217,14 @@ def clear_profile(problem: Problem, base: Base, profile: Profile) -> None:
 
 @helper()
 def end_jobs(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    stream: Stream,
-    t: float,
-    arrival: float,
+    state: ProfileState, stream: Stream, t: float, arrival: float
 ) -> tuple[float, bool, bool]:
     """End what ends within an instant of t.
 
     Returns the time of the last of these ends and of `arrival`, if that is as near, s; whether
     anything ended, and whether any of it earlier than booked.
     """
+    problem, out = state.problem, state.out
     count, limit, jobs = stream.counts, t + INSTANT, problem.item_release.size
     if arrival <= limit:
         t = max(t, arrival)
@@ -283,26 +237,19 @@ def end_jobs(
     for x in range(ended):
         item = stream.heap_job[jobs + x]
         early += out.end[item] > t + INSTANT
-        leave(problem, profile, scratch, out, item, t)
+        leave(state, item, t)
     return t, ended > 0, early > 0
 
 
 @kernel
 def advance(
-    problem: Problem,
-    profile: Profile,
-    scratch: Scratch,
-    out: Outcome,
-    fixed_mode: Ints,
-    stream: Stream,
-    decoder: int,
-    wait_limit: float,
-    instants: int,
+    state: ProfileState, stream: Stream, decoder: int, wait_limit: float, instants: int
 ) -> bool:
     """Go on for so many instants; False when nothing can happen any more.
 
     A job that has waited for `wait_limit` seconds goes first.
     """
+    problem, profile = state.problem, state.profile
     count, release = stream.counts, problem.item_release
     jobs = release.size
     for _ in range(instants):
@@ -310,30 +257,26 @@ def advance(
         t = min(arrival, stream.heap_time[0]) if count[RUNNING] > 0 else arrival
         if t == inf:
             return False
-        t, freed, early = end_jobs(problem, profile, scratch, out, stream, t, arrival)
+        t, freed, early = end_jobs(state, stream, t, arrival)
         forget(profile, t)
         new, beside = line_up(stream, release, wait_limit, t)
         count[INSTANTS] += 1
         count[DEEPEST] = max(count[DEEPEST], count[LAST] - count[FIRST])
         if decoder == STRICT:
             if freed or new == count[FIRST]:
-                start_strictly(problem, profile, scratch, out, fixed_mode, stream, t)
+                start_strictly(state, stream, t)
         elif decoder == INSERT:
-            start_booked(problem, profile, scratch, out, fixed_mode, stream, t, new, early)
+            start_booked(state, stream, t, new, early)
         elif stream.line.size > 0:
             last, before = count[LAST], stream.queue[count[FIRST]] if count[LAST] > 0 else -1
-            head = start_first(problem, profile, scratch, out, fixed_mode, stream, t)
+            head = start_first(state, stream, t)
             if freed or new == count[FIRST] or head != before:
                 beside = count[FIRST]
             line = stream.line
-            start_fitting(
-                problem, profile, scratch, out, fixed_mode, stream, t, line, False, head, beside
-            )
+            start_fitting(state, stream, t, line, False, head, beside)
             drop_started(stream, last)
         else:
             first, queue = count[FIRST] if freed else new, stream.queue
             easy = decoder == EASY
-            start_fitting(
-                problem, profile, scratch, out, fixed_mode, stream, t, queue, easy, -1, first
-            )
+            start_fitting(state, stream, t, queue, easy, -1, first)
     return True

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from coalloc.policies.kernel.jit import helper
 from coalloc.policies.kernel.loads import least_time
 from coalloc.policies.kernel.profiles.profile import book, bound, locate, move
-from coalloc.policies.kernel.profiles.seek import Place
 from coalloc.policies.kernel.record import Bools, Floats, Ints, record
 from coalloc.policies.kernel.state import (
     BLOCKS,
@@ -17,12 +16,9 @@ from coalloc.policies.kernel.state import (
     FREE_ROWS,
     ROWS,
     SHORTEST,
-    STAMP,
     WIDTH,
-    Outcome,
-    Problem,
     Profile,
-    Scratch,
+    ProfileState,
 )
 
 INSTANT = 1e-6
@@ -120,32 +116,14 @@ def forget(profile: Profile, t: float) -> None:
 
 
 @helper()
-def hold(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, found: Place
-) -> None:
-    """Book what `seek` found, in the job's own part of the pool."""
-    out.start[item] = found.start
-    out.end[item] = found.end
-    first = out.use_first[item]
-    length = found.classes
-    out.use_count[item] = length
-    for u in range(length):
-        out.use_class[first + u] = scratch.best_class[u]
-        out.use_procs[first + u] = scratch.best_procs[u]
-    scratch.counters[STAMP] += 1
-    book(problem, profile, scratch, out, item, 1)
-
-
-@helper()
-def leave(
-    problem: Problem, profile: Profile, scratch: Scratch, out: Outcome, item: int, t: float
-) -> None:
+def leave(state: ProfileState, item: int, t: float) -> None:
     """Give back what a job has booked from t on."""
+    profile, out = state.profile, state.out
     if out.end[item] <= t:
         return
     begin = max(out.start[item], t)
     out.start[item] = begin
-    book(problem, profile, scratch, out, item, -1)
+    book(state, item, -1)
     tidy(profile, out.end[item])
     tidy(profile, begin)
 
@@ -189,8 +167,9 @@ def pop(stream: Stream) -> int:
 
 
 @helper()
-def begin(problem: Problem, out: Outcome, stream: Stream, item: int, t: float) -> None:
+def begin(state: ProfileState, stream: Stream, item: int, t: float) -> None:
     """Let a booked job run from t on."""
+    problem, out = state.problem, state.out
     weakest = inf
     first = out.use_first[item]
     for u in range(first, first + out.use_count[item]):

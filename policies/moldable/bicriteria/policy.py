@@ -39,8 +39,8 @@ from coalloc.policies.kernel.state import SHORTEST
 from coalloc.policies.moldable.bicriteria.archive import Archive
 from coalloc.policies.moldable.bicriteria.engine import LARGE, THIN, BicriteriaEngine
 from coalloc.policies.moldable.bicriteria.front import Laid, lay_front, published
+from coalloc.policies.moldable.bicriteria.options import cap_of
 from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, factor
-from coalloc.policies.moldable.bicriteria.preference import cap_of
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.priced_bound import PricedBound
@@ -231,7 +231,7 @@ def prefer(archive: Archive[Any], text: str, references: Sequence[Laid] = ()) ->
 def plan(planner: Planner, budget: Budget, on_incumbent: OnIncumbent | None) -> Plan:
     """Plan a snapshot; `Budget.work` counts jobs for which a place or a price was sought."""
     if planner.options["form"] == "rolling" or (planner.options["form"] == "auto" and budget.live):
-        return roll(planner, "bicriteria", budget, on_incumbent)
+        return roll(planner, budget, on_incumbent)
     if not planner.items:
         return empty_plan(planner, "bicriteria", budget)
     return Bicriteria(planner, planner.options, budget, on_incumbent).run()

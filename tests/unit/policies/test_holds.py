@@ -58,10 +58,10 @@ def test_what_has_ended_or_lies_elsewhere_holds_nothing() -> None:
     ]
     known = tuple(Running(**fields) for fields in running)
     held = holds(replace(case(NODE, [], time=50.0, overrun_s=0.0), running=known))
-    assert [(h.work, h.node, h.slots, h.memory_mb, h.until) for h in held.nodes] == [
+    assert [(h.who, h.node, h.slots, h.memory_mb, h.end) for h in held.nodes] == [
         ("runs", "n", 1, 33, 70.0)
     ]
-    assert [(h.work, h.cluster, h.gbps) for h in held.links] == [("loads", "a", 0.25)]
+    assert [(h.who, h.cluster, h.gbps) for h in held.links] == [("loads", "a", 0.25)]
 
 
 def test_reservations_are_numbered_by_node() -> None:

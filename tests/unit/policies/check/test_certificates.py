@@ -21,11 +21,10 @@ from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import AmdahlSpeedup
 from coalloc.model.values import replace
-from coalloc.policies.checking.certificates import refutes
+from coalloc.policies.checking.certificates import certified, refutes
 from coalloc.policies.checking.check import check
 from coalloc.policies.checking.pool import pool_of
 from coalloc.policies.checking.sheet import node_columns
-from coalloc.policies.checking.verify import certified
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.cmax_bound import cmax_bound, is_refuted
 from coalloc.policies.moldable.queue import of_planner

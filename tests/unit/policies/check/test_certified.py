@@ -15,9 +15,8 @@ from coalloc.model.plan import FrontPoint, Objective, Placement, Plan, Status
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.policies.checking.certificates import Proved, ratio, refutes
+from coalloc.policies.checking.certificates import Proved, certified, ratio, refutes
 from coalloc.policies.checking.check import check
-from coalloc.policies.checking.verify import certified
 from tests.seeds import seeds
 
 Row = tuple[list[int], list[float], float, float]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coalloc.policies.kernel.instance.arrays import (
     Compiled,
+    any_mode,
     compile_intake,
     make_outcome,
     make_profile,
@@ -19,7 +20,7 @@ from coalloc.policies.kernel.instance.intake import read_queue
 from coalloc.policies.kernel.instance.kinds import floored_power
 from coalloc.policies.kernel.profiles.decoders import begin
 from coalloc.policies.kernel.profiles.profile import book_all
-from coalloc.policies.kernel.state import BLOCKS, ROWS, Profile
+from coalloc.policies.kernel.state import BLOCKS, ROWS, Profile, ProfileState
 from tests.support.planned import planned
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid, spans
 
@@ -72,7 +73,8 @@ def test_what_is_given_back_is_free_again(bookings: list[tuple[int, int, int, in
     problem = compiled.problem
     profile, scratch = make_profile(problem, compiled.base), make_scratch(problem)
     out = make_outcome(problem)
-    begin(problem, compiled.base, profile, scratch, out)
+    state = ProfileState(problem, profile, scratch, out, any_mode(len(bookings)))
+    begin(state, compiled.base)
     before, used = list(amounts(profile)), 0
     for item, (start, length, on_a, on_b) in enumerate(bookings):
         out.start[item], out.end[item] = float(start), float(start + length)
@@ -80,10 +82,10 @@ def test_what_is_given_back_is_free_again(bookings: list[tuple[int, int, int, in
         out.use_class[used : used + 2] = [0, 1]
         out.use_procs[used : used + 2] = [on_a, on_b]
         used += 2
-        book_all(problem, profile, scratch, out, np.array([item]), 1)
+        book_all(state, np.array([item]), 1)
         check_bounds(profile)
     for item in range(len(bookings)):
-        book_all(problem, profile, scratch, out, np.array([item]), -1)
+        book_all(state, np.array([item]), -1)
         check_bounds(profile)
     assert list(amounts(profile)) == before
 

@@ -15,13 +15,12 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Running, Snapshot
 from coalloc.model.speedup import TableSpeedup
 from coalloc.model.values import replace
-from coalloc.policies.checking.proofs import proofs_of
-from coalloc.policies.checking.verify import certified
+from coalloc.policies.checking.certificates import certified
+from coalloc.policies.checking.proofs import moldable_parts, proofs_of
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.moldable.bicriteria.pareto import BoundCurve, ratio
 from coalloc.policies.moldable.cmax_bound import cmax_bound
 from coalloc.policies.moldable.priced_bound import PricedBound, priced_bound
-from coalloc.policies.moldable.proof import moldable_parts
 from coalloc.policies.moldable.queue import MoldableQueue, of_planner
 from coalloc.policies.options import CommonOptions, read_options
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance

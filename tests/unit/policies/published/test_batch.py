@@ -16,7 +16,7 @@ from coalloc.model.plan import NOTES, Plan
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
-from coalloc.policies.published.batch_notes import Batch, Member
+from coalloc.policies.published.batch import Batch, Member
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.moldable_stream import moldable_stream

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from coalloc.model.cost import task_time
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
-from coalloc.policies.workflow.costs import DENSE
-from coalloc.policies.workflow.mapping import Mapper
+from coalloc.policies.workflow.mapping import DENSE, Mapper
 from tests.support.planned import planned
 from tests.support.snapshots import snapshots
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid, spans
