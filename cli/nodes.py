@@ -91,6 +91,7 @@ def _ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
 def cluster_line(row: ClusterRow) -> tuple[str, ...]:
     """Cells of one cluster; LINK and USED in Gbit/s, READ the age of its reading."""
     free = _resources(row.nodes, is_known=state_of(row) not in UNKNOWN)
+    own = f"jobs of {row.owner} only" if row.owner else ""
     waiting = f"{row.waiting_there} waiting there" if row.waiting_there else ""
     return (
         row.cluster,
@@ -102,7 +103,9 @@ def cluster_line(row: ClusterRow) -> tuple[str, ...]:
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
         "; ".join(
-            filter(None, (row.error, row.drain_reason, waiting, _share(row), free, *row.notices))
+            filter(
+                None, (row.error, row.drain_reason, own, waiting, _share(row), free, *row.notices)
+            )
         ),
     )
 

@@ -70,6 +70,8 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     """How parts get in beside local jobs, in words."""
     share: ShareUse | None = None
     """The share on which parts go before local jobs that wait, below."""
+    owner: str = ""
+    """Only this user's jobs run there; empty: everybody's."""
     version: str = ""
     """Of its executor; empty: not said."""
     clock_ahead_s: float | None = None

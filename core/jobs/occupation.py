@@ -193,6 +193,8 @@ def misfit(placement: Placement, record: JobRecord, view: SlotsInUse) -> str:
     for name, count in placement.nodes.items():
         if name not in view.free:
             return f"node {name} no longer takes work"
+        if why := view.state.clusters[view.cluster_of[name]].closed_to(record.user):
+            return f"node {name} {why}"
         if not is_shaped and view.free[name] < count:
             return f"node {name} has {view.free[name]} free slots, {count} were planned"
         if is_shaped and (node := view.node(name)) is not None:

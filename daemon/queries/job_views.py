@@ -207,6 +207,7 @@ def _cluster_row(
         notices=() if reading is None else reading.notices,
         way="" if reading is None else reading.way,
         share=None if reading is None else reading.share,
+        owner=cluster.settings.owner,
         version=cluster.version,
         clock_ahead_s=cluster.clock_ahead_s,
         rpcs_per_min=None if reading is None else reading.rpcs_per_min,

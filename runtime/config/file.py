@@ -180,6 +180,8 @@ def _contradictions(config: Config) -> Iterator[Fault]:
             yield ("clusters", i, "name"), f"{shown(cluster.name)} is used twice"
         if "/" in cluster.name or not cluster.name.isprintable() or " " in cluster.name:
             yield ("clusters", i, "name"), f"{shown(cluster.name)} has a slash, space or control"
+        if "@" in cluster.name and not cluster.name.endswith(f"@{cluster.owner}"):
+            yield ("clusters", i, "name"), f"{shown(cluster.name)} is a cluster of its owner's"
         seen.add(cluster.name)
     readings, start = config.readings, config.start
     if readings.max_age_s < readings.interval_s:
