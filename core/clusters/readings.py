@@ -149,8 +149,9 @@ def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:
 def _clash(state: State, name: str, reading: ClusterReading) -> str:
     """Reason why a reading cannot be used beside those of the other clusters; empty if it can."""
     mine = {node.name for node in reading.nodes}
-    held = (held.nodes for held in (*reading.running, *reading.reservations))
-    if alien := state.clusters[name].alien(chain(mine, *held)):
+    held = (work.nodes for work in reading.running)
+    kept = (each.nodes for each in reading.reservations)
+    if alien := state.clusters[name].alien(chain(mine, *held, *kept)):
         return f"node {alien} is not named {name}/NODE (settings.qualified)"
     for other, cluster in state.clusters.items():
         if other != name and cluster.reading is not None:
