@@ -72,6 +72,8 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     """The share on which parts go before local jobs that wait, below."""
     owner: str = ""
     """Only this user's jobs run there; empty: everybody's."""
+    site: str = ""
+    """The machine that it is; rows with the same are one, read for several owners."""
     version: str = ""
     """Of its executor; empty: not said."""
     clock_ahead_s: float | None = None

@@ -12,6 +12,7 @@ from coalloc.core.base.composites import WorkflowState
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.jobs.eligibility import OLDER, is_older
+from coalloc.core.jobs.twins import held_on_twins, runs_on_twins
 from coalloc.model.cost import link_loads, task_loads
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement
@@ -63,6 +64,7 @@ class SlotsInUse:
                     is_up = node.state is NodeState.UP and node.name not in cluster.drained_nodes
                     if is_up and self.usable[name]:
                         taken = cluster.taken(node.name) + self._held(node.name)
+                        taken += held_on_twins(self.state, name, node.name)
                         self.free[node.name] = node.slots - taken
         if before is not None:
             self._count_rooms(self.free.keys() - before)
@@ -89,6 +91,8 @@ class SlotsInUse:
         """Book what a job that has just been placed holds."""
         held = held_by(self.state, record)
         self.take(held.nodes, held.link_gbps)
+        for run in runs_on_twins(self.state, record, held):
+            self.take(run.nodes, {})
         if self._rooms is not None:
             self._subtract(held, self._rooms)
 
