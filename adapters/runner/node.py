@@ -108,7 +108,7 @@ class NodeRunner(Runner):
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
         if slot == RUN:
-            record = record | {"boot": boot_id()}
+            record = dict(record, boot=boot_id())
         self._records[slot] = record
         if slot != END:
             return self._say(slot)

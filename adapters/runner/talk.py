@@ -107,7 +107,7 @@ class LineConnection:
     def heard(self) -> list[str]:
         """Every line that has come; `TalkError` where the other side is gone, or says too much."""
         try:
-            while chunk := self.sock.recv(1 << 16, socket.MSG_DONTWAIT):
+            for chunk in iter(lambda: self.sock.recv(1 << 16, socket.MSG_DONTWAIT), b""):
                 self.unread += chunk
                 if len(self.unread) > LONGEST_LINE:
                     raise TalkError("a line is too long")

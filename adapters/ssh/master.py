@@ -29,6 +29,7 @@ OPTIONS = (
     *("ClearAllForwardings=yes", "ExitOnForwardFailure=yes", "ForwardAgent=no", "ForwardX11=no"),
     *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForkAfterAuthentication=no"),
 )
+NOT_ERRORS = ("debug", "OpenSSH", "@")
 HOST_KEY = ("host key verification failed", "host identification has changed")
 OPEN, CLOSED, REFUSED, CHANGED = "open", "closed", "refused", "host_key"
 
@@ -135,10 +136,9 @@ class SshMaster:
         self._end(self.check() or self._kept().pid)
 
     def _end(self, pid: int) -> None:
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if pid and os.fsencode(self._control) in file.read():
-                    os.kill(pid, signal.SIGTERM)
+        if pid and self._control in _read(f"/proc/{pid}/cmdline"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._control)
 
@@ -174,9 +174,8 @@ class SshMaster:
             return MasterState(
                 OPEN, now, asks=is_typed or (asks and known.asks), host_key=host_key, pid=pid
             )
-        lines = [line for line in said.splitlines() if not line.startswith("debug")]
-        words_of = [line for line in lines if line.strip() and not line.startswith(("OpenSSH", "@"))]
-        why = why or (words_of[-1].strip()[:200] if words_of else f"ssh ended with {code}")
+        own = [line.strip() for line in said.splitlines() if not line.startswith(NOT_ERRORS)]
+        why = why or next((line[:200] for line in reversed(own) if line), f"ssh ended with {code}")
         if any(phrase in said.lower() for phrase in HOST_KEY):
             return MasterState(CHANGED, now, why=why, host_key=known.host_key)
         failures = known.failures + 1
