@@ -6,6 +6,7 @@ need not compile it again, which would be most of the time a wrapper takes to be
 
 from __future__ import annotations
 
+import ast
 import binascii
 import functools
 import marshal
@@ -42,7 +43,7 @@ BOOT = (
     "gc.enable()\n"
     "m.main()"
 )
-"""What ``python3 -I -S -c`` is given; any Python from 3.9 on runs it."""
+"""What ``python3 -I -S -c`` is given; any Python from 3.6 on runs it."""
 
 
 @functools.cache
@@ -50,10 +51,47 @@ def payload() -> str:
     """The modules as one word."""
     rows = []
     for module in MODULES:
-        text = (Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")
+        text = plain(Path(__file__).parent / f"{module}.py")
         name = f"coalloc.adapters.runner.{module}"
         code = compile(text, name, "exec", dont_inherit=True, optimize=2)
         rows.append((name, text, marshal.dumps(code)))
     # Version 2 is read by every Python 3.
     raw = marshal.dumps((MAGIC_NUMBER, rows), 2)
     return binascii.b2a_base64(zlib.compress(raw, 6), newline=False).decode()
+
+
+def plain(path: Path) -> str:
+    """A module's text as Python 3.6 reads it: without annotations, and without docstrings."""
+    tree = _Plain().visit(ast.parse(path.read_text(encoding="utf-8")))
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+class _Plain(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.returns = None
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        if node.value is None:
+            return None
+        return ast.Assign(targets=[node.target], value=node.value)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        if node.module == "typing":  # of which annotations alone make use
+            node.names = [name for name in node.names if name.name == "TYPE_CHECKING"]
+        return None if node.module == "__future__" or not node.names else node

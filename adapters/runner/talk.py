@@ -107,7 +107,7 @@ class LineConnection:
     def heard(self) -> list[str]:
         """Every line that has come; `TalkError` where the other side is gone, or says too much."""
         try:
-            while chunk := self.sock.recv(1 << 16, socket.MSG_DONTWAIT):
+            for chunk in iter(lambda: self.sock.recv(1 << 16, socket.MSG_DONTWAIT), b""):
                 self.unread += chunk
                 if len(self.unread) > LONGEST_LINE:
                     raise TalkError("a line is too long")
@@ -146,10 +146,43 @@ class LineConnection:
         return [line.decode(errors="surrogateescape") for line in lines]
 
 
-def port_of_runner(host: str, gate: int, claim: str, limit_s: float) -> int:
+def dial(host: str, port: int, relay: str, limit_s: float) -> LineConnection:
+    """Connect, or have the relay do so that `adapters.ssh` has on a login node.
+
+    ``ADDRESS,ADDRESS:PORT`` it is called; which address is the nodes' to reach is not known, so the
+    first that answers is taken. Raises `OSError`.
+    """
+    if not relay:
+        return LineConnection(socket.create_connection((host, port), limit_s))
+    hosts, _, at = relay.rpartition(":")
+    end, calls = time.monotonic() + limit_s, []
+    for host in hosts.split(","):
+        for family, kind, _, _, place in socket.getaddrinfo(host, int(at), 0, socket.SOCK_STREAM):
+            calls.append(socket.socket(family, kind))
+            calls[-1].setblocking(False)
+            calls[-1].connect_ex(place)
+    won = None
+    while calls and won is None:
+        ready = select.select([], calls, [], max(0.0, end - time.monotonic()))[1]
+        for sock in ready or calls[:]:
+            calls.remove(sock)
+            if won is None and ready and not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                won = sock
+            else:
+                sock.close()
+    for sock in calls:
+        sock.close()
+    if won is None:
+        raise OSError("none of these addresses answers")
+    connection = LineConnection(won)
+    connection.say("to", str(port))
+    return connection
+
+
+def port_of_runner(host: str, gate: int, relay: str, claim: str, limit_s: float) -> int:
     """Ask the gate where the runner of a granted claim listens. Raises `TalkError`."""
     try:
-        with closing(LineConnection(socket.create_connection((host, gate), limit_s))) as connection:
+        with closing(dial(host, gate, relay, limit_s)) as connection:
             connection.say("granted", claim)
             word, _, port = connection.wait_line(limit_s).partition(" ")
     except OSError as error:
@@ -162,15 +195,14 @@ def port_of_runner(host: str, gate: int, claim: str, limit_s: float) -> int:
 
 
 def connect(
-    host: str, port: int, key: str, node: str, limit_s: float
+    host: str, port: int, relay: str, key: str, node: str, limit_s: float
 ) -> tuple[LineConnection, Any]:
     """Connect from a node to its part's runner; returns the connection and the node's spec."""
     ours = nonce()
     try:
-        sock = socket.create_connection((host, port), limit_s)
+        connection = dial(host, port, relay, limit_s)
     except OSError as error:
-        raise TalkError(f"{host}:{port}: {error}") from error
-    connection = LineConnection(sock)
+        raise TalkError(f"{relay or host}:{port}: {error}") from error
     try:
         connection.say("hello", node, ours)
         words = connection.wait_line(limit_s).split(" ")

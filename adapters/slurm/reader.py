@@ -95,6 +95,8 @@ LOAD_EVERY_S = 300.0
 """Between two looks at how busy slurmctld is, seconds."""
 EASED = 3.0
 """Readings are so many times as far apart while nothing is to be seen, or slurmctld is busy."""
+FAR, FAR_EASED = 3.0, 4.0
+"""The same of a login node, which is not ours: so much farther apart, and then as well."""
 
 Found = TypeVar("Found")
 
@@ -181,6 +183,8 @@ class SlurmReader:
     def pause(self, is_idle: bool) -> float:
         """The pause before the next reading, as a multiple of the usual one."""
         rests = is_idle and not self._settings.hands_over
+        if self._settings.ssh:
+            return FAR * (FAR_EASED if rests or self._is_busy else 1.0)
         return EASED if rests or self._is_busy else 1.0
 
     def due(self) -> tuple[Act, ...]:

@@ -1,0 +1,173 @@
+"""Commands on a login node, and the port there for the nodes' wrappers, over one channel.
+
+Both ask the login's link (`ssh.link`), a process of the user's that holds the channel, and start it
+where there is none. Imports the standard library only: part runners load it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from coalloc.adapters.ssh.master import SshError, stem_of
+
+LINK_START_S = 5.0
+MARGIN_S = 20.0
+"""Beyond a command's own time limit: the connection may have to be opened first, seconds."""
+_BOOT = (
+    "import sys; a = sys.argv; "
+    "[(sys.modules.update({n: m}), setattr(m, '__path__', a[1].split(':'))) "
+    "for n in ('coalloc', 'coalloc.adapters') for m in [type(sys)(n)]]; "
+    "from coalloc.adapters.ssh.link import main; main(a[2])"
+)
+
+
+class Ran(NamedTuple):
+    """How a command ended there: a signal that killed it is a negative code."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Shell:
+    """Runs commands on a login node, each in a process group that ends at its time limit."""
+
+    def __init__(self, stem: str) -> None:
+        self.stem = stem
+
+    @classmethod
+    def of(cls, target: str, config: str = "") -> Shell:
+        """The shell of a login, as `SshMaster` has it."""
+        stem = stem_of(target, config)
+        kept = {"target": target, "config": config}
+        if _login(stem) != kept:
+            _write(f"{stem}.json", kept)
+        return cls(stem)
+
+    def run(self, script: str, limit_s: float) -> Ran:
+        """Run a script of ``sh``, which comes by standard input. Raises `SshError`."""
+        return self.ask(["/bin/sh"], text=script, limit_s=limit_s)
+
+    def ask(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        text: str = "",
+        limit_s: float = 10.0,
+    ) -> Ran:
+        """Run one command with further variables and `text` as its standard input.
+
+        Raises `SshError` where the login node is out of reach, or the command cannot be run, or
+        was ended at its time limit.
+        """
+        asked = {"argv": list(argv), "env": dict(env or {}), "text": text, "limit_s": limit_s}
+        said = self._say({"run": asked}, limit_s + MARGIN_S)
+        return Ran(int(said["code"]), said["out"], said["err"])
+
+    def about(self) -> dict[str, Any]:
+        """The login node: ``user``, ``uid``, ``host``, ``addresses``, ``python``, ``trip_s``.
+
+        Opens the connection where it may be opened. Raises `SshError`.
+        """
+        return self._say({"about": {}}, MARGIN_S)
+
+    def is_linked(self) -> bool:
+        """Whether the channel is open now; opens nothing."""
+        with contextlib.suppress(SshError, OSError):
+            return bool(self._spoken({"linked": {}}, 2.0)["linked"])
+        return False
+
+    def end(self) -> None:
+        """End the link and its channel, not the master. Nothing where there is none."""
+        with contextlib.suppress(SshError, OSError):
+            self._spoken({"end": {}}, 2.0)
+
+    def _say(self, words: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        try:
+            return self._spoken(words, limit_s)
+        except (FileNotFoundError, ConnectionRefusedError):
+            self._start_link()
+        except OSError as error:
+            raise SshError(f"ssh: no answer within {limit_s:g} s ({error})") from error
+        try:
+            return self._spoken(words, limit_s)
+        except OSError as error:
+            raise SshError(f"ssh: the link does not answer: {error}") from error
+
+    def _spoken(self, words: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(limit_s)
+            sock.connect(f"{self.stem}.sock")
+            sock.sendall(json.dumps(words).encode() + b"\n")
+            chunks = []
+            while chunk := sock.recv(1 << 16):
+                chunks.append(chunk)
+        try:
+            said: dict[str, Any] = json.loads(b"".join(chunks))
+        except ValueError:
+            raise SshError("ssh: the link ended before it answered") from None
+        if "error" in said:
+            raise SshError(said["error"])
+        return said
+
+    def _start_link(self) -> None:
+        """Start the link; of two at the same time the second ends by itself."""
+        package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        words = [sys.executable, "-S", "-c", _BOOT, package, self.stem]
+        with open(f"{self.stem}.link.log", "ab") as log:
+            child = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        end = time.monotonic() + LINK_START_S
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(f"{self.stem}.sock")
+                return
+            if child.poll() not in (None, 0):
+                break
+            time.sleep(0.02)
+        raise SshError(f"ssh: the link did not start; see {self.stem}.link.log")
+
+
+class Relay:
+    """A port of the login node, from which wrappers of parts reach their runners here.
+
+    It holds no key: what goes over it is authenticated from end to end (`runner.talk`). Only ports
+    on which parts of the named folders, or their gate, listen are reached.
+    """
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def at(self, state_dir: str) -> tuple[str, int]:
+        """Have it serve parts in this folder; returns the addresses, with commas, and the port.
+
+        The port is the same after each reconnection. Raises `SshError`.
+        """
+        said = self._shell._say({"relay": {"folder": state_dir}}, MARGIN_S)
+        return ",".join(said["addresses"]), int(said["port"])
+
+
+def _login(stem: str) -> dict[str, str]:
+    try:
+        with open(f"{stem}.json", encoding="utf-8") as file:
+            found: dict[str, str] = json.load(file)
+            return found
+    except (OSError, ValueError):
+        return {}
+
+
+def _write(path: str, kept: Mapping[str, Any]) -> None:
+    new = f"{path}.{os.getpid()}"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(kept, file)
+    os.replace(new, path)
