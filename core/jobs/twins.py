@@ -1,9 +1,8 @@
 """Clusters that are one machine, read by several owners: what a start on one takes of the others.
 
-They are told by what readings say of the machine itself (`ClusterReading.site`), not by a name that
-somebody typed. What a part holds counts on the *twins* of its cluster until they have been read
-since it was granted: then their own readings have it, as work of others. So a reading bounds its
-owner's jobs only, and nobody keeps another's slots by mere statements.
+What a part holds counts on the *twins* of its cluster until they have been read since it was
+granted: then their own readings have it, as work of others. So a reading bounds its owner's jobs
+only, and nobody keeps another's slots by mere statements.
 """
 
 from __future__ import annotations
@@ -16,29 +15,21 @@ from coalloc.model.sites.parts import PART_ENDED
 from coalloc.model.snapshot import Running
 
 
-def twins_of(state: State, name: str) -> tuple[str, ...]:
-    """The other clusters that are the same machine."""
-    reading = state.clusters[name].reading
+def twins_of(state: State, name: str) -> list[str]:
+    """The other clusters that are the same machine (`ClusterReading.site`)."""
+    reading = state.clusters[name].reading if name in state.clusters else None
     if reading is None or not reading.site:
-        return ()
-    return tuple(
-        other
-        for other, cluster in state.clusters.items()
-        if other != name and cluster.reading is not None and cluster.reading.site == reading.site
-    )
-
-
-def node_on(twin: str, node: str) -> str:
-    """A node as a twin of its cluster calls it."""
-    return f"{twin}/{node.rpartition('/')[2]}"
+        return []
+    others = ((n, c.reading) for n, c in state.clusters.items() if n != name)
+    return [other for other, read in others if read is not None and read.site == reading.site]
 
 
 def held_on_twins(state: State, name: str, node: str) -> int:
     """Slots of a cluster's node that parts on its twins hold, and its readings do not have yet."""
     return sum(
-        part.held.get(node_on(twin, node), 0)
+        part.held.get(_node_on(twin, node), 0)
         for twin in twins_of(state, name)
-        for record in state.held_on((node_on(twin, node),))
+        for record in state.held_on((_node_on(twin, node),))
         for part in record.parts
         if part.cluster == twin and _is_unread(state, part, name)
     )
@@ -47,12 +38,14 @@ def held_on_twins(state: State, name: str, node: str) -> int:
 def runs_on_twins(state: State, record: JobRecord, run: Running) -> Iterator[Running]:
     """A placed job's run as the twins of its clusters have it."""
     for part in record.parts:
-        for twin in twins_of(state, part.cluster) if part.cluster in state.clusters else ():
-            nodes = {
-                node_on(twin, node): run.nodes[node] for node in part.held if node in run.nodes
-            }
+        for twin in twins_of(state, part.cluster):
+            nodes = {_node_on(twin, n): run.nodes[n] for n in part.held if n in run.nodes}
             if nodes and _is_unread(state, part, twin):
                 yield Running(id=f"{run.id}@{twin}", nodes=nodes, start=run.start, end=run.end)
+
+
+def _node_on(twin: str, node: str) -> str:
+    return f"{twin}/{node.rpartition('/')[2]}"
 
 
 def _is_unread(state: State, part: PartRecord, twin: str) -> bool:

@@ -16,42 +16,32 @@ from coalloc.model.values import replace
 
 MAX_OWN = 8
 """Clusters of one owner."""
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 
 
 def check_own(table: KeyTable, clusters: Iterable[str], user: str, uid: int) -> None:
     """Refuse names that are no clusters of this user's, and too many. Raises `RequestError`."""
     for cluster in clusters:
-        if not (cluster.endswith(f"@{user}") and NAME.fullmatch(cluster.removesuffix(f"@{user}"))):
-            raise RequestError(
-                "unknown_cluster",
-                f"clusters: there is no cluster {cluster[:80]!r}; one of {user}'s own is called "
-                f"NAME@{user}, with letters, digits, dots and dashes",
-            )
-    owned = {each.name for each in own_clusters(table.of_user(uid))} | set(clusters)
-    if len(owned) > MAX_OWN:
-        raise RequestError(
-            "too_many", f"{user} has {MAX_OWN} clusters, and may have no more; disconnect one"
-        )
+        if not re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,31}}@{re.escape(user)}", cluster):
+            what = f"there is no cluster {cluster[:80]!r}; one of {user}'s own is NAME@{user}"
+            raise RequestError("unknown_cluster", f"clusters: {what}, of letters, digits, . _ -")
+    if len({*clusters, *owners_of(table.of_user(uid))}) > MAX_OWN:
+        what = f"{user} has {MAX_OWN} clusters, and may have no more; disconnect one"
+        raise RequestError("too_many", what)
 
 
-def own_clusters(grants: Iterable[Grant]) -> list[ClusterConfig]:
-    """The clusters of their owners' executors, by name."""
-    owners = {
-        cluster: grant.user
-        for grant in grants
-        if grant.role is Role.EXECUTOR and grant.revoked is None
-        for cluster in grant.clusters
-        if cluster.endswith(f"@{grant.user}")
-    }
-    return [
-        ClusterConfig(name=name, owner=owner, adapter="slurm")
-        for name, owner in sorted(owners.items())
-    ]
+def owners_of(grants: Iterable[Grant]) -> dict[str, str]:
+    """The owners of clusters that live keys register."""
+    live = (each for each in grants if each.role is Role.EXECUTOR and each.revoked is None)
+    named = ((name, grant.user) for grant in live for name in grant.clusters)
+    return {name: user for name, user in named if name.endswith(f"@{user}")}
 
 
 def with_own(config: Config, table: KeyTable) -> Config:
     """The configuration with the users' own clusters behind the site's."""
     named = {cluster.name for cluster in config.clusters}
-    own = (cluster for cluster in own_clusters(table) if cluster.name not in named)
+    own = (
+        ClusterConfig(name=name, owner=user, adapter="slurm")
+        for name, user in sorted(owners_of(table).items())
+        if name not in named
+    )
     return replace(config, clusters=(*config.clusters, *own))
