@@ -34,13 +34,13 @@ def once(state: State, snapshot: Snapshot, plan: Plan) -> Plan:
         mine = [home[name] for name in one.nodes if name in home]
         if any(
             owner != other and one.start < then.end and then.start < one.end
-            for node, owner in mine
-            for other, then in kept[node]
+            for there, owner in mine
+            for other, then in kept[there]
         ):
             dropped.append(one)
         else:
-            for node, owner in mine:
-                kept[node].append((owner, one))
+            for there, owner in mine:
+                kept[there].append((owner, one))
     later = (
         Deferred(job=one.job, task=one.task, reason=Reason.INSUFFICIENT, detail=LATER)
         for one in dropped
