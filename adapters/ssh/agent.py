@@ -224,7 +224,7 @@ def _about() -> dict[str, Any]:
         "user": pwd.getpwuid(os.getuid()).pw_name,
         "uid": os.getuid(),
         "host": name,
-        "addresses": [name, *found][:MOST_ADDRESSES],
+        "addresses": (found or [name])[:MOST_ADDRESSES],
         "python": ".".join(map(str, sys.version_info[:3])),
     }
 

@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from coalloc.adapters.runner.grant import CLAIM, kept
 from coalloc.adapters.runner.payload import plain
 from coalloc.adapters.ssh import agent, mux
 from coalloc.adapters.ssh.master import OPEN, REFUSED, MasterState, SshError, SshMaster
@@ -299,8 +300,8 @@ def _ports(folder: str) -> set[int]:
     found = set()
     with contextlib.suppress(OSError, ValueError):
         found.add(int(Path(folder, "gate").read_text(encoding="ascii")))
-    for path in glob.glob(f"{glob.escape(folder)}/*/claim"):
-        found.add((_read_json(path) or {}).get("port", 0))
+    for path in glob.glob(f"{glob.escape(folder)}/*/{CLAIM}"):
+        found.add(kept(os.path.dirname(path), CLAIM).get("port", 0))
     return found - {0}
 
 
@@ -324,6 +325,10 @@ def main(stem: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        time.sleep(0.05)  # for the other to be there
         sys.exit(0)
     login = _read_json(f"{stem}.json") or {}
-    Link(stem, login["target"], login.get("config", "")).serve()
+    link = Link(stem, login["target"], login.get("config", ""))
+    if os.fork():
+        os._exit(0)
+    link.serve()

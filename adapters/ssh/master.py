@@ -17,15 +17,16 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 BACK_OFF_S = (60.0, 120.0, 300.0, 900.0)
 """Pauses after failures in turn; the last is repeated."""
 OPEN_LIMIT_S, CHECK_LIMIT_S, TYPING_LIMIT_S = 30.0, 3.0, 300.0
 LONGEST_PATH = 88
 """Of a control socket: of 107 bytes ssh adds 18 while it makes one."""
+# With ControlPersist the master would stay in the terminal's session, and die with it.
 OPTIONS = (
-    *("ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3", "ControlPersist=yes"),
+    *("ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3", "ControlPersist=no"),
     *("ClearAllForwardings=yes", "ExitOnForwardFailure=yes", "ForwardAgent=no", "ForwardX11=no"),
     *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForkAfterAuthentication=no"),
 )
@@ -100,7 +101,7 @@ class SshMaster:
         """What is known now; nothing is sent to the login node."""
         known = self._kept()
         if known.state == OPEN and not self.check():
-            return MasterState(**{**asdict(known), "state": CLOSED, "why": "the connection broke"})
+            return replace(known, state=CLOSED, why="the connection broke")
         return known
 
     def open(self, *, terminal: bool = False) -> MasterState:
@@ -114,14 +115,17 @@ class SshMaster:
             known = self._kept()
             if pid := self.check():
                 if known.state != OPEN or known.pid != pid:
-                    known = self._keep(MasterState(OPEN, time.time(), asks=known.asks, pid=pid))
+                    known = replace(known, state=OPEN, since=time.time(), pid=pid, failures=0)
+                    self._keep(known)
                 return known
             is_shut = known.asks or known.state == CHANGED or time.time() < known.until
             if is_shut and not terminal:
                 return self.state()
             found = self._try(known, "BatchMode=yes", "StrictHostKeyChecking=yes")
             if terminal and found.state != OPEN:
+                is_typed = found.state == REFUSED  # else it was the host's key that was asked about
                 found = self._try(known, "BatchMode=no", "StrictHostKeyChecking=ask")
+                found = replace(found, asks=is_typed and (found.asks or found.state == OPEN))
             return self._keep(found)
 
     def close(self) -> None:
@@ -171,11 +175,9 @@ class SshMaster:
         host_key = key[1] if key else known.host_key
         now, asks = time.time(), known.asks or "with partial success" in said
         if code == 0 and (pid := self.check()):
-            return MasterState(
-                OPEN, now, asks=is_typed or (asks and known.asks), host_key=host_key, pid=pid
-            )
+            return MasterState(OPEN, now, host_key=host_key, pid=pid)
         own = [line.strip() for line in said.splitlines() if not line.startswith(NOT_ERRORS)]
-        why = why or next((line[:200] for line in reversed(own) if line), f"ssh ended with {code}")
+        why = why or "; ".join(filter(None, own[-2:]))[:200] or f"ssh ended with {code}"
         if any(phrase in said.lower() for phrase in HOST_KEY):
             return MasterState(CHANGED, now, why=why, host_key=known.host_key)
         failures = known.failures + 1

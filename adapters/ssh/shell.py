@@ -92,16 +92,16 @@ class Shell:
             self._spoken({"end": {}}, 2.0)
 
     def _say(self, words: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        try:
-            return self._spoken(words, limit_s)
-        except (FileNotFoundError, ConnectionRefusedError):
+        end = time.monotonic() + LINK_START_S
+        while True:
+            try:
+                return self._spoken(words, limit_s)
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                if time.monotonic() >= end:
+                    raise SshError(f"ssh: no link; see {self.stem}.link.log") from error
+            except OSError as error:
+                raise SshError(f"ssh: no answer within {limit_s:g} s ({error})") from error
             self._start_link()
-        except OSError as error:
-            raise SshError(f"ssh: no answer within {limit_s:g} s ({error})") from error
-        try:
-            return self._spoken(words, limit_s)
-        except OSError as error:
-            raise SshError(f"ssh: the link does not answer: {error}") from error
 
     def _spoken(self, words: dict[str, Any], limit_s: float) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX) as sock:
@@ -120,22 +120,18 @@ class Shell:
         return said
 
     def _start_link(self) -> None:
-        """Start the link; of two at the same time the second ends by itself."""
+        """Start the link, which has a socket when its first process ends; or another starts it."""
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         words = [sys.executable, "-S", "-c", _BOOT, package, self.stem]
         with open(f"{self.stem}.link.log", "ab") as log:
-            child = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                check=False,
             )
-        end = time.monotonic() + LINK_START_S
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as sock:
-                sock.connect(f"{self.stem}.sock")
-                return
-            if child.poll() not in (None, 0):
-                break
-            time.sleep(0.02)
-        raise SshError(f"ssh: the link did not start; see {self.stem}.link.log")
 
 
 class Relay:

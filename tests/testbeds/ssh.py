@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -19,7 +20,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coalloc.adapters.runner.command import Account
+
 SSHD = "/usr/sbin/sshd"
+PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+"""One that every user may run."""
 CARRIER = """
 import os, select, socket, sys, time, collections
 sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
@@ -102,8 +107,8 @@ def login_nodes(
 ) -> Iterator[dict[str, LoginNode]]:
     """A login node for each name, with further `options` of sshd; its user is logged in by key.
 
-    What is told to a login node's commands is `steering`. ssh's configuration is for this process's
-    own user, who may be root.
+    What is told to a login node's commands is `steering`. ssh's configuration is the user's
+    own, and root may use it, too.
     """
     os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
     folder.mkdir(exist_ok=True)
@@ -121,11 +126,13 @@ def login_nodes(
                     f"Host {name}\n  HostName 127.0.0.1\n  HostKeyAlias {name}\n  User {user}\n"
                     f"  IdentityFile {key}\n  IdentitiesOnly yes\n"
                     f"  UserKnownHostsFile {folder}/known\n"
-                    f"  ProxyCommand {sys.executable} -S {carrier} {nodes[name].port} {trip_s}\n"
+                    f"  ProxyCommand {PYTHON} -S {carrier} {nodes[name].port} {trip_s}\n"
                 )
             host_key = (folder / f"{name}.key.pub").read_text()
             with open(folder / "known", "a") as file:
                 file.write(f"{name} {host_key}")
+        for path in (key, config, folder / "known", carrier, folder / "authorized"):
+            shutil.chown(path, user)
         yield nodes
 
 
@@ -165,7 +172,7 @@ def _started(
 
 
 @contextlib.contextmanager
-def login_user(folder: Path, name: str, shell: str = "/bin/sh") -> Iterator[str]:
+def login_user(folder: Path, name: str, shell: str = "/bin/sh") -> Iterator[Account]:
     """A new ordinary user with a home in `folder`, who may log in; removed after the block."""
     full, home = f"co{os.getpid()}{name}", folder / name
     _run(
@@ -173,7 +180,7 @@ def login_user(folder: Path, name: str, shell: str = "/bin/sh") -> Iterator[str]
         *("--home-dir", str(home), "--shell", shell, full),
     )
     try:
-        yield full
+        yield Account.of(pwd.getpwnam(full).pw_uid)
     finally:
         subprocess.run(["pkill", "-KILL", "-u", full], check=False)
         _run("userdel", "--force", "--remove", full)
@@ -183,3 +190,9 @@ def _run(*words: str) -> None:
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     if done.returncode:
         raise OSError(f"{words[0]}: {done.stderr.strip()}")
+
+
+def masters(user: Account) -> list[int]:
+    """Pids of the user's connections."""
+    found = _pids_with("-M", "-N", "-f")
+    return [pid for pid in found if os.stat(f"/proc/{pid}").st_uid == user.uid]
