@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,7 +46,7 @@ def _connect(args: argparse.Namespace) -> int:
     file = file_of(config, find_config(args.config))
     found = _asked(args, config, file)
     try:
-        state = found.master.open(terminal=sys.stdin.isatty())
+        state = found.master.open(terminal=True)
         if state.state != OPEN:
             raise CommandError(f"{found.name}: {found.login[0]}: {state.state}: {state.why}")
         keep(config, file, found.name, found.site)
