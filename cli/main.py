@@ -89,19 +89,8 @@ GROUPS = (
     (
         "clusters and rounds",
         (
-            *(
-                "connect",
-                "disconnect",
-                "top",
-                "dashboard",
-                "nodes",
-                "plan",
-                "priority",
-                "account",
-                "usage",
-                "events",
-            ),
-            *("estimates", "status", "snapshot"),
+            *("top", "dashboard", "nodes", "plan", "priority", "account", "usage", "events"),
+            *("estimates", "status", "snapshot", "connect", "disconnect"),
         ),
     ),
     (

@@ -44,7 +44,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def _nodes(args: argparse.Namespace) -> int:
     with connect(args) as client:
-        answer = client.known_nodes() if args.wait is None else _ready(client, args)
+        answer = client.known_nodes() if args.wait is None else ready(client, args)
     clusters = _wanted(answer, args)
     if args.json:
         answer_json(replace(answer, clusters=clusters))
@@ -76,14 +76,15 @@ def _wanted(answer: NodesAnswer, args: argparse.Namespace) -> tuple[ClusterRow, 
     return tuple(row for row in rows if not args.clusters or row.cluster in args.clusters)
 
 
-def _ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
+def ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
     """The answer once every cluster asked for is read; an error where that is not in time."""
     end = time.monotonic() + args.wait
     while True:
         away = None
         try:
             answer = client.known_nodes()
-            away = [row.cluster for row in _wanted(answer, args) if row.stale]
+            rows = _wanted(answer, args)
+            away = [f"{row.cluster} {row.error}".strip() for row in rows if row.stale]
             if not away:
                 return answer
         except NoAnswerError:
@@ -104,6 +105,7 @@ def cluster_line(row: ClusterRow, first: str = "") -> tuple[str, ...]:
     free = _resources(row.nodes, is_known=state_of(row) not in UNKNOWN)
     own = f"jobs of {row.owner} only" if row.owner else ""
     own += f", on the nodes of {twin}" if twin else ""
+    own += f"; type: coalloc connect {row.cluster.partition('@')[0]}" if own and row.error else ""
     waiting = f"{row.waiting_there} waiting there" if row.waiting_there else ""
     return (
         row.cluster,

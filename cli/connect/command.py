@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import time
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.ssh.master import OPEN, SshError
-from coalloc.cli.command import DONE, Command, CommandError, configuration, connect
-from coalloc.cli.connect.connections import Connection, connections, file_of, keep, reload, started
+from coalloc.adapters.ssh.master import OPEN, SshError, SshMaster
+from coalloc.adapters.ssh.shell import Shell
+from coalloc.cli.command import BAD_USAGE, DONE, Command, CommandError, configuration, connect
+from coalloc.cli.connect import connections as kept
 from coalloc.cli.connect.login import lines
+from coalloc.cli.nodes import ready
 from coalloc.cli.operators.keys import ask_socket
 from coalloc.model.settings import ClusterConfig, Config
 from coalloc.model.values import replace
@@ -19,7 +21,6 @@ from coalloc.programs import require_server
 from coalloc.runtime.config.file import find_config
 from coalloc.runtime.key_files import kept_key, read_key, write_key
 from coalloc.runtime.user import user_name
-from coalloc.wire.client import NoAnswerError
 
 START_LIMIT_S = 60.0
 
@@ -27,13 +28,8 @@ START_LIMIT_S = 60.0
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("login", metavar="LOGIN", help="USER@HOST, an alias of ssh, or NAME again")
     parser.add_argument("--name", help="of the cluster (default: from the host's name)")
-    parser.add_argument(
-        "--ssh-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="as in ssh's configuration: Port=2222; may be repeated",
-    )
+    option = parser.add_argument("--ssh-option", action="append", default=[], metavar="NAME=VALUE")
+    option.help = "as in ssh's configuration: Port=2222; may be repeated"
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
@@ -43,41 +39,45 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 def _connect(args: argparse.Namespace) -> int:
     require_server()
     config = configuration(args)
-    file = file_of(config, find_config(args.config))
-    found = _asked(args, config, file)
+    file = kept.file_of(config, find_config(args.config))
+    site = _asked(args, config, file)
+    name, login = kept.short(site), kept.login(site)
     try:
-        state = found.master.open(terminal=True)
+        state = SshMaster(*login).open(terminal=True)
         if state.state != OPEN:
-            raise CommandError(f"{found.name}: {found.login[0]}: {state.state}: {state.why}")
-        keep(config, file, found.name, found.site)
+            raise CommandError(f"{name}: {login[0]}: {state.state}: {state.why}")
+        kept.keep(config, file, site.name, site)
+        folder = kept.folder_of(site)
         factors = "key and second factor" if state.asks else "key"
-        for line in lines(found.shell, found.folder, factors):
-            print(f"{found.name}: {line}", flush=True)
+        for line in lines(Shell.of(*login), str(folder), factors):
+            print(f"{name}: {line}", flush=True)
     except SshError as error:
-        raise CommandError(f"{found.name}: {error}") from error
-    if found.site.owner:
-        _enrol(config, found)
-    elif not reload(config):
-        print(f"coallocd: {started('coallocd', 'daemon.main', file)}")
-    how = "runs already"
-    if not found.pid():
-        what = f"executor-{found.name}"
-        how = started(what, "executor.main", file, "--cluster", found.site.name)
-    if not found.site.owner:
-        args.config = file
-    slots = _slots(args, found.site.name)
-    print(f"{found.name}: executor {how}; {slots} slots; now: coalloc submit -n 4 -- hostname")
+        raise CommandError(f"{name}: {error}") from error
+    if site.owner:
+        _enrol(config, site, folder / "key.json")
+    elif not kept.reload(config):
+        print(f"coallocd: {kept.started('coallocd', 'daemon.main', file)}")
+    words = f"executor-{name}", "executor.main", file, "--cluster", site.name
+    how = "runs already" if kept.pid_of(folder) else kept.started(*words)
+    args.wait, args.clusters = START_LIMIT_S, [site.name]
+    with connect(args) as client:
+        rows = ready(client, args).clusters
+    slots = sum(node.slots for row in rows if row.cluster == site.name for node in row.nodes)
+    print(f"{name}: executor {how}; {slots} slots; now: coalloc submit -n 4 -- hostname")
     return DONE
 
 
-def _asked(args: argparse.Namespace, config: Config, file: Path) -> Connection:
+def _asked(args: argparse.Namespace, config: Config, file: Path) -> ClusterConfig:
     """The connection that is meant: one that stands in the file, or a new one."""
-    for known in connections(file):
-        if args.login in (known.name, known.login[0]) and args.name in (None, known.name):
+    for known in kept.connections(file):
+        name = kept.short(known)
+        if args.login in (name, known.settings["ssh"]) and args.name in (None, name):
             return known
     host = args.login.rpartition("@")[2]
     first, *rest = [host.replace(":", "-")] if host[-1:].isdigit() else host.split(".")
     name = args.name or (rest[0] if rest and first.startswith(("login", "ssh", "head")) else first)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", name):
+        raise CommandError(f"connect: --name: {name!r} is no name of letters and digits", BAD_USAGE)
     owner = user_name() if config.daemon.mode == "multi-user" else ""
     settings: dict[str, Any] = {"ssh": args.login, "qualified": True}
     if args.ssh_option:
@@ -88,50 +88,36 @@ def _asked(args: argparse.Namespace, config: Config, file: Path) -> Connection:
         own.write_text(f"Host *\n{''.join(told)}{usual}")
         settings["ssh_config"] = str(own)
     full = f"{name}@{owner}" if owner else name
-    site = ClusterConfig(name=full, owner=owner, adapter="slurm", settings=settings)
-    return Connection(file=file, site=site)
+    return ClusterConfig(name=full, owner=owner, adapter="slurm", settings=settings)
 
 
-def _enrol(config: Config, found: Connection) -> None:
-    path = found.folder / "key.json"
+def _enrol(config: Config, site: ClusterConfig, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     key = kept_key(path)
-    fields = {"key": key.pair.public, "role": "executor", "clusters": [found.site.name]}
+    fields = {"key": key.pair.public, "role": "executor", "clusters": [site.name]}
     answer = ask_socket(config, "authorize", pair=key.pair, **fields)
     write_key(path, replace(key, server=answer["server"]))
 
 
-def _slots(args: argparse.Namespace, cluster: str) -> int:
-    """Slots of a cluster, once the daemon has read it."""
-    end, why = time.monotonic() + START_LIMIT_S, "coallocd does not answer"
-    while time.monotonic() < end:
-        try:
-            with connect(args) as client:
-                rows = [row for row in client.known_nodes().clusters if row.cluster == cluster]
-        except NoAnswerError:
-            continue
-        if rows and not rows[0].stale:
-            return sum(node.slots for node in rows[0].nodes)
-        why = rows[0].error if rows else "coallocd does not know it"
-        time.sleep(0.2)
-    raise CommandError(f"{cluster}: not read within {START_LIMIT_S:g} s: {why}")
-
-
 def _disconnect(args: argparse.Namespace) -> int:
     config = configuration(args)
-    known = {each.name: each for each in connections(file_of(config, find_config(args.config)))}
-    found = known.get(args.name)
-    if found is None:
-        raise CommandError(f"there is no connection {args.name!r}; there are: {', '.join(known)}")
-    found.stop()
-    path = found.folder / "key.json"
-    if found.site.owner and path.exists():
+    file = kept.file_of(config, find_config(args.config))
+    known = {kept.short(site): site for site in kept.connections(file)}
+    if args.name not in known:
+        raise CommandError(f"no connection {args.name!r}; there are: {', '.join(known) or 'none'}")
+    site = known[args.name]
+    folder = kept.folder_of(site)
+    kept.stop(folder)
+    Shell.of(*kept.login(site)).end()
+    SshMaster(*kept.login(site)).close()
+    path = folder / "key.json"
+    if site.owner and path.exists():
         ask_socket(config, "revoke", key=read_key(path).pair.public)
         path.unlink()
-    keep(config, found.file, found.name, None)
-    if not found.site.owner:
-        reload(config)
-    print(f"{found.name}: disconnected; what runs there goes on")
+    kept.keep(config, file, site.name)
+    if not site.owner:
+        kept.reload(config)
+    print(f"{args.name}: disconnected; what runs there goes on")
     return DONE
 
 

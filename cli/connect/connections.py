@@ -1,6 +1,6 @@
-"""A user's connections: a configuration that is written here, and the processes that serve it.
+"""A user's connections: a configuration of his executors, and the processes that serve it.
 
-In single-user mode it is the user's own, which his daemon reads too; else one of his executors.
+In single-user mode it is that of his daemon, too.
 """
 
 from __future__ import annotations
@@ -19,104 +19,57 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct
-
 from coalloc.adapters.runner import durable
-from coalloc.adapters.ssh.master import SshMaster
-from coalloc.adapters.ssh.shell import Shell
+from coalloc.adapters.ssh.master import OPEN, SshMaster
 from coalloc.cli.command import CommandError
+from coalloc.cli.doctor.findings import Finding, ok, problem
 from coalloc.model.settings import ClusterConfig, Config
-from coalloc.runtime.config.file import load, user_config
+from coalloc.runtime.config.file import connections_file, load
+from coalloc.runtime.texts import instant
 from coalloc.runtime.user import user_name
-
-MARK = "# Written by coalloc connect.\n"
-
-
-class Connection(Struct, frozen=True, kw_only=True):
-    """One cluster, and the login by which it is reached."""
-
-    file: Path
-    site: ClusterConfig
-    """As it stands in the file."""
-
-    @property
-    def name(self) -> str:
-        """As its user calls it."""
-        return self.site.name.removesuffix(f"@{self.site.owner}")
-
-    @property
-    def login(self) -> tuple[str, str]:
-        """Target and configuration, as ssh takes them."""
-        return self.site.settings["ssh"], self.site.settings.get("ssh_config", "")
-
-    @property
-    def master(self) -> SshMaster:
-        """Its one connection."""
-        return SshMaster(*self.login)
-
-    @property
-    def shell(self) -> Shell:
-        """Its channel."""
-        return Shell.of(*self.login)
-
-    @property
-    def folder(self) -> Path:
-        """State folder of its executor."""
-        return Path(load(self.file).daemon.state_dir) / "executors" / self.site.name
-
-    def pid(self) -> int:
-        """Its executor; 0: none runs."""
-        with suppress(OSError, ValueError), open(self.folder / "lock") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return int(file.read())
-        return 0
-
-    def stop(self) -> None:
-        """End its executor and its connection; what runs goes on."""
-        if pid := self.pid():
-            os.kill(pid, signal.SIGTERM)
-        while self.pid():
-            time.sleep(0.05)
-        self.shell.end()
-        self.master.close()
 
 
 def file_of(config: Config, path: Path | None) -> Path:
-    """The configuration in which a user's connections stand."""
-    own = user_config()
-    if own is None:
+    """The file of a user's connections, where `config` and its `path` do not stand against it."""
+    file = connections_file()
+    if file is None:
         raise CommandError(f"user {user_name()} has no home for a configuration")
-    is_shared = config.daemon.mode == "multi-user"
-    return own.with_name("connections.toml") if is_shared else path or own
+    if config.daemon.mode == "single-user" and path not in (None, file):
+        raise CommandError(f"{path} is of a daemon of your own: add the cluster there (ssh = …)")
+    return file
 
 
-def connections(file: Path) -> Iterator[Connection]:
-    """Those that stand in a configuration."""
-    for site in load(file).clusters if file.exists() else ():
-        if site.settings.get("ssh"):
-            yield Connection(file=file, site=site)
+def connections(file: Path) -> list[ClusterConfig]:
+    """Those that stand in a file."""
+    sites = load(file).clusters if file.exists() else ()
+    return [site for site in sites if site.settings.get("ssh")]
 
 
-def keep(config: Config, file: Path, name: str, site: ClusterConfig | None) -> None:
-    """Write a connection into the configuration, or take it out."""
-    written = file.exists() and file.read_text().startswith(MARK)
-    if file.exists() and not written:
-        if site is None or site in load(file).clusters:
-            return
-        raise CommandError(
-            f"{file} was written by hand: add [[clusters]] with name = {site.name!r}, adapter = "
-            f"'slurm', settings = {{ssh = {site.settings['ssh']!r}, qualified = true}}"
-        )
-    others = [each.site for each in connections(file) if each.name != name]
-    text = f'{MARK}[daemon]\nmode = "{config.daemon.mode}"\n'
+def login(site: ClusterConfig) -> tuple[str, str]:
+    """Target and configuration of a connection, as ssh takes them."""
+    return site.settings["ssh"], site.settings.get("ssh_config", "")
+
+
+def short(site: ClusterConfig) -> str:
+    """A connection as its user calls it."""
+    return site.name.removesuffix(f"@{site.owner}")
+
+
+def folder_of(site: ClusterConfig) -> Path:
+    """State folder of a connection's executor."""
+    return Path(load(connections_file()).daemon.state_dir) / "executors" / site.name
+
+
+def keep(config: Config, file: Path, name: str, *new: ClusterConfig) -> None:
+    """Write a connection into the file, or take it out."""
+    text = f'# Written by coalloc connect.\n[daemon]\nmode = "{config.daemon.mode}"\n'
     if config.daemon.mode == "multi-user":
         text += f'executor_endpoint = "{config.daemon.executor_endpoint}"\n'
-    for each in (*others, *([site] if site else [])):
-        text += f'\n[[clusters]]\nname = "{each.name}"\nowner = "{each.owner}"\n'
-        text += f'adapter = "{each.adapter}"\n[clusters.settings]\n'
-        text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in each.settings.items())
+    others = [each for each in connections(file) if each.name != name]
+    for site in (*others, *new):
+        text += f'\n[[clusters]]\nname = "{site.name}"\nowner = "{site.owner}"\n'
+        text += 'adapter = "slurm"\n[clusters.settings]\n'
+        text += "".join(f"{key} = {json.dumps(value)}\n" for key, value in site.settings.items())
     durable.make_folder(file.parent)
     durable.write(file, text.encode())
 
@@ -130,24 +83,53 @@ def started(what: str, module: str, file: Path, *words: str) -> str:
     durable.make_folder(state)
     log = state / f"{what}.log"
     command = [sys.executable, "-m", f"coalloc.{module}", "--config", str(file), *words]
-    lingers = os.path.exists(f"/var/lib/systemd/linger/{user_name()}")
-    if lingers and shutil.which("systemd-run"):
+    if os.path.exists(f"/var/lib/systemd/linger/{user_name()}") and shutil.which("systemd-run"):
         unit = ["--user", "--quiet", "--collect", f"--unit=coalloc-{what}"]
-        unit += (f"--property=StandardError=append:{log}", "--property=KillMode=process")
+        unit += [f"--property=StandardError=append:{log}", "--property=KillMode=process"]
         if subprocess.run(["systemd-run", *unit, *command], check=False).returncode == 0:
             return f"started under systemd --user, log {log}"
     with open(log, "ab") as out:
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, process_group=0)
+        streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+        subprocess.Popen(command, start_new_session=True, **streams)  # type: ignore[call-overload]
     return f"started in the background, log {log}"
+
+
+def pid_of(folder: Path) -> int:
+    """The executor with this state folder; 0: none runs."""
+    with suppress(OSError, ValueError), open(folder / "lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(file.read())
+    return 0
+
+
+def stop(folder: Path) -> None:
+    """End the executor with this state folder in good order."""
+    if pid := pid_of(folder):
+        os.kill(pid, signal.SIGTERM)
+    while pid_of(folder):
+        time.sleep(0.05)
 
 
 def reload(config: Config) -> bool:
     """Have the user's own daemon read its configuration again; false: it does not run."""
-    with socket.socket(socket.AF_UNIX) as sock:
-        try:
-            sock.connect(config.daemon.endpoint.removeprefix("ipc://"))
-        except OSError:
-            return False
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(config.daemon.endpoint.removeprefix("ipc://"))
         peer = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    os.kill(peer[0], signal.SIGHUP)
-    return True
+        os.kill(peer[0], signal.SIGHUP)
+        return True
+    return False
+
+
+def connection_findings() -> Iterator[Finding]:
+    """The state of each of the user's connections, and what to type where it is not in order."""
+    file = connections_file()
+    for site in [] if file is None else connections(file):
+        about, state = f"connection {short(site)}", SshMaster(*login(site)).state()
+        pid = pid_of(folder_of(site))
+        if state.state == OPEN and pid:
+            yield ok(about, f"open since {instant(state.since)}, its executor is pid {pid}")
+            continue
+        why = f"{state.state}: {state.why}" if state.state != OPEN else "its executor does not run"
+        yield problem(about, why.removesuffix(": "), f"coalloc connect {short(site)}")

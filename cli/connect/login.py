@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 
 from coalloc.adapters.ssh.shell import Relay, Shell
 from coalloc.cli.command import CommandError
@@ -31,15 +30,7 @@ rm -f "$mark"
 """
 
 
-def _said(shell: Shell, script: str, limit_s: float) -> dict[str, list[str]]:
-    """Lines of a script's answer, by their first word."""
-    found: dict[str, list[str]] = {}
-    for word, rest in re.findall(r"(?m)^(\w+) ?(.*)$", shell.run(script, limit_s).out):
-        found.setdefault(word, []).append(rest.strip())
-    return found
-
-
-def lines(shell: Shell, folder: Path, factors: str) -> list[str]:
+def lines(shell: Shell, folder: str, factors: str) -> list[str]:
     """What is there. `CommandError`: no Slurm; `SshError`: no answer."""
     shell.run(":", LOOK_S)  # Opens the channel, so that the clock is not read late.
     before = time.time()
@@ -50,17 +41,24 @@ def lines(shell: Shell, folder: Path, factors: str) -> list[str]:
         raise CommandError(f"no Slurm answers there: {' '.join(seen.get('slurm', ()))}")
     ahead_s = float(seen["clock"][0]) - before - took_s
     clocks = "agree" if -took_s <= ahead_s <= 0 else f"differ by {abs(ahead_s) * 1e3:.0f} ms"
-    hosts, port = Relay(shell).at(str(folder))
-    job = NODE.format(limit=JOB_S, hosts=hosts, port=port)
-    node = _said(shell, job, JOB_S + LOOK_S)
-    reach = "".join(f"yes ({host}:{port})" for host in node.get("reach", ())) or "no"
-    nodes = f"not looked at: no node was free within {JOB_S} s"
+    hosts, port = Relay(shell).at(folder)
+    node = _said(shell, NODE.format(limit=JOB_S, hosts=hosts, port=port), JOB_S + LOOK_S)
+    nodes = f"not looked at, none was free within {JOB_S} s"
     if "python" in node:
-        nodes = f"reach login node: {reach}; Python {node['python'][0]}; shared home: "
-        nodes += node["home"][0]
+        reach = "".join(f"yes ({host}:{port})" for host in node.get("reach", ())) or "no"
+        nodes = f"Python {node['python'][0]}; shared home: {node['home'][0]}; "
+        nodes += f"reach the login node: {reach}"
+    account, limits = seen["account"][0] or "none", (f"{n}: at most {t} a job" for n, _, t in parts)
     return [
-        f"logged in ({factors}), one connection; {seen['slurm'][0]}, {len(parts)} partition(s), "
-        f"{sum(int(count) for _, count, _ in parts)} nodes, account {seen['account'][0] or 'none'}",
-        f"nodes: {nodes}",
-        f"clocks {clocks}; {'; '.join(f'{name}: at most {most} a job' for name, _, most in parts)}",
+        f"logged in ({factors}), one connection; {seen['slurm'][0]}, account {account}",
+        f"{sum(int(number) for _, number, _ in parts)} nodes: {nodes}",
+        f"clocks {clocks}; {'; '.join(limits)}",
     ]
+
+
+def _said(shell: Shell, script: str, limit_s: float) -> dict[str, list[str]]:
+    """Lines of a script's answer, by their first word."""
+    found: dict[str, list[str]] = {}
+    for word, rest in re.findall(r"(?m)^(\w+) ?(.*)$", shell.run(script, limit_s).out):
+        found.setdefault(word, []).append(rest.strip())
+    return found

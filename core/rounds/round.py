@@ -18,12 +18,12 @@ from coalloc.core.base.records import Outlook
 from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.clusters import presence
-from coalloc.core.jobs import deadlines
+from coalloc.core.jobs import deadlines, twins
 from coalloc.core.jobs.eligibility import refused_by_all, reserved_text
 from coalloc.core.learning import promises
 from coalloc.core.learning.estimates import UserProgram, history_for
 from coalloc.core.rounds import commitment as committing
-from coalloc.core.rounds import dispatch, rules, shared_sites, snapshots
+from coalloc.core.rounds import dispatch, rules, snapshots
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.sharing import limits
 from coalloc.core.starts.placements import NOW_S
@@ -104,7 +104,7 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
     if current is None or current.number != event.round or current.committed or current.search:
         return
     if state.settings.rounds.commit_first_incumbent:
-        plan = shared_sites.once(state, current.snapshot, event.plan)
+        plan = twins.once(state, current.snapshot, event.plan)
         committing.start_now(state, current, deadlines.in_time(state, plan, now), now)
 
 
@@ -120,7 +120,7 @@ def solved(state: State, event: Solved, now: float) -> None:
             _next_policy(state, current, now)  # There was no time for more than a beginning.
             return
         isolating.set_aside(state, current, current.search, now)
-    told = shared_sites.once(state, current.snapshot, event.plan)
+    told = twins.once(state, current.snapshot, event.plan)
     plan = deadlines.in_time(state, told, now)
     committing.start_now(state, current, plan, now)
     committing.queue_up(state, current, plan, now)

@@ -44,11 +44,11 @@ def test_no_foreign_job_is_placed_on_an_owned_cluster(seed: int) -> None:
     site = Site({"open": 1, "a@ann": 3, "b@bob": 3}, owners=OWNERS)
     turns = cycle((True, False))
 
-    def plan_of(told: Snapshot) -> Plan:
-        anywhere = tuple(replace(job, clusters=None) for job in told.queue)
-        return first_fit(replace(told, queue=anywhere) if next(turns) else told)
+    def plan_of(snapshot: Snapshot) -> Plan:
+        anywhere = tuple(replace(job, clusters=None) for job in snapshot.queue)
+        return first_fit(replace(snapshot, queue=anywhere) if next(turns) else snapshot)
 
-    site.plan_of = plan_of  # type: ignore[method-assign]
+    site.plan_of = plan_of
     for _ in range(12):
         user = draw.choice(("ann", "bob", "eve"))
         site.submit(1 if user == "eve" else draw.randint(1, 2), user=user)
