@@ -28,8 +28,10 @@ LONGEST_PATH = 88
 OPTIONS = (
     *("ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3", "ControlPersist=no"),
     *("ClearAllForwardings=yes", "ExitOnForwardFailure=yes", "ForwardAgent=no", "ForwardX11=no"),
-    *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForkAfterAuthentication=no"),
+    *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no"),
 )
+OUTLIVES = ("/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
+"""The terminal: also what the connection goes through, a jump host's ssh or a proxy command."""
 NOT_ERRORS = ("debug", "OpenSSH", "@")
 HOST_KEY = ("host key verification failed", "host identification has changed")
 OPEN, CLOSED, REFUSED, CHANGED = "open", "closed", "refused", "host_key"
@@ -157,7 +159,7 @@ class SshMaster:
             os.unlink(log)
         try:
             done = subprocess.run(
-                [*words, "--", self.target],
+                [*(OUTLIVES if is_typed else ()), *words, "--", self.target],
                 stdin=None if is_typed else subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if is_typed else subprocess.DEVNULL,

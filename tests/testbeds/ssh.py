@@ -70,7 +70,7 @@ class LoginNode:
     @property
     def accepted(self) -> int:
         """Connections that it has let in."""
-        return self.log.read_text(errors="replace").count("Accepted publickey")
+        return self.log.read_text(errors="replace").count("User child is on pid")
 
     @contextlib.contextmanager
     def cut(self) -> Iterator[None]:
