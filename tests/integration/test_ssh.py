@@ -29,7 +29,7 @@ from coalloc.adapters.ssh.master import (
     SshMaster,
 )
 from coalloc.adapters.ssh.shell import Relay, Shell
-from tests.testbeds.ssh import LoginNode, login_nodes, login_user, missing
+from tests.testbeds.ssh import LoginNode, login_nodes, login_user, missing, pids_with
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"ssh's testbed needs {missing()}")
 
@@ -120,7 +120,7 @@ def test_one_session_is_enough_and_one_that_ends_is_opened_again(login: Made) ->
     assert here.said("echo first") == "first"
     assert Relay(here.shell).at("/nowhere")[1]
     end = time.monotonic() + 10.0
-    while here.shell.is_linked() and time.monotonic() < end:
+    while pids_with(f"{here.master.stem}.ctl", "exec /bin/sh") and time.monotonic() < end:
         time.sleep(0.1)
     assert here.said("echo again") == "again"
     assert here.node.accepted == 1
