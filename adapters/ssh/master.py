@@ -148,8 +148,7 @@ class SshMaster:
 
     def _try(self, known: MasterState, *options: str) -> MasterState:
         """One attempt, which makes one connection."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._control)  # a dead master's would keep the new one from listening
+        self.drop()  # a dead one's socket would keep the new one from listening
         log, is_typed = f"{self.stem}.log", "BatchMode=no" in options
         words = [*self._ssh(), "-M", "-N", "-f", "-S", self._control, "-v", "-E", log]
         words += [word for option in (*OPTIONS, *options) for word in ("-o", option)]
