@@ -62,36 +62,25 @@ def payload() -> str:
 
 def plain(path: Path) -> str:
     """A module's text as Python 3.6 reads it: without annotations, and without docstrings."""
-    tree = _Plain().visit(ast.parse(path.read_text(encoding="utf-8")))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [own for each in body if (own := _plain(each))] or [ast.Pass()]
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-class _Plain(ast.NodeTransformer):
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.generic_visit(node)
-        node.returns = None
-        node.body = node.body or [ast.Pass()]
-        return node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        self.generic_visit(node)
-        node.body = node.body or [ast.Pass()]
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        if node.value is None:
-            return None
-        return ast.Assign(targets=[node.target], value=node.value)
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        return None if is_text else self.generic_visit(node)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        if node.module == "typing":  # of which annotations alone make use
-            node.names = [name for name in node.names if name.name == "TYPE_CHECKING"]
-        return None if node.module == "__future__" or not node.names else node
+def _plain(node: ast.AST) -> ast.AST | None:
+    """A statement without what is for readers and checkers alone; None: it is all that."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return None
+    if isinstance(node, ast.AnnAssign):
+        value = node.value
+        return None if value is None else ast.Assign(targets=[node.target], value=value)
+    if isinstance(node, ast.ImportFrom) and node.module in {"__future__", "typing"}:
+        node.names = [each for each in node.names if each.name == "TYPE_CHECKING"]
+        return node if node.names else None
+    return node

@@ -32,7 +32,7 @@ import select
 import socket
 import struct
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 try:  # hashlib loads OpenSSL, which takes longer than all the rest of the wrapper
@@ -149,34 +149,18 @@ class LineConnection:
 def dial(host: str, port: int, relay: str, limit_s: float) -> LineConnection:
     """Connect, or have the relay do so that `adapters.ssh` has on a login node.
 
-    ``ADDRESS,ADDRESS:PORT`` it is called; which address is the nodes' to reach is not known, so the
-    first that answers is taken. Raises `OSError`.
+    ``ADDRESS,ADDRESS:PORT`` it is called; the first that answers is taken. Raises `OSError`.
     """
     if not relay:
         return LineConnection(socket.create_connection((host, port), limit_s))
     hosts, _, at = relay.rpartition(":")
-    end, calls = time.monotonic() + limit_s, []
-    for host in hosts.split(","):
-        for family, kind, _, _, place in socket.getaddrinfo(host, int(at), 0, socket.SOCK_STREAM):
-            calls.append(socket.socket(family, kind))
-            calls[-1].setblocking(False)
-            calls[-1].connect_ex(place)
-    won = None
-    while calls and won is None:
-        ready = select.select([], calls, [], max(0.0, end - time.monotonic()))[1]
-        for sock in ready or calls[:]:
-            calls.remove(sock)
-            if won is None and ready and not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                won = sock
-            else:
-                sock.close()
-    for sock in calls:
-        sock.close()
-    if won is None:
-        raise OSError("none of these addresses answers")
-    connection = LineConnection(won)
-    connection.say("to", str(port))
-    return connection
+    for each in hosts.split(","):
+        with suppress(OSError):
+            limit_each_s = limit_s / (hosts.count(",") + 1)
+            connection = LineConnection(socket.create_connection((each, int(at)), limit_each_s))
+            connection.say("to", str(port))
+            return connection
+    raise OSError("none of these addresses answers")
 
 
 def port_of_runner(host: str, gate: int, relay: str, claim: str, limit_s: float) -> int:

@@ -8,291 +8,206 @@ itself when nobody has asked for a while. Imports the standard library only.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import glob
 import json
 import os
 import secrets
-import select
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.runner.grant import CLAIM, kept
+from coalloc.adapters.runner.barrier import LOOPBACK
+from coalloc.adapters.runner.grant import CLAIM, keep, kept
 from coalloc.adapters.runner.payload import plain
-from coalloc.adapters.ssh import agent, mux
-from coalloc.adapters.ssh.master import OPEN, REFUSED, MasterState, SshError, SshMaster
-from coalloc.adapters.ssh.mux import Mux
+from coalloc.adapters.ssh import agent
+from coalloc.adapters.ssh.agent import CLOSE, Channel
+from coalloc.adapters.ssh.master import OPEN, REFUSED, SshError, SshMaster
 
 READY_LIMIT_S, PING_EVERY_S, SILENCE_S, IDLE_S = 15.0, 10.0, 30.0, 900.0
 ANSWER_MARGIN_S, SHUT_S = 5.0, 5.0
-PYTHONS = "python3 /usr/libexec/platform-python python3.12 python3.11 python3.9 python3.8 python3.6"
+LONGEST_NOISE = 1 << 20
+"""Bytes that a login shell may say first."""
 BOOT = """\
-for p in {pythons} none; do
-  [ "$p" = none ] && {{ echo "{mark}none"; exit 1; }}
+for s in "$SHELL" sh; do
+  PATH=$PATH:$(timeout 5 "$s" -lc 'echo "{mark}:$PATH"' 2>&1 </dev/null | sed -n 's/^{mark}://p')
+done
+for p in python3 /usr/libexec/platform-python python3.12 python3.11 python3.9 python3.8 none; do
   "$p" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 6))' 2>/dev/null </dev/null && break
 done
+[ "$p" = none ] && echo {mark}none
 exec "$p" -I -S -c '
 import sys
 sys.stdout.write("{mark}ready\\n"); sys.stdout.flush()
 i = sys.stdin.buffer.raw
 n = int(i.read(8)); t = b""
 while len(t) < n: t += i.read(n - len(t))
-new = lambda n: sys.modules.setdefault(n, type(sys)(n))
-for n in ("coalloc", "coalloc.adapters", "coalloc.adapters.ssh"): new(n).__path__ = []
-for n, s in eval(t.decode()):
-    m = new(n)
-    exec(compile(s, n, "exec"), m.__dict__)
-m.main()
+exec(compile(t.decode(), "agent", "exec"))
+main()
 '
 """
 """What ``sh`` there reads; after the mark it is Python that reads."""
 LOST = "the connection was lost"
 
 
-class Link(Mux):
+class Link(Channel):
     """Serves the processes of this user at one login."""
 
-    def __init__(self, stem: str, target: str, config: str) -> None:
+    def __init__(self, stem: str, master: SshMaster) -> None:
         super().__init__()
-        self._stem, self._master = stem, SshMaster(target, config)
-        self._child: subprocess.Popen[bytes] | None = None
+        self._stem, self._master = stem, master
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._about: dict[str, Any] = {}
-        self._asked: dict[int, tuple[socket.socket, float]] = {}
-        self._for_port: list[socket.socket] = []
-        self._callers: dict[int, tuple[socket.socket, bytearray]] = {}
-        self._next, self._port = 1, 0
-        self._pinged = self._trip_s = 0.0
-        self._used = time.monotonic()
+        self._next, self._used = 0, time.monotonic()
         self._shut = (0.0, "")
-        self._is_over = False
-        self._relay = _read_json(f"{stem}.relay") or {"port": 0, "folders": []}
+        self._connecting = asyncio.Lock()
+        self._relay = kept(*os.path.split(f"{stem}.relay")) or {"port": 0, "folders": []}
         self._relay.setdefault("secret", secrets.token_hex(16))
-        self._sock = socket.socket(socket.AF_UNIX)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{stem}.sock")
-        self._sock.bind(f"{stem}.sock")
-        self._sock.listen(256)
-        self.watch(self._sock.fileno(), self._accept)
 
-    def serve(self) -> None:
+    async def serve(self, sock: socket.socket) -> None:
         """Serve until nobody has asked for a while."""
-        while not self._is_over:
-            self.turn(1.0)
-            now = time.monotonic()
-            if self.is_attached and now - self._pinged >= PING_EVERY_S:
-                self._pinged = now
-                self.say(mux.PING)
-                self._write()
-            if self.is_attached and now - self.heard > SILENCE_S:
-                self.detach()
-            for number in [n for n, (_, until) in self._asked.items() if now > until]:
-                self._answer(self._asked.pop(number)[0], {"error": "ssh: no answer in time"})
-            if now - self._used > IDLE_S and not self.carries:
-                self._is_over = True
-        self.detach()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self._stem}.sock")
+        await asyncio.start_unix_server(self._call, sock=sock)
+        while time.monotonic() - self._used < IDLE_S or self.socks:
+            await asyncio.sleep(PING_EVERY_S)
+            if self.writer is not None:
+                self.tell(0, ping=True)
+                if time.monotonic() - self.heard > SILENCE_S:
+                    self.writer.close()
 
-    def detach(self) -> None:
-        """The channel is gone: nothing is known of what was asked over it."""
-        super().detach()
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
-            self._child = None
-        callers = [caller for caller, _ in self._asked.values()] + self._for_port
-        self._asked, self._for_port, self._port = {}, [], 0
-        for caller in callers:
-            self._answer(caller, {"error": f"ssh: {LOST}"})
-
-    def obey(self, kind: bytes, number: int, data: bytes) -> None:
+    def obey(self, number: int, words: dict[str, Any]) -> None:
         """Act on what the agent says."""
-        if kind == mux.RAN and number in self._asked:
-            said = json.loads(data)
-            self._answer(
-                self._asked.pop(number)[0], {"error": said["why"]} if "why" in said else said
-            )
-        elif kind == mux.HELLO:
-            self._about = json.loads(data)
-        elif kind == mux.PONG:
-            self._trip_s = self.heard - self._pinged
-        elif kind == mux.LISTENING:
-            self._port = self._relay["port"] = int(data)
-            self._keep()
-            for caller in self._for_port:
-                self._tell_port(caller)
-            self._for_port = []
-        elif kind == mux.OPEN:
-            self._open(number, int(data))
+        if "open" in words:
+            self.go(self._open(number, words["open"]))
+        elif number in self._answers:
+            self._answers.pop(number).set_result(words)
 
-    def _open(self, number: int, port: int) -> None:
+    async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Then nothing is known of what was asked over the channel."""
+        await super().hear(reader, writer)
+        writer.close()
+        answers, self._answers = self._answers, {}
+        for answer in answers.values():
+            answer.set_exception(SshError(LOST))
+
+    async def _open(self, number: int, port: int) -> None:
         """A wrapper there wants to a port here: it may be of a part's runner, or the gate."""
         try:
             if not any(port in _ports(folder) for folder in self._relay["folders"]):
                 raise OSError("nothing of ours listens there")
-            self.carry(number, socket.create_connection(("127.0.0.1", port), 1.0))
+            ends = await asyncio.open_connection(LOOPBACK, port)
         except OSError:
-            self.say(mux.CLOSE, number)
+            self.say(CLOSE, number, b"")
+        else:
+            await self.carry(number, *ends)
 
-    # -- those who ask
-
-    def _accept(self) -> None:
-        caller, _ = self._sock.accept()
-        self._callers[caller.fileno()] = caller, bytearray()
-        self.watch(caller.fileno(), lambda: self._hear(caller))
-
-    def _hear(self, caller: socket.socket) -> None:
-        chunk, said = caller.recv(1 << 16), self._callers[caller.fileno()][1]
-        said += chunk
-        if not chunk or said.endswith(b"\n"):
-            self.leave(caller.fileno())
-            del self._callers[caller.fileno()]
-            if not chunk:
-                caller.close()
-                return
-            self._used = time.monotonic()
+    async def _call(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ValueError):
             try:
-                self._act(caller, json.loads(said))
+                said = await self._act(json.loads(await reader.read()))
             except SshError as error:
-                self._answer(caller, {"error": f"ssh: {error}"})
+                said = {"error": f"ssh: {error}"}
+            writer.write(json.dumps(said).encode())
+            await writer.drain()
+        writer.close()
 
-    def _act(self, caller: socket.socket, words: dict[str, Any]) -> None:
-        if "linked" in words:
-            self._answer(caller, {"linked": self.is_attached})
-        elif "end" in words:
-            self._is_over = True
-            self._answer(caller, {})
-        elif "about" in words:
-            self._connect()
-            self._answer(caller, self._about | {"trip_s": self._trip_s})
-        elif "run" in words:
-            self._connect()
-            self._next += 1
-            until = time.monotonic() + words["run"]["limit_s"] + ANSWER_MARGIN_S
-            self._asked[self._next] = caller, until
-            self.say(mux.RUN, self._next, json.dumps(words["run"]).encode())
-        elif "relay" in words:
-            folder = words["relay"]["folder"]
-            if folder not in self._relay["folders"]:
-                self._relay["folders"].append(folder)
-                self._keep()
-            self._connect()
-            if self._port:
-                self._tell_port(caller)
-            else:
-                self._for_port.append(caller)
-                self._listen()
+    async def _act(self, words: dict[str, Any]) -> dict[str, Any]:
+        self._used = time.monotonic()
+        if "end" in words:
+            os._exit(0)
+        await self._connect()
+        if "run" in words:
+            return await self._ask(words, words["run"]["limit_s"] + ANSWER_MARGIN_S)
+        if "relay" in words:
+            folders, own = words["relay"], self._relay["folders"]
+            own += [folder for folder in folders if folder not in own]
+            if not self._relay["port"]:
+                await self._listen()
+            keep(*os.path.split(f"{self._stem}.relay"), self._relay)
+            return {"addresses": self._about["addresses"], "port": self._relay["port"]}
+        asked = time.monotonic()
+        about = await self._ask({"about": True}, READY_LIMIT_S)
+        return {**about, "trip_s": time.monotonic() - asked}
 
-    def _tell_port(self, caller: socket.socket) -> None:
-        self._answer(caller, {"addresses": self._about["addresses"], "port": self._port})
-
-    def _answer(self, caller: socket.socket, words: dict[str, Any]) -> None:
-        caller.settimeout(5.0)
-        with contextlib.suppress(OSError):
-            caller.sendall(json.dumps(words).encode())
-        caller.close()
-
-    def _keep(self) -> None:
-        new = f"{self._stem}.relay.new"
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(self._relay, file)
-        os.replace(new, f"{self._stem}.relay")
-
-    # -- the channel
-
-    def _connect(self) -> None:
-        """Open the channel where it is closed, and the connection below it. Raises `SshError`."""
-        if self.is_attached:
-            return
-        until, why = self._shut
-        if time.monotonic() < until:
-            raise SshError(why)
+    async def _ask(self, words: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        self._next += 1
+        self._answers[self._next] = answer = asyncio.get_event_loop().create_future()
+        self.tell(self._next, **words)
         try:
-            try:
-                self._open_channel()
-            except TimeoutError:  # a master that has slept, or whose network is gone
-                self._master.drop()
-                self._open_channel()
-        except (SshError, TimeoutError) as error:
-            self.detach()
-            self._shut = time.monotonic() + SHUT_S, str(error)
-            raise SshError(str(error)) from error
+            said: dict[str, Any] = await asyncio.wait_for(answer, limit_s)
+        except TimeoutError:
+            raise SshError("no answer in time") from None
+        if "why" in said:
+            raise SshError(said["why"])
+        return said
 
-    def _open_channel(self) -> None:
-        state = self._master.open()
+    async def _listen(self) -> None:
+        where = {"port": self._relay["port"], "secret": self._relay["secret"]}
+        with contextlib.suppress(SshError):
+            said = await self._ask({"listen": where}, agent.BIND_TRIES * agent.BIND_EVERY_S)
+            self._relay["port"] = said["port"]
+
+    async def _connect(self) -> None:
+        """Open the channel where it is closed, and the connection below it. Raises `SshError`."""
+        async with self._connecting:
+            if self.writer is not None:
+                return
+            until, why = self._shut
+            if time.monotonic() < until:
+                raise SshError(why)
+            for _ in range(2):
+                try:
+                    await asyncio.wait_for(self._open_channel(), 2 * READY_LIMIT_S)
+                    return
+                except TimeoutError:  # a master that has slept, or whose network is gone
+                    self._master.drop()
+                except SshError as error:
+                    why = str(error)
+                    break
+            self._shut = time.monotonic() + SHUT_S, why or "no answer in time"
+            raise SshError(self._shut[1])
+
+    async def _open_channel(self) -> None:
+        state = await asyncio.get_event_loop().run_in_executor(None, self._master.open)
         if state.state != OPEN:
-            raise SshError(_words(state, self._master.target))
-        mark = f"coalloc-{secrets.token_hex(8)}-"
-        with open(f"{self._stem}.channel.log", "wb") as log:
-            self._child = child = subprocess.Popen(
-                self._master.client("exec /bin/sh"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+            is_tried = state.state == REFUSED and not state.asks
+            wait_s = max(0, round(state.until - time.time()))
+            todo = f"tried again in {wait_s} s" if is_tried else "type: coalloc connect"
+            raise SshError(f"{self._master.target}: {state.why}; {todo} {self._master.target}")
+        mark, pipe = f"coalloc-{secrets.token_hex(8)}-", asyncio.subprocess.PIPE
+        with open(f"{self._stem}.channel.log", "wb+") as log:
+            child = await asyncio.create_subprocess_exec(
+                *self._master.client("exec /bin/sh"),
+                stdin=pipe,
+                stdout=pipe,
                 stderr=log,
+                limit=LONGEST_NOISE,
                 start_new_session=True,
             )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        in_fd, out_fd = child.stdout.fileno(), child.stdin.fileno()
-        try:
-            os.write(out_fd, BOOT.format(pythons=PYTHONS, mark=mark).encode())
-            more = self._await(in_fd, mark.encode())
-            if more.startswith(b"none"):
-                raise SshError(f"{self._master.target} has no Python 3.6 or later")
-            text = repr(_modules()).encode()
-            os.write(out_fd, b"%08d" % len(text) + text)
-        except OSError as error:
-            if isinstance(error, TimeoutError):
-                raise
-            raise SshError(self._why()) from error
-        self.attach(in_fd, out_fd)
-        end = time.monotonic() + READY_LIMIT_S
-        self._about, self._pinged = {}, time.monotonic()
-        self.say(mux.PING)
-        while not self._about or not self._trip_s:
-            if not self.is_attached:
-                raise SshError(self._why())
-            if time.monotonic() > end:
-                raise TimeoutError(f"no answer within {READY_LIMIT_S:g} s")
-            self.turn(1.0)
+            assert child.stdin is not None
+            assert child.stdout is not None
+            try:
+                child.stdin.write(BOOT.format(mark=mark).encode())
+                await child.stdout.readuntil(mark.encode())  # whatever was said before
+                if await child.stdout.readline() != b"ready\n":
+                    raise SshError(f"{self._master.target} has no Python 3.6 or later")
+                text = plain(Path(agent.__file__)).encode()
+                child.stdin.write(b"%08d" % len(text) + text)
+                self.go(self.hear(child.stdout, child.stdin))
+                await asyncio.sleep(0)
+                self._about = await self._ask({"about": True}, READY_LIMIT_S)
+            except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
+                log.seek(0)
+                lines = log.read().decode(errors="replace").strip().splitlines()
+                raise SshError((lines or [LOST])[-1][:200]) from error
+            finally:
+                if not self._about or self.writer is None:
+                    child.stdin.close()
         if self._relay["port"]:
-            self._listen()
-
-    def _await(self, fd: int, mark: bytes) -> bytes:
-        """Read up to the mark, whatever the login shell says before; returns the line's rest."""
-        said, end = b"", time.monotonic() + READY_LIMIT_S
-        while True:
-            if not select.select([fd], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise TimeoutError(f"no answer within {READY_LIMIT_S:g} s")
-            chunk = os.read(fd, 1 << 16)
-            if not chunk:
-                raise OSError(LOST)
-            said += chunk
-            _, found, rest = said.partition(mark)
-            if found and b"\n" in rest:
-                return rest
-
-    def _why(self) -> str:
-        with open(f"{self._stem}.channel.log", encoding="utf-8", errors="replace") as log:
-            lines = [line.strip() for line in log if line.strip()]
-        return lines[-1][:200] if lines else LOST
-
-    def _listen(self) -> None:
-        asked = {"port": self._relay["port"], "secret": self._relay["secret"]}
-        self.say(mux.LISTEN, 0, json.dumps(asked).encode())
-
-
-def _words(state: MasterState, target: str) -> str:
-    """Why there is no connection, and what to do."""
-    if state.state == REFUSED and not state.asks:
-        wait_s = max(0, round(state.until - time.time()))
-        return f"{target}: {state.why}; tried again in {wait_s} s"
-    return f"{target}: {state.why}; type: coalloc connect {target}"
+            self.go(self._listen())
 
 
 def _ports(folder: str) -> set[int]:
@@ -305,20 +220,6 @@ def _ports(folder: str) -> set[int]:
     return found - {0}
 
 
-def _modules() -> list[tuple[str, str]]:
-    """Names and texts of what runs there."""
-    return [(module.__name__, plain(Path(str(module.__file__)))) for module in (mux, agent)]
-
-
-def _read_json(path: str) -> dict[str, Any] | None:
-    try:
-        with open(path, encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
-            return found
-    except (OSError, ValueError):
-        return None
-
-
 def main(stem: str) -> None:
     """Be the link of a login, unless there is one."""
     lock = os.open(f"{stem}.link.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -327,8 +228,13 @@ def main(stem: str) -> None:
     except BlockingIOError:
         time.sleep(0.05)  # for the other to be there
         sys.exit(0)
-    login = _read_json(f"{stem}.json") or {}
-    link = Link(stem, login["target"], login.get("config", ""))
+    sock = socket.socket(socket.AF_UNIX)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{stem}.sock")
+    sock.bind(f"{stem}.sock")
+    sock.listen(256)
     if os.fork():
         os._exit(0)
-    link.serve()
+    login = kept(*os.path.split(f"{stem}.json"))
+    link = Link(stem, SshMaster(login["target"], login.get("config", "")))
+    asyncio.get_event_loop_policy().new_event_loop().run_until_complete(link.serve(sock))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import re
 import signal
@@ -18,6 +17,8 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+
+from coalloc.adapters.runner.grant import keep, kept
 
 BACK_OFF_S = (60.0, 120.0, 300.0, 900.0)
 """Pauses after failures in turn; the last is repeated."""
@@ -28,8 +29,10 @@ LONGEST_PATH = 88
 OPTIONS = (
     *("ConnectTimeout=10", "ServerAliveInterval=15", "ServerAliveCountMax=3", "ControlPersist=no"),
     *("ClearAllForwardings=yes", "ExitOnForwardFailure=yes", "ForwardAgent=no", "ForwardX11=no"),
-    *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForkAfterAuthentication=no"),
+    *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no"),
 )
+OUTLIVES = ("/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
+"""The terminal: also what the connection goes through, a jump host's ssh or a proxy command."""
 NOT_ERRORS = ("debug", "OpenSSH", "@")
 HOST_KEY = ("host key verification failed", "host identification has changed")
 OPEN, CLOSED, REFUSED, CHANGED = "open", "closed", "refused", "host_key"
@@ -130,16 +133,13 @@ class SshMaster:
 
     def close(self) -> None:
         """Close the connection, and all that goes over it."""
-        pid = self.check() or self._kept().pid
-        self._end(pid)
+        self.drop()
         with self._locked():
             self._keep(MasterState(CLOSED, time.time(), why="closed by its user", asks=True))
 
     def drop(self) -> None:
-        """End a master that no longer answers."""
-        self._end(self.check() or self._kept().pid)
-
-    def _end(self, pid: int) -> None:
+        """End the master, also one that no longer answers."""
+        pid = self.check() or self._kept().pid
         if pid and self._control in _read(f"/proc/{pid}/cmdline"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -148,28 +148,29 @@ class SshMaster:
 
     def _try(self, known: MasterState, *options: str) -> MasterState:
         """One attempt, which makes one connection."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._control)  # a dead master's would keep the new one from listening
+        self.drop()  # a dead one's socket would keep the new one from listening
         log, is_typed = f"{self.stem}.log", "BatchMode=no" in options
         words = [*self._ssh(), "-M", "-N", "-f", "-S", self._control, "-v", "-E", log]
         words += [word for option in (*OPTIONS, *options) for word in ("-o", option)]
         with contextlib.suppress(FileNotFoundError):
             os.unlink(log)
+        words = [*(OUTLIVES if is_typed else ()), *words, "--", self.target]
+        null, code, why = None if is_typed else subprocess.DEVNULL, 255, ""
+        limit_s = TYPING_LIMIT_S if is_typed else OPEN_LIMIT_S
         try:
-            done = subprocess.run(
-                [*words, "--", self.target],
-                stdin=None if is_typed else subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if is_typed else subprocess.DEVNULL,
-                timeout=TYPING_LIMIT_S if is_typed else OPEN_LIMIT_S,
+            code = subprocess.run(
+                words,
+                stdin=null,
+                stdout=null,
+                stderr=null,
+                timeout=limit_s,
                 start_new_session=not is_typed,
                 check=False,
-            )
-            code, why = done.returncode, ""
+            ).returncode
         except subprocess.TimeoutExpired:
-            code, why = 255, "no answer in time"
+            why = "no answer in time"
         except OSError as error:
-            code, why = 255, f"ssh cannot be run: {error.strerror}"
+            why = f"ssh cannot be run: {error.strerror}"
         said = _read(log)
         key = re.search(r"Server host key: (\S+ \S+)", said)
         host_key = key[1] if key else known.host_key
@@ -188,14 +189,10 @@ class SshMaster:
         return ["ssh", *(["-F", self.config] if self.config else [])]
 
     def _kept(self) -> MasterState:
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            return MasterState(**json.loads(_read(f"{self.stem}.state")))
-        return MasterState()
+        return MasterState(**kept(*os.path.split(f"{self.stem}.state")))
 
     def _keep(self, state: MasterState) -> MasterState:
-        with open(f"{self.stem}.new", "w", encoding="utf-8") as file:
-            json.dump(asdict(state), file)
-        os.replace(f"{self.stem}.new", f"{self.stem}.state")
+        keep(*os.path.split(f"{self.stem}.state"), asdict(state))
         return state
 
     @contextlib.contextmanager

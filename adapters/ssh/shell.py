@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from coalloc.adapters.runner.grant import keep, kept
 from coalloc.adapters.ssh.master import SshError, stem_of
 
 LINK_START_S = 5.0
@@ -46,10 +47,10 @@ class Shell:
     @classmethod
     def of(cls, target: str, config: str = "") -> Shell:
         """The shell of a login, as `SshMaster` has it."""
-        stem = stem_of(target, config)
-        kept = {"target": target, "config": config}
-        if _login(stem) != kept:
-            _write(f"{stem}.json", kept)
+        stem, login = stem_of(target, config), {"target": target, "config": config}
+        where = os.path.split(f"{stem}.json")
+        if kept(*where) != login:
+            keep(*where, login)
         return cls(stem)
 
     def run(self, script: str, limit_s: float) -> Ran:
@@ -80,12 +81,6 @@ class Shell:
         """
         return self._say({"about": {}}, MARGIN_S)
 
-    def is_linked(self) -> bool:
-        """Whether the channel is open now; opens nothing."""
-        with contextlib.suppress(SshError, OSError):
-            return bool(self._spoken({"linked": {}}, 2.0)["linked"])
-        return False
-
     def end(self) -> None:
         """End the link and its channel, not the master. Nothing where there is none."""
         with contextlib.suppress(SshError, OSError):
@@ -107,12 +102,11 @@ class Shell:
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(limit_s)
             sock.connect(f"{self.stem}.sock")
-            sock.sendall(json.dumps(words).encode() + b"\n")
-            chunks = []
-            while chunk := sock.recv(1 << 16):
-                chunks.append(chunk)
+            sock.sendall(json.dumps(words).encode())
+            sock.shutdown(socket.SHUT_WR)
+            raw = b"".join(iter(lambda: sock.recv(1 << 16), b""))
         try:
-            said: dict[str, Any] = json.loads(b"".join(chunks))
+            said: dict[str, Any] = json.loads(raw)
         except ValueError:
             raise SshError("ssh: the link ended before it answered") from None
         if "error" in said:
@@ -124,14 +118,8 @@ class Shell:
         package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         words = [sys.executable, "-S", "-c", _BOOT, package, self.stem]
         with open(f"{self.stem}.link.log", "ab") as log:
-            subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                check=False,
-            )
+            out = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            subprocess.run(words, **out, start_new_session=True, check=False)  # type: ignore[call-overload]
 
 
 class Relay:
@@ -149,21 +137,5 @@ class Relay:
 
         The port is the same after each reconnection. Raises `SshError`.
         """
-        said = self._shell._say({"relay": {"folder": state_dir}}, MARGIN_S)
+        said = self._shell._say({"relay": [state_dir]}, MARGIN_S)
         return ",".join(said["addresses"]), int(said["port"])
-
-
-def _login(stem: str) -> dict[str, str]:
-    try:
-        with open(f"{stem}.json", encoding="utf-8") as file:
-            found: dict[str, str] = json.load(file)
-            return found
-    except (OSError, ValueError):
-        return {}
-
-
-def _write(path: str, kept: Mapping[str, Any]) -> None:
-    new = f"{path}.{os.getpid()}"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(kept, file)
-    os.replace(new, path)

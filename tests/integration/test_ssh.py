@@ -29,7 +29,7 @@ from coalloc.adapters.ssh.master import (
     SshMaster,
 )
 from coalloc.adapters.ssh.shell import Relay, Shell
-from tests.testbeds.ssh import LoginNode, login_nodes, login_user, missing
+from tests.testbeds.ssh import LoginNode, login_nodes, login_user, missing, pids_with
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"ssh's testbed needs {missing()}")
 
@@ -95,7 +95,7 @@ def test_a_time_limit_ends_all_that_was_started(login: Made) -> None:
     here = login()
     with pytest.raises(SshError, match=r"no answer within 0.5 s"):
         here.shell.run("sleep 77 & sleep 77", 0.5)
-    assert here.said("pgrep -u $(id -u) -c -x sleep") == "0"
+    assert here.said("ps -u $(id -u) -o stat=,args= | grep -c '^[^Z].*[s]leep'") == "0"
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/csh"])
@@ -120,7 +120,7 @@ def test_one_session_is_enough_and_one_that_ends_is_opened_again(login: Made) ->
     assert here.said("echo first") == "first"
     assert Relay(here.shell).at("/nowhere")[1]
     end = time.monotonic() + 10.0
-    while here.shell.is_linked() and time.monotonic() < end:
+    while pids_with(f"{here.master.stem}.ctl", "exec /bin/sh") and time.monotonic() < end:
         time.sleep(0.1)
     assert here.said("echo again") == "again"
     assert here.node.accepted == 1

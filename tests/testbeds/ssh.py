@@ -70,12 +70,12 @@ class LoginNode:
     @property
     def accepted(self) -> int:
         """Connections that it has let in."""
-        return self.log.read_text(errors="replace").count("Accepted publickey")
+        return self.log.read_text(errors="replace").count("User child is on pid")
 
     @contextlib.contextmanager
     def cut(self) -> Iterator[None]:
         """Nothing goes through, either way, within the block."""
-        pids = _pids_with(str(self.carrier), str(self.port))
+        pids = pids_with(str(self.carrier), str(self.port))
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
@@ -86,7 +86,8 @@ class LoginNode:
                     os.kill(pid, signal.SIGCONT)
 
 
-def _pids_with(*words: str) -> list[int]:
+def pids_with(*words: str) -> list[int]:
+    """Processes among whose words are all of these."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -194,5 +195,5 @@ def _run(*words: str) -> None:
 
 def masters(user: Account) -> list[int]:
     """Pids of the user's connections."""
-    found = _pids_with("-M", "-N", "-f")
+    found = pids_with("-M", "-N", "-f")
     return [pid for pid in found if os.stat(f"/proc/{pid}").st_uid == user.uid]
