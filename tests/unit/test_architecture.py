@@ -148,6 +148,7 @@ PROCESSES = (
     "daemon/solver/worker.py",
     "daemon/solver/warming.py",
     "cli/demo.py",
+    "cli/connect/connections.py",
     # asks git for the commit of a run
     "simulation/reproduce/provenance.py",
 )
