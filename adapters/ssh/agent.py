@@ -37,6 +37,8 @@ class Channel:
 
     def __init__(self) -> None:
         self.socks: dict[int, asyncio.StreamWriter] = {}
+        self.early: dict[int, bytearray] = {}
+        """What came for sockets that are not there yet."""
         self._tasks: set[asyncio.Future[None]] = set()
 
     def go(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
@@ -69,6 +71,8 @@ class Channel:
                 self.heard = time.monotonic()
                 if kind == WORDS:
                     self.obey(number, json.loads(data.decode()))
+                elif kind == DATA and number in self.early:
+                    self.early[number] += data
                 elif kind == DATA and number in self.socks:
                     self.socks[number].write(data)
                     if self.socks[number].transport.get_write_buffer_size() > TOO_MUCH:
@@ -84,6 +88,7 @@ class Channel:
     ) -> None:
         """Carry a connection's bytes under this number, both ways, to its end."""
         self.socks[number] = writer
+        writer.write(bytes(self.early.pop(number, b"")))
         with contextlib.suppress(*LOST):
             while self.writer is not None:
                 chunk = await reader.read(CHUNK)

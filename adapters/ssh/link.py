@@ -62,6 +62,7 @@ class Link(Channel):
         self._stem, self._master = stem, master
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._about: dict[str, Any] = {}
+        self._child: asyncio.subprocess.Process | None = None
         self._next, self._used = 0, time.monotonic()
         self._shut = (0.0, "")
         self._connecting = asyncio.Lock()
@@ -76,11 +77,12 @@ class Link(Channel):
             if self.writer is not None:
                 self.tell(0, ping=True)
                 if time.monotonic() - self.heard > SILENCE_S:
-                    self.writer.close()
+                    self._hang_up()
 
     def obey(self, number: int, words: dict[str, Any]) -> None:
         """Act on what the agent says."""
         if "open" in words:
+            self.early[number] = bytearray()
             self.go(self._open(number, words["open"]))
         elif number in self._answers:
             self._answers.pop(number).set_result(words)
@@ -88,7 +90,7 @@ class Link(Channel):
     async def hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Then nothing is known of what was asked over the channel."""
         await super().hear(reader, writer)
-        writer.close()
+        self._hang_up()
         answers, self._answers = self._answers, {}
         for answer in answers.values():
             answer.set_exception(SshError(LOST))
@@ -100,6 +102,7 @@ class Link(Channel):
                 raise OSError("nothing of ours listens there")
             ends = await asyncio.open_connection(LOOPBACK, port)
         except OSError:
+            del self.early[number]
             self.say(CLOSE, number, b"")
         else:
             await self.carry(number, *ends)
@@ -133,12 +136,13 @@ class Link(Channel):
         return {**about, "trip_s": time.monotonic() - asked}
 
     async def _ask(self, words: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        self._next += 1
-        self._answers[self._next] = answer = asyncio.get_event_loop().create_future()
-        self.tell(self._next, **words)
+        self._next = number = self._next + 1
+        self._answers[number] = answer = asyncio.get_event_loop().create_future()
+        self.tell(number, **words)
         try:
             said: dict[str, Any] = await asyncio.wait_for(answer, limit_s)
         except TimeoutError:
+            self._answers.pop(number, None)
             raise SshError("no answer in time") from None
         if "why" in said:
             raise SshError(said["why"])
@@ -158,17 +162,19 @@ class Link(Channel):
             until, why = self._shut
             if time.monotonic() < until:
                 raise SshError(why)
-            for _ in range(2):
+            for is_last in (False, True):
                 try:
-                    await asyncio.wait_for(self._open_channel(), 2 * READY_LIMIT_S)
+                    await self._open_channel()
                     return
                 except TimeoutError:  # a master that has slept, or whose network is gone
                     self._master.drop()
+                    why = f"no answer within {READY_LIMIT_S:g} s"
                 except SshError as error:
-                    why = str(error)
-                    break
-            self._shut = time.monotonic() + SHUT_S, why or "no answer in time"
-            raise SshError(self._shut[1])
+                    why, is_last = str(error), True
+                self._hang_up()
+                if is_last:
+                    self._shut = time.monotonic() + SHUT_S, why
+                    raise SshError(why)
 
     async def _open_channel(self) -> None:
         state = await asyncio.get_event_loop().run_in_executor(None, self._master.open)
@@ -177,37 +183,46 @@ class Link(Channel):
             wait_s = max(0, round(state.until - time.time()))
             todo = f"tried again in {wait_s} s" if is_tried else "type: coalloc connect"
             raise SshError(f"{self._master.target}: {state.why}; {todo} {self._master.target}")
-        mark, pipe = f"coalloc-{secrets.token_hex(8)}-", asyncio.subprocess.PIPE
         with open(f"{self._stem}.channel.log", "wb+") as log:
-            child = await asyncio.create_subprocess_exec(
+            self._child = await asyncio.create_subprocess_exec(
                 *self._master.client("exec /bin/sh"),
-                stdin=pipe,
-                stdout=pipe,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 limit=LONGEST_NOISE,
                 start_new_session=True,
             )
-            assert child.stdin is not None
-            assert child.stdout is not None
             try:
-                child.stdin.write(BOOT.format(mark=mark).encode())
-                await child.stdout.readuntil(mark.encode())  # whatever was said before
-                if await child.stdout.readline() != b"ready\n":
-                    raise SshError(f"{self._master.target} has no Python 3.6 or later")
-                text = plain(Path(agent.__file__)).encode()
-                child.stdin.write(b"%08d" % len(text) + text)
-                self.go(self.hear(child.stdout, child.stdin))
-                await asyncio.sleep(0)
-                self._about = await self._ask({"about": True}, READY_LIMIT_S)
-            except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
+                await asyncio.wait_for(self._greet(self._child), READY_LIMIT_S)
+            except (
+                asyncio.IncompleteReadError,
+                asyncio.LimitOverrunError,
+                ConnectionError,
+            ) as error:
                 log.seek(0)
                 lines = log.read().decode(errors="replace").strip().splitlines()
                 raise SshError((lines or [LOST])[-1][:200]) from error
-            finally:
-                if not self._about or self.writer is None:
-                    child.stdin.close()
         if self._relay["port"]:
             self.go(self._listen())
+
+    async def _greet(self, child: asyncio.subprocess.Process) -> None:
+        """Have the agent run there, whatever the login shell says before."""
+        assert child.stdin is not None
+        assert child.stdout is not None
+        mark = f"coalloc-{secrets.token_hex(8)}-"
+        child.stdin.write(BOOT.format(mark=mark).encode())
+        await child.stdout.readuntil(mark.encode())
+        if await child.stdout.readline() != b"ready\n":
+            raise SshError(f"{self._master.target} has no Python 3.6 or later")
+        text = plain(Path(agent.__file__)).encode()
+        child.stdin.write(b"%08d" % len(text) + text)
+        self.go(self.hear(child.stdout, child.stdin))
+        await asyncio.sleep(0)
+        self._about = await self._ask({"about": True}, 2 * READY_LIMIT_S)
+
+    def _hang_up(self) -> None:
+        if self._child is not None and self._child.returncode is None:
+            self._child.kill()
 
 
 def _ports(folder: str) -> set[int]:
@@ -237,4 +252,4 @@ def main(stem: str) -> None:
         os._exit(0)
     login = kept(*os.path.split(f"{stem}.json"))
     link = Link(stem, SshMaster(login["target"], login.get("config", "")))
-    asyncio.get_event_loop_policy().new_event_loop().run_until_complete(link.serve(sock))
+    asyncio.run(link.serve(sock))

@@ -91,6 +91,7 @@ def test_all_goes_over_one_connection(login: Made) -> None:
     assert here.node.accepted == 1
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_all_that_was_started(login: Made) -> None:
     here = login()
     with pytest.raises(SshError, match=r"no answer within 0.5 s"):
@@ -99,6 +100,7 @@ def test_a_time_limit_ends_all_that_was_started(login: Made) -> None:
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/csh"])
+@pytest.mark.slow
 def test_noise_of_a_login_shell_does_no_harm(login: Made, shell: str) -> None:
     if not os.path.exists(shell):
         pytest.skip(f"{shell} is not installed")
@@ -115,6 +117,7 @@ def test_noise_of_a_login_shell_does_no_harm(login: Made, shell: str) -> None:
     assert here.shell.ask(["sitequeue"]).out == "found\n"  # as in a login shell's PATH alone
 
 
+@pytest.mark.slow
 def test_one_session_is_enough_and_one_that_ends_is_opened_again(login: Made) -> None:
     here = login("MaxSessions 1", "ChannelTimeout session:*=1s")
     assert here.said("echo first") == "first"
@@ -126,6 +129,7 @@ def test_one_session_is_enough_and_one_that_ends_is_opened_again(login: Made) ->
     assert here.node.accepted == 1
 
 
+@pytest.mark.slow
 def test_a_killed_connection_is_opened_again_and_the_port_is_the_same(login: Made) -> None:
     here = login()
     where = Relay(here.shell).at("/nowhere")
@@ -136,6 +140,7 @@ def test_a_killed_connection_is_opened_again_and_the_port_is_the_same(login: Mad
     assert here.node.accepted == 2
 
 
+@pytest.mark.slow
 def test_what_was_asked_over_a_lost_connection_is_not_known(login: Made) -> None:
     here = login()
     pid, asked = here.master.open().pid, Path(here.user.home) / "asked"
@@ -148,6 +153,7 @@ def test_what_was_asked_over_a_lost_connection_is_not_known(login: Made) -> None
             running.result()
 
 
+@pytest.mark.slow
 def test_a_refusal_is_not_repeated_at_once(login: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     here = login()
     keys = here.node.config.parent / "authorized"
@@ -178,6 +184,7 @@ def test_a_changed_host_key_stops_and_says_so(login: Made) -> None:
     assert here.node.log.read_text().count("Connection from") == said == 1
 
 
+@pytest.mark.slow
 def test_a_second_factor_is_asked_for_once_and_by_a_person(login: Made) -> None:
     here = login("AuthenticationMethods publickey,password", "PasswordAuthentication yes")
     words = f"{here.user.name}:secret\n".encode()
@@ -205,6 +212,7 @@ def test_a_second_factor_is_asked_for_once_and_by_a_person(login: Made) -> None:
     assert here.node.accepted == 1
 
 
+@pytest.mark.slow
 def test_the_relay_reaches_runners_of_parts_and_nothing_else(login: Made, root: Path) -> None:
     here = login()
     part = root / "parts" / "part+1+1+0"

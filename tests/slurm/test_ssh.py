@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +15,11 @@ import pytest
 from coalloc.adapters.runner.command import Account
 from tests.testbeds.slurm import SlurmTestbed, alike, bed
 from tests.testbeds.slurm_site import SlurmSite
-from tests.testbeds.ssh import LoginNode, login_nodes, login_user, masters, missing
+from tests.testbeds.ssh import LoginNode, login_nodes, login_user, masters, missing, pids_of
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"ssh's testbed needs {missing()}")
 
+WORDS = {"agent": "-ready", "link": "coalloc.adapters.ssh.link"}
 RUN = 'echo "$COALLOC_CLUSTER $COALLOC_RANK" >> {lines}; sleep {run_s}; exit 0'
 
 
@@ -59,3 +62,31 @@ def test_a_job_outlives_every_connection(root: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         ends_once(site, job, lines)
         assert [node.accepted for node in nodes.values()] == [2, 2]
+
+
+@pytest.mark.nightly
+def test_a_cut_of_half_a_minute_ends_nothing(root: Path) -> None:
+    with bed(*alike(2, 2)) as running, site_by_ssh(root, running) as (site, nodes, ada):
+        lines = Path(ada.home) / "lines"
+        job = submitted(site, ada, lines, 45.0)
+        site.until(lambda: lines.exists() and len(lines.read_text().split()) == 8)
+        with nodes["a"].cut(), nodes["b"].cut():
+            time.sleep(30.0)
+        ends_once(site, job, lines)
+        assert [node.accepted for node in nodes.values()] == [1, 1]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("killed", ["master", "agent", "link"])
+def test_jobs_whose_connections_are_killed_at_any_time(root: Path, killed: str) -> None:
+    draw = random.Random(killed)
+    with bed(*alike(2, 2)) as running, site_by_ssh(root, running) as (site, nodes, ada):
+        for number in range(20):
+            lines = Path(ada.home) / f"lines{number}"
+            job = submitted(site, ada, lines, 0.5)
+            time.sleep(draw.uniform(0.0, 2.5))
+            found = masters(ada) if killed == "master" else pids_of(ada, WORDS[killed])
+            os.kill(draw.choice(found), signal.SIGKILL)
+            ends_once(site, job, lines)
+        kills = 20 if killed == "master" else 0
+        assert sum(node.accepted for node in nodes.values()) <= 2 + kills

@@ -86,13 +86,13 @@ class LoginNode:
                     os.kill(pid, signal.SIGCONT)
 
 
-def pids_with(*words: str) -> list[int]:
-    """Processes among whose words are all of these."""
+def pids_with(*words: str, text: str = "") -> list[int]:
+    """Processes among whose words are all of these, and in whose words is the text."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             said = path.read_bytes().split(b"\0")
-            if all(word.encode() in said for word in words):
+            if all(word.encode() in said for word in words) and text.encode() in b"".join(said):
                 found.append(int(path.parent.name))
     return found
 
@@ -195,5 +195,17 @@ def _run(*words: str) -> None:
 
 def masters(user: Account) -> list[int]:
     """Pids of the user's connections."""
-    found = pids_with("-M", "-N", "-f")
-    return [pid for pid in found if os.stat(f"/proc/{pid}").st_uid == user.uid]
+    return _of(user, pids_with("-M", "-N", "-f"))
+
+
+def pids_of(user: Account, text: str) -> list[int]:
+    """Pids of the user's processes in whose words this is."""
+    return _of(user, pids_with("-S", text=text))
+
+
+def _of(user: Account, pids: list[int]) -> list[int]:
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            found += [pid] if os.stat(f"/proc/{pid}").st_uid == user.uid else []
+    return found
