@@ -1,4 +1,4 @@
-"""What is found behind a login, in three lines: Slurm, the nodes and the way from them, clocks."""
+"""A look at a cluster behind a login: Slurm, the nodes and the way from them, clocks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ rm -f "$mark"
 
 
 def lines(shell: Shell, folder: str, factors: str) -> list[str]:
-    """What is there. `CommandError`: no Slurm; `SshError`: no answer."""
+    """Describe what is there. `CommandError`: no Slurm; `SshError`: no answer."""
     shell.run(":", LOOK_S)  # Opens the channel, so that the clock is not read late.
     before = time.time()
     seen = _said(shell, SLURM, LOOK_S)
