@@ -32,7 +32,7 @@ def test_a_job_is_offered_no_cluster_of_another_user() -> None:
     job = site.submit(3, user="ann")
     (planned,) = snapshot(site.state, site.now).queue
     assert (planned.id, planned.clusters) == (job, ("a@ann", "open"))
-    assert asked(site, "ann", 1, "b@bob") == "b@bob: belongs to bob"
+    assert asked(site, "ann", 1, "b@bob") == "job.clusters: b@bob belongs to bob"
     assert "3 slots exist" in asked(site, "ann", 4), "another's are not counted"
     assert "1 slots exist" in asked(site, "eve", 2)
 
