@@ -213,4 +213,6 @@ def _about() -> dict[str, Any]:
 
 def main() -> None:
     """Be the agent."""
-    asyncio.get_event_loop().run_until_complete(Agent().serve())
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.run_until_complete(Agent().serve())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner import supervisor
 from coalloc.adapters.runner.ends import verdict
 from coalloc.adapters.runner.supervisor import PartSupervisor
 from coalloc.adapters.slurm.part_commands import ALIVE, explained
@@ -76,7 +76,7 @@ def test_a_missing_wrapper_has_time_to_call_once_the_system_can_be_asked_again(
 ) -> None:
     """What cuts us off may have kept it from calling."""
     clock = iter((100.0, 101.0, 119.0, 121.0))
-    monkeypatch.setattr(supervisor.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     part = object.__new__(PartSupervisor)
     part.is_started, part._missing_since = True, 0.0
     part._job = AskedJob(None)  # type: ignore[assignment]
