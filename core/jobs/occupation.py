@@ -12,7 +12,7 @@ from coalloc.core.base.composites import WorkflowState
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.jobs.eligibility import OLDER, is_older
-from coalloc.core.jobs.twins import held_on_twins, runs_on_twins
+from coalloc.core.jobs.twins import held_on, runs_on_twins, twins_of
 from coalloc.model.cost import link_loads, task_loads
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement
@@ -58,13 +58,14 @@ class SlotsInUse:
         before = set(self.free) if self._rooms is not None else None
         for name, cluster in self.state.clusters.items():
             found = cluster.nodes if nodes is None else map(cluster.node, nodes)
+            twins = twins_of(self.state, name)
             for node in found:
                 if node is not None and node.name not in self.cluster_of:
                     self.cluster_of[node.name] = name
                     is_up = node.state is NodeState.UP and node.name not in cluster.drained_nodes
                     if is_up and self.usable[name]:
                         taken = cluster.taken(node.name) + self._held(node.name)
-                        taken += held_on_twins(self.state, name, node.name)
+                        taken += held_on(self.state, twins, name, node.name) if twins else 0
                         self.free[node.name] = node.slots - taken
         if before is not None:
             self._count_rooms(self.free.keys() - before)

@@ -30,11 +30,11 @@ def twins_of(state: State, name: str) -> list[str]:
     return [other for other, read in others if read is not None and read.site == reading.site]
 
 
-def held_on_twins(state: State, name: str, node: str) -> int:
+def held_on(state: State, twins: list[str], name: str, node: str) -> int:
     """Slots of a cluster's node that parts on its twins hold, and its readings do not have yet."""
     return sum(
         part.held.get(_node_on(twin, node), 0)
-        for twin in twins_of(state, name)
+        for twin in twins
         for record in state.held_on((_node_on(twin, node),))
         for part in record.parts
         if part.cluster == twin and _is_unread(state, part, name)
@@ -56,12 +56,14 @@ def once(state: State, snapshot: Snapshot, plan: Plan) -> Plan:
     The one that starts first stays, or the one whose job is first in the queue.
     """
     twins = {cluster.name: twins_of(state, cluster.name) for cluster in snapshot.clusters}
+    if not any(twins.values()):
+        return plan
     home = {node.name: cluster.name for cluster, node in snapshot.nodes() if twins[cluster.name]}
     place = {job.id: index for index, job in enumerate(snapshot.queue)}
     kept: dict[str, list[Placement]] = defaultdict(list)
     dropped = []
     order = sorted(plan.placements, key=lambda p: (p.start, place.get(p.job, 0)))
-    for one in order if home else ():
+    for one in order:
         mine = [name for name in one.nodes if name in home]
         theirs = (kept[_node_on(twin, name)] for name in mine for twin in twins[home[name]])
         if any(one.start < then.end and then.start < one.end for on in theirs for then in on):

@@ -55,8 +55,7 @@ def waiting_view(
     named = job.clusters if named is None else named
     if offer.mark:
         changes["features"] = (*job.features, offer.mark)
-    others_own = (n for n, c in state.clusters.items() if c.closed_to(record.user))
-    taking = clusters.difference(record.barred, offer.refusing, others_own)
+    taking = clusters.difference(record.barred, offer.refusing)
     if named is None and len(taking) < len(clusters):
         changes["clusters"] = tuple(sorted(taking))
     elif named is not None and (named != job.clusters or not taking.issuperset(named)):
