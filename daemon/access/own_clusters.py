@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from coalloc.core.base.requests import RequestError
-from coalloc.daemon.access.key_table import Grant, KeyTable, Role
+from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
 from coalloc.model.settings import ClusterConfig, Config
 from coalloc.model.values import replace
 
@@ -19,14 +18,14 @@ MAX_OWN = 8
 
 
 def check_own(table: KeyTable, clusters: Iterable[str], user: str, uid: int) -> None:
-    """Refuse names that are no clusters of this user's, and too many. Raises `RequestError`."""
+    """Refuse names that are no clusters of this user's, and too many. Raises `KeyTableError`."""
     for cluster in clusters:
         if not re.fullmatch(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,31}}@{re.escape(user)}", cluster):
             what = f"there is no cluster {cluster[:80]!r}; one of {user}'s own is NAME@{user}"
-            raise RequestError("unknown_cluster", f"clusters: {what}, of letters, digits, . _ -")
+            raise KeyTableError(f"clusters: {what}, of letters, digits, . _ -", "unknown_cluster")
     if len({*clusters, *owners_of(table.of_user(uid))}) > MAX_OWN:
         what = f"{user} has {MAX_OWN} clusters, and may have no more; disconnect one"
-        raise RequestError("too_many", what)
+        raise KeyTableError(what, "too_many")
 
 
 def owners_of(grants: Iterable[Grant]) -> dict[str, str]:
