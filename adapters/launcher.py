@@ -228,6 +228,7 @@ class PartLauncher:
             fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise AdapterError(f"{self._root}: another executor uses this folder") from error
+        os.pwrite(lock_fd, b"%-10d" % os.getpid(), 0)
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self._root / "news", 0o600)
         # Also open for writing: it must not be at its end whenever no runner has it open.

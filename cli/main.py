@@ -50,6 +50,7 @@ MODULES: Mapping[str, str] = {
     "estimates": "coalloc.cli.estimates",
     **dict.fromkeys(("account", "usage"), "coalloc.cli.account"),
     "keys": "coalloc.cli.operators.keys",
+    **dict.fromkeys(("connect", "disconnect"), "coalloc.cli.connect.command"),
     "events": "coalloc.cli.events",
     "dashboard": "coalloc.cli.dashboard",
     **dict.fromkeys(
@@ -89,7 +90,7 @@ GROUPS = (
         "clusters and rounds",
         (
             *("top", "dashboard", "nodes", "plan", "priority", "account", "usage", "events"),
-            *("estimates", "status", "snapshot"),
+            *("estimates", "status", "snapshot", "connect", "disconnect"),
         ),
     ),
     (

@@ -44,21 +44,27 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def _nodes(args: argparse.Namespace) -> int:
     with connect(args) as client:
-        answer = client.known_nodes() if args.wait is None else _ready(client, args)
+        answer = client.known_nodes() if args.wait is None else ready(client, args)
     clusters = _wanted(answer, args)
     if args.json:
         answer_json(replace(answer, clusters=clusters))
         return 0
+    first = {row.site: row.cluster for row in reversed(clusters) if row.site}
     show_table(
         CLUSTER_HEADERS,
-        [cluster_line(cluster) for cluster in clusters],
+        [cluster_line(cluster, first.get(cluster.site, "")) for cluster in clusters],
         right=frozenset({"NODES", "SLOTS", "FREE", "LINK", "USED", "READ"}),
         header=not args.noheader,
     )
     print()
     show_table(
         NODE_HEADERS,
-        [line for cluster in clusters for line in node_lines(cluster, each=args.each)],
+        [
+            line
+            for cluster in clusters
+            if first.get(cluster.site, cluster.cluster) == cluster.cluster
+            for line in node_lines(cluster, each=args.each)
+        ],
         right=frozenset({"SLOTS", "FREE", "POWER", "RAW", "LOAD", "MEMORY"}),
         header=not args.noheader,
     )
@@ -70,14 +76,15 @@ def _wanted(answer: NodesAnswer, args: argparse.Namespace) -> tuple[ClusterRow, 
     return tuple(row for row in rows if not args.clusters or row.cluster in args.clusters)
 
 
-def _ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
+def ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
     """The answer once every cluster asked for is read; an error where that is not in time."""
     end = time.monotonic() + args.wait
     while True:
         away = None
         try:
             answer = client.known_nodes()
-            away = [row.cluster for row in _wanted(answer, args) if row.stale]
+            rows = _wanted(answer, args)
+            away = [f"{row.cluster} {row.error}".strip() for row in rows if row.stale]
             if not away:
                 return answer
         except NoAnswerError:
@@ -88,21 +95,31 @@ def _ready(client: Client, args: argparse.Namespace) -> NodesAnswer:
         time.sleep(LOOK_EVERY_S)
 
 
-def cluster_line(row: ClusterRow) -> tuple[str, ...]:
-    """Cells of one cluster; LINK and USED in Gbit/s, READ the age of its reading."""
+def cluster_line(row: ClusterRow, first: str = "") -> tuple[str, ...]:
+    """Cells of one cluster; LINK and USED in Gbit/s, READ the age of its reading.
+
+    `first`: of those that are the same machine; its slots are counted there.
+    """
+    twin = "" if first == row.cluster else first
+    is_counted = not twin and state_of(row) not in UNKNOWN
     free = _resources(row.nodes, is_known=state_of(row) not in UNKNOWN)
+    own = f"jobs of {row.owner} only" if row.owner else ""
+    own += f", on the nodes of {twin}" if twin else ""
+    own += f"; type: coalloc connect {row.cluster.partition('@')[0]}" if own and row.error else ""
     waiting = f"{row.waiting_there} waiting there" if row.waiting_there else ""
     return (
         row.cluster,
         state_of(row),
-        str(len(row.nodes)),
-        str(sum(node.slots for node in row.nodes)),
-        "-" if state_of(row) in UNKNOWN else str(sum(node.free for node in row.nodes)),
+        "-" if twin else str(len(row.nodes)),
+        "-" if twin else str(sum(node.slots for node in row.nodes)),
+        str(sum(node.free for node in row.nodes)) if is_counted else "-",
         "no limit" if row.link_gbps is None else figure(row.link_gbps),
         figure(row.link_used_gbps),
         "never" if row.age_s is None else f"{length(row.age_s)} ago",
         "; ".join(
-            filter(None, (row.error, row.drain_reason, waiting, _share(row), free, *row.notices))
+            filter(
+                None, (row.error, row.drain_reason, own, waiting, _share(row), free, *row.notices)
+            )
         ),
     )
 

@@ -14,6 +14,7 @@ from coalloc.core.base.messages import Streamed
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
 from coalloc.daemon.access.enrolment import opened_access
+from coalloc.daemon.access.own_clusters import with_own
 from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import Effects, tell
@@ -78,7 +79,9 @@ def assembled(
 ) -> Service:
     """Make every part, and join them."""
     memory = recall(store, config.daemon.keep_ended)
-    core = Coordinator(config, memory.remembered)
+    core = Coordinator(
+        config if access is None else with_own(config, access.table), memory.remembered
+    )
     metrics = DaemonMetrics()
     # What calls back is made before what it calls.
     loop = CoreLoop(lambda batch: service.turn(batch))

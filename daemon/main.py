@@ -197,7 +197,12 @@ def _listeners(service: Service, config: Config, stack: AsyncExitStack) -> list[
     if service.access is not None:
         enrolment = EnrolmentSocket(
             Path(config.access.enrolment_socket),
-            Enrolment(service.access, config, on_change=service.server.key_changed),
+            Enrolment(
+                service.access,
+                config,
+                on_change=service.server.key_changed,
+                on_clusters=service.take_clusters,
+            ),
         )
         enrolment.open()
         stack.push_async_callback(enrolment.close)

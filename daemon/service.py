@@ -24,6 +24,7 @@ from coalloc.core.base.events import ClockSet, CoreEvent, Reconfigured, Requeste
 from coalloc.core.base.requests import Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
+from coalloc.daemon.access.own_clusters import with_own
 from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.heartbeats import Heartbeats
@@ -109,7 +110,16 @@ class Service:
         self.server.max_values = config.daemon.max_values
         if self.access is not None:
             self.access.configure(config.access)
-        self.loop.offer(Reconfigured(settings=config))
+        self.loop.offer(Reconfigured(settings=self._with_own()))
+
+    def take_clusters(self) -> None:
+        """Take in clusters that users have registered, or given up, since."""
+        settings = self._with_own()
+        if settings.clusters != self.core.state.settings.clusters:
+            self.loop.offer(Reconfigured(settings=settings))
+
+    def _with_own(self) -> Config:
+        return self.config if self.access is None else with_own(self.config, self.access.table)
 
     def turn(self, batch: list[CoreEvent]) -> None:
         """Hand a batch to the core, and have its effects written and then carried out."""

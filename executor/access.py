@@ -20,6 +20,8 @@ class ExecutorAccess(Struct, frozen=True, kw_only=True):
     """None: single-user mode, where every job is the daemon's user's."""
     root_jobs: bool = False
     """Start jobs that root has submitted."""
+    owner: str = ""
+    """The user whose cluster it is, and whose jobs alone it starts."""
 
     def may_run(self, order: Prepare) -> str:
         """Reason why this order's processes are not started; empty: they are.
@@ -27,7 +29,11 @@ class ExecutorAccess(Struct, frozen=True, kw_only=True):
         A job that was handed over in the batch system runs there as its owner, whom that system
         has authenticated.
         """
-        if self.security is None or order.foreign:
+        if self.security is None:
+            return ""
+        if self.owner and (order.foreign or order.user != self.owner):
+            return f"this executor starts jobs of {self.owner} only"
+        if order.foreign:
             return ""
         if order.uid < 0:
             return "the daemon names no user whose processes these are"
@@ -45,9 +51,9 @@ class ExecutorAccess(Struct, frozen=True, kw_only=True):
 OPEN_ACCESS = ExecutorAccess()
 
 
-def access_of(config: Config, path: Path) -> ExecutorAccess:
+def access_of(config: Config, path: Path, owner: str = "") -> ExecutorAccess:
     """Access by the configuration, with the executor's key of this file. Raises `KeyFileError`."""
     if config.daemon.mode == "single-user":
         return OPEN_ACCESS
     security = calling(read_key(path), config.access.server_key, path)
-    return ExecutorAccess(security=security, root_jobs=config.access.root_jobs)
+    return ExecutorAccess(security=security, root_jobs=config.access.root_jobs, owner=owner)

@@ -105,7 +105,7 @@ async def _serve(config: Config, cluster: ClusterConfig, state_dir: Path) -> Non
         interval_s=config.readings.interval_s,
         timeout_s=config.readings.timeout_s,
         max_age_s=config.readings.max_age_s,
-        access=access_of(config, state_dir / "key.json"),
+        access=access_of(config, state_dir / "key.json", cluster.owner),
     )
     executor.open()
     systemd.notify(systemd.READY, systemd.status(f"cluster {cluster.name}, pid {os.getpid()}"))

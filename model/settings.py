@@ -253,6 +253,8 @@ class ClusterConfig(Struct, frozen=True, kw_only=True):
     """``[[clusters]]``: one cluster and the adapter that reads it and launches on it."""
 
     name: Text
+    owner: str = ""
+    """Only this user's jobs may be placed there; empty: everybody's."""
     adapter: Literal["local", "trace", "slurm", "gridengine"] = "local"
     link_gbps: Gbps | None = None
     intra_gbps: InsideGbps | None = None

@@ -70,6 +70,10 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     """How parts get in beside local jobs, in words."""
     share: ShareUse | None = None
     """The share on which parts go before local jobs that wait, below."""
+    owner: str = ""
+    """Only this user's jobs run there; empty: everybody's."""
+    site: str = ""
+    """The machine that it is; rows with the same are one, read for several owners."""
     version: str = ""
     """Of its executor; empty: not said."""
     clock_ahead_s: float | None = None

@@ -28,15 +28,15 @@ class Gate:
     is free, or it cannot be kept.
     """
 
-    def __init__(self, kept: Path, ports: tuple[int, int], news_fd: int) -> None:
+    def __init__(self, kept: Path, ports: tuple[int, int], news_fd: int, host: str = "") -> None:
         self.calls: dict[str, list[LineConnection]] = {}
         """Those that wait for an answer, by claim."""
         self._callers: dict[LineConnection, float] = {}
         try:
             port = int(kept.read_text(encoding="ascii"))
-            self._sock = listening((port, port))
+            self._sock = listening((port, port), host)
         except (OSError, ValueError, OverflowError):
-            self._sock = listening(ports)
+            self._sock = listening(ports, host)
         self._sock.setblocking(False)
         self.port = int(self._sock.getsockname()[1])
         new = kept.with_suffix(".new")

@@ -20,9 +20,12 @@ from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder
+from coalloc.adapters.runner.barrier import LOOPBACK
 from coalloc.adapters.runner.grant import CLAIM, GRANT, MARKS, kept, ordered
 from coalloc.adapters.runner.spec import BatchSite, BatchTerms
 from coalloc.adapters.runner.status import PAGE, READY, RUN
+from coalloc.adapters.ssh.master import SshError
+from coalloc.adapters.ssh.shell import Relay, Shell
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 
@@ -91,10 +94,11 @@ class BatchLauncher(PartLauncher):
             self._spawned.pop(key, None)
             self._marked.discard(key)
 
-    def _open_gate(self, ports: tuple[int, ...]) -> None:
-        first, last = ports or (0, 0)
+    def _open_gate(self, settings: BatchSettings) -> None:
+        first, last = settings.ports or (0, 0)
+        host = LOOPBACK if settings.is_relayed else ""
         try:
-            self.gate = Gate(self._root / "gate", (first, last), super().fileno())
+            self.gate = Gate(self._root / "gate", (first, last), super().fileno(), host)
         except OSError as error:
             self.close()
             raise AdapterError(
@@ -241,8 +245,19 @@ def avoided(settings: BatchSettings, part: PartSpec, known: Collection[str]) -> 
     return set() if part.queue is None else set(map(settings.plain, part.queue.avoid)) & set(known)
 
 
-def site_of_part(settings: BatchSettings, part: PartSpec, options: list[str]) -> BatchSite:
-    """Facts of any batch system for a part's runner; `options` are further words for its submit."""
+def site_of_part(
+    settings: BatchSettings, part: PartSpec, options: list[str], root: Path
+) -> BatchSite:
+    """Facts of any batch system for a part's runner; `options` are further words for its submit.
+
+    Raises `AdapterError` where the login node by which nodes reach runners below `root` is not.
+    """
+    relay = ""
+    try:
+        if settings.is_relayed:
+            relay = ":".join(map(str, Relay(Shell(login_of(settings))).at(str(root))))
+    except SshError as error:
+        raise AdapterError(str(error)) from error
     return {
         "bin": settings.bin,
         "limit_s": settings.command_limit_s,
@@ -253,12 +268,24 @@ def site_of_part(settings: BatchSettings, part: PartSpec, options: list[str]) ->
         "ports": settings.ports or (0, 0),
         "gate": 0,
         "python": settings.python,
+        "ssh": login_of(settings),
+        "relay": relay,
     }
 
 
-def user_of(part: PartSpec) -> str:
-    """The account that submits a part; empty: there is none of that number."""
+def login_of(settings: BatchSettings) -> str:
+    """The cluster's login as `Commands` has it; empty: commands run here. Raises `AdapterError`."""
     try:
+        return Shell.of(settings.ssh, settings.ssh_config).stem if settings.ssh else ""
+    except (SshError, OSError) as error:
+        raise AdapterError(f"ssh: {error}") from error
+
+
+def user_of(settings: BatchSettings, part: PartSpec) -> str:
+    """The account that submits a part; empty: there is none of that number, or it is not known."""
+    try:
+        if settings.ssh:
+            return str(Shell(login_of(settings)).about()["user"])
         return pwd.getpwuid(os.getuid() if part.uid is None else part.uid).pw_name
-    except KeyError:
+    except (KeyError, SshError):
         return ""

@@ -38,15 +38,26 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     power_by_node: dict[str, Power] = field(default_factory=dict)
     """Speed by node set."""
     # Once read, by the batch system's names of nodes.
+    ssh: Annotated[str, Meta(pattern=r"^(?!-)\S*$", extra={"kind": "a login"})] = ""
+    """Login node by which all commands run, as ssh takes it: ``ada@login.alpha.example``, or an
+    alias. Jobs run as that user; nothing is installed there."""
+    ssh_config: Folder = ""
+    """ssh's configuration file; default the user's own."""
     address: str = ""
-    """Where the nodes reach the executor's machine; default its full name."""
+    """Where the nodes reach the executor's machine; default its full name, and with ``ssh`` by way
+    of the login node."""
     ports: tuple[Port, ...] = ()
     """First and last port on which the executor's machine listens to the nodes, one for each part
     and one for the gate; default any that is free."""
     python: str = "python3"
-    """Python 3.9 or later on the nodes, by name or path."""
+    """Python 3.6 or later on the nodes, by name or path."""
     command_limit_s: CommandLimit = 10.0
     """Time limit of one command, s."""
+
+    @property
+    def is_relayed(self) -> bool:
+        """Nodes reach the executor's machine by the login node."""
+        return bool(self.ssh and not self.address)
 
     @cached_property
     def only(self) -> frozenset[str] | None:

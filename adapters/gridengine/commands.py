@@ -63,7 +63,7 @@ class GridEngine(Commands):
             "SGE_QMASTER_PORT": str(self.qmaster_port or ""),
             "SGE_EXECD_PORT": str(self.execd_port or ""),
         }
-        kept = {key: os.environ[key] for key in STEERING if key in os.environ}
+        kept = {key: os.environ[key] for key in STEERING if key in os.environ and not self.ssh}
         return kept | {key: value for key, value in given.items() if value}
 
     def words(self, said: str) -> str:

@@ -17,6 +17,7 @@ from coalloc.adapters.batch.launcher import (
     BatchLauncher,
     avoided,
     check_known,
+    login_of,
     plain_counts,
     site_of_part,
 )
@@ -114,7 +115,7 @@ class GridEngineLauncher(BatchLauncher):
             for word in (option, value)
         ]
         return {
-            **site_of_part(site, part, options),
+            **site_of_part(site, part, options, self._root),
             "root": self._commands.root,
             "cell": self._commands.cell,
             "qmaster_port": site.qmaster_port,
@@ -137,4 +138,5 @@ def commands_of(settings: GridEngineSettings) -> GridEngine:
         execd_port=settings.execd_port,
         bin_dir=settings.bin,
         timeout_s=settings.command_limit_s,
+        ssh=login_of(settings),
     )

@@ -64,6 +64,7 @@ class GridEngineJob(PartJob):
             execd_port=site["execd_port"],
             bin_dir=site["bin"],
             timeout_s=site["limit_s"],
+            ssh=site.get("ssh", ""),
         )
         self._submitted = time.monotonic()
         self._is_queued = False

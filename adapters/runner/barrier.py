@@ -20,6 +20,7 @@ from coalloc.adapters.runner.talk import LineConnection, TalkError, is_proof, no
 
 AUTHENTICATION_LIMIT_S = 10.0
 MOST_UNAUTHENTICATED = 256
+LOOPBACK = "127.0.0.1"
 
 
 class NodeWrapper:
@@ -55,7 +56,7 @@ class UnauthenticatedPeer:
 
 
 class Barrier:
-    """Listens for a part's nodes, on one of `ports`, inclusive; (0, 0): any.
+    """Listens for a part's nodes, on one of `ports`, inclusive; (0, 0): any; of `host`, empty: all.
 
     `specs` has what each is told to run, by the batch system's node name; while it is empty,
     whoever comes waits to be told. Each has to hold `key`. Raises `OSError` where no port is free.
@@ -67,6 +68,7 @@ class Barrier:
         key: str,
         ports: tuple[int, int],
         poller: select.poll,
+        host: str = "",
     ) -> None:
         self.nodes = {name: NodeWrapper(spec) for name, spec in specs.items()}
         self._key, self._poller = key, poller
@@ -80,7 +82,7 @@ class Barrier:
         """Hears what a node answers to who reads its streams."""
         self.is_open = False
         """The processes were let go: a wrapper that comes for the first time comes too late."""
-        self._sock = listening(ports)
+        self._sock = listening(ports, host)
         self._sock.setblocking(False)
         poller.register(self._sock, select.POLLIN)
 
@@ -286,17 +288,18 @@ class Barrier:
         connection.close()
 
 
-def listening(ports: tuple[int, int]) -> socket.socket:
-    """A socket that listens on the first free port. Raises `OSError`."""
+def listening(ports: tuple[int, int], host: str = "") -> socket.socket:
+    """A socket that listens on the first free port, of all addresses or one. Raises `OSError`."""
     first, last = ports
     failure: OSError | None = None
     for port in range(first, last + 1):
-        sock = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
+        is_six = not host and socket.has_dualstack_ipv6()
+        sock = socket.socket(socket.AF_INET6 if is_six else socket.AF_INET)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if sock.family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            sock.bind(("", port))
+            sock.bind((host, port))
             sock.listen(1024)
         except OSError as error:
             sock.close()

@@ -143,6 +143,9 @@ class PartJob:
         """A wrapper's environment: where to come, and as which node, if the system does not say."""
         host = self._spec["site"]["address"] or socket.getfqdn()
         named = {"COALLOC_BARRIER_NODE": node} if node else {}
+        if relay := self._spec["site"].get("relay"):
+            named |= {"COALLOC_RELAY": relay, "COALLOC_GATE": f" {self._spec['lease_s']:g}"}
+            host = "relay"
         return {
             "COALLOC_BARRIER": f"{host}:{port}",
             "COALLOC_BARRIER_KEY": self._spec["key"],
@@ -206,7 +209,7 @@ def node_counts(spec: BatchSpec) -> dict[str, int]:
 def account_of(spec: BatchSpec) -> Account | None:
     """Account of a part's job; None: this process's own user's. Raises `FaultError`."""
     uid = spec["uid"]
-    if uid is None:
+    if uid is None or spec["site"].get("ssh"):  # there it is the login's user
         return None
     if os.geteuid() not in (0, uid):
         raise FaultError(

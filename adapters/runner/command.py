@@ -1,8 +1,9 @@
 """Runs a batch system's commands: with a clean environment, a time limit, and errors told apart.
 
 Every command runs with ``LC_ALL=C``; of the caller's environment only what `KEPT` names is passed
-on, so that no default of whoever started the daemon changes what an answer means. Imports the
-standard library only: part runners load it without the rest of the package.
+on, so that no default of whoever started the daemon changes what an answer means. Where they run
+on a login node (`ssh.shell`), it is with that user's environment there. Imports the standard
+library only: part runners load it without the rest of the package.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
+
+from coalloc.adapters.ssh.master import SshError
+from coalloc.adapters.ssh.shell import Shell
 
 KEPT = ("HOME", "KRB5CCNAME", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "TZ", "USER")
 """Variables of the caller that a command sees."""
@@ -125,6 +129,8 @@ class Commands:
     """After which a command is killed, seconds."""
     extra_env: Mapping[str, str] = field(default_factory=dict)
     """Further variables for every command."""
+    ssh: str = ""
+    """What `ssh.master.stem_of` calls the login on whose node they run; empty: they run here."""
 
     def run(
         self,
@@ -159,6 +165,15 @@ class Commands:
         in time.
         """
         limit = self.timeout_s if timeout_s is None else timeout_s
+        if self.ssh:
+            self.about_to_run(name, arguments)
+            variables = self.steering() | {"LC_ALL": "C"} | dict(self.extra_env) | dict(env or {})
+            words = [self._path(name), *arguments]
+            try:
+                ran = Shell(self.ssh).ask(words, env=variables, text=text or "", limit_s=limit)
+            except SshError as error:
+                raise UnreachableError(name, str(error)) from error
+            return CommandOutput(**ran._asdict())
         process = self._popen(
             name,
             *arguments,
@@ -211,10 +226,9 @@ class Commands:
     ) -> subprocess.Popen[bytes]:
         self.about_to_run(name, arguments)
         variables = self.environment(account) | dict(env or {})
-        path = os.path.join(self.bin_dir, name) if self.bin_dir else name
         try:
             return subprocess.Popen(
-                [path, *arguments],
+                [self._path(name), *arguments],
                 cwd="/",
                 env=variables,
                 stdin=stdin,
@@ -226,6 +240,18 @@ class Commands:
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise UnreachableError(name, f"cannot be run: {why}") from error
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.bin_dir, name) if self.bin_dir else name
+
+    def uid(self, account: Account | None = None) -> int:
+        """Number of the user as whom commands run, where they run. Raises `UnreachableError`."""
+        if not self.ssh:
+            return os.geteuid() if account is None else account.uid
+        try:
+            return int(Shell(self.ssh).about()["uid"])
+        except SshError as error:
+            raise UnreachableError("id", str(error)) from error
 
     def environment(self, account: Account | None = None) -> dict[str, str]:
         """The variables every command sees."""

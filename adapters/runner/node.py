@@ -7,7 +7,7 @@ connection and records go back over it. A connection that is lost before the sta
 claim up; later the processes run on, and the wrapper tries again and again to report.
 
 Nothing is installed on the node: this module and those it needs come in the environment
-(`runner.payload`). The node needs Python 3.9 or later.
+(`runner.payload`). The node needs Python 3.6 or later.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class NodeRunner(Runner):
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
         if slot == RUN:
-            record = record | {"boot": boot_id()}
+            record = dict(record, boot=boot_id())
         self._records[slot] = record
         if slot != END:
             return self._say(slot)
@@ -196,6 +196,7 @@ class RunnerAddress:
     def __init__(self, environ: Any) -> None:
         host, _, port = environ.pop("COALLOC_BARRIER").rpartition(":")
         self.host, self.port = host, int(port)
+        self.relay = environ.pop("COALLOC_RELAY", "")
         self.claim, _, lease_s = environ.pop("COALLOC_GATE", "").partition(" ")
         self.lease_s = float(lease_s or 0.0)
         self.key = environ.pop("COALLOC_BARRIER_KEY")
@@ -203,7 +204,7 @@ class RunnerAddress:
 
     def connect(self, limit_s: float) -> tuple[LineConnection, Any]:
         """Connect; raises TalkError."""
-        return connect(self.host, self.port, self.key, self.node, limit_s)
+        return connect(self.host, self.port, self.relay, self.key, self.node, limit_s)
 
     def first_connection(self) -> tuple[LineConnection, Any]:
         """Connect, by way of the gate for as long as a lease; raises TalkError."""
@@ -211,7 +212,8 @@ class RunnerAddress:
         while True:
             try:
                 if self.claim:
-                    self.port = port_of_runner(self.host, gate, self.claim, CONNECT_LIMIT_S)
+                    at = (self.host, gate, self.relay)
+                    self.port = port_of_runner(*at, self.claim, CONNECT_LIMIT_S)
                 return self.connect(CONNECT_LIMIT_S)
             except TalkError as error:
                 if isinstance(error, GivenUpError) or time.monotonic() >= end:

@@ -67,10 +67,10 @@ def script_environment(spec: NodeSpec, environ: Mapping[str, str]) -> dict[str, 
     hosts = [(name, int(count)) for name, count in spec["hosts"]]
     if "SLURM_JOB_ID" in environ:
         kept = {name: value for name, value in env.items() if not name.startswith("SLURM_")}
-        return kept | _slurm_variables(spec, hosts, environ)
+        return {**kept, **_slurm_variables(spec, hosts, environ)}
     if "JOB_ID" in environ:
         slots = spec["size"] * int(env.get("COALLOC_CPUS_PER_TASK", 1))
-        return env | {"NSLOTS": str(slots), "NHOSTS": str(len(hosts))}
+        return dict(env, NSLOTS=str(slots), NHOSTS=str(len(hosts)))
     return env
 
 
@@ -92,35 +92,41 @@ def _slurm_variables(
         # Slurm's own has its order of the nodes, which need not be that of the ranks.
         cpus = _repeated([count * each for _, count in hosts])
     out = {name: environ[name] for name in OF_SLURM if name in environ}
-    if gpus := environ.get("SLURM_STEP_GPUS"):
+    gpus = environ.get("SLURM_STEP_GPUS")
+    if gpus:
         out.setdefault("SLURM_JOB_GPUS", gpus)
     if each > 1:
         out["SLURM_CPUS_PER_TASK"] = str(each)
-    if most := shape.get("procs_per_node"):
+    most = shape.get("procs_per_node")
+    if most:
         out["SLURM_NTASKS_PER_NODE"] = str(most)
-    if gpus := gpus_of(shape):
+    gpus = gpus_of(shape)
+    if gpus:
         out["SLURM_GPUS_PER_TASK"] = gpus
     nodes_asked = {shape.get("min_nodes", 1), shape.get("max_nodes", 0)}
     if shape.get("exclusive") and not most and nodes_asked == {int(size)}:
         # Whole nodes, of which it is not said how many tasks they take: as many as they can.
         tasks = re.sub(r"(^|,)(\d+)", lambda found: f"{found[1]}{int(found[2]) // each}", cpus)
     else:
-        out |= dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), size)
-    out |= {
-        "SLURM_NODE_ALIASES": environ.get("SLURM_NODE_ALIASES", "(null)"),
-        "SLURM_JOBID": environ["SLURM_JOB_ID"],
-        "SLURM_JOB_NAME": spec["name"],
-        "SLURM_SUBMIT_DIR": spec["cwd"],
-        **dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), nodes),
-        **dict.fromkeys(("SLURM_JOB_NODELIST", "SLURM_NODELIST"), names),
-        "SLURM_TASKS_PER_NODE": tasks,
-        "SLURM_JOB_CPUS_PER_NODE": cpus,
-        **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"), "0"),
-    }
+        out.update(dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), size))
+    out.update(
+        {
+            "SLURM_NODE_ALIASES": environ.get("SLURM_NODE_ALIASES", "(null)"),
+            "SLURM_JOBID": environ["SLURM_JOB_ID"],
+            "SLURM_JOB_NAME": spec["name"],
+            "SLURM_SUBMIT_DIR": spec["cwd"],
+            **dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), nodes),
+            **dict.fromkeys(("SLURM_JOB_NODELIST", "SLURM_NODELIST"), names),
+            "SLURM_TASKS_PER_NODE": tasks,
+            "SLURM_JOB_CPUS_PER_NODE": cpus,
+            **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"), "0"),
+        }
+    )
     if OVERLAP in environ:
         out["SLURM_OVERLAP"] = "1"
     for name in OF_ARRAYS:
-        if value := spec["env"].get(f"COALLOC_ARRAY_{name}"):
+        value = spec["env"].get(f"COALLOC_ARRAY_{name}")
+        if value:
             out[f"SLURM_ARRAY_{name}"] = value
     return out
 
@@ -128,7 +134,7 @@ def _slurm_variables(
 def gpus_of(shape: Mapping[str, Any]) -> str:
     """GPUs of each process, as ``--gpus-per-task`` has them; empty: none."""
     asked = (f"{name}:{count}" for name, count in shape.get("per_proc", {}).items())
-    return ",".join(word.removeprefix("gpu:") for word in asked if word.startswith("gpu:"))
+    return ",".join(word[len("gpu:") :] for word in asked if word.startswith("gpu:"))
 
 
 def _repeated(counts: list[int]) -> str:

@@ -102,7 +102,7 @@ def wake_on_signals(orders_fd: int, on_term: Callable[[], None]) -> int:
     wake_read, wake_write = os.pipe()
     for fd in (wake_read, wake_write, orders_fd):
         os.set_blocking(fd, False)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: on_term())
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):

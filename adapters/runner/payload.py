@@ -6,6 +6,7 @@ need not compile it again, which would be most of the time a wrapper takes to be
 
 from __future__ import annotations
 
+import ast
 import binascii
 import functools
 import marshal
@@ -42,7 +43,7 @@ BOOT = (
     "gc.enable()\n"
     "m.main()"
 )
-"""What ``python3 -I -S -c`` is given; any Python from 3.9 on runs it."""
+"""What ``python3 -I -S -c`` is given; any Python from 3.6 on runs it."""
 
 
 @functools.cache
@@ -50,10 +51,36 @@ def payload() -> str:
     """The modules as one word."""
     rows = []
     for module in MODULES:
-        text = (Path(__file__).parent / f"{module}.py").read_text(encoding="utf-8")
+        text = plain(Path(__file__).parent / f"{module}.py")
         name = f"coalloc.adapters.runner.{module}"
         code = compile(text, name, "exec", dont_inherit=True, optimize=2)
         rows.append((name, text, marshal.dumps(code)))
     # Version 2 is read by every Python 3.
     raw = marshal.dumps((MAGIC_NUMBER, rows), 2)
     return binascii.b2a_base64(zlib.compress(raw, 6), newline=False).decode()
+
+
+def plain(path: Path) -> str:
+    """A module's text as Python 3.6 reads it: without annotations, and without docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [own for each in body if (own := _plain(each))] or [ast.Pass()]
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _plain(node: ast.AST) -> ast.AST | None:
+    """A statement without what is for readers and checkers alone; None: it is all that."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return None
+    if isinstance(node, ast.AnnAssign):
+        value = node.value
+        return None if value is None else ast.Assign(targets=[node.target], value=value)
+    if isinstance(node, ast.ImportFrom) and node.module in {"__future__", "typing"}:
+        node.names = [each for each in node.names if each.name == "TYPE_CHECKING"]
+        return node if node.names else None
+    return node

@@ -101,7 +101,7 @@ class Rank:
             os.write(say_fd, b"R %d\n" % self.index)
             if os.read(go_fd, 1) != b"g":
                 os._exit(1)
-            os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
+            os.write(say_fd, b"S %d %d\n" % (self.index, int(time.monotonic() * 1e9)))
             calm_down()
             if self.is_holder:
                 os.close(say_fd)
@@ -121,8 +121,8 @@ class Rank:
     def _shed_signals() -> None:
         signal.set_wakeup_fd(-1)
         # All: whoever started the executor from a shell may have left some ignored.
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            with contextlib.suppress(OSError):
+        for number in set(range(1, signal.NSIG)) - {signal.SIGKILL, signal.SIGSTOP}:
+            with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
@@ -183,7 +183,7 @@ class Rank:
                 "LOGNAME": self.account.pw_name,
                 "SHELL": self.account.pw_shell or "/bin/sh",
             }
-            env = env | account if spec["uid"] is not None else account | env
+            env = {**env, **account} if spec["uid"] is not None else {**account, **env}
         env.setdefault("PATH", DEFAULT_PATH)
         host, _, port = spec["rendezvous"].rpartition(":")
         rank, size = str(self.rank), str(spec["size"])
@@ -199,23 +199,26 @@ class Rank:
                 "LOCAL_WORLD_SIZE": str(self.local_size),
             }
         )
-        return env | {
-            "COALLOC_JOB_ID": spec["job"],
-            "COALLOC_SIZE": size,
-            "COALLOC_PART": str(spec["part"]),
-            "COALLOC_ATTEMPT": str(spec["attempt"]),
-            "COALLOC_CLUSTER": spec["cluster"],
-            "COALLOC_NODE": self.node,
-            "COALLOC_NODELIST": spec["nodelist"],
-            "COALLOC_HOSTFILE": spec["hostfile"],
-            "COALLOC_RENDEZVOUS": spec["rendezvous"],
-            "COALLOC_CLAIM": spec["claim"],
-            "MASTER_ADDR": host.strip("[]"),
-            "MASTER_PORT": port,
-            **own,
-            **({} if self.gpus is None else dict.fromkeys(GPUS, ",".join(map(str, self.gpus)))),
-            **chunk_variables(spec.get("chunks"), self.rank, spec["size"]),
-        }
+        env.update(
+            {
+                "COALLOC_JOB_ID": spec["job"],
+                "COALLOC_SIZE": size,
+                "COALLOC_PART": str(spec["part"]),
+                "COALLOC_ATTEMPT": str(spec["attempt"]),
+                "COALLOC_CLUSTER": spec["cluster"],
+                "COALLOC_NODE": self.node,
+                "COALLOC_NODELIST": spec["nodelist"],
+                "COALLOC_HOSTFILE": spec["hostfile"],
+                "COALLOC_RENDEZVOUS": spec["rendezvous"],
+                "COALLOC_CLAIM": spec["claim"],
+                "MASTER_ADDR": host.strip("[]"),
+                "MASTER_PORT": port,
+                **own,
+                **({} if self.gpus is None else dict.fromkeys(GPUS, ",".join(map(str, self.gpus)))),
+                **chunk_variables(spec.get("chunks"), self.rank, spec["size"]),
+            }
+        )
+        return env
 
     def _prepare_files(self, env: dict[str, str]) -> str:
         """Enter the folder, find the command, open its output; the path to execute."""

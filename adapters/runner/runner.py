@@ -292,7 +292,9 @@ class Runner(OrderLoop):
             self.max_rss_mb = max(self.max_rss_mb, usage.ru_maxrss / 1024)
             index = self.pids.pop(pid, None)
             if index is not None:
-                self.codes[index] = os.waitstatus_to_exitcode(status)
+                self.codes[index] = (
+                    os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+                )
                 if not self.is_started and not self.reason:
                     self.stop("rank_died", "a process died at the barrier")
 
@@ -384,8 +386,8 @@ class Runner(OrderLoop):
     def _start_times(self) -> dict[str, Any]:
         if self.first_ns is None:
             return {"started": None, "started_mono": None}
-        wall_ns = time.time_ns() - time.monotonic_ns() + self.first_ns
-        return {"started": wall_ns / 1e9, "started_mono": self.first_ns / 1e9}
+        started = self.first_ns / 1e9
+        return {"started": time.time() - time.monotonic() + started, "started_mono": started}
 
     def _finish(self) -> None:
         self._reap()

@@ -98,7 +98,17 @@ class NodeSpec(RunnerSpec, total=False):
     """The part has been started before."""
 
 
-class BatchSite(TypedDict):
+class FarSite(TypedDict, total=False):
+    """Of a batch system that is reached by ssh."""
+
+    ssh: str
+    """As of `runner.command.Commands`."""
+    relay: str
+    """Addresses of the login node, with commas, and the port of the relay there, by which nodes
+    reach the runner; empty: they reach it without."""
+
+
+class BatchSite(FarSite):
     """Facts of a batch system for a runner; each has more."""
 
     bin: str

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from coalloc.adapters.runner import durable
-from coalloc.adapters.runner.barrier import Barrier
+from coalloc.adapters.runner.barrier import LOOPBACK, Barrier
 from coalloc.adapters.runner.batch_job import PartJob, node_specs
 from coalloc.adapters.runner.ends import (
     OWN_ENDS,
@@ -164,7 +164,8 @@ class PartSupervisor(OrderLoop):
         end = time.monotonic() + (REBIND_S if port and self.is_started else 0.0)
         while True:
             try:
-                return Barrier(specs, self.spec["key"], (first, last), self.poller)
+                host = LOOPBACK if self.spec["site"].get("relay") else ""
+                return Barrier(specs, self.spec["key"], (first, last), self.poller, host)
             except OSError as error:
                 if time.monotonic() >= end:
                     raise FaultError(
@@ -393,7 +394,9 @@ class PartSupervisor(OrderLoop):
         """Ask what became of the job, since something of it is missing."""
         state, reason = self._job.state()
         if state is None and self.is_started:
-            return  # out of reach; nothing is known
+            # Out of reach; nothing is known. What cuts us off may keep the wrappers from calling.
+            self._missing_since = time.monotonic()
+            return
         if not state and self.is_started:
             self._missed += 1
             if self._missed >= 2:

@@ -32,7 +32,7 @@ import select
 import socket
 import struct
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 try:  # hashlib loads OpenSSL, which takes longer than all the rest of the wrapper
@@ -107,7 +107,7 @@ class LineConnection:
     def heard(self) -> list[str]:
         """Every line that has come; `TalkError` where the other side is gone, or says too much."""
         try:
-            while chunk := self.sock.recv(1 << 16, socket.MSG_DONTWAIT):
+            for chunk in iter(lambda: self.sock.recv(1 << 16, socket.MSG_DONTWAIT), b""):
                 self.unread += chunk
                 if len(self.unread) > LONGEST_LINE:
                     raise TalkError("a line is too long")
@@ -146,10 +146,27 @@ class LineConnection:
         return [line.decode(errors="surrogateescape") for line in lines]
 
 
-def port_of_runner(host: str, gate: int, claim: str, limit_s: float) -> int:
+def dial(host: str, port: int, relay: str, limit_s: float) -> LineConnection:
+    """Connect, or have the relay do so that `adapters.ssh` has on a login node.
+
+    ``ADDRESS,ADDRESS:PORT`` it is called; the first that answers is taken. Raises `OSError`.
+    """
+    if not relay:
+        return LineConnection(socket.create_connection((host, port), limit_s))
+    hosts, _, at = relay.rpartition(":")
+    for each in hosts.split(","):
+        with suppress(OSError):
+            limit_each_s = limit_s / (hosts.count(",") + 1)
+            connection = LineConnection(socket.create_connection((each, int(at)), limit_each_s))
+            connection.say("to", str(port))
+            return connection
+    raise OSError("none of these addresses answers")
+
+
+def port_of_runner(host: str, gate: int, relay: str, claim: str, limit_s: float) -> int:
     """Ask the gate where the runner of a granted claim listens. Raises `TalkError`."""
     try:
-        with closing(LineConnection(socket.create_connection((host, gate), limit_s))) as connection:
+        with closing(dial(host, gate, relay, limit_s)) as connection:
             connection.say("granted", claim)
             word, _, port = connection.wait_line(limit_s).partition(" ")
     except OSError as error:
@@ -162,15 +179,14 @@ def port_of_runner(host: str, gate: int, claim: str, limit_s: float) -> int:
 
 
 def connect(
-    host: str, port: int, key: str, node: str, limit_s: float
+    host: str, port: int, relay: str, key: str, node: str, limit_s: float
 ) -> tuple[LineConnection, Any]:
     """Connect from a node to its part's runner; returns the connection and the node's spec."""
     ours = nonce()
     try:
-        sock = socket.create_connection((host, port), limit_s)
+        connection = dial(host, port, relay, limit_s)
     except OSError as error:
-        raise TalkError(f"{host}:{port}: {error}") from error
-    connection = LineConnection(sock)
+        raise TalkError(f"{relay or host}:{port}: {error}") from error
     try:
         connection.say("hello", node, ours)
         words = connection.wait_line(limit_s).split(" ")

@@ -18,6 +18,7 @@ from coalloc.adapters.batch.launcher import (
     BatchLauncher,
     avoided,
     check_known,
+    login_of,
     plain_counts,
     site_of_part,
     user_of,
@@ -68,7 +69,7 @@ class SlurmLauncher(BatchLauncher):
         super().__init__(state_dir)
         self._turns = Turns()
         if settings.start != "salloc":
-            self._open_gate(settings.ports)
+            self._open_gate(settings)
         self._ledger = Ledger(state_dir / "given_back")
 
     def learn(self, facts: SlurmFacts) -> None:
@@ -197,7 +198,7 @@ class SlurmLauncher(BatchLauncher):
             1, part.shape.cpus_per_proc
         )
         return {
-            **site_of_part(site, part, options),
+            **site_of_part(site, part, options, self._root),
             "gate": 0 if self.gate is None else self.gate.port,
             "conf": self._slurm.conf,
             "avoid": self._avoided(part),
@@ -228,7 +229,9 @@ class SlurmLauncher(BatchLauncher):
         rules = self._facts.rules
         if rules is None:
             return None
-        asking = Asking(user=user_of(part), batch=part.batch, time_limit_s=part.time_limit)
+        asking = Asking(
+            user=user_of(self._settings, part), batch=part.batch, time_limit_s=part.time_limit
+        )
         return judged(rules, asking).limits.time_s
 
 
@@ -271,7 +274,8 @@ def commands_of(settings: SlurmSettings, tally: Path | None = None) -> Slurm:
     """The cluster's commands; without a `conf` of its own, those of the environment's cluster."""
     return Slurm(
         tally="" if tally is None else str(tally),
-        conf=settings.conf or os.environ.get("SLURM_CONF", ""),
+        conf=settings.conf or ("" if settings.ssh else os.environ.get("SLURM_CONF", "")),
+        ssh=login_of(settings),
         bin_dir=settings.bin,
         timeout_s=settings.command_limit_s,
     )

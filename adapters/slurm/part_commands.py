@@ -6,6 +6,8 @@ Imports the standard library only, as the runner does.
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Mapping
 from typing import cast
 
 from coalloc.adapters.runner.batch_job import node_counts
@@ -291,23 +293,24 @@ def sbatch_variables(spec: BatchSpec) -> dict[str, str]:
     return variables
 
 
-def sbatch_words(spec: BatchSpec) -> list[str]:
-    """Take a turn in the queue, for any nodes of the part's shape."""
+def sbatch_words(spec: BatchSpec, *, is_shape: bool = True) -> list[str]:
+    """Take a turn in the queue, for any nodes of the part's shape, or for exactly its own."""
     own = ["--parsable", "--no-requeue", "--output=/dev/null"]
     if spec["queue"] is not None and (nice := spec["queue"]["nice"]):
         own.append(f"--nice={nice}")
-    return [*own, *allocation(spec, is_shape=True)]
+    return [*own, *allocation(spec, is_shape=is_shape)]
 
 
 def _wrapper(spec: BatchSpec) -> list[str]:
     return [spec["site"]["python"], "-I", "-S", "-c", BOOT]
 
 
-def batch_script(spec: BatchSpec, srun: str) -> str:
+def batch_script(spec: BatchSpec, place: Mapping[str, str]) -> str:
     """The script for sbatch; only where it runs is it known on how many nodes.
 
-    It becomes the wrapper of a single node itself; on several, a step has one on each, with all
-    that was allocated there.
+    The wrapper and its `place` stand in it: they are in no command's words or environment, and a
+    site that exports none has them nevertheless. It becomes the wrapper of a single node itself; on
+    several, a step has one on each, with all that was allocated there.
     """
     wrapper = " ".join("'" + word.replace("'", "'\\''") + "'" for word in _wrapper(spec))
     layout = f"-n {NODE_COUNT} --ntasks-per-node=1 --whole"
@@ -315,13 +318,16 @@ def batch_script(spec: BatchSpec, srun: str) -> str:
         # A step with other tasks would have other GPUs than the job has.
         layout = f"-n {len(spec['ranks'])} -c {cpus_each(spec)} --gpus-per-task={gpus} {UNBOUND}"
         wrapper = f"/bin/sh -c '{ONE_ON_EACH_NODE}' sh {wrapper}"
+    exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in place.items())
+    folder = spec["site"]["bin"]  # which the node need not have
+    path = f'PATH={shlex.quote(folder)}:"$PATH"\n' if folder else ""
     return (
         "#!/bin/sh\n"
         # A requeued job must not come to the barrier a second time.
         '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || exit 1\n'
-        f"[ {NODE_COUNT} = 1 ] && exec {wrapper}\n"
+        f"{exports}\n[ {NODE_COUNT} = 1 ] && exec {wrapper}\n"
         f"unset {' '.join(OF_TASKS)}\n"
-        f"exec {srun} -N {NODE_COUNT} {layout} --overlap --mem=0 {' '.join(STEP)} {wrapper}\n"
+        f"{path}exec srun -N {NODE_COUNT} {layout} --overlap --mem=0 {' '.join(STEP)} {wrapper}\n"
     )
 
 

@@ -58,6 +58,8 @@ LEAVE_S = 30.0
 """A job whose wrappers have ended ends by itself within this time, or is cancelled, seconds."""
 POLL_S = 0.01
 GRANT_POLL_S = 0.005
+AT_ONCE_S, LATER_POLL_S = 15.0, 0.1
+"""Slurm looks at a batch job that was submitted within this time, seconds."""
 LONGEST_LOG = 1 << 20
 LIST = ("--local", "-h", "-a", "-o", "%i %k")
 
@@ -76,6 +78,7 @@ class SlurmJob(PartJob):
             bin_dir=site["bin"],
             timeout_s=site["limit_s"],
             tally=f"{os.path.dirname(folder)}/rpcs",
+            ssh=site.get("ssh", ""),
         )
         self._shown = ShownJob(self._slurm, spec)
         self._step: StartedCommand | None = None
@@ -83,13 +86,17 @@ class SlurmJob(PartJob):
 
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes at once, or take a turn in the queue; whether it waits there."""
-        queue = self._spec["queue"]
+        queue, is_far = self._spec["queue"], bool(self._spec["site"].get("ssh"))
         may_try = queue is not None and queue["at_once"] and may_be_at_once(self._spec)
+        if is_far:  # no srun outlives the connection
+            may_try = False
         if queue is not None and not (may_try and self._is_granted_at_once(port)):
             self.submit(port)
             keep()
             return True
-        if queue is None:
+        if is_far:
+            self.submit_at_once(port, keep)
+        else:
             self.allocate(port)
         keep()
         return False
@@ -157,6 +164,22 @@ class SlurmJob(PartJob):
                 raise UnreachableError("srun", f"{why}: {words}" if words else why)
             time.sleep(GRANT_POLL_S)
 
+    def submit_at_once(self, port: int, keep: Callable[[], None]) -> None:
+        """Claim exactly the planned nodes by a batch job; one that comes to wait is withdrawn."""
+        self.submit(port, may_wait=False)
+        keep()
+        end = time.monotonic() + AT_ONCE_S
+        while True:
+            state, reason = self.state()
+            if state is not None and state != "PENDING":
+                return
+            is_decided = state == "PENDING" and reason not in UNDECIDED
+            if is_decided or time.monotonic() >= end:
+                self.cancel()
+                why = f"sbatch: not granted at once ({reason or 'no answer'})"
+                raise FaultError(fate_of(reason)[1] if is_decided else "nodes_taken", why)
+            time.sleep(LATER_POLL_S)
+
     def _said(self) -> str:
         """All that srun and the wrappers have said."""
         try:
@@ -165,18 +188,16 @@ class SlurmJob(PartJob):
         except OSError:
             return ""
 
-    def submit(self, port: int) -> None:
+    def submit(self, port: int, *, may_wait: bool = True) -> None:
         """Claim the nodes through the queue; the wrappers come to this port, or to the gate."""
-        is_parked = bool(self._spec["site"]["gate"])
-        self.asked_s = asked_s(self._spec, is_shape=True)
-        folder = self._spec["site"]["bin"]
-        script = batch_script(self._spec, f"{folder}/srun" if folder else "srun")
+        is_parked = may_wait and bool(self._spec["site"]["gate"])
+        self.asked_s = asked_s(self._spec, is_shape=may_wait)
+        place = self._at_gate() if is_parked else self._place(port)
         try:
             said = self._slurm.run(
                 "sbatch",
-                *sbatch_words(self._spec),
-                env=self._at_gate() if is_parked else self._place(port),
-                text=script,
+                *sbatch_words(self._spec, is_shape=may_wait),
+                text=batch_script(self._spec, place),
                 account=self._account,
             )
             self.number, self.is_parked = granted(said), is_parked
@@ -220,8 +241,11 @@ class SlurmJob(PartJob):
         if state != "CANCELLED":
             return known
         uid = self._shown.canceller(self.number, WHO_S)
-        own = os.geteuid() if self._account is None else self._account.uid
-        return known if uid in {"", str(own)} else BY_ANOTHER
+        if not uid:
+            return known
+        with contextlib.suppress(BatchError):
+            return known if uid == str(self._slurm.uid(self._account)) else BY_ANOTHER
+        return known
 
     def _is_cut_off(self) -> tuple[str, str]:
         """Reason and detail of a part whose wrappers found nobody where they were told to."""
@@ -229,6 +253,8 @@ class SlurmJob(PartJob):
         host, (first, last) = site["address"] or socket.getfqdn(), site["ports"]
         where = f"{host}:{first}-{last}" if last else f"{host} at any port"
         why = f"its wrappers did not reach the executor at {where}"
+        if relay := site.get("relay"):
+            return "step_failed", f"its wrappers did not reach the login node at {relay}"
         return "step_failed", f"{why}; see the settings address and ports"
 
     def kill(self) -> None:

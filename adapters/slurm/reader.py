@@ -10,6 +10,7 @@ unknown, not empty. What a reading shows to be due in Slurm (`slurm.upkeep`) is 
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -76,6 +77,7 @@ from coalloc.adapters.slurm.rules import site_rules
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
 from coalloc.adapters.slurm.upkeep import Due, acts
+from coalloc.adapters.ssh.master import SshMaster
 from coalloc.model.platform import NodeState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.values import replace
@@ -95,6 +97,8 @@ LOAD_EVERY_S = 300.0
 """Between two looks at how busy slurmctld is, seconds."""
 EASED = 3.0
 """Readings are so many times as far apart while nothing is to be seen, or slurmctld is busy."""
+FAR, FAR_EASED = 3.0, 4.0
+"""The same of a login node, which is not ours: so much farther apart, and then as well."""
 
 Found = TypeVar("Found")
 
@@ -145,6 +149,7 @@ class SlurmReader:
         self._seldom, self._cycles = Seldom(), 0
         self._tally = Tally(None if state_dir is None else state_dir / "rpcs")
         self._is_busy, self._load_asked = False, float("-inf")
+        self._site = ""
 
     def read(self) -> ClusterReading:
         """Return the cluster as Slurm describes it now. Raises `AdapterError`."""
@@ -181,6 +186,8 @@ class SlurmReader:
     def pause(self, is_idle: bool) -> float:
         """The pause before the next reading, as a multiple of the usual one."""
         rests = is_idle and not self._settings.hands_over
+        if self._settings.ssh:
+            return FAR * (FAR_EASED if rests or self._is_busy else 1.0)
         return EASED if rests or self._is_busy else 1.0
 
     def due(self) -> tuple[Act, ...]:
@@ -259,6 +266,10 @@ class SlurmReader:
         self._boot_s, self._keeps_places = parse_boot(config), keeps_places(config)
         self._licenses = self._if_open(parse_licenses, *SHOW, "licenses")
         self._clock_off_s = clock_offset(there, asked, self._clock())
+        if self._settings.ssh:
+            key = SshMaster(self._settings.ssh, self._settings.ssh_config).state().host_key
+            name = re.search(r"^ClusterName\s*= *(\S+)", config, re.MULTILINE)
+            self._site = f"{key} {name[1]}" if key and name else ""
         self._clock_asked = asked
 
     def _if_open(self, read: Callable[[str], Found], *words: str) -> Found | None:
@@ -354,6 +365,7 @@ class SlurmReader:
             way=self._share.way,
             share=self._share.use,
             rules=rules,
+            site=self._site,
             rpcs_per_min=self._tally.per_minute(time.monotonic()),
         )
 

@@ -99,6 +99,14 @@ def read_settings(value: Any, cluster: str, where: str = "") -> SlurmSettings:
         )
     if handed and handed == target:
         raise InputError(f"{prefix}handover_partition", f"{shown(handed)} is where parts run")
+    for name, is_set, why in (
+        ("handover_partition", handed, "needs an operator of Slurm's"),
+        ("handover_comment", settings.handover_comment, "needs an operator of Slurm's"),
+        ("max_share", settings.max_share, "needs an operator of Slurm's"),
+        ("start", settings.start == "salloc", "a claim of salloc's ends with the connection"),
+    ):
+        if settings.ssh and is_set:
+            raise InputError(f"{prefix}{name}", f"{why}: not with ssh")
     if settings.max_share and settings.reservation:
         raise InputError(f"{prefix}max_share", "makes a reservation of its own: name none")
     return replace(settings, partition=target)

@@ -60,6 +60,7 @@ def findings(args: argparse.Namespace) -> Iterator[Finding]:
 
 
 def _looked_at(args: argparse.Namespace, config: Config, path: Path | None) -> Iterator[Finding]:
+    from coalloc.cli.connect.connections import connection_findings
     from coalloc.cli.doctor.files import commands_finding, file_findings, kernels_finding
     from coalloc.cli.doctor.live import daemon_findings, no_daemon
     from coalloc.wire.client import NoAnswerError
@@ -80,9 +81,10 @@ def _looked_at(args: argparse.Namespace, config: Config, path: Path | None) -> I
     if not any(finding.about == "solver" for finding in live):
         yield kernels_finding(config)
     read = {finding.about for finding in live if finding.level is Level.OK}
+    yield from connection_findings()
     for cluster in config.clusters:
         # One that is read has its commands, wherever its executor runs.
-        commands = commands_finding(cluster)
+        commands = None if cluster.settings.get("ssh") else commands_finding(cluster)
         if commands is not None and f"cluster {cluster.name}" not in read:
             yield commands
 

@@ -96,7 +96,8 @@ def _run(args: argparse.Namespace) -> int:
     return run(args, configuration(args))
 
 
-def _ask(config: Config, verb: str, **fields: Any) -> Mapping[str, Any]:
+def ask_socket(config: Config, verb: str, **fields: Any) -> Mapping[str, Any]:
+    """Ask the daemon's enrolment socket."""
     from coalloc.client.enrolment import EnrolmentError, ask
 
     try:
@@ -129,7 +130,7 @@ def _new(args: argparse.Namespace, config: Config) -> int:
         else:
             if is_new:
                 write_key(path, key)
-            answer = _ask(
+            answer = ask_socket(
                 config,
                 "authorize",
                 pair=key.pair,
@@ -175,7 +176,7 @@ def _pair_of(public: str) -> KeyPair | None:
 
 
 def _authorize(args: argparse.Namespace, config: Config) -> int:
-    answer = _ask(
+    answer = ask_socket(
         config,
         "authorize",
         pair=_pair_of(args.key),
@@ -192,13 +193,13 @@ def _authorize(args: argparse.Namespace, config: Config) -> int:
 
 
 def _revoke(args: argparse.Namespace, config: Config) -> int:
-    grant = _ask(config, "revoke", key=args.key)["key"]
+    grant = ask_socket(config, "revoke", key=args.key)["key"]
     note(f"{grant['key'][:12]} of {grant['user']} is revoked")
     return DONE
 
 
 def _list(args: argparse.Namespace, config: Config) -> int:
-    keys = _ask(config, "list")["keys"]
+    keys = ask_socket(config, "list")["keys"]
     if args.json:
         print_json(keys)
         return DONE

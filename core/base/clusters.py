@@ -6,7 +6,7 @@ Mutable, but changed only inside `coordinator.handle`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -100,6 +100,17 @@ class ClusterState:
         default=(None, {}, Counter()), compare=False, repr=False
     )
     """A reading, its nodes by name, and the slots that work there takes of each."""
+
+    def closed_to(self, user: str) -> str:
+        """Reason why no job of a user may be placed there, whatever it asks for; empty: it may."""
+        owner = self.settings.owner
+        return f"belongs to {owner}" if owner and user != owner else ""
+
+    def alien(self, nodes: Iterable[str]) -> str:
+        """A node that its executor must not speak of: an owner's has those below its name."""
+        below = f"{self.settings.name}/"
+        others = (node for node in nodes if not node.startswith(below))
+        return next(others, "") if self.settings.owner else ""
 
     @property
     def clock_ahead_s(self) -> float | None:

@@ -56,8 +56,8 @@ def taken_in(
     `is_of_now`: it was read for this run of the daemon; an earlier one may have seen jobs since.
     """
     name = cluster.settings.name
-    if not cluster.configured:
-        return
+    if not cluster.configured or cluster.settings.owner:
+        return  # its owner's executor could name anybody as a job's user
     present = set()
     for entry in reading.handed:
         present.add(entry.id)

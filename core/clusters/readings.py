@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.messages import Read
 from coalloc.core.base.power import updated
@@ -147,6 +149,10 @@ def _is_late(cluster: ClusterState, read: Read, now: float) -> bool:
 def _clash(state: State, name: str, reading: ClusterReading) -> str:
     """Reason why a reading cannot be used beside those of the other clusters; empty if it can."""
     mine = {node.name for node in reading.nodes}
+    held = (work.nodes for work in reading.running)
+    kept = (each.nodes for each in reading.reservations)
+    if alien := state.clusters[name].alien(chain(mine, *held, *kept)):
+        return f"node {alien} is not named {name}/NODE (settings.qualified)"
     for other, cluster in state.clusters.items():
         if other != name and cluster.reading is not None:
             both = next((n.name for n in cluster.reading.nodes if n.name in mine), None)

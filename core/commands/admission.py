@@ -20,6 +20,7 @@ from coalloc.core.jobs.eligibility import (
     UNKNOWN_OWNER,
     JobOwner,
     bound_text,
+    is_open_to,
     nodes_text,
     open_nodes,
     owner_of,
@@ -148,7 +149,7 @@ def _rules_against(state: State, job: Job, owner: JobOwner) -> str:
     """Objections of the clusters' batch systems to a job, cluster by cluster."""
     told = []
     for name, cluster in state.clusters.items():
-        is_named = job.clusters is None or name in job.clusters
+        is_named = is_open_to(name, cluster, job, owner.user)
         if not cluster.configured or not is_named or cluster.reading is None:
             continue
         verdict = verdict_of(cluster, job, owner)

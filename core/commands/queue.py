@@ -212,6 +212,8 @@ def planned_job(
     for cluster in body.get("clusters") or ():
         if cluster not in state.clusters or not state.clusters[cluster].configured:
             raise InputError("job.clusters", f"there is no cluster {cluster!r}")
+        if why := state.clusters[cluster].closed_to(program.user):
+            raise InputError("job.clusters", f"{cluster} {why}")
     job, warnings = read_job(body, "job", now)
     if warnings:
         sources[REPAIRED] = "; ".join(warnings).removeprefix("job new: ")

@@ -79,6 +79,8 @@ def owner_of(record: JobRecord) -> JobOwner:
 
 def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
     """Verdict of a cluster's batch system on a job; kept until its rules change."""
+    if owner is not UNKNOWN_OWNER and (why := cluster.closed_to(owner.user)):
+        return Verdict(never=why)
     if is_older(cluster, job):
         return OLDER
     if owner.stream and cluster.abilities is not None and STREAMS not in cluster.abilities:
@@ -268,17 +270,22 @@ def nodes_text(verdict: Verdict, batch: BatchOptions) -> str:
     return " and ".join([*asked, *([f"partition {partitions}"] if partitions else [])])
 
 
+def is_open_to(name: str, cluster: ClusterState, job: Job, user: str) -> bool:
+    """Whether a job names this cluster; one that names none may have all that are not others'."""
+    return not cluster.closed_to(user) if job.clusters is None else name in job.clusters
+
+
 def refused_by_all(state: State, record: JobRecord) -> str:
     """Reasons why no cluster takes a waiting job now, one by one; empty where one does."""
     owner, told = owner_of(record), []
     for name, cluster in state.clusters.items():
-        if record.job.clusters is None or name in record.job.clusters:
+        if is_open_to(name, cluster, record.job, record.user):
             verdict = verdict_of(cluster, record.job, owner)
             why = record.barred.get(name) or refusal_now(cluster, verdict)
             if not why:
                 return ""
             told.append(f"{name}: {why}")
-    return "; ".join(told)
+    return "; ".join(told) or "every cluster belongs to another user"
 
 
 def refusal_now(cluster: ClusterState, verdict: Verdict) -> str:

@@ -12,6 +12,7 @@ from coalloc.core.base.composites import WorkflowState
 from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.jobs.eligibility import OLDER, is_older
+from coalloc.core.jobs.twins import held_on, runs_on_twins, twins_of
 from coalloc.model.cost import link_loads, task_loads
 from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.plan import Placement
@@ -57,12 +58,14 @@ class SlotsInUse:
         before = set(self.free) if self._rooms is not None else None
         for name, cluster in self.state.clusters.items():
             found = cluster.nodes if nodes is None else map(cluster.node, nodes)
+            twins = twins_of(self.state, name)
             for node in found:
                 if node is not None and node.name not in self.cluster_of:
                     self.cluster_of[node.name] = name
                     is_up = node.state is NodeState.UP and node.name not in cluster.drained_nodes
                     if is_up and self.usable[name]:
                         taken = cluster.taken(node.name) + self._held(node.name)
+                        taken += held_on(self.state, twins, name, node.name) if twins else 0
                         self.free[node.name] = node.slots - taken
         if before is not None:
             self._count_rooms(self.free.keys() - before)
@@ -89,6 +92,8 @@ class SlotsInUse:
         """Book what a job that has just been placed holds."""
         held = held_by(self.state, record)
         self.take(held.nodes, held.link_gbps)
+        for run in runs_on_twins(self.state, record, held):
+            self.take(run.nodes, {})
         if self._rooms is not None:
             self._subtract(held, self._rooms)
 
@@ -193,6 +198,8 @@ def misfit(placement: Placement, record: JobRecord, view: SlotsInUse) -> str:
     for name, count in placement.nodes.items():
         if name not in view.free:
             return f"node {name} no longer takes work"
+        if why := view.state.clusters[view.cluster_of[name]].closed_to(record.user):
+            return f"node {name} {why}"
         if not is_shaped and view.free[name] < count:
             return f"node {name} has {view.free[name]} free slots, {count} were planned"
         if is_shaped and (node := view.node(name)) is not None:

@@ -93,6 +93,7 @@ class Offers:
         if self._are_needed is None:
             self._are_needed = bool(self.state.maintenance.reserved) or any(
                 cluster.refused
+                or cluster.settings.owner
                 or not {SHAPES, STREAMS}.issubset(cluster.abilities or ())
                 or (cluster.reading is not None and cluster.reading.rules)
                 for cluster in self.state.clusters.values()

@@ -18,7 +18,7 @@ from coalloc.core.base.records import Outlook
 from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import RoundState, State
 from coalloc.core.clusters import presence
-from coalloc.core.jobs import deadlines
+from coalloc.core.jobs import deadlines, twins
 from coalloc.core.jobs.eligibility import refused_by_all, reserved_text
 from coalloc.core.learning import promises
 from coalloc.core.learning.estimates import UserProgram, history_for
@@ -104,7 +104,8 @@ def incumbent(state: State, event: IncumbentFound, now: float) -> None:
     if current is None or current.number != event.round or current.committed or current.search:
         return
     if state.settings.rounds.commit_first_incumbent:
-        committing.start_now(state, current, deadlines.in_time(state, event.plan, now), now)
+        plan = twins.once(state, current.snapshot, event.plan)
+        committing.start_now(state, current, deadlines.in_time(state, plan, now), now)
 
 
 def solved(state: State, event: Solved, now: float) -> None:
@@ -119,20 +120,23 @@ def solved(state: State, event: Solved, now: float) -> None:
             _next_policy(state, current, now)  # There was no time for more than a beginning.
             return
         isolating.set_aside(state, current, current.search, now)
-    plan = deadlines.in_time(state, event.plan, now)
+    told = twins.once(state, current.snapshot, event.plan)
+    plan = deadlines.in_time(state, told, now)
     committing.start_now(state, current, plan, now)
     committing.queue_up(state, current, plan, now)
     committing.fill(state, current, plan, now)
     _look_ahead(state, current, plan)
     dispatch.adopt(state, plan, current, now)
     state.rounds.was_in_time(current.policy, len(current.snapshot.queue))
-    body = write_plan(event.plan)
-    state.schedule.plan, state.schedule.time = event.plan, current.started
+    if told is not event.plan and current.committed:
+        state.rounds.want("site_shared")  # What was dropped is planned beside what has started.
+    body = write_plan(told)
+    state.schedule.plan, state.schedule.time = told, current.started
     state.out.append(SavePlan(round=current.number, time=now, body=body))
     _keep_notes(state, event.plan)
     summary = {key: body[key] for key in ("policy", "status", "objective")}
     state.out.append(Publish(topic="round", body={"round": current.number, **summary}))
-    _finish(state, current, event.plan, event.solve_s, now)
+    _finish(state, current, told, event.solve_s, now)
 
 
 def _keep_notes(state: State, plan: Plan) -> None:

@@ -11,6 +11,7 @@ from coalloc.core.base.state import State
 from coalloc.core.commands import reservations as reserving
 from coalloc.core.jobs.occupation import held_by
 from coalloc.core.jobs.offers import Offers
+from coalloc.core.jobs.twins import runs_on_twins
 from coalloc.core.rounds.waiting_jobs import waiting_view
 from coalloc.core.sharing import guarantees, limits, priority
 from coalloc.core.sharing.limit_book import LimitBook
@@ -87,7 +88,10 @@ def snapshot(
 
 def _running(state: State, now: float) -> list[Running]:
     """The placed jobs and the clusters' native ones."""
-    running = [running_view(state, record, now) for record in state.placed_records()]
+    running = []
+    for record in state.placed_records():
+        running.append(run := running_view(state, record, now))
+        running += runs_on_twins(state, record, run)
     for cluster in state.clusters.values():
         running += map(_told_running, cluster.running)
     return running

@@ -332,7 +332,7 @@ def others(state: State, record: JobRecord, late: Collection[str]) -> tuple[str,
     found, room = [], []
     for name, cluster in state.clusters.items():
         is_allowed = job.clusters is None or name in job.clusters
-        is_closed = name in late or name in record.barred
+        is_closed = name in late or name in record.barred or cluster.closed_to(record.user)
         if is_closed or not is_allowed or cluster.drained or not cluster.connected:
             continue
         up = (node for node in cluster.nodes if node.state is NodeState.UP)

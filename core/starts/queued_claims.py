@@ -27,6 +27,7 @@ from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.eligibility import (
     bound_text,
     is_open,
+    is_open_to,
     offered,
     owner_of,
     run_into,
@@ -411,7 +412,7 @@ def wanted_slots(state: State, name: str, now: float) -> int:
         if wanted >= most:
             return most
         record = state.jobs[job]
-        is_allowed = record.job.clusters is None or name in record.job.clusters
+        is_allowed = is_open_to(name, cluster, record.job, record.user)
         if is_allowed and record.state is not JobState.HELD and record.opens(now) <= now:
             wanted += _slots(state, record.job, most) if _may_use(state, cluster, record) else 0
     return min(wanted, most)

@@ -145,6 +145,7 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
             _advance(state, record, now)  # It could not be chosen before all were heard of.
         return
     nodes = report.nodes or part.nodes
+    nodes = part.nodes if state.clusters[cluster].alien(nodes) else nodes
     is_other = nodes != part.nodes
     changed = replace(
         part,

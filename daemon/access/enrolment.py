@@ -23,6 +23,7 @@ from structlog.stdlib import BoundLogger
 from coalloc.core.base.requests import RequestError
 from coalloc.daemon.access.access import Access, TokenBucket, UserBuckets
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
+from coalloc.daemon.access.own_clusters import check_own
 from coalloc.model.settings import Config
 from coalloc.runtime.key_files import fingerprint, kept_key
 from coalloc.wire.key_proof import ProofError, new_challenge
@@ -56,8 +57,8 @@ class Enrolment:
     """Decides over what is asked, and keeps the limits of each user.
 
     What is refused raises `RequestError`, or `KeyTableError` of the table. `on_change` is
-    told of keys that may do less than before; the table has times of `clock`, the limits go by
-    `timer`.
+    told of keys that may do less than before, `on_clusters` of every change; the table has times
+    of `clock`, the limits go by `timer`.
     """
 
     def __init__(
@@ -66,10 +67,12 @@ class Enrolment:
         config: Config,
         *,
         on_change: Callable[[str], None],
+        on_clusters: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self.access, self.on_change, self.clock, self.timer = access, on_change, clock, timer
+        self.on_clusters = on_clusters
         self.clusters = {cluster.name for cluster in config.clusters}
         self._changes = UserBuckets(CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
         self._lines = UserBuckets(LINES_PER_S, LINES_AT_ONCE)
@@ -113,20 +116,16 @@ class Enrolment:
         clusters = body.get("clusters") or ()
         if not isinstance(user, str) or not isinstance(clusters, list | tuple):
             raise RequestError("bad_request", "user, clusters: are not a text and a list")
-        for cluster in clusters:
-            if not isinstance(cluster, str) or cluster not in self.clusters:
-                raise RequestError(
-                    "unknown_cluster", f"clusters: there is no cluster {str(cluster)[:80]!r}"
-                )
+        own = [str(cluster) for cluster in clusters if cluster not in self.clusters]
+        is_own = role is Role.SUBMIT or (role is Role.EXECUTOR and len(own) == len(clusters) > 0)
         account = _account(user) if peer.is_admin or user == peer.user else None
-        if account is None or not (
-            peer.is_admin or (account.pw_uid == peer.uid and role is Role.SUBMIT)
-        ):
+        if account is None or not (peer.is_admin or (account.pw_uid == peer.uid and is_own)):
             raise RequestError(
                 "not_allowed",
-                f"{peer.user} may enrol keys of his own to submit with; "
-                "ask root for other users and roles",
+                f"{peer.user} may enrol keys of his own to submit with, and for clusters of his "
+                "own; ask root for other users and roles",
             )
+        check_own(self.access.table, own, account.pw_name, account.pw_uid)
         return Grant(
             key=str(body.get("key")),
             user=account.pw_name,
@@ -182,6 +181,7 @@ class Enrolment:
         )
         if is_less:
             self.on_change(grant.key)
+        self.on_clusters()
 
 
 class Conversation:

@@ -187,7 +187,11 @@ def _with_members(sources: Sources, record: JobRecord, details: JobDetails) -> J
 def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
     state = sources.state
     return NodesAnswer(
-        clusters=job_views.cluster_rows(state, now),
+        clusters=tuple(
+            row
+            for row in job_views.cluster_rows(state, now)
+            if sources.caller.is_operator or row.owner in {"", sources.caller.user}
+        ),
         reservations=job_views.reservation_rows(state),
         time=now,
     )

@@ -207,6 +207,8 @@ def _cluster_row(
         notices=() if reading is None else reading.notices,
         way="" if reading is None else reading.way,
         share=None if reading is None else reading.share,
+        owner=cluster.settings.owner,
+        site="" if reading is None else reading.site,
         version=cluster.version,
         clock_ahead_s=cluster.clock_ahead_s,
         rpcs_per_min=None if reading is None else reading.rpcs_per_min,
@@ -249,11 +251,12 @@ def why(record: JobRecord, state: State, now: float) -> Why:
     if isinstance(pool, ChunkPool):
         facts.append(
             f"{pool.left(now)} of {pool.total} chunks are to be placed, on slots that the other "
-            f"jobs leave idle; free now: {_free(state, now)}"
+            f"jobs leave idle; free now: {_free(state, record.user, now)}"
         )
     elif record.is_waiting:
         view = occupation(state, now)
-        facts.append(f"asks for {procs_of(record)} processes; free now: {_free(state, now)}")
+        free = _free(state, record.user, now)
+        facts.append(f"asks for {procs_of(record)} processes; free now: {free}")
         job = record.job
         if isinstance(job, RigidJob | MoldableJob) and job.proc_gbps:
             facts.append(
@@ -315,11 +318,12 @@ def _drained(state: State) -> str:
     )
 
 
-def _free(state: State, now: float) -> str:
+def _free(state: State, user: str, now: float) -> str:
     view = occupation(state, now)
-    free = dict.fromkeys(state.clusters, 0)
+    free = {name: 0 for name, each in state.clusters.items() if not each.closed_to(user)}
     for node, count in view.free.items():
-        free[view.cluster_of[node]] += max(0, count)
+        if view.cluster_of[node] in free:
+            free[view.cluster_of[node]] += max(0, count)
     return ", ".join(f"{name} {count}" for name, count in free.items())
 
 

@@ -149,5 +149,8 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
     """None: we go before no waiting job."""
     rules: SiteRules | None = None
     """What the batch system lets jobs do, below; null: not known, and learnt from refusals."""
+    site: str = ""
+    """The machine that it is, by the host key of its login node and its own name: clusters of
+    several owners with the same are one in a plan; empty: its own."""
     rpcs_per_min: float | None = None
     """Requests a minute that we make to its controller; null: not counted."""

@@ -25,6 +25,8 @@ SYSTEM_PATH = Path("/etc/coalloc/coallocd.toml")
 DEFAULTS = "built-in defaults"
 """Stands for the file where there is none."""
 USER_PATH = Path("coalloc/coallocd.toml")
+CONNECTIONS = "connections.toml"
+"""Beside it: what ``coalloc connect`` writes."""
 MAX_IPC_BYTES = 107
 """``sun_path`` of unix(7), less the terminating zero."""
 
@@ -48,7 +50,7 @@ NEEDS_RESTART = (
 
 
 def find_config(explicit: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file to read: the named one, $COALLOC_CONFIG, the user's, the system's, or none.
+    """The file to read: named, $COALLOC_CONFIG, the user's, the system's, his connections, or none.
 
     A file that was named, on the command line or in the environment, need not exist: reading it
     then says so.
@@ -57,7 +59,7 @@ def find_config(explicit: Path | None, environ: Mapping[str, str] = os.environ) 
         return explicit
     if environ.get("COALLOC_CONFIG"):
         return Path(environ["COALLOC_CONFIG"])
-    for path in (user_config(environ), SYSTEM_PATH):
+    for path in (user_config(environ), SYSTEM_PATH, connections_file(environ)):
         if path is not None and os.path.exists(path):  # false where we may not look
             return path
     return None
@@ -67,6 +69,12 @@ def user_config(environ: Mapping[str, str] = os.environ) -> Path | None:
     """Path of a user's own file, if there is one; None: he has no home."""
     folder = user_folder(environ, "XDG_CONFIG_HOME", ".config")
     return None if folder is None else folder / USER_PATH
+
+
+def connections_file(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Path of the file of a user's connections; None: he has no home."""
+    path = user_config(environ)
+    return None if path is None else path.with_name(CONNECTIONS)
 
 
 def load(
@@ -180,6 +188,8 @@ def _contradictions(config: Config) -> Iterator[Fault]:
             yield ("clusters", i, "name"), f"{shown(cluster.name)} is used twice"
         if "/" in cluster.name or not cluster.name.isprintable() or " " in cluster.name:
             yield ("clusters", i, "name"), f"{shown(cluster.name)} has a slash, space or control"
+        if "@" in cluster.name and not cluster.name.endswith(f"@{cluster.owner}"):
+            yield ("clusters", i, "name"), f"{shown(cluster.name)} is a cluster of its owner's"
         seen.add(cluster.name)
     readings, start = config.readings, config.start
     if readings.max_age_s < readings.interval_s:

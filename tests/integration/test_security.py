@@ -423,6 +423,28 @@ def test_files_that_are_not_the_submitters(site: MultiUser) -> None:
 
 
 @needs_root
+def test_a_user_registers_a_cluster_and_gives_it_up(site: MultiUser) -> None:
+    name, key = f"own@{ADA}", site.unknown_key()
+    fields = {"key": key.pair.public, "role": "executor", "clusters": [name]}
+
+    def seen(user: str) -> bool:
+        with site.asking(site.key(user)) as asker:
+            return name in [row["cluster"] for row in asker.ask({"type": "nodes"})["clusters"]]
+
+    with as_user(NOBODY):
+        enrolment.ask(site.enrolment, "authorize", pair=key.pair, **fields)
+    site.until(lambda: seen(ADA))
+    assert not seen(BOB)
+    with site.asking(site.key(BOB)) as asker:
+        job = site.submission(["true"])
+        answer = asker.ask({"type": "submit", **job, "job": {**job["job"], "clusters": [name]}})
+    assert f"{name} belongs to {ADA}" in answer["message"]
+    with as_user(NOBODY):
+        enrolment.ask(site.enrolment, "revoke", key=key.pair.public)
+    site.until(lambda: not seen(ADA))
+
+
+@needs_root
 def test_root_submits_nothing(site: MultiUser) -> None:
     with site.asking(site.key("root")) as asker:
         answer = asker.ask({"type": "submit", **site.submission(["true"])})

@@ -32,11 +32,12 @@ HOUR = 3600.0
 
 
 def reading(cluster: str, nodes: int, *, slots: int = 1, power: float = 1.0) -> ClusterReading:
-    """A cluster of equal nodes named after it."""
+    """A cluster of equal nodes named after it; of an owner's cluster, below its name."""
+    stem = f"{cluster}/n" if "@" in cluster else cluster
     return ClusterReading(
         cluster=cluster,
         nodes=tuple(
-            NodeReading(name=f"{cluster}{i}", slots=slots, power=power) for i in range(1, nodes + 1)
+            NodeReading(name=f"{stem}{i}", slots=slots, power=power) for i in range(1, nodes + 1)
         ),
     )
 
@@ -219,6 +220,7 @@ class Site:
         remembered: StoredState | None = None,
         solving: bool = True,
         accounts: Mapping[str, Mapping[str, str]] | None = None,
+        owners: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         self.sizes = dict(clusters or {"a": 2, "b": 2})
@@ -228,7 +230,11 @@ class Site:
         settings.setdefault("min_interval_s", 0.0)
         self.settings = core_settings(
             clusters=tuple(
-                ClusterConfig(name=name, accounts=dict((accounts or {}).get(name, {})))
+                ClusterConfig(
+                    name=name,
+                    owner=(owners or {}).get(name, ""),
+                    accounts=dict((accounts or {}).get(name, {})),
+                )
                 for name in self.sizes
             ),
             **settings,

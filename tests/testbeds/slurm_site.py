@@ -76,7 +76,7 @@ class SlurmSite(Running):
             return ()
         packages = os.pathsep.join([str(SOURCES), *(p for p in sys.path if "site-packages" in p)])
         become = (f"--reuid={account.uid}", f"--regid={account.gid}", "--init-groups")
-        return ("setpriv", *become, "env", f"PYTHONPATH={packages}", "HOME=/")
+        return ("setpriv", *become, "env", f"PYTHONPATH={packages}", f"HOME={account.home}")
 
     def section(self, name: str, nodes: int, slots: int) -> str:
         """A Slurm cluster in the configuration."""

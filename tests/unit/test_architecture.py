@@ -106,13 +106,15 @@ WITHIN = {
         }.items()
     },
 }
-# Modules that import the standard library only, `adapters.runner` and their own folder: they are
+# Modules that import the standard library only, what is below and their own folder: they are
 # sent to nodes, or run in a process that stays small.
 STANDARD = (
     "adapters/runner/*",
     *("adapters/*/part_*.py", "adapters/*/commands.py"),
     "adapters/gridengine/parse_xml.py",
+    "adapters/ssh/*",
 )
+STANDARD_HOMES = ("coalloc.adapters.runner", "coalloc.adapters.ssh")
 # Names that src/coalloc/__init__.py loads lazily, and the package they load.
 LAZY = {
     "coalloc.AsyncClient": "coalloc.client",
@@ -135,6 +137,8 @@ PROCESSES = (
     "adapters/runner/runner.py",
     "adapters/runner/command.py",
     "adapters/runner/sweep.py",
+    *("adapters/ssh/agent.py", "adapters/ssh/link.py", "adapters/ssh/master.py"),
+    "adapters/ssh/shell.py",
     "adapters/sweeper.py",
     # loads policies of other packages to check their options
     "daemon/foreign_options.py",
@@ -144,6 +148,7 @@ PROCESSES = (
     "daemon/solver/worker.py",
     "daemon/solver/warming.py",
     "cli/demo.py",
+    "cli/connect/connections.py",
     # asks git for the commit of a run
     "simulation/reproduce/provenance.py",
 )
@@ -268,8 +273,8 @@ def standard_faults(path: str, uses: list[Use]) -> Iterator[str]:
     for use in uses:
         if not use.imported or use.name.partition(".")[0] in sys.stdlib_module_names:
             continue
-        if not any(within(use.name, home) for home in (own, "coalloc.adapters.runner")):
-            yield f"{use.line}: {use.name} is neither standard library nor adapters.runner"
+        if not any(within(use.name, home) for home in (own, *STANDARD_HOMES)):
+            yield f"{use.line}: {use.name} is neither standard library nor {STANDARD_HOMES}"
 
 
 def purity_faults(package: str, uses: list[Use]) -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from coalloc.adapters.runner.ends import verdict
+from coalloc.adapters.runner.supervisor import PartSupervisor
 from coalloc.adapters.slurm.part_commands import ALIVE, explained
 
 
@@ -18,6 +20,9 @@ class AskedJob:
     def __init__(self, state: str | None) -> None:
         self._state = state
         self.asked = 0
+
+    def state(self) -> tuple[str | None, str]:
+        return self._state, ""
 
     def settled_state(self) -> tuple[str | None, str]:
         self.asked += 1
@@ -64,3 +69,16 @@ def test_an_ordinary_end_is_not_asked_about() -> None:
         assert verdict([told], job)[0] == told["reason"]  # type: ignore[arg-type]
         assert not job.asked
     assert verdict([], AskedJob("CANCELLED")) == ("exited", "")  # type: ignore[arg-type]
+
+
+def test_a_missing_wrapper_has_time_to_call_once_the_system_can_be_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What cuts us off may have kept it from calling."""
+    clock = iter((100.0, 101.0, 119.0, 121.0))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    part = object.__new__(PartSupervisor)
+    part.is_started, part._missing_since = True, 0.0
+    part._job = AskedJob(None)  # type: ignore[assignment]
+    part._ask_system()
+    assert [part._is_away_for_good() for _ in range(3)] == [False, False, True]

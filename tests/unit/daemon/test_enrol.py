@@ -20,6 +20,7 @@ from coalloc.daemon.access.enrolment import (
     Peer,
 )
 from coalloc.daemon.access.key_table import KeyTable
+from coalloc.daemon.access.own_clusters import MAX_OWN, with_own
 from coalloc.model.settings import AccessConfig, ClusterConfig, Config
 from coalloc.runtime import logs
 from coalloc.wire.curve import KeyPair, new_pair, sealed, unsealed
@@ -104,6 +105,38 @@ def test_root_decides_without_a_proof(bed: EnrolmentTestbed) -> None:
     assert bed.ask(ROOT, verb="authorize", key=key, user=BOB.user)["key"]["uid"] == BOB.uid
     assert bed.ask(ROOT, verb="authorize", key=key, user=BOB.user, role="operator")["server"]
     assert bed.changed == [key], "it was a submitter's"
+
+
+def test_a_user_registers_clusters_of_his_own_under_his_own_name(bed: EnrolmentTestbed) -> None:
+    def enrol(peer: Peer, *clusters: str, **fields: Any) -> str:
+        asked = {"verb": "authorize", "role": "executor", "clusters": clusters, **fields}
+        pair = new_pair()
+        bed.now += 60.0
+        answer = bed.ask(peer, pair, key=pair.public, **asked)
+        return str(answer.get("error", answer.get("key", {}).get("key")))
+
+    def listed() -> list[tuple[str, str]]:
+        known = with_own(Config(clusters=(ClusterConfig(name="alpha"),)), table)
+        return [(each.name, each.owner) for each in known.clusters]
+
+    table = bed.enrolment.access.table
+    first = enrol(BOB, f"x@{BOB.user}")
+    assert bed.enrolment.access.may_speak_for(first, f"x@{BOB.user}")
+    for others in ("alpha", f"x@{EVE.user}", "x", f"x y@{BOB.user}", f"@{BOB.user}", "a/b"):
+        assert "cluster" in enrol(BOB, others), others
+        assert "cluster" in enrol(BOB, f"y@{BOB.user}", others), others
+    assert "ask root" in enrol(BOB), "an executor of none"
+    assert "ask root" in enrol(EVE, f"x@{BOB.user}", user=BOB.user)
+    assert "there is no cluster" in enrol(ROOT, f"x@{BOB.user}", user=EVE.user)
+    for number in range(MAX_OWN - 1):
+        enrol(BOB, f"c{number}@{BOB.user}")
+    assert "may have no more; disconnect one" in enrol(BOB, f"z@{BOB.user}")
+    assert bed.enrolment.access.table.live(enrol(BOB, f"x@{BOB.user}")), "a second key for one"
+    assert len(listed()) == 1 + MAX_OWN
+    assert listed()[0] == ("alpha", "")
+    assert listed()[-1] == (f"x@{BOB.user}", BOB.user)
+    bed.ask(BOB, verb="revoke", key=next(g.key for g in table if g.clusters[0][:2] == "c0"))
+    assert len(listed()) == MAX_OWN
 
 
 def test_a_key_that_nothing_can_be_sealed_for_is_refused(bed: EnrolmentTestbed) -> None:

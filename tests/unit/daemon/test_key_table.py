@@ -330,6 +330,9 @@ def test_an_executor_starts_jobs_of_users_only() -> None:
     assert access.may_run(order(-1, foreign="4711")) == ""
     assert ExecutorAccess(security=security, root_jobs=True).may_run(order(0)) == ""
     assert OPEN_ACCESS.may_run(order(-1)) == ""
+    mine = ExecutorAccess(security=security, owner="ada")
+    assert "of ada only" in mine.may_run(order(1, user="bob"))
+    assert "of ada only" in mine.may_run(order(1, user="ada", foreign="4711"))
 
 
 def test_an_executor_starts_jobs_of_the_account_that_the_daemon_means() -> None:

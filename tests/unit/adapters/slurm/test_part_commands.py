@@ -142,7 +142,7 @@ def test_processes_of_a_node_by_what_was_allocated_there() -> None:
 
 
 def test_wrappers_start_on_every_node_there_is() -> None:
-    script = batch_script(spec(("n1", 1)), "srun")
+    script = batch_script(spec(("n1", 1)), {"WORD": "it's"})
     assert """srun -N "$SLURM_JOB_NUM_NODES" -n "$SLURM_JOB_NUM_NODES" """ in script
     tried = script.replace("exec srun", "echo step").replace("exec 'python3'", "exec echo")
     for nodes, restarts, said in (("1", "0", "-I"), ("2", "0", "step"), ("1", "1", "")):

@@ -39,6 +39,14 @@ def test_names_are_published_and_stripped() -> None:
     [
         ({"slot": 1}, "settings.slot: unknown key; did you mean slots?"),
         ({"slots": 4}, "settings.slots: 4 is not one of cpus, node"),
+        ({"ssh": "-oProxyCommand=x"}, "settings.ssh: '-oProxyCommand=x' is not a login"),
+        # what only an operator of the cluster may do, or what ends with the connection
+        ({"ssh": "ada@a", "max_share": 0.5}, "settings.max_share: needs an operator of Slurm's"),
+        ({"ssh": "ada@a", "start": "salloc"}, "settings.start: a claim of salloc's ends with"),
+        (
+            {"ssh": "ada@a", "handover_comment": "x"},
+            "settings.handover_comment: needs an operator of Slurm's: not with ssh",
+        ),
         # the field that names the cluster is no key
         ({"cluster": "a"}, "settings.cluster: unknown key"),
         ({"partitions": [""]}, "settings.partitions[0]: is empty"),

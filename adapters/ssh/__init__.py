@@ -1,0 +1,1 @@
+"""Clusters by the system's OpenSSH alone: one master, one channel, nothing installed there."""

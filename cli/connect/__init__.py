@@ -1,0 +1,1 @@
+"""A user's own clusters, by nothing but a login there."""
