@@ -27,13 +27,14 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from coalloc.client.client import Client
+from coalloc.client.futures.call_jobs import CallJobs
 from coalloc.client.futures.calls import CallError, CallOutcome, NotCallableThereError, calls_text
 from coalloc.client.futures.connection import DaemonConnection
-from coalloc.client.futures.future import Call, Finished, JobFailedError, JobFuture
-from coalloc.client.futures.results import finished, in_order, only, pattern, returned
+from coalloc.client.futures.future import Finished, JobFailedError, JobFuture
+from coalloc.client.futures.results import finished, in_order, only, pattern
+from coalloc.client.futures.workers import PooledCall
 from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
-from coalloc.wire.answers import EndedJob
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,6 +67,8 @@ class Executor(futures.Executor):
         The nodes' Python; default: this one's path.
     patience_s : float
         How long the daemon may be away before the futures give up, seconds.
+    workers : int
+        The most workers at a time.
     **fields
         Of every job: see `coalloc.client.submission.JobOptions`, such as ``procs``,
         ``base_time`` and ``time_limit`` (seconds), ``clusters``, ``memory_mb_per_proc``.
@@ -92,14 +95,13 @@ class Executor(futures.Executor):
         folder: str | os.PathLike[str] = ".coalloc",
         python: str = sys.executable,
         patience_s: float = 300.0,
+        workers: int = sys.maxsize,
         **fields: Unpack[JobOptions],
     ) -> None:
         refuse_while_importing("Executor")
         self._fields: JobOptions = fields
-        self._script = SCRIPT.format(python=shlex.quote(python))
         _checked_fields(fields)
         self._traffic = DaemonConnection(client, patience_s)
-        weakref.finalize(self, self._traffic.stop, join=False).atexit = False
         self._living: dict[futures.Future[Any], JobFuture[Any]] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -107,6 +109,9 @@ class Executor(futures.Executor):
         base.mkdir(parents=True, exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="executor-", dir=base))
         self._last = 0
+        script = SCRIPT.format(python=shlex.quote(python))
+        self._jobs = CallJobs(self._traffic, self.folder, script, fields, workers)
+        weakref.finalize(self, self._jobs.stop, join=False).atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
         """Call a function in a job.
@@ -150,7 +155,11 @@ class Executor(futures.Executor):
         options: JobOptions = {**self._fields, **fields}
         options.setdefault("stdout", pattern(output))
         where = Path(options.get("cwd") or "", options["stdout"]).absolute()
-        return self._submitted(submission(argv, **options), partial(finished, output=str(where)))
+        future: JobFuture[Finished] = JobFuture()
+        self._remember(future)
+        body = submission(argv, **options)
+        self._jobs.carry(body, future, partial(finished, output=str(where)))
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more; with `wait`, until all jobs have ended.
@@ -164,9 +173,7 @@ class Executor(futures.Executor):
             living = list(self._living.values())
         for future in living if cancel_futures else ():
             future.cancel()
-        if wait:
-            self._traffic.settle()
-        self._traffic.stop(join=wait)
+        self._jobs.stop(join=wait)
         with self._lock:
             idle = not self._living
         # Files that somebody may want to read stay.
@@ -197,23 +204,16 @@ class Executor(futures.Executor):
         value: Callable[[list[CallOutcome]], Any],
     ) -> JobFuture[Any]:
         name, text = calls_text(function, calls)
-        path = self.folder / f"call-{self._number()}.json"
-        path.write_text(text, encoding="utf-8")
-        output = path.with_suffix(".out")
-        options: JobOptions = {"name": name, **self._fields}
-        options["script"], options["stdout"] = self._script, pattern(output)
-        body = submission([name, str(path)], **options)
-        return self._submitted(body, partial(returned, path=path, output=output, value=value))
+        number = self._number()
+        call = PooledCall(number, name, text, self.folder / f"call-{number}.out", len(calls), value)
+        self._remember(call.future)
+        self._jobs.make(call)
+        return call.future
 
-    def _submitted(self, body: dict[str, Any], result: Callable[[EndedJob], Any]) -> JobFuture[Any]:
-        future: JobFuture[Any] = JobFuture()
-        call = Call(body=body, future=future, result=result)
-        future.withdraw = partial(self._traffic.withdraw, call)
+    def _remember(self, future: JobFuture[Any]) -> None:
         with self._lock:
             self._living[future] = future
         future.add_done_callback(self._forget)
-        self._traffic.submit(call)
-        return future
 
     def _forget(self, future: futures.Future[Any]) -> None:
         with self._lock:

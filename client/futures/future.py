@@ -62,6 +62,8 @@ class JobFuture(Future[T]):
         """Its number; empty until the daemon has it."""
         self.withdraw: Callable[[], None] = lambda: None
         """Has the daemon end the job."""
+        self.accepted: Callable[[str], None] = lambda _: None
+        """Is told the number when the daemon has it."""
         self._changing = threading.RLock()
         self._known = threading.Event()
         self.add_done_callback(lambda _: self._known.set())
@@ -91,6 +93,7 @@ class JobFuture(Future[T]):
         """The daemon has it, under this number."""
         self.job = job
         self._known.set()
+        self.accepted(job)
 
     def begin(self) -> None:
         """Its processes run: from now on it cannot be cancelled."""
