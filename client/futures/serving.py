@@ -54,7 +54,7 @@ class Worker:
     def __init__(self, client: RequestConnection, record: Path) -> None:
         self._client, self._path = client, record
         self._record = os.open(record, os.O_WRONLY)
-        self._output = os.open(record.with_suffix(".out"), os.O_APPEND | os.O_RDWR | os.O_CREAT)
+        self.output = os.open(record.with_suffix(".out"), os.O_APPEND | os.O_RDWR | os.O_CREAT)
         self._changed = threading.Condition()
         self._calls: deque[dict[str, Any]] = deque()
         self._results: list[dict[str, Any]] = []
@@ -64,8 +64,6 @@ class Worker:
 
     def serve(self) -> None:
         """Make calls."""
-        for standard in (1, 2):
-            os.dup2(self._output, standard)
         threading.Thread(target=self._talk_to_end, daemon=True).start()
         while (call := self._next()) is not None:
             began = time.monotonic()
@@ -104,10 +102,10 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):  # the function may have closed it
                 stream.flush()
-        if os.fstat(self._output).st_size:
+        if os.fstat(self.output).st_size:
             if failed:
                 shutil.copyfile(self._path.with_suffix(".out"), call["output"])
-            os.ftruncate(self._output, 0)
+            os.ftruncate(self.output, 0)
         return result
 
     # Talking
@@ -171,5 +169,8 @@ def serve(record: Path) -> int:
     """Serve, or leave at once where the client cannot be reached."""
     client = connected(json.loads(record.with_name(KEYS).read_text(encoding="utf-8")))
     if client is not None:
-        Worker(client, record).serve()
+        worker = Worker(client, record)
+        for standard in (1, 2):
+            os.dup2(worker.output, standard)
+        worker.serve()
     return 0

@@ -39,7 +39,7 @@ LEAST_S = 0.0005
 IDLE_S = 2.0
 TURN_S = 60.0
 """After which a worker takes no more calls, seconds."""
-TICK_S = 0.5
+TICK_S = 1.0
 SETTLE_S = 0.2
 """What a worker said arrives before its end is looked at."""
 FIRST = 8
@@ -153,7 +153,7 @@ class WorkerPool:
     async def _open(self) -> None:
         self._socket = WorkerSocket(self._heard)
         keys = {
-            "hosts": [socket.gethostname(), *_own_addresses()],
+            "hosts": _own_hosts(),
             "port": self._socket.open(),
             "server": self._socket.pair.public,
             "public": self._socket.workers_pair.public,
@@ -223,7 +223,8 @@ class WorkerPool:
         while self._waiting and len(worker.taken) < share:
             call = self._waiting[0]
             call.cost_s = call.calls * max(LEAST_S, self._seconds.get(call.name, AHEAD_S))
-            if worker.taken and worker.expected_s + call.cost_s > AHEAD_S:
+            is_late = self._loop.time() - worker.changed > AHEAD_S
+            if worker.taken and (is_late or worker.expected_s + call.cost_s > AHEAD_S):
                 break
             self._waiting.popleft()
             if call.future.done():
@@ -369,7 +370,8 @@ class WorkerPool:
     def _never_served(self, worker: PooledWorker, error: Exception) -> None:
         """A worker's job was refused, failed before it served, or could not reach us."""
         if isinstance(error, JobFailedError) and error.state == "completed":
-            log.warning("job %s cannot reach this process: calls go by files", error.job)
+            if not self._goes_by_files:
+                log.warning("job %s cannot reach this process: calls go by files", error.job)
             self._goes_by_files = True
             left, self._waiting = self._waiting, deque()
             for call in left:
@@ -400,9 +402,10 @@ def _failure(job: JobFuture[EndedJob], output: Path) -> tuple[Exception, bool]:
     return JobFailedError(end.id, end.state, end.exit_code, detail, output), end.state != "lost"
 
 
-def _own_addresses() -> list[str]:
-    """The address from which others are reached; nothing is sent."""
+def _own_hosts() -> list[str]:
+    """Our name, and the address from which others are reached; nothing is sent."""
+    hosts = [socket.gethostname()]
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         way.connect(("192.0.2.1", 9))
-        return [way.getsockname()[0]]
-    return []
+        hosts.append(way.getsockname()[0])
+    return hosts

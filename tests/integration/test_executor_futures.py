@@ -136,12 +136,13 @@ def test_many_futures_ask_no_more_than_few(
 
 def test_leaving_by_an_exception_ends_all(site: Running, tmp_path: Path) -> None:
     pool = executor(site, tmp_path)
-    running = pool.run(["sleep", "1000"])
-    site.until(running.running)
+    both = [pool.run(["sleep", "1000"]), pool.submit(called.nap, 1000.0)]
+    site.until(lambda: all(future.running() for future in both))
     with pytest.raises(KeyError), pool:
         raise KeyError
-    assert running.exception(0.0) is not None
-    assert site.job(running.job)["state"] == "cancelled"
+    for future in both:
+        assert isinstance(future.exception(0.0), JobFailedError)
+        assert site.job(future.job)["state"] == "cancelled"
 
 
 def test_more_jobs_than_a_user_may_queue(site: Running, tmp_path: Path) -> None:
