@@ -16,7 +16,7 @@ import pytest
 from coalloc import Client, Executor
 from coalloc.client import events as client_events
 from coalloc.client.client import NoAnswerError, RefusedError
-from coalloc.client.futures.future import JobFailedError
+from coalloc.client.futures.future import JobFailedError, JobFuture
 from coalloc.wire.client import RequestConnection
 from tests.integration import jobs_called as called
 from tests.support.live_site import Running
@@ -136,7 +136,7 @@ def test_many_futures_ask_no_more_than_few(
 
 def test_leaving_by_an_exception_ends_all(site: Running, tmp_path: Path) -> None:
     pool = executor(site, tmp_path)
-    both = [pool.run(["sleep", "1000"]), pool.submit(called.nap, 1000.0)]
+    both: list[JobFuture[Any]] = [pool.run(["sleep", "1000"]), pool.submit(called.nap, 1000.0)]
     site.until(lambda: all(future.running() for future in both))
     with pytest.raises(KeyError), pool:
         raise KeyError

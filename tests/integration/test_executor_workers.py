@@ -24,9 +24,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def one_worker(site: Running, folder: Path, **fields: object) -> Executor:
+def one_worker(site: Running, folder: Path) -> Executor:
     """With a worker that knows calls to be short, and so takes them ahead."""
-    pool = executor(site, folder, workers=1, **fields)
+    pool = executor(site, folder, workers=1)
     assert len(set(pool.map(called.nap, [0.0] * 20))) == 1
     return pool
 
