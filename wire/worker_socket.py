@@ -47,8 +47,9 @@ class WorkerSocket:
         """Tell a worker; one that has gone hears nothing."""
         self._socket.send([connection, encode(message)])
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Send what is left, and close."""
         self._socket.close()
         self._gate.stop()
+        await asyncio.sleep(0.0)  # the gate ends
         self._context.term()

@@ -101,7 +101,7 @@ def tasks(site: Running, folder: Path, count: int) -> list[float]:
 
     def run(members: int) -> float:
         began = time.perf_counter()
-        argv = [*submit, "--array", f"0-{members - 1}", "true"]
+        argv = [*submit, "--array", f"0-{members - 1}", "--", "true"]
         subprocess.run(argv, env=environment, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         site.until(lambda: not site.ask("queue", limit=1)["jobs"], 3600.0)
         return members / (time.perf_counter() - began)

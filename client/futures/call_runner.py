@@ -2,7 +2,7 @@
 
 Carries out the calls of the file in order, up to the first that raises. Every process of the job
 does so; rank 0 leaves the results beside the file, and any rank leaves what it raised. Where the
-file is a worker's record, it serves (`coalloc.client.futures.serving`).
+file is a worker's, it serves (`coalloc.client.futures.serving`).
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ def write(path: Path, rank: int, done: list[CallOutcome]) -> None:
 
 
 if __name__ == "__main__":
-    if (record := Path(sys.argv[1])).suffix == ".record":
+    given = Path(sys.argv[1])
+    if not given.suffix:
         from coalloc.client.futures.serving import serve
 
-        sys.exit(serve(record))
-    sys.exit(main(Path(sys.argv[1]), int(os.environ.get("COALLOC_RANK", "0"))))
+        sys.exit(serve(given))
+    sys.exit(main(given, int(os.environ.get("COALLOC_RANK", "0"))))

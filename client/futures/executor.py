@@ -27,12 +27,11 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from coalloc.client.client import Client
-from coalloc.client.futures.call_jobs import CallJobs
 from coalloc.client.futures.calls import CallError, CallOutcome, NotCallableThereError, calls_text
 from coalloc.client.futures.connection import DaemonConnection
 from coalloc.client.futures.future import Finished, JobFailedError, JobFuture
 from coalloc.client.futures.results import finished, in_order, only, pattern
-from coalloc.client.futures.workers import PooledCall
+from coalloc.client.futures.workers import CallWorkers, PooledCall
 from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
 
@@ -110,8 +109,8 @@ class Executor(futures.Executor):
         self.folder = Path(tempfile.mkdtemp(prefix="executor-", dir=base))
         self._last = 0
         script = SCRIPT.format(python=shlex.quote(python))
-        self._jobs = CallJobs(self._traffic, self.folder, script, fields, workers)
-        weakref.finalize(self, self._jobs.stop, join=False).atexit = False
+        self._workers = CallWorkers(self._traffic, self.folder, script, fields, workers)
+        weakref.finalize(self, self._workers.stop, join=False).atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
         """Call a function in a job.
@@ -158,7 +157,7 @@ class Executor(futures.Executor):
         future: JobFuture[Finished] = JobFuture()
         self._remember(future)
         body = submission(argv, **options)
-        self._jobs.carry(body, future, partial(finished, output=str(where)))
+        self._workers.carry(body, future, partial(finished, output=str(where)))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -173,7 +172,7 @@ class Executor(futures.Executor):
             living = list(self._living.values())
         for future in living if cancel_futures else ():
             future.cancel()
-        self._jobs.stop(join=wait)
+        self._workers.stop(join=wait)
         with self._lock:
             idle = not self._living
         # Files that somebody may want to read stay.
@@ -205,9 +204,10 @@ class Executor(futures.Executor):
     ) -> JobFuture[Any]:
         name, text = calls_text(function, calls)
         number = self._number()
-        call = PooledCall(number, name, text, self.folder / f"call-{number}.out", len(calls), value)
+        output = self.folder / f"call-{number}.out"
+        call = PooledCall(name=name, text=text, calls=len(calls), output=output, value=value)
         self._remember(call.future)
-        self._jobs.make(call)
+        self._workers.make(call)
         return call.future
 
     def _remember(self, future: JobFuture[Any]) -> None:

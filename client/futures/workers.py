@@ -1,10 +1,9 @@
 """Calls of one process go to warm workers: jobs that make one call after the other.
 
-All that is known of calls and workers lives in one thread, which has an event loop. A worker gets
-calls ahead for `AHEAD_S` of expected work at most, and no more than its share of those that wait;
-what waits behind a call that takes longer is taken back. A worker ends when it has been idle for
-`IDLE_S`, or after its turn, so that others' jobs get its slot. Where one cannot reach this process,
-calls go by files, as a job each.
+A worker has one call at a time, so that what has begun is known, and no call waits behind another.
+It ends when it has been idle for `IDLE_S`, or after its turn: others' jobs get its slot. Where one
+cannot reach this process, calls go by files, as a job each. All that is known of calls and workers
+lives in one thread, which has an event loop.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from math import ceil
@@ -25,135 +25,137 @@ from pathlib import Path
 from typing import Any
 
 from coalloc.client.futures.calls import CallOutcome, outcomes_in
-from coalloc.client.futures.future import JobFailedError, JobFuture
-from coalloc.client.futures.results import placed
+from coalloc.client.futures.connection import DaemonConnection
+from coalloc.client.futures.future import Call, JobFailedError, JobFuture
+from coalloc.client.futures.results import pattern, placed, returned
 from coalloc.client.futures.serving import KEYS
+from coalloc.client.submission import JobOptions, submission
 from coalloc.wire.answers import EndedJob
+from coalloc.wire.curve import is_supported
 from coalloc.wire.worker_socket import WorkerSocket
 
 log = logging.getLogger(__name__)
 
-AHEAD_S = 0.25
-LEAST_S = 0.0005
-"""What a call counts at least, seconds; the most that a worker has follows from it."""
-IDLE_S = 2.0
-TURN_S = 60.0
-"""After which a worker takes no more calls, seconds."""
-TICK_S = 1.0
-SETTLE_S = 0.2
-"""What a worker said arrives before its end is looked at."""
+IDLE_S, TURN_S = 2.0, 60.0
+"""After which a worker ends, and takes no more calls, seconds."""
+TICK_S, SETTLE_S = 0.5, 0.2
+"""Between looks at idle workers; for what a worker has said to arrive after its end, seconds."""
 FIRST = 8
 """Workers that wait in the queue at a time, unless more are serving."""
-TRIES = 3
-"""Workers that may die with a call that has not begun."""
+ALONE = frozenset({"speedup", "times", "work", "requeue", "retries", "stream"})
+"""Options about what becomes of one job: with them each call is one."""
 
 
+@dataclass(eq=False, kw_only=True)
 class PooledCall:
-    """A call, or a chunk of them; `value` makes the future's value of their outcomes."""
+    """A call, or a chunk of them."""
 
-    def __init__(
-        self,
-        number: int,
-        name: str,
-        text: str,
-        output: Path,
-        calls: int,
-        value: Callable[[list[CallOutcome]], Any],
-    ) -> None:
-        self.number, self.name, self.text, self.output = number, name, text, output
-        self.calls, self.value = calls, value
-        self.future: JobFuture[Any] = JobFuture()
-        self.worker: PooledWorker | None = None
-        self.cost_s = 0.0
-        self.tries = 0
-
-    def accept(self, worker: PooledWorker, job: str) -> None:
-        """The daemon has the worker's job."""
-        if self.worker is worker:
-            self.future.accept(job)
+    name: str
+    text: str
+    calls: int
+    output: Path
+    value: Callable[[list[CallOutcome]], Any]
+    """From their outcomes to the future's value."""
+    future: JobFuture[Any] = field(default_factory=JobFuture)
+    worker: PooledWorker | None = None
+    """That makes it, or has been submitted for it."""
+    began: float = 0.0
 
     def failed(self, error: BaseException) -> None:
-        """There is no result."""
+        """There is no value."""
         self.future.begin()
         if not self.future.done():
             self.future.set_exception(error)
 
 
+@dataclass(eq=False)
 class PooledWorker:
-    """A worker's job, the call for which it was submitted, and the calls that it has in order."""
+    """A worker: its file, its job, and the call that it was submitted for, or makes now."""
 
-    def __init__(self, record: Path, call: PooledCall) -> None:
-        self.record, self.call = record, call
-        self.job: JobFuture[EndedJob] = JobFuture()
-        self.connection = b""
-        self.is_leaving = False
-        self.since = self.changed = 0.0
-        self.taken: dict[int, PooledCall] = {}
-        self.expected_s = 0.0
+    path: Path
+    call: PooledCall | None
+    job: JobFuture[EndedJob] = field(default_factory=JobFuture)
+    connection: bytes = b""
+    since: float = 0.0
+    idle_since: float = 0.0
+    is_leaving: bool = False
 
-    def begun(self) -> int:
-        """Number of the last call that it has begun."""
-        return int(self.record.read_bytes() or b"0")
+    def accepted(self, job: str) -> None:
+        """The daemon has its job."""
+        if self.call is not None and self.call.worker is self:
+            self.call.future.accept(job)
 
 
-class WorkerPool:
-    """Gives calls to workers, of which there are `most` at a time.
-
-    `submit` submits a worker's job for so many calls of a name, `by_file` a call as a job of its
-    own; `over` is called at the end.
-    """
+class CallWorkers:
+    """Has calls made by jobs with the same fields, by `most` workers at a time."""
 
     def __init__(
-        self,
-        folder: Path,
-        submit: Callable[[str, Path, JobFuture[EndedJob], int], None],
-        by_file: Callable[[PooledCall], None],
-        over: Callable[[], None],
-        *,
-        most: int,
-        turn_s: float,
+        self, traffic: DaemonConnection, folder: Path, script: str, fields: JobOptions, most: int
     ) -> None:
-        self._folder, self._most, self._turn_s = folder, most, turn_s
-        self._submit, self._by_file, self._over = submit, by_file, over
+        self._traffic, self._folder, self._script = traffic, folder, script
+        self._fields, self._most = fields, most
+        limit = fields.get("time_limit")
+        self._turn_s = TURN_S if limit is None else min(TURN_S, limit)
+        is_warm = fields.get("procs", 1) == 1 and not ALONE & fields.keys() and is_supported()
+        self._goes_by_files = not is_warm
         self._waiting: deque[PooledCall] = deque()
         self._workers: dict[str, PooledWorker] = {}
+        self._serving: dict[bytes, PooledWorker] = {}
+        self._idle: list[PooledWorker] = []
         self._seconds: dict[str, float] = {}
-        self._connected: dict[bytes, PooledWorker] = {}
         self._numbers = 0
-        self._goes_by_files = self._closing = self._dealing = False
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(lambda _, context: self._broken(context))
+        self._closing = self._dealing = False
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="coalloc-workers", daemon=True)
-        self._thread.start()
 
-    def take(self, call: PooledCall) -> None:
+    def make(self, call: PooledCall) -> None:
         """Have a call made."""
+        if self._goes_by_files:
+            self._by_file(call)
+            return
+        with self._lock:
+            if not self._thread.ident:
+                self._loop = asyncio.new_event_loop()
+                self._thread.start()
         call.future.withdraw = partial(self._post, self._withdraw, call)
         self._post(self._add, call)
 
-    def close(self, *, join: bool) -> None:
-        """End the workers when they have nothing more to do."""
-        self._post(self._close)
-        if join:
-            self._thread.join()
+    def carry(
+        self, body: dict[str, Any], future: JobFuture[Any], result: Callable[[EndedJob], Any]
+    ) -> None:
+        """Have a job submitted, and its end made the future's value."""
+        call = Call(body=body, future=future, result=result)
+        future.withdraw = partial(self._traffic.withdraw, call)
+        self._traffic.submit(call)
+
+    def stop(self, *, join: bool) -> None:
+        """End workers and connection when everything has ended."""
+        if self._thread.ident:
+            self._post(self._close)
+            if join:
+                self._thread.join()
+        if join or not self._thread.ident:
+            self._traffic.stop(join=join)
 
     def _post(self, act: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the loop is over, and so is every call
+        with suppress(RuntimeError):  # it is over, and so is every call
             self._loop.call_soon_threadsafe(act, *arguments)
 
+    # In the thread
+
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(lambda _, context: self._broken(context))
         self._loop.run_until_complete(self._open())
         self._tick()
         self._loop.run_forever()
-        self._loop.run_until_complete(self._shut())
+        self._loop.run_until_complete(self._socket.close())
         self._loop.close()
-        self._over()
+        self._traffic.stop(join=False)
 
     async def _open(self) -> None:
         self._socket = WorkerSocket(self._heard)
         keys = {
-            "hosts": _own_hosts(),
+            "hosts": own_hosts(),
             "port": self._socket.open(),
             "server": self._socket.pair.public,
             "public": self._socket.workers_pair.public,
@@ -163,18 +165,12 @@ class WorkerPool:
         path.touch(0o600)
         path.write_text(json.dumps(keys), encoding="utf-8")
 
-    async def _shut(self) -> None:
-        self._socket.close()
-        await asyncio.sleep(0.0)
-
     def _broken(self, context: dict[str, Any]) -> None:
         """A defect must not leave futures that never end."""
         error = context.get("exception") or RuntimeError(context["message"])
-        for calls in (self._waiting, *(w.taken.values() for w in self._workers.values())):
-            for call in calls:
+        for call in (*self._waiting, *(worker.call for worker in self._workers.values())):
+            if call is not None:
                 call.failed(error)
-
-    # Calls
 
     def _add(self, call: PooledCall) -> None:
         if self._goes_by_files:
@@ -188,221 +184,179 @@ class WorkerPool:
     def _deal(self) -> None:
         """Give out calls, and submit workers for the seconds of those that are left."""
         self._dealing = False
-        for worker in self._connected.values():
-            self._fill(worker)
-        staying = [worker for worker in self._workers.values() if not worker.is_leaving]
-        coming = [worker for worker in staying if not worker.connection]
-        most = max(FIRST, len(staying) - len(coming))
-        needed = ceil(
-            sum(
-                min(1.0, call.calls * self._seconds.get(call.name, 1.0))
-                for call in islice(self._waiting, most)
-            )
-        )
-        more = max(0, min(needed - len(coming), self._most - len(staying)))
+        while self._idle and self._waiting:
+            self._give(self._idle.pop())
+        staying = sum(not worker.is_leaving for worker in self._workers.values())
+        coming = [worker for worker in self._workers.values() if not worker.connection]
+        looked = islice(self._waiting, max(FIRST, len(self._serving)))
+        needed = ceil(sum(min(1.0, c.calls * self._seconds.get(c.name, 1.0)) for c in looked))
+        more = max(0, min(needed - len(coming), self._most - staying))
         alone = (call for call in self._waiting if call.worker is None and not call.future.done())
         for call in list(islice(alone, more)):
-            self._submit_worker(call, ceil(len(self._waiting) / (len(staying) + more)))
+            self._submit(call, ceil(len(self._waiting) / (staying + more)))
         for worker in coming[needed:]:
             worker.job.cancel()
 
-    def _submit_worker(self, call: PooledCall, calls: int) -> None:
+    def _submit(self, call: PooledCall, calls: int) -> None:
+        """Submit a worker for so many calls; each has the whole time limit from its begin on."""
         self._numbers += 1
-        record = self._folder / f"worker-{self._numbers}.record"
-        record.touch()
-        worker = call.worker = self._workers[record.name] = PooledWorker(record, call)
-        worker.job.accepted = partial(call.accept, worker)
+        worker = call.worker = PooledWorker(self._folder / f"worker-{self._numbers}", call)
+        self._workers[worker.path.name] = worker
+        worker.job.accepted = worker.accepted
         worker.job.add_done_callback(lambda _: self._post(self._ending, worker))
-        self._submit(call.name, record, worker.job, calls)
+        own: dict[str, Any] = {}
+        if base_time := self._fields.get("base_time"):
+            own["base_time"] = max(base_time, min(self._turn_s, base_time * calls))
+        if limit := self._fields.get("time_limit"):
+            own["time_limit"] = limit + self._turn_s
+        self.carry(self._body(call.name, worker.path, **own), worker.job, lambda ending: ending)
 
-    def _fill(self, worker: PooledWorker) -> None:
-        """Give a worker what it may have ahead."""
-        if worker.is_leaving:
+    def _by_file(self, call: PooledCall) -> None:
+        """Make it a job of its own."""
+        if not call.future.done():
+            path = call.output.with_suffix(".json")
+            path.write_text(call.text, encoding="utf-8")
+            result = partial(returned, path=path, output=call.output, value=call.value)
+            self.carry(self._body(call.name, path), call.future, result)
+
+    def _body(self, name: str, file: Path, **own: Any) -> dict[str, Any]:
+        options: JobOptions = {"name": name, **self._fields, **own}  # type: ignore[typeddict-item]
+        options["script"], options["stdout"] = self._script, pattern(file.with_suffix(".out"))
+        return submission([name, str(file)], **options)
+
+    def _give(self, worker: PooledWorker) -> None:
+        """Have an idle worker make the next call, if there is one."""
+        worker.call, worker.idle_since = None, self._loop.time()
+        if worker.idle_since - worker.since > self._turn_s:
+            self._dismiss(worker)
             return
-        share = ceil((len(self._waiting) + len(worker.taken)) / len(self._connected))
-        while self._waiting and len(worker.taken) < share:
-            call = self._waiting[0]
-            call.cost_s = call.calls * max(LEAST_S, self._seconds.get(call.name, AHEAD_S))
-            is_late = self._loop.time() - worker.changed > AHEAD_S
-            if worker.taken and (is_late or worker.expected_s + call.cost_s > AHEAD_S):
-                break
-            self._waiting.popleft()
-            if call.future.done():
-                continue
-            if not worker.taken:
-                worker.changed = self._loop.time()
-            worker.taken[call.number] = call
-            worker.expected_s += call.cost_s
-            call.worker = worker
-            call.future.accept(worker.job.job)
-            what = {"call": call.number, "text": call.text, "output": str(call.output)}
-            self._tell(worker, "call", **what)
+        while self._waiting:
+            call = self._waiting.popleft()
+            call.future.begin()
+            if not call.future.done():
+                worker.call, call.worker = call, worker
+                call.began = worker.idle_since
+                call.future.accept(worker.job.job)
+                what = {"type": "call", "text": call.text, "output": str(call.output)}
+                self._socket.send(worker.connection, what)
+                return
+        self._idle.append(worker)
 
     def _withdraw(self, call: PooledCall) -> None:
         worker = call.worker
-        if worker is None:
-            return
-        if call.number not in worker.taken:
-            if worker.call is call and not worker.connection:
-                worker.job.cancel()
-        elif call.future.cancelled():
-            self._tell(worker, "take_back", calls=[call.number])
-        else:
-            worker.job.end()
-
-    # Workers
-
-    def _tell(self, worker: PooledWorker, kind: str, **fields: Any) -> None:
-        self._socket.send(worker.connection, {"type": kind, **fields})
+        if worker is not None and worker.call is call:
+            worker.job.end() if worker.connection else worker.job.cancel()
 
     def _heard(self, connection: bytes, message: dict[str, Any]) -> None:
-        if message["type"] == "hello":
-            self._welcome(connection, message)
-        worker = self._connected.get(connection)
-        if worker is None:  # its job was taken back as it started
+        if message["type"] == "hello" and message["worker"] in self._workers:
+            worker = self._serving[connection] = self._workers[message["worker"]]
+            worker.connection, worker.job.job = connection, message["job"]
+            worker.since = self._loop.time()
+        elif connection in self._serving:
+            worker = self._serving[connection]
+            self._done(worker, message)
+        else:  # its job was taken back as it started
             self._socket.send(connection, {"type": "end"})
             return
-        match message["type"]:
-            case "begun":
-                if message["call"] in worker.taken:
-                    worker.taken[message["call"]].future.begin()
-            case "result":
-                self._done(worker, message)
-            case "returned":
-                self._returned(worker, message)
-        self._fill(worker)
-
-    def _welcome(self, connection: bytes, message: dict[str, Any]) -> None:
-        worker = self._workers.get(message["worker"])
-        if worker is not None:
-            worker.connection, worker.job.job = connection, message["job"]
-            worker.since = worker.changed = self._loop.time()
-            self._connected[connection] = worker
-            self._tell(worker, "alive")
-            self._deal()
+        self._give(worker)
+        self._deal()
 
     def _done(self, worker: PooledWorker, message: dict[str, Any]) -> None:
-        call = self._given_back(worker, message["call"])
+        call, job = worker.call, worker.job.job
         if call is None:
             return
-        seconds = message["seconds"] / call.calls
+        seconds = (self._loop.time() - call.began) / call.calls
         before = self._seconds.get(call.name, seconds)
         self._seconds[call.name] = before + (seconds - before) / 4
-        call.future.begin()
-        if call.future.done():
-            return
-        job = worker.job.job
         try:
             if "exit_code" in message:
                 code = message["exit_code"]
                 state, why = "failed" if code else "completed", "the function ended its process"
                 raise JobFailedError(job, state, code, why, call.output)
-            outcomes = outcomes_in(message["outcomes"])
-            call.future.set_result(call.value(placed(outcomes, job, call.output)))
+            value = call.value(placed(outcomes_in(message["outcomes"]), job, call.output))
         except Exception as error:
             call.failed(error)
-
-    def _returned(self, worker: PooledWorker, message: dict[str, Any]) -> None:
-        for number in reversed(message["calls"]):
-            call = self._given_back(worker, number)
-            if call is not None and not call.future.done():
-                self._waiting.appendleft(call)
-        running = worker.taken.get(message["running"])
-        if running is not None and running.future.cancelled():
-            worker.job.end()  # it began in the instant in which it was taken back
-        self._deal()
-
-    def _given_back(self, worker: PooledWorker, number: int) -> PooledCall | None:
-        call = worker.taken.pop(number, None)
-        worker.changed = self._loop.time()
-        worker.expected_s = worker.expected_s - call.cost_s if call and worker.taken else 0.0
-        return call
+        else:
+            call.future.set_result(value)
 
     def _tick(self) -> None:
         self._loop.call_later(TICK_S, self._tick)
         self._look()
 
     def _look(self) -> None:
-        """End workers that are idle or had their turn; take back what a long call keeps waiting."""
+        """End workers that are idle; take back those that are not needed."""
         now = self._loop.time()
-        for worker in self._connected.values():
-            self._tell(worker, "alive")
-            still = now - worker.changed
-            worker.is_leaving |= now - worker.since > self._turn_s
-            if not worker.taken and (worker.is_leaving or still > IDLE_S or self._closing):
-                worker.is_leaving = True
-                self._tell(worker, "end")
-            elif len(worker.taken) > 1 and still > 2 * AHEAD_S:
-                self._tell(worker, "take_back", calls=list(worker.taken)[1:])
+        for worker in list(self._idle):
+            if self._closing or now - worker.idle_since > IDLE_S:
+                self._idle.remove(worker)
+                self._dismiss(worker)
         self._waiting = deque(call for call in self._waiting if not call.future.done())
         self._deal()
         if self._closing and not self._workers and not self._waiting:
             self._loop.stop()
 
+    def _dismiss(self, worker: PooledWorker) -> None:
+        worker.is_leaving = True
+        self._socket.send(worker.connection, {"type": "end"})
+
     def _ending(self, worker: PooledWorker) -> None:
         """A worker's job has ended, but perhaps not everything that it said has arrived."""
-        self._loop.call_later(SETTLE_S if worker.taken else 0.0, self._ended, worker)
+        self._loop.call_later(SETTLE_S if worker.connection else 0.0, self._ended, worker)
 
     def _ended(self, worker: PooledWorker) -> None:
-        """Its calls that had begun have failed; others wait again."""
-        del self._workers[worker.record.name]
-        self._connected.pop(worker.connection, None)
-        if worker.call.worker is worker:
-            worker.call.worker = None
-        output = worker.record.with_suffix(".out")
-        error, is_sure = _failure(worker.job, output)
-        taken = list(worker.taken)
-        begun = worker.begun()
-        first = taken.index(begun) + 1 if begun in worker.taken else 0
-        for place, call in reversed(list(enumerate(worker.taken.values()))):
-            call.worker, call.tries = None, call.tries + 1
-            if place < first or not is_sure or call.tries > TRIES:
+        """The call that it was making has failed."""
+        del self._workers[worker.path.name]
+        self._serving.pop(worker.connection, None)
+        if worker in self._idle:
+            self._idle.remove(worker)
+        output = worker.path.with_suffix(".out")
+        call, error = worker.call, _failure(worker.job, output)
+        if call is not None and call.worker is worker:
+            call.worker = None
+            if worker.connection:
                 call.failed(error)
-            else:
-                self._waiting.appendleft(call)
         if not worker.connection and not worker.job.cancelled():
             self._never_served(worker, error)
-        worker.record.unlink()
         if output.exists() and not output.stat().st_size:
             output.unlink()
         self._look()
 
     def _never_served(self, worker: PooledWorker, error: Exception) -> None:
         """A worker's job was refused, failed before it served, or could not reach us."""
-        if isinstance(error, JobFailedError) and error.state == "completed":
-            if not self._goes_by_files:
-                log.warning("job %s cannot reach this process: calls go by files", error.job)
+        if not isinstance(error, JobFailedError):
+            if self._workers:
+                self._most = len(self._workers)  # no more are taken
+            else:
+                for call in self._waiting:
+                    call.failed(error)
+        elif error.state != "completed":
+            if worker.call is not None and worker.call.worker is None:
+                worker.call.failed(error)
+        elif not self._goes_by_files:
+            log.warning("job %s cannot reach this process: calls go by files", error.job)
             self._goes_by_files = True
-            left, self._waiting = self._waiting, deque()
-            for call in left:
+            for call in self._waiting:
                 self._by_file(call)
-            return
-        if not isinstance(error, JobFailedError) and self._workers:
-            self._most = len(self._workers)  # no more are taken
-            return
-        calls = [worker.call] if isinstance(error, JobFailedError) else list(self._waiting)
-        for call in calls:
-            if call.worker is None and call in self._waiting:
-                call.failed(error)
+            self._waiting.clear()
 
     def _close(self) -> None:
         self._closing = True
         self._look()
 
 
-def _failure(job: JobFuture[EndedJob], output: Path) -> tuple[Exception, bool]:
-    """What a worker's calls have failed by, and whether its record tells which had begun."""
+def _failure(job: JobFuture[EndedJob], output: Path) -> Exception:
+    """What a call fails by whose worker has ended."""
     try:
         end = job.result(0.0)
     except CancelledError:
-        return JobFailedError(job.job, "cancelled", None, "", output), True
+        return JobFailedError(job.job, "cancelled", None, "", output)
     except Exception as error:
-        return error, False
+        return error
     detail = end.detail or ("without its result" if end.state == "completed" else "")
-    return JobFailedError(end.id, end.state, end.exit_code, detail, output), end.state != "lost"
+    return JobFailedError(end.id, end.state, end.exit_code, detail, output)
 
 
-def _own_hosts() -> list[str]:
+def own_hosts() -> list[str]:
     """Our name, and the address from which others are reached; nothing is sent."""
     hosts = [socket.gethostname()]
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
