@@ -166,13 +166,13 @@ def test_a_daemon_that_is_killed_and_comes_back(root: Path) -> None:
             site.until(lambda: sum(future.running() for future in waiting) == 8)
             site.kill("coallocd")
             gate.touch()
-            more = pool.submit(called.square, 9)
+            more = pool.run(["true"])
             site.start_daemon()
             assert {future.result(LIMIT_S) for future in waiting} == {str(gate)}
-            assert more.result(LIMIT_S) == 81
+            assert more.result(LIMIT_S).exit_code == 0
         assert len(site.ask("queue", all=True)["jobs"]) <= 3
         kinds = [event["kind"] for event in site.ask("events")["events"]]
-        assert kinds.count("job_submitted") == 13
+        assert 8 < kinds.count("job_submitted") <= 13
 
 
 @pytest.mark.slow
