@@ -43,9 +43,9 @@ class WorkerSocket:
         endpoint = self._socket.socket.getsockopt_string(zmq.LAST_ENDPOINT)
         return int(endpoint.rpartition(":")[2])
 
-    def send(self, connection: bytes, message: Mapping[str, Any]) -> None:
-        """Tell a worker; one that has gone hears nothing."""
-        self._socket.send([connection, encode(message)])
+    def send(self, connection: bytes, message: Mapping[str, Any]) -> bool:
+        """Tell a worker; False if it has gone."""
+        return self._socket.send([connection, encode(message)])
 
     async def close(self) -> None:
         """Send what is left, and close."""

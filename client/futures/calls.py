@@ -1,8 +1,8 @@
 """Functions that run as jobs: how one is named, and what goes to its job and comes back.
 
-A function travels by name, ``module:qualified.name``; arguments and results travel as JSON in
-files of a folder that the cluster shares. Nothing is pickled, so what cannot be named or written
-as JSON is refused where it is submitted.
+A function travels by name, ``module:qualified.name``; arguments and results travel as JSON, to a
+worker, or in files of a folder that the cluster shares. Nothing is pickled, so what cannot be named
+or written as JSON is refused where it is submitted.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 >>> with Executor(base_time=60.0) as executor:  # doctest: +SKIP
 ...     sizes = list(executor.map(measure, paths, chunksize=10))
 
-What travels is described in `coalloc.client.futures.calls`, who carries it in
-`coalloc.client.futures.connection`.
+What travels is described in `coalloc.client.futures.calls`, who carries calls in
+`coalloc.client.futures.workers`, and jobs in `coalloc.client.futures.connection`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Executor(futures.Executor):
     """Runs functions and commands as jobs of the clusters; a `concurrent.futures.Executor`.
 
     A function is named, not sent: the jobs import its module, or read the script that is run, with
-    the same Python and modules, and arguments and results are JSON in files of `folder`. It has to
-    stand at the top of a module, and both have to be there on every node. Where a job has several
-    processes, each calls the function, and the result is that of rank 0.
+    the same Python and modules, and arguments and results are JSON. It has to stand at the top of a
+    module, and both have to be there on every node. Calls of one process share workers. Where a job
+    has several processes, each calls the function, and the result is that of rank 0.
 
     Leaving the ``with`` block waits for all jobs; leaving it by an exception ends them.
 

@@ -145,7 +145,10 @@ class CallWorkers:
 
     def _run(self) -> None:
         self._loop.set_exception_handler(lambda _, context: self._broken(context))
-        self._loop.run_until_complete(self._open())
+        try:
+            self._loop.run_until_complete(self._open())
+        except Exception as error:
+            self._change_to_files(f"no socket for workers: {error}")
         self._tick()
         self._loop.run_forever()
         self._loop.run_until_complete(self._socket.close())
@@ -227,18 +230,20 @@ class CallWorkers:
     def _give(self, worker: PooledWorker) -> None:
         """Have an idle worker make the next call, if there is one."""
         worker.call, worker.idle_since = None, self._loop.time()
-        if worker.idle_since - worker.since > self._turn_s:
+        if worker.is_leaving or worker.idle_since - worker.since > self._turn_s:
             self._dismiss(worker)
             return
         while self._waiting:
             call = self._waiting.popleft()
             call.future.begin()
             if not call.future.done():
-                worker.call, call.worker = call, worker
-                call.began = worker.idle_since
-                call.future.accept(worker.job.job)
                 what = {"type": "call", "text": call.text, "output": str(call.output)}
-                self._socket.send(worker.connection, what)
+                if self._socket.send(worker.connection, what):
+                    worker.call, call.worker, call.began = call, worker, worker.idle_since
+                    call.future.accept(worker.job.job)
+                else:  # it has gone
+                    worker.is_leaving = True
+                    self._waiting.appendleft(call)
                 return
         self._idle.append(worker)
 
@@ -252,14 +257,14 @@ class CallWorkers:
             worker = self._serving[connection] = self._workers[message["worker"]]
             worker.connection, worker.job.job = connection, message["job"]
             worker.since = self._loop.time()
+            self._give(worker)
+            self._deal()
         elif connection in self._serving:
             worker = self._serving[connection]
             self._done(worker, message)
+            self._give(worker)
         else:  # its job was taken back as it started
             self._socket.send(connection, {"type": "end"})
-            return
-        self._give(worker)
-        self._deal()
 
     def _done(self, worker: PooledWorker, message: dict[str, Any]) -> None:
         call, job = worker.call, worker.job.job
@@ -301,14 +306,15 @@ class CallWorkers:
 
     def _ending(self, worker: PooledWorker) -> None:
         """A worker's job has ended, but perhaps not everything that it said has arrived."""
-        self._loop.call_later(SETTLE_S if worker.connection else 0.0, self._ended, worker)
+        worker.is_leaving = True
+        if worker in self._idle:
+            self._idle.remove(worker)
+        self._loop.call_later(SETTLE_S if worker.call else 0.0, self._ended, worker)
 
     def _ended(self, worker: PooledWorker) -> None:
         """The call that it was making has failed."""
         del self._workers[worker.path.name]
         self._serving.pop(worker.connection, None)
-        if worker in self._idle:
-            self._idle.remove(worker)
         output = worker.path.with_suffix(".out")
         call, error = worker.call, _failure(worker.job, output)
         if call is not None and call.worker is worker:
@@ -333,11 +339,14 @@ class CallWorkers:
             if worker.call is not None and worker.call.worker is None:
                 worker.call.failed(error)
         elif not self._goes_by_files:
-            log.warning("job %s cannot reach this process: calls go by files", error.job)
-            self._goes_by_files = True
-            for call in self._waiting:
-                self._by_file(call)
-            self._waiting.clear()
+            self._change_to_files(f"job {error.job} cannot reach this process")
+
+    def _change_to_files(self, why: str) -> None:
+        log.warning("%s: calls go by files, as a job each", why)
+        self._goes_by_files = True
+        for call in self._waiting:
+            self._by_file(call)
+        self._waiting.clear()
 
     def _close(self) -> None:
         self._closing = True
