@@ -64,7 +64,7 @@ def connected(keys: Mapping[str, Any]) -> RequestConnection | None:
 
 
 def made(call: Mapping[str, Any], output: Path) -> dict[str, Any]:
-    """How a call ended; what a failed one printed goes from our output to a file of its own."""
+    """Make a call; what a failed one printed goes from our output to a file of its own."""
     result: dict[str, Any] = {}
     failed = True
     try:

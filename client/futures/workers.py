@@ -354,7 +354,7 @@ class CallWorkers:
 
 
 def _failure(job: JobFuture[EndedJob], output: Path) -> Exception:
-    """What a call fails by whose worker has ended."""
+    """The error of a call whose worker has ended."""
     try:
         end = job.result(0.0)
     except CancelledError:
