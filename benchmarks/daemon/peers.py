@@ -54,7 +54,7 @@ def run(client, tasks):
     job = Job()
     for _ in range(tasks):
         job.program(["true"])
-    client.wait_for_jobs([client.submit(job)], progress=False)
+    client.wait_for_jobs([client.submit(job)])
 
 with LocalCluster(worker_config=WorkerConfig(cores=4)) as cluster:
     client = cluster.client()
