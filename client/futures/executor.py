@@ -154,9 +154,9 @@ class Executor(futures.Executor):
         options: JobOptions = {**self._fields, **fields}
         options.setdefault("stdout", pattern(output))
         where = Path(options.get("cwd") or "", options["stdout"]).absolute()
+        body = submission(argv, **options)
         future: JobFuture[Finished] = JobFuture()
         self._remember(future)
-        body = submission(argv, **options)
         self._workers.carry(body, future, partial(finished, output=str(where)))
         return future
 

@@ -101,6 +101,12 @@ class JobFuture(Future[T]):
             if not self.running() and not self.done():
                 self.set_running_or_notify_cancel()
 
+    def fail(self, error: BaseException) -> None:
+        """There is no result: it never became a job, or nothing more is known of it."""
+        self.begin()
+        if not self.done():
+            self.set_exception(error)
+
     def end(self) -> None:
         """End the job even if it runs; its result is then a `JobFailedError`."""
         if not self.cancel() and not self.done():
@@ -132,9 +138,3 @@ class Call:
             self.future.set_exception(error)
         else:
             self.future.set_result(value)
-
-    def failed(self, error: Exception) -> None:
-        """It never became a job, or nothing more is known of it."""
-        self.future.begin()
-        if not self.future.done():
-            self.future.set_exception(error)

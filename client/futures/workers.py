@@ -61,12 +61,6 @@ class PooledCall:
     """That makes it, or has been submitted for it."""
     began: float = 0.0
 
-    def failed(self, error: BaseException) -> None:
-        """There is no value."""
-        self.future.begin()
-        if not self.future.done():
-            self.future.set_exception(error)
-
 
 @dataclass(eq=False)
 class PooledWorker:
@@ -153,6 +147,7 @@ class CallWorkers:
         self._loop.run_forever()
         self._loop.run_until_complete(self._socket.close())
         self._loop.close()
+        (self._folder / KEYS).unlink(missing_ok=True)
         self._traffic.stop(join=False)
 
     async def _open(self) -> None:
@@ -173,7 +168,7 @@ class CallWorkers:
         error = context.get("exception") or RuntimeError(context["message"])
         for call in (*self._waiting, *(worker.call for worker in self._workers.values())):
             if call is not None:
-                call.failed(error)
+                call.future.fail(error)
 
     def _add(self, call: PooledCall) -> None:
         if self._goes_by_files:
@@ -280,7 +275,7 @@ class CallWorkers:
                 raise JobFailedError(job, state, code, why, call.output)
             value = call.value(placed(outcomes_in(message["outcomes"]), job, call.output))
         except Exception as error:
-            call.failed(error)
+            call.future.fail(error)
         else:
             call.future.set_result(value)
 
@@ -320,7 +315,7 @@ class CallWorkers:
         if call is not None and call.worker is worker:
             call.worker = None
             if worker.connection:
-                call.failed(error)
+                call.future.fail(error)
         if not worker.connection and not worker.job.cancelled():
             self._never_served(worker, error)
         if output.exists() and not output.stat().st_size:
@@ -334,10 +329,10 @@ class CallWorkers:
                 self._most = len(self._workers)  # no more are taken
             else:
                 for call in self._waiting:
-                    call.failed(error)
+                    call.future.fail(error)
         elif error.state != "completed":
             if worker.call is not None and worker.call.worker is None:
-                worker.call.failed(error)
+                worker.call.future.fail(error)
         elif not self._goes_by_files:
             self._change_to_files(f"job {error.job} cannot reach this process")
 
