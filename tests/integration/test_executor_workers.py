@@ -31,7 +31,9 @@ def one_worker(site: Running, folder: Path) -> Executor:
     return pool
 
 
-def pid(mark: Path) -> int:
+def pid(site: Running, mark: Path) -> int:
+    """The process that has left a mark."""
+    site.until(lambda: mark.exists() and mark.read_text().endswith("\n"))
     return int(mark.read_text())
 
 
@@ -64,14 +66,14 @@ def test_a_killed_worker_takes_no_other_call_with_it(site: Running, tmp_path: Pa
         marks = [tmp_path / f"mark-{number}" for number in range(8)]
         long = pool.submit(called.nap, 1000.0, str(marks[0]))
         others = [pool.submit(called.nap, 0.0, str(mark)) for mark in marks[1:]]
-        site.until(long.running)
+        killed = pid(site, marks[0])
         assert others[0].cancel()
-        os.kill(pid(marks[0]), signal.SIGKILL)
+        os.kill(killed, signal.SIGKILL)
         with pytest.raises(JobFailedError, match="failed, exit code 137") as caught:
             long.result(LIMIT_S)
         assert caught.value.job == long.job
         (other,) = {future.result(LIMIT_S) for future in others[1:]}
-        assert other != pid(marks[0])
+        assert other != killed
         assert [mark.read_text().count("\n") for mark in marks[2:]] == [1] * 6
         assert not marks[1].exists()
 
@@ -81,12 +83,12 @@ def test_an_ended_call_takes_no_other_with_it(site: Running, tmp_path: Path) -> 
         mark = tmp_path / "mark"
         long = pool.submit(called.nap, 1000.0, str(mark))
         others = [pool.submit(called.nap, 0.0) for _ in range(3)]
-        site.until(long.running)
+        ended = pid(site, mark)
         assert not long.cancel()
         long.end()
         with pytest.raises(JobFailedError, match="cancelled"):
             long.result(LIMIT_S)
-        assert pid(mark) not in {future.result(LIMIT_S) for future in others}
+        assert ended not in {future.result(LIMIT_S) for future in others}
 
 
 def test_a_call_may_wait_for_one_that_was_behind_it(site: Running, tmp_path: Path) -> None:
