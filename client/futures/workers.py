@@ -98,7 +98,7 @@ class CallWorkers:
         self._idle: list[PooledWorker] = []
         self._seconds: dict[str, float] = {}
         self._numbers = 0
-        self._closing = self._dealing = False
+        self._closing = self._dealing = self._is_open = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="coalloc-workers", daemon=True)
 
@@ -143,8 +143,10 @@ class CallWorkers:
             self._loop.run_until_complete(self._open())
         except Exception as error:
             self._change_to_files(f"no socket for workers: {error}")
+        self._is_open = True
         self._tick()
         self._loop.run_forever()
+        self._is_open = False
         self._loop.run_until_complete(self._socket.close())
         self._loop.close()
         (self._folder / KEYS).unlink(missing_ok=True)
@@ -292,7 +294,7 @@ class CallWorkers:
                 self._dismiss(worker)
         self._waiting = deque(call for call in self._waiting if not call.future.done())
         self._deal()
-        if self._closing and not self._workers and not self._waiting:
+        if self._is_open and self._closing and not self._workers and not self._waiting:
             self._loop.stop()
 
     def _dismiss(self, worker: PooledWorker) -> None:

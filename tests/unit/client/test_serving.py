@@ -1,4 +1,4 @@
-"""A worker of `coalloc.Executor` without its client."""
+"""A worker of `coalloc.Executor` without its client, and a client without workers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from coalloc.client.futures import serving
+from coalloc.client.futures.workers import CallWorkers, PooledCall
+from coalloc.wire.worker_socket import WorkerSocket
 
 
 class Silent:
@@ -43,3 +45,28 @@ def test_a_client_that_cannot_be_reached(tmp_path: Path) -> None:
     (tmp_path / serving.KEYS).write_text('{"hosts": ["nowhere.invalid"], "port": 1}')
     assert serving.serve(tmp_path / "worker-1") == 0
     assert not (tmp_path / "worker-1.out").exists()
+
+
+class Daemon:
+    """Takes jobs, and never starts one."""
+
+    def submit(self, job: Any) -> None: ...
+
+    def withdraw(self, job: Any) -> None: ...
+
+    def stop(self, *, join: bool) -> None: ...
+
+
+def test_an_executor_may_be_left_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look_and_close(socket: WorkerSocket) -> None:
+        workers._look()  # as one does whose turn came before the end
+        await close(socket)
+
+    close = WorkerSocket.close
+    monkeypatch.setattr(WorkerSocket, "close", look_and_close)
+    workers = CallWorkers(Daemon(), tmp_path, "", {"base_time": 1.0}, 9)  # type: ignore[arg-type]
+    call = PooledCall(name="f", text="", calls=1, output=tmp_path / "1.out", value=list)
+    workers.make(call)
+    assert call.future.cancel()
+    workers.stop(join=True)
+    assert not (tmp_path / serving.KEYS).exists()
