@@ -30,6 +30,7 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "commands": ((), ()),
     "service": ((), ("--full",)),
     "queue_flow": ((), ("--jobs", "100", "1000", "10000", "20000")),
+    "peers": (("--times", "1"), ("--tasks", "10000")),
     "soak": (("--days", "3"), ("--days", "30", "--jobs", "600")),
     "workflow_tasks": (("--slots", "8"), ("--slots", "8", "--full")),
     "rolling": (("1000",), ()),

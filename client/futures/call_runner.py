@@ -1,7 +1,8 @@
 """Program of a job of `coalloc.Executor`: ``python -m coalloc.client.futures.call_runner FILE``.
 
 Carries out the calls of the file in order, up to the first that raises. Every process of the job
-does so; rank 0 leaves the results beside the file, and any rank leaves what it raised.
+does so; rank 0 leaves the results beside the file, and any rank leaves what it raised. Where the
+file is a worker's, it serves (`coalloc.client.futures.serving`).
 """
 
 from __future__ import annotations
@@ -80,4 +81,9 @@ def write(path: Path, rank: int, done: list[CallOutcome]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(os.environ.get("COALLOC_RANK", "0"))))
+    given = Path(sys.argv[1])
+    if not given.suffix:
+        from coalloc.client.futures.serving import serve
+
+        sys.exit(serve(given))
+    sys.exit(main(given, int(os.environ.get("COALLOC_RANK", "0"))))

@@ -1,8 +1,8 @@
 """Functions that run as jobs: how one is named, and what goes to its job and comes back.
 
-A function travels by name, ``module:qualified.name``; arguments and results travel as JSON in
-files of a folder that the cluster shares. Nothing is pickled, so what cannot be named or written
-as JSON is refused where it is submitted.
+A function travels by name, ``module:qualified.name``; arguments and results travel as JSON, to a
+worker, or in files of a folder that the cluster shares. Nothing is pickled, so what cannot be named
+or written as JSON is refused where it is submitted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -152,17 +152,22 @@ def calls_text(
 def load_function(body: Mapping[str, Any]) -> Callable[..., Any]:
     """The function that `calls_text` named; an error where its file submits jobs when imported."""
     sys.path[:] = body["path"]
-    module, _, qualified = body["function"].partition(":")
+    return _loaded(body["function"], body["main"])
+
+
+@cache
+def _loaded(name: str, main: str) -> Callable[..., Any]:
+    module, _, qualified = name.partition(":")
     if module == MAIN:
-        with importing(body["main"]):
-            found = runpy.run_path(body["main"], run_name=MAIN_THERE)
+        with importing(main):
+            found = runpy.run_path(main, run_name=MAIN_THERE)
         first, _, rest = qualified.partition(".")
         function = _found(found[first], rest) if rest else found[first]
     else:
         with importing(module):
             function = _found(importlib.import_module(module), qualified)
     if not callable(function):
-        raise NotCallableThereError(f"there is no function {body['function']}")
+        raise NotCallableThereError(f"there is no function {name}")
     named: Callable[..., Any] = function
     return named
 
@@ -175,7 +180,11 @@ def outcomes_text(outcomes: Sequence[CallOutcome]) -> str:
 def read_outcomes(path: Path) -> list[CallOutcome]:
     """Result file of a job; raises `OSError`, or `ValueError` where it is none."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["outcomes"]
-        return msgspec.convert(rows, list[CallOutcome])
+        return outcomes_in(path.read_text(encoding="utf-8"))
     except (KeyError, TypeError, msgspec.ValidationError) as error:
         raise ValueError(f"{path}: holds no results of calls") from error
+
+
+def outcomes_in(text: str) -> list[CallOutcome]:
+    """Read what `outcomes_text` wrote."""
+    return msgspec.convert(json.loads(text)["outcomes"], list[CallOutcome])

@@ -171,7 +171,7 @@ class DaemonConnection:
                 passing = QueueFullError(str(outcome)) if full else outcome
             else:
                 self._drop(call)
-                call.failed(outcome)
+                call.future.fail(outcome)
         return passing
 
     def _drop(self, call: Call) -> None:
@@ -229,7 +229,7 @@ class DaemonConnection:
 
     def _fail(self, lost: Iterable[Call], error: Exception) -> None:
         for call in lost:
-            call.failed(error)
+            call.future.fail(error)
         with self._changed:
             self._changed.notify_all()
 

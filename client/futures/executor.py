@@ -4,8 +4,8 @@
 >>> with Executor(base_time=60.0) as executor:  # doctest: +SKIP
 ...     sizes = list(executor.map(measure, paths, chunksize=10))
 
-What travels is described in `coalloc.client.futures.calls`, who carries it in
-`coalloc.client.futures.connection`.
+What travels is described in `coalloc.client.futures.calls`, who carries calls in
+`coalloc.client.futures.workers`, and jobs in `coalloc.client.futures.connection`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from coalloc.client.client import Client
 from coalloc.client.futures.calls import CallError, CallOutcome, NotCallableThereError, calls_text
 from coalloc.client.futures.connection import DaemonConnection
-from coalloc.client.futures.future import Call, Finished, JobFailedError, JobFuture
-from coalloc.client.futures.results import finished, in_order, only, pattern, returned
+from coalloc.client.futures.future import Finished, JobFailedError, JobFuture
+from coalloc.client.futures.results import finished, in_order, only, pattern
+from coalloc.client.futures.workers import CallWorkers, PooledCall
 from coalloc.client.main_guard import refuse_while_importing
 from coalloc.client.submission import JobOptions, submission
-from coalloc.wire.answers import EndedJob
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,9 +49,9 @@ class Executor(futures.Executor):
     """Runs functions and commands as jobs of the clusters; a `concurrent.futures.Executor`.
 
     A function is named, not sent: the jobs import its module, or read the script that is run, with
-    the same Python and modules, and arguments and results are JSON in files of `folder`. It has to
-    stand at the top of a module, and both have to be there on every node. Where a job has several
-    processes, each calls the function, and the result is that of rank 0.
+    the same Python and modules, and arguments and results are JSON. It has to stand at the top of a
+    module, and both have to be there on every node. Calls of one process share workers. Where a job
+    has several processes, each calls the function, and the result is that of rank 0.
 
     Leaving the ``with`` block waits for all jobs; leaving it by an exception ends them.
 
@@ -66,6 +66,8 @@ class Executor(futures.Executor):
         The nodes' Python; default: this one's path.
     patience_s : float
         How long the daemon may be away before the futures give up, seconds.
+    workers : int
+        The most workers at a time.
     **fields
         Of every job: see `coalloc.client.submission.JobOptions`, such as ``procs``,
         ``base_time`` and ``time_limit`` (seconds), ``clusters``, ``memory_mb_per_proc``.
@@ -92,14 +94,13 @@ class Executor(futures.Executor):
         folder: str | os.PathLike[str] = ".coalloc",
         python: str = sys.executable,
         patience_s: float = 300.0,
+        workers: int = sys.maxsize,
         **fields: Unpack[JobOptions],
     ) -> None:
         refuse_while_importing("Executor")
         self._fields: JobOptions = fields
-        self._script = SCRIPT.format(python=shlex.quote(python))
         _checked_fields(fields)
         self._traffic = DaemonConnection(client, patience_s)
-        weakref.finalize(self, self._traffic.stop, join=False).atexit = False
         self._living: dict[futures.Future[Any], JobFuture[Any]] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -107,6 +108,9 @@ class Executor(futures.Executor):
         base.mkdir(parents=True, exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="executor-", dir=base))
         self._last = 0
+        script = SCRIPT.format(python=shlex.quote(python))
+        self._workers = CallWorkers(self._traffic, self.folder, script, fields, workers)
+        weakref.finalize(self, self._workers.stop, join=False).atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> JobFuture[T]:
         """Call a function in a job.
@@ -150,7 +154,11 @@ class Executor(futures.Executor):
         options: JobOptions = {**self._fields, **fields}
         options.setdefault("stdout", pattern(output))
         where = Path(options.get("cwd") or "", options["stdout"]).absolute()
-        return self._submitted(submission(argv, **options), partial(finished, output=str(where)))
+        body = submission(argv, **options)
+        future: JobFuture[Finished] = JobFuture()
+        self._remember(future)
+        self._workers.carry(body, future, partial(finished, output=str(where)))
+        return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more; with `wait`, until all jobs have ended.
@@ -164,9 +172,7 @@ class Executor(futures.Executor):
             living = list(self._living.values())
         for future in living if cancel_futures else ():
             future.cancel()
-        if wait:
-            self._traffic.settle()
-        self._traffic.stop(join=wait)
+        self._workers.stop(join=wait)
         with self._lock:
             idle = not self._living
         # Files that somebody may want to read stay.
@@ -197,23 +203,17 @@ class Executor(futures.Executor):
         value: Callable[[list[CallOutcome]], Any],
     ) -> JobFuture[Any]:
         name, text = calls_text(function, calls)
-        path = self.folder / f"call-{self._number()}.json"
-        path.write_text(text, encoding="utf-8")
-        output = path.with_suffix(".out")
-        options: JobOptions = {"name": name, **self._fields}
-        options["script"], options["stdout"] = self._script, pattern(output)
-        body = submission([name, str(path)], **options)
-        return self._submitted(body, partial(returned, path=path, output=output, value=value))
+        number = self._number()
+        output = self.folder / f"call-{number}.out"
+        call = PooledCall(name=name, text=text, calls=len(calls), output=output, value=value)
+        self._remember(call.future)
+        self._workers.make(call)
+        return call.future
 
-    def _submitted(self, body: dict[str, Any], result: Callable[[EndedJob], Any]) -> JobFuture[Any]:
-        future: JobFuture[Any] = JobFuture()
-        call = Call(body=body, future=future, result=result)
-        future.withdraw = partial(self._traffic.withdraw, call)
+    def _remember(self, future: JobFuture[Any]) -> None:
         with self._lock:
             self._living[future] = future
         future.add_done_callback(self._forget)
-        self._traffic.submit(call)
-        return future
 
     def _forget(self, future: futures.Future[Any]) -> None:
         with self._lock:

@@ -62,6 +62,8 @@ class JobFuture(Future[T]):
         """Its number; empty until the daemon has it."""
         self.withdraw: Callable[[], None] = lambda: None
         """Has the daemon end the job."""
+        self.accepted: Callable[[str], None] = lambda _: None
+        """Is told the number when the daemon has it."""
         self._changing = threading.RLock()
         self._known = threading.Event()
         self.add_done_callback(lambda _: self._known.set())
@@ -91,12 +93,19 @@ class JobFuture(Future[T]):
         """The daemon has it, under this number."""
         self.job = job
         self._known.set()
+        self.accepted(job)
 
     def begin(self) -> None:
         """Its processes run: from now on it cannot be cancelled."""
         with self._changing:
             if not self.running() and not self.done():
                 self.set_running_or_notify_cancel()
+
+    def fail(self, error: BaseException) -> None:
+        """There is no result: it never became a job, or nothing more is known of it."""
+        self.begin()
+        if not self.done():
+            self.set_exception(error)
 
     def end(self) -> None:
         """End the job even if it runs; its result is then a `JobFailedError`."""
@@ -129,9 +138,3 @@ class Call:
             self.future.set_exception(error)
         else:
             self.future.set_result(value)
-
-    def failed(self, error: Exception) -> None:
-        """It never became a job, or nothing more is known of it."""
-        self.future.begin()
-        if not self.future.done():
-            self.future.set_exception(error)

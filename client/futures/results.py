@@ -45,8 +45,13 @@ def returned(
         left.unlink(missing_ok=True)
     if not outcomes or not outcomes[-1].failed:
         output.unlink(missing_ok=True)
-    where = f"in job {ending.id} (its output: {output})\n"
-    return value([replace(o, trace=where + o.trace) if o.failed else o for o in outcomes])
+    return value(placed(outcomes, ending.id, output))
+
+
+def placed(outcomes: list[CallOutcome], job: str, output: Path) -> list[CallOutcome]:
+    """Outcomes whose failures say in which job they happened."""
+    where = f"in job {job} (its output: {output})\n"
+    return [replace(o, trace=where + o.trace) if o.failed else o for o in outcomes]
 
 
 def _waited_for(path: Path) -> list[CallOutcome] | None:

@@ -22,8 +22,10 @@ def odd_only(value: int) -> int:
     return value
 
 
-def after(path: str) -> str:
-    """Wait for a file."""
+def after(path: str, makes: str = "") -> str:
+    """Make a file, and wait for one."""
+    if makes:
+        Path(makes).touch()
     end = time.monotonic() + 60.0
     while not Path(path).exists():
         if time.monotonic() > end:
@@ -38,6 +40,28 @@ def tell_parent_and_stay(path: str) -> None:
     written.write_text(str(os.getppid()))
     written.rename(path)
     signal.pause()
+
+
+def nap(seconds: float, mark: str = "") -> int:
+    """Sleep, and leave a mark with the id of this process; a second call by it adds a line."""
+    if mark:
+        with open(mark, "a") as file:
+            file.write(f"{os.getpid()}\n")
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def shout(number: int) -> None:
+    """Print in three ways, and raise if the number is even."""
+    print(f"printed {number}")
+    os.write(2, f"written {number}\n".encode())
+    os.system(f"echo echoed {number}")
+    if number % 2 == 0:
+        raise ValueError(number)
+
+
+def leave(code: int) -> None:
+    raise SystemExit(code)
 
 
 def die() -> None:
