@@ -140,7 +140,8 @@ class Link(Channel):
         self._answers[number] = answer = asyncio.get_event_loop().create_future()
         self.tell(number, **words)
         try:
-            said: dict[str, Any] = await asyncio.wait_for(answer, limit_s)
+            async with asyncio.timeout(limit_s):
+                said: dict[str, Any] = await answer
         except TimeoutError:
             self._answers.pop(number, None)
             raise SshError("no answer in time") from None
@@ -193,7 +194,8 @@ class Link(Channel):
                 start_new_session=True,
             )
             try:
-                await asyncio.wait_for(self._greet(self._child), READY_LIMIT_S)
+                async with asyncio.timeout(READY_LIMIT_S):
+                    await self._greet(self._child)
             except (
                 asyncio.IncompleteReadError,
                 asyncio.LimitOverrunError,

@@ -44,7 +44,7 @@ class SshError(Exception):
 
 @dataclass(frozen=True)
 class MasterState:
-    """What is known of a connection."""
+    """The state of a connection."""
 
     state: str = CLOSED
     """``open``, ``closed``, ``refused`` or ``host_key``: the host's key is new or has changed."""
@@ -101,7 +101,7 @@ class SshMaster:
         return 0
 
     def state(self) -> MasterState:
-        """What is known now; nothing is sent to the login node."""
+        """State of the connection now; nothing is sent to the login node."""
         known = self._kept()
         if known.state == OPEN and not self.check():
             return replace(known, state=CLOSED, why="the connection broke")

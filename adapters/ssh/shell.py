@@ -31,7 +31,7 @@ _BOOT = (
 
 
 class Ran(NamedTuple):
-    """How a command ended there: a signal that killed it is a negative code."""
+    """End of a command there: a signal that killed it is a negative code."""
 
     code: int
     out: str
