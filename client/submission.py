@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from msgspec import to_builtins
 
 from coalloc.core.base.requests import Submit
 from coalloc.model.formats.gres import read_gres
+from coalloc.model.formats.indices import Indices
 from coalloc.model.jobs import RigidJob
 from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import Launch
 
+LONG_ARRAY = 1000
 ENV_KEPT = frozenset({"COALLOC_CONFIG"})
 """Of our own variables, what a job inherits; the others describe the job that submits it."""
 
@@ -85,7 +87,9 @@ class JobOptions(SubmissionOptions, total=False):
     sigma: float | None
     proc_gbps: float | None
     memory_mb_per_proc: int
-    array: Sequence[int]
+    array: Collection[int]
+    """Of more than 1,000, such as ``range(1_000_000)``, `Submitted.jobs` has the array's number
+    alone."""
     throttle: int
     requeue: bool
     once: bool
@@ -125,8 +129,13 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
         given["one_cluster"] = True
     return {
         **request_of("submit", given, _shape(given), argv),
-        "array": list(given.get("array", ())),
+        "array": _array(given.get("array", ())),
     }
+
+
+def _array(indices: Collection[int]) -> list[int] | str:
+    """As the daemon takes it: a long array as a text."""
+    return list(indices) if len(indices) <= LONG_ARRAY else str(Indices.of(indices))
 
 
 def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:

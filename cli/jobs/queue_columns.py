@@ -376,7 +376,7 @@ def folded(rows: Iterable[QueueRow], *, unfold: bool = False) -> list[Group]:
     for row in rows:
         number, _, index = row.id.partition("_")
         key: Any = row.id
-        if index and not unfold and row.state in WAITING:
+        if index.isdecimal() and not unfold and row.state in WAITING:
             key = (number, row.state, row.reason, row.name, row.user)
         groups.setdefault(key, []).append(row)
     return list(groups.values())

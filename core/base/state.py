@@ -15,7 +15,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import Abort, Dismiss, Forget, Order, Prepare
-from coalloc.core.base.records import JobRecord
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.core.base.state_tables import (
     Deadlines,
@@ -97,6 +97,10 @@ class State:
     """May be forgotten, the oldest first: not the tasks of a workflow that lives."""
     composites: dict[str, WorkflowState | ChunkPool] = field(default_factory=dict)
     """The workflows and divisible jobs that have not ended."""
+    arrays: dict[str, Counter[JobState]] = field(default_factory=dict)
+    """By array: its members that have not ended, by state."""
+    array_changes: dict[str, list[JobRecord]] = field(default_factory=dict)
+    """Arrays of which something has changed in this step, with the members that have ended."""
     meeting: set[str] = field(default_factory=set)
     """Where the ranks of the placed jobs meet."""
     queued: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -139,8 +143,9 @@ class State:
             self._uncount(old)
         self.jobs[record.id] = record
         self._follow(record)
+        is_planned = record.is_waiting and not record.flow and record.rest is None
         for table, belongs in (
-            (self.waiting, record.id in self.composites or (record.is_waiting and not record.flow)),
+            (self.waiting, record.id in self.composites or is_planned),
             (self.placed, record.is_placed and record.id not in self.composites),
             (self.ended, record.is_ended and record.flow not in self.composites),
         ):
@@ -149,6 +154,10 @@ class State:
             else:
                 table.pop(record.id, None)
         self._count(record)
+        if record.array:
+            ends = self.array_changes.setdefault(record.array, [])
+            if record.is_ended and old is not None and not old.is_ended and record.rest is None:
+                ends.append(record)
         self.schedule.follow(old, record)
         if not record.is_waiting:
             self.findings.forget(record.id)
@@ -196,6 +205,17 @@ class State:
             if record.link_gbps:
                 self.loading[record.id] = None
         self.pending.count(record, 1)
+        self._count_member(record, 1)
+
+    def _count_member(self, record: JobRecord, sign: int) -> None:
+        if record.array_index is None or record.is_ended:
+            return
+        counts = self.arrays.setdefault(record.array, Counter())
+        counts[record.state] += sign
+        if not counts[record.state]:
+            del counts[record.state]
+        if not counts:
+            del self.arrays[record.array]
 
     def _uncount(self, record: JobRecord) -> None:
         for _, needed in record.needs:
@@ -211,6 +231,7 @@ class State:
                     self.holding.get(node, {}).pop(record.id, None)
             self.loading.pop(record.id, None)
         self.pending.count(record, -1)
+        self._count_member(record, -1)
 
     def remove(self, job: str) -> None:
         """Drop a job from memory."""
@@ -309,6 +330,11 @@ def forget_tokens(state: State) -> None:
     state.tokens = {
         key: job for key, job in state.tokens.items() if key[0] == NOBODY or job in known
     }
+
+
+def whole_id(number: str) -> str:
+    """Id of the record of a long array as a whole."""
+    return f"{number}_"
 
 
 def arrival(job: str) -> tuple[int, int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import RequestError
-from coalloc.core.base.state import State
+from coalloc.core.base.state import State, whole_id
 from coalloc.model.jobs import DEPENDENCY_KINDS
 
 Needs = tuple[tuple[str, str], ...]
@@ -88,7 +88,7 @@ def members_of(state: State, number: str) -> list[str]:
 
 
 def resolved(
-    state: State, needs: Needs, *, user: str, name: str, array: tuple[int | None, ...] = (None,)
+    state: State, needs: Needs, *, user: str, name: str, array: Sequence[int | None] = (None,)
 ) -> Mapping[int | None, Needs]:
     """Dependencies as submitted, as those on single jobs, for each member of an array.
 
@@ -108,7 +108,9 @@ def resolved(
             alike = (r for r in state.jobs.values() if r.user == user and r.name == name)
             common += ((kind, r.id) for r in alike if not (r.is_ended or r.flow))
             continue
-        members = [job] if job in state.jobs else members_of(state, job)
+        whole = whole_id(job)  # which ends as its members do
+        one = whole if kind != "aftercorr" and whole in state.jobs else job
+        members = [one] if one in state.jobs else members_of(state, job)
         if not members:
             raise RequestError("not_found", f"dependency: there is no job {job}")
         if kind.endswith("?") and len(members) > 1:

@@ -95,7 +95,7 @@ class Waiters:
             self._refuse(origin, error.refused)
             return
         ended = (
-            EndedJob(id=r.id, state=str(r.state), exit_code=r.exit_code, detail=r.detail)
+            EndedJob(id=r.shown_id, state=str(r.state), exit_code=r.exit_code, detail=r.detail)
             for r in records
         )
         self._answer(origin, EndedAnswer(jobs=tuple(ended)))
