@@ -60,7 +60,7 @@ from coalloc.wire.share_answers import AccuracyAnswer, PriorityAnswer, RulesAnsw
 EVENTS_AT_ONCE = 10_000
 ROWS_AT_ONCE = 2_000
 """Rows of one answer to ``queue``: to write them keeps everybody waiting for some 30 ms."""
-JOB_ID = re.compile(r"\d{1,18}(_(\d{1,18}|\[.*\])?)?")
+JOB_ID = re.compile(r"\d{1,18}(_(\d{1,18}|\[[-0-9,:%]+\]))?")
 
 
 class Health(Struct, frozen=True, kw_only=True):
