@@ -147,13 +147,15 @@ def _no_kind(kind: str) -> str:
 def circle(state: State, job: str, changed: Mapping[str, Needs]) -> str:
     """The job among a job's new needs that would wait for it, directly or not; empty if none.
 
-    `changed` has the needs of the job, and of all that are changed with it.
+    `changed` has the needs of the job, and of all that are changed with it. A long array waits for
+    each of its members.
     """
+    own = {job, whole_id(job.partition("_")[0])}
     for _, first in changed[job]:
         ahead, seen = [first], {first}
         while ahead:
             at = ahead.pop()
-            if at == job:
+            if at in own:
                 return first
             record = state.jobs.get(at)
             needs = changed.get(at, () if record is None else record.needs)

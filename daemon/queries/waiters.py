@@ -61,9 +61,10 @@ class Waiters:
             self._give_up(user, next(iter(waits)))
 
     def ended(self, job: str) -> None:
-        """A job has ended; of a workflow, also the tasks that never ran."""
-        for task in [other for other in self._waiting if other.startswith(f"{job}.")]:
-            self.ended(task)
+        """A job has ended; of a workflow or a long array, also the parts that never ran."""
+        begin = job if job.endswith("_") else f"{job}."
+        for part in [one for one in self._waiting if one.startswith(begin) and one != job]:
+            self.ended(part)
         for number, user in self._waiting.pop(job, {}).items():
             wait = self._waits[user][number]
             wait.left.discard(job)

@@ -181,3 +181,13 @@ def test_what_is_no_array_is_refused(text: str) -> None:
     site = Site({"a": 1}, max_array=10)
     with pytest.raises(AssertionError, match="array: "):
         array_of(site, array=text)
+
+
+def test_what_waits_for_the_array_is_not_waited_for_by_its_members() -> None:
+    site = Site({"a": 1})
+    array_of(site)
+    after = site.submit(needs=(("afterok", "1"),))
+    for job, needed in (("1_3", after), ("1", after), ("1", "1")):
+        refused = site.ask(Update(job=job, needs=(("afterany", needed),)))
+        assert isinstance(refused, Refused), (job, needed)
+        assert "waits for job" in refused.message
