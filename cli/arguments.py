@@ -198,24 +198,24 @@ def constraint(text: str) -> tuple[str, ...] | str:
     return names(text.replace("&", ","))
 
 
-def indices(text: str) -> Indices:
+def indices(text: str, most: int = MOST_INDICES) -> Indices:
     """Indices of a job array: 0-9,12,20-30:2."""
     try:
-        return Indices.read(text, MOST_INDICES)
+        return Indices.read(text, most)
     except ValueError as error:
         raise BadText(str(error)) from error
 
 
-def array(text: str) -> tuple[Indices, int]:
+def array(text: str, most: int = MOST_INDICES) -> tuple[Indices, int]:
     """Indices of a job array and its throttle, 0 where there is none: 0-9,12,20-30:2%5.
 
     As in sbatch, brackets may stand around them, and more indices behind the throttle.
     """
     found = re.fullmatch(r"([^%]*)(?:%([0-9]{0,9})(,[^%]*)?)?", _unbracketed(text), re.ASCII)
     if found is None:
-        most = text.partition("%")[2]
-        raise BadText(f"{text!r}: {most!r} is not how many run at once, as in 0-9%5")
-    return indices(found[1] + (found[3] or "")), int(found[2] or 0)
+        at_once = text.partition("%")[2]
+        raise BadText(f"{text!r}: {at_once!r} is not how many run at once, as in 0-9%5")
+    return indices(found[1] + (found[3] or ""), most), int(found[2] or 0)
 
 
 def _unbracketed(text: str) -> str:
@@ -269,10 +269,7 @@ def jobs(text: str) -> tuple[str, ...]:
     for word in re.split(r",(?![^\[]*\])", text):
         number, bracket, rest = word.partition("_[")
         if bracket and rest.endswith("]"):
-            members = array(rest[:-1])[0]
-            if len(members) > MOST_NAMED:
-                raise BadText(f"{word!r} names {len(members)} jobs; name the whole array, {number}")
-            out += (f"{number}_{index}" for index in members)
+            out += (f"{number}_{index}" for index in array(rest[:-1], MOST_NAMED)[0])
         else:
             out.append(word)
     return tuple(job(one) for one in out)

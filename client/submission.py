@@ -88,8 +88,6 @@ class JobOptions(SubmissionOptions, total=False):
     proc_gbps: float | None
     memory_mb_per_proc: int
     array: Collection[int]
-    """Of more than 1,000, such as ``range(1_000_000)``, `Submitted.jobs` has the array's number
-    alone."""
     throttle: int
     requeue: bool
     once: bool
@@ -127,15 +125,11 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
     if given.get("once") and "work" not in given:
         # a daemon that does not know `once` refuses this, and does not start it many times
         given["one_cluster"] = True
+    array = given.get("array", ())
     return {
         **request_of("submit", given, _shape(given), argv),
-        "array": _array(given.get("array", ())),
+        "array": list(array) if len(array) <= LONG_ARRAY else str(Indices.of(array)),
     }
-
-
-def _array(indices: Collection[int]) -> list[int] | str:
-    """As the daemon takes it: a long array as a text."""
-    return list(indices) if len(indices) <= LONG_ARRAY else str(Indices.of(indices))
 
 
 def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:

@@ -296,8 +296,8 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     @property
     def array(self) -> str:
         """Number of the array of which it is a member, or the whole; empty: of none."""
-        is_of_array = self.array_index is not None or self.rest is not None
-        return self.id.partition("_")[0] if is_of_array else ""
+        number, mark, _ = self.id.partition("_")
+        return number if mark else ""
 
     @property
     def shown_id(self) -> str:

@@ -22,15 +22,14 @@ class Submit(SubmitOptions, frozen=True, kw_only=True):
     launch: Launch
     """What is executed."""
     array: tuple[int, ...] | str = ()
-    """Indices, different and not negative; a job for each. As a text (``0-9,12,20-30:2``) they may
-    be a million, and the answer's ``jobs`` has the array's number alone."""
+    """Indices, different and not negative; a job for each. Or as a text: ``0-9,12,20-30:2``."""
     hold: bool = False
     """Queue it held."""
     hold_infeasible: bool = False
     """Keep, held, a job that can never run; otherwise it is refused."""
 
     def ids(self, number: str) -> list[str]:
-        """The jobs that it makes, by their ids; an array that is a text counts as one."""
+        """The jobs that it makes; an array that is a text counts as one."""
         members = () if isinstance(self.array, str) else self.array
         return [f"{number}_{index}" for index in members] or [number]
 

@@ -15,7 +15,7 @@ from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
 from coalloc.core.base.messages import Abort, Dismiss, Forget, Order, Prepare
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.records import JobRecord
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.core.base.state_tables import (
     Deadlines,
@@ -97,10 +97,8 @@ class State:
     """May be forgotten, the oldest first: not the tasks of a workflow that lives."""
     composites: dict[str, WorkflowState | ChunkPool] = field(default_factory=dict)
     """The workflows and divisible jobs that have not ended."""
-    arrays: dict[str, Counter[JobState]] = field(default_factory=dict)
-    """By array: its members that have not ended, by state."""
     array_changes: dict[str, list[JobRecord]] = field(default_factory=dict)
-    """Arrays of which something has changed in this step, with the members that have ended."""
+    """Long arrays that have changed in this step, with the members that have ended."""
     meeting: set[str] = field(default_factory=set)
     """Where the ranks of the placed jobs meet."""
     queued: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -154,7 +152,7 @@ class State:
             else:
                 table.pop(record.id, None)
         self._count(record)
-        if record.array:
+        if record.array and whole_id(record.array) in self.jobs:
             ends = self.array_changes.setdefault(record.array, [])
             if record.is_ended and old is not None and not old.is_ended and record.rest is None:
                 ends.append(record)
@@ -205,17 +203,6 @@ class State:
             if record.link_gbps:
                 self.loading[record.id] = None
         self.pending.count(record, 1)
-        self._count_member(record, 1)
-
-    def _count_member(self, record: JobRecord, sign: int) -> None:
-        if record.array_index is None or record.is_ended:
-            return
-        counts = self.arrays.setdefault(record.array, Counter())
-        counts[record.state] += sign
-        if not counts[record.state]:
-            del counts[record.state]
-        if not counts:
-            del self.arrays[record.array]
 
     def _uncount(self, record: JobRecord) -> None:
         for _, needed in record.needs:
@@ -231,7 +218,6 @@ class State:
                     self.holding.get(node, {}).pop(record.id, None)
             self.loading.pop(record.id, None)
         self.pending.count(record, -1)
-        self._count_member(record, -1)
 
     def remove(self, job: str) -> None:
         """Drop a job from memory."""

@@ -42,6 +42,8 @@ class PendingCount:
     """By user: what waits, held jobs too; an array is one entry while a member of it waits."""
     members: Counter[str] = field(default_factory=Counter)
     """By array: members that wait; under "" all else that waits."""
+    held: Counter[str] = field(default_factory=Counter)
+    """Of these, those that are held."""
     behind: int = 0
     """Members of long arrays that wait and are not in the queue yet."""
 
@@ -53,8 +55,11 @@ class PendingCount:
         left = self.members[record.array]
         if not record.array or left == max(sign, 0):
             self.entries[record.user] += sign
+        if record.state is JobState.HELD:
+            self.held[record.array] += sign
         if not left:
             del self.members[record.array]
+            self.held.pop(record.array, None)
         if record.rest is not None:
             self.behind += sign * record.rest.left
         elif record.state is JobState.PENDING:

@@ -84,8 +84,6 @@ def _queued(
     arrays.reach_needed(state, command.needs, now)
     is_long = arrays.is_long(indices, command.needs)
     members: Sequence[int | None] = indices.split(2 if is_long else len(indices))[0] or [None]
-    if not is_long and not isinstance(command.array, str):
-        members = command.array or members  # in their order
     needs = dependencies.resolved(state, command.needs, user=event.user, name=name, array=members)
     base = admitted(state, event, command, now)
     number = numbered(state, event.user, command.token, _launch(command, indices))
@@ -94,20 +92,14 @@ def _queued(
         for place, task in own:  # else one command is that of all of them
             launch = Launch(argv=tuple(command.commands[task.id]), cwd="")
             state.out.append(SaveLaunch(job=f"{number}.{place}", launch=launch))
+    base = replace(base, id=number, job=replace(base.job, id=number), needs=needs[members[0]])
     if is_long:
-        base = replace(base, needs=needs[members[0]])
-        arrays.begin(state, base, number, indices, now)
+        arrays.begin(state, base, indices, now)
     for index in () if is_long else members:
-        job_id = number if index is None else f"{number}_{index}"
-        record = replace(
-            base,
-            id=job_id,
-            job=replace(base.job, id=job_id),
-            needs=needs[index],
-            array_index=index,
-        )
+        record = base if index is None else arrays.member(base, number, index)
+        record = replace(record, needs=needs[index])
         state.put(record)
-        state.emit(now, EventKind.JOB_SUBMITTED, job_id, user=event.user, name=record.name)
+        state.emit(now, EventKind.JOB_SUBMITTED, record.id, user=event.user, name=record.name)
         if record.state is JobState.PENDING:
             state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
@@ -116,8 +108,7 @@ def _queued(
     if unmailed := _unmailed(state, event, command):
         warnings.append(unmailed)
     jobs = command.ids(number)
-    body = {"job": number, "jobs": jobs, "again": False, "warnings": warnings}
-    return Done(body=body)
+    return Done(body={"job": number, "jobs": jobs, "again": False, "warnings": warnings})
 
 
 def _unmailed(state: State, event: Requested, command: Submit) -> str:
@@ -272,7 +263,8 @@ def chosen_jobs(state: State, event: Requested, job: str, now: float) -> list[Jo
         return [workflows.task_record(state, flow, place[1])]
     # An array is one user's; what is neither a job nor an array is not there.
     members = [] if "_" in job or job in state.jobs else dependencies.members_of(state, job)
-    return [_own(state, event, name, now) for name in members or [job]]
+    records = [_own(state, event, name, now) for name in members or [job]]
+    return [r for r in records if r.rest is None or r.rest.left] or records
 
 
 def cancel(state: State, event: Requested, command: Cancel, now: float) -> CommandAnswer:
@@ -281,7 +273,7 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> Comma
         message = f"reason: is not one line of at most {LONGEST_REASON} characters"
         raise RequestError("bad_request", message)
     chosen = chosen_jobs(state, event, command.job, now)
-    living = [r for r in chosen if not r.is_ended and (r.rest is None or r.rest.left)]
+    living = [record for record in chosen if not record.is_ended]
     if not living:
         message = f"job {command.job} has ended already ({chosen[0].state})"
         raise RequestError("wrong_state", message)

@@ -33,10 +33,8 @@ _INSTEAD_OF = {"speedup": ("times",), "times": ("speedup",)}
 
 def update(state: State, event: Requested, command: Update, now: float) -> CommandAnswer:
     """Change a waiting job, or those members of an array that wait, all of them or none."""
-    arrays.reach_needed(state, command.needs or (), now)
+    arrays.reach_needed(state, command.needs or (), now, command.job)
     chosen = chosen_jobs(state, event, command.job, now)
-    if any(kind == "aftercorr" for kind, _ in command.needs or ()):
-        chosen = arrays.unfolded(state, chosen, now)
     is_alone = command == Update(job=command.job, fields=command.fields)
     is_limit = is_alone and [*command.fields] == ["time_limit"]
     placed = [r for r in chosen if r.is_placed] if is_limit else []

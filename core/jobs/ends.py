@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from coalloc.core.base.messages import Abort, Dismiss
 from coalloc.core.base.records import ArrayRest, Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
@@ -77,13 +75,7 @@ def _end_rest(
         return
     ends = {**rest.ends, end: rest.ends.get(end, 0) + rest.left}
     state.put(replace(whole, rest=replace(rest, indices="", left=0, ends=ends)))
-    told: dict[str, Any] = {
-        "members": rest.left,
-        "indices": rest.indices,
-        "state": str(end),
-        "detail": detail,
-    }
-    state.tell(now, EventKind.JOB_CANCELLING, whole.id, user=whole.user, **told)
+    state.tell(now, EventKind.JOB_CANCELLING, whole.id, members=rest.left, detail=detail)
 
 
 def dismiss(state: State, record: JobRecord) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from math import inf
 from typing import Any
 
 from msgspec import Struct, field
@@ -145,10 +144,8 @@ def whole_of(sources: Sources, job: str) -> list[JobRecord]:
 def explained_job(sources: Sources, job: str) -> JobRecord:
     """The job, of a long array the first member that waits."""
     record = find_job(sources, job)
-    if record.rest is None:
-        return record
-    members = (r for r in array_of(sources, record.array) if r.is_waiting)
-    return min(members, key=lambda r: r.array_index or 0 if r.rest is None else inf, default=record)
+    members = () if record.rest is None else array_of(sources, record.array)
+    return next((each for each in members if each.is_waiting and each.rest is None), record)
 
 
 def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:

@@ -38,7 +38,6 @@ from coalloc.wire.node_rows import ClusterRow, NodeRow, ReservationRow
 
 NODES_NAMED = 32
 ARRAY_ORDER = "array_order"
-"""Why a member of a long array waits: it is not in the queue yet."""
 
 
 def queue_page(
@@ -85,12 +84,8 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         nodes, clusters = record.nodes, record.clusters
     job = record.job
     return QueueRow(
-        **{
-            **fields_of(record, JobSummary),
-            "id": record.shown_id,
-            "reason": reason,
-            "detail": detail,
-        },
+        **fields_of(record, JobSummary)
+        | {"id": record.shown_id, "reason": reason, "detail": detail},
         procs=(record.placed_procs if record.siblings else sum(nodes.values())) or procs_of(record),
         max_procs=job.max_procs if isinstance(job, MoldableJob) else None,
         shape=job.shape,

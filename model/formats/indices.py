@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 
 _PIECE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?", re.ASCII)
 
@@ -42,21 +42,16 @@ class Indices(Collection[int]):
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Indices:
-        """Numbers that are not negative, each once; what follows with one step is one range."""
+        """Numbers that are not negative, each once."""
         if isinstance(numbers, range) and numbers.step > 0:
             return cls([numbers])
-        ranges: list[range] = []
-        for number in sorted(set(numbers)):
-            last = ranges[-1] if ranges else range(0)
-            step = number - last[-1] if last else 0
-            if len(last) == 2 and step != last.step != 1:  # two alone are no range
-                ranges[-1:] = [range(last[0], last[0] + 1), last[1:]]
-                last = last[1:]
-            if len(last) == 1 or (last and step == last.step):
-                ranges[-1] = range(last[0], number + 1, step)
-            else:
-                ranges.append(range(number, number + 1))
-        return cls(ranges)
+        found = sorted(set(numbers))
+        steps = {after - before for before, after in pairwise(found)}
+        if len(steps) == 1:
+            return cls([range(found[0], found[-1] + 1, steps.pop())])
+        runs = groupby(enumerate(found), lambda pair: pair[1] - pair[0])
+        rows = ([number for _, number in run] for _, run in runs)
+        return cls(range(row[0], row[-1] + 1) for row in rows)
 
     def __len__(self) -> int:
         return sum(map(len, self._ranges))
@@ -91,8 +86,8 @@ class Indices(Collection[int]):
 
     def without(self, index: int) -> Indices:
         """All but one."""
-        ranges: list[range] = []
-        for one in self._ranges:
-            at = one.index(index) if index in one else len(one)
-            ranges += (one[:at], one[at + 1 :])
-        return Indices(ranges)
+        halves = (
+            (r[: r.index(index)], r[r.index(index) + 1 :]) if index in r else (r,)
+            for r in self._ranges
+        )
+        return Indices(chain.from_iterable(halves))

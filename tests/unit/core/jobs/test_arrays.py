@@ -59,7 +59,7 @@ def test_members_follow_each_runs_once_and_the_array_ends_with_the_last() -> Non
     assert order == [f"{number}_{i}" for i in (0, 2, 4, 6, 8, 20, 21, 22, 23, 24)]
     assert site.job("1_").state is JobState.COMPLETED
     assert rest_of(site).ends == {"completed": 10}
-    assert not site.state.arrays
+    assert not site.state.pending.members
     assert site.state.pending.behind == 0
     assert not site.state.pending.entries["ann"]
     assert "1_" not in [id for id, _ in listed(site, everything=True)]
