@@ -224,9 +224,6 @@ MUTANTS: dict[str, Mutant] = {
     "what-follows-of-an-array-not-saved": Mutant(
         arrays._make, "    state.put(replace(whole, rest", "    state.index(replace(whole, rest"
     ),
-    "ends-of-members-not-counted": Mutant(
-        arrays.follow, "            state.put(whole)\n", "            pass\n"
-    ),
     "unwritten-arrays-acknowledged": Mutant(
         coordinator.Coordinator._take_back, 'job.partition("_")[0]', "job"
     ),
