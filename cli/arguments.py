@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.gres import read_gres
+from coalloc.model.formats.indices import Indices
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.jobs import DEPENDENCY_KINDS
 from coalloc.model.mail import ALL, IDLE, TYPES
 from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000
+MOST_NAMED = 20_000
 BASE_VARIABLES = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
 """What a job gets of the environment where it asks for none of it."""
 
@@ -30,7 +32,6 @@ _CLOCK = re.compile(rf"(?:{_WHOLE}-)?{_WHOLE}(?::{_WHOLE})?(?::{_WHOLE})?", re.A
 _NUMBER = r"([0-9]{1,99}\.?[0-9]{0,99}(?:[eE][-+]?[0-9]{1,9})?|\.[0-9]{1,99})"
 _BANDWIDTH = re.compile(_NUMBER + r" *([kKMGT]?)(bps|bit/s|b/s|Bps|B/s)", re.ASCII)
 _MEMORY = re.compile(_NUMBER + r"([kKmMgGtT]?)[bB]?", re.ASCII)
-_PIECE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 _JOB = re.compile(r"[0-9]+(?:_[0-9]+|\..+)?", re.ASCII)
 _BEGIN_NOW = re.compile(r"now(?: *([+-]) *([0-9]{1,9}) *([a-z]*))?", re.ASCII)
 _BEGIN_UNITS = {
@@ -197,33 +198,24 @@ def constraint(text: str) -> tuple[str, ...] | str:
     return names(text.replace("&", ","))
 
 
-def indices(text: str) -> tuple[int, ...]:
+def indices(text: str, most: int = MOST_INDICES) -> Indices:
     """Indices of a job array: 0-9,12,20-30:2."""
-    out: dict[int, None] = {}
-    for piece in filter(None, text.split(",")) if text.strip(",") else [text]:
-        found = _PIECE.fullmatch(piece.strip())
-        if found is None:
-            raise BadText(f"{piece!r} is neither an index nor a range, as in 0-9,12,20-30:2")
-        low, step = int(found[1]), int(found[3] or 1)
-        high = int(found[2]) if found[2] else low
-        if high < low or step < 1:
-            raise BadText(f"{piece!r} is an empty range")
-        if (high - low) // step + len(out) >= MOST_INDICES:
-            raise BadText(f"{text!r} has more than {MOST_INDICES} indices")
-        out.update(dict.fromkeys(range(low, high + 1, step)))
-    return tuple(sorted(out))
+    try:
+        return Indices.read(text, most)
+    except ValueError as error:
+        raise BadText(str(error)) from error
 
 
-def array(text: str) -> tuple[tuple[int, ...], int]:
+def array(text: str, most: int = MOST_INDICES) -> tuple[Indices, int]:
     """Indices of a job array and its throttle, 0 where there is none: 0-9,12,20-30:2%5.
 
     As in sbatch, brackets may stand around them, and more indices behind the throttle.
     """
     found = re.fullmatch(r"([^%]*)(?:%([0-9]{0,9})(,[^%]*)?)?", _unbracketed(text), re.ASCII)
     if found is None:
-        most = text.partition("%")[2]
-        raise BadText(f"{text!r}: {most!r} is not how many run at once, as in 0-9%5")
-    return indices(found[1] + (found[3] or "")), int(found[2] or 0)
+        at_once = text.partition("%")[2]
+        raise BadText(f"{text!r}: {at_once!r} is not how many run at once, as in 0-9%5")
+    return indices(found[1] + (found[3] or ""), most), int(found[2] or 0)
 
 
 def _unbracketed(text: str) -> str:
@@ -277,7 +269,7 @@ def jobs(text: str) -> tuple[str, ...]:
     for word in re.split(r",(?![^\[]*\])", text):
         number, bracket, rest = word.partition("_[")
         if bracket and rest.endswith("]"):
-            out += (f"{number}_{index}" for index in array(rest[:-1])[0])
+            out += (f"{number}_{index}" for index in array(rest[:-1], MOST_NAMED)[0])
         else:
             out.append(word)
     return tuple(job(one) for one in out)

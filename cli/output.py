@@ -36,6 +36,7 @@ SLURM_REASONS: Mapping[str, str] = {
     "next_round": "None",
     "limit": "AssocLimit",
     "array_limit": "JobArrayTaskLimit",
+    "array_order": "Priority",
     "deadline": "DeadLine",
 }
 """squeue's words for the reasons of waiting jobs; others are shown as they are."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from msgspec import to_builtins
 
 from coalloc.core.base.requests import Submit
 from coalloc.model.formats.gres import read_gres
+from coalloc.model.formats.indices import Indices
 from coalloc.model.jobs import RigidJob
 from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import Launch
 
+LONG_ARRAY = 1000
 ENV_KEPT = frozenset({"COALLOC_CONFIG"})
 """Of our own variables, what a job inherits; the others describe the job that submits it."""
 
@@ -85,7 +87,7 @@ class JobOptions(SubmissionOptions, total=False):
     sigma: float | None
     proc_gbps: float | None
     memory_mb_per_proc: int
-    array: Sequence[int]
+    array: Collection[int]
     throttle: int
     requeue: bool
     once: bool
@@ -123,9 +125,10 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
     if given.get("once") and "work" not in given:
         # a daemon that does not know `once` refuses this, and does not start it many times
         given["one_cluster"] = True
+    array = given.get("array", ())
     return {
         **request_of("submit", given, _shape(given), argv),
-        "array": list(given.get("array", ())),
+        "array": list(array) if len(array) <= LONG_ARRAY else str(Indices.of(array)),
     }
 
 

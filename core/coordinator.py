@@ -53,7 +53,7 @@ from coalloc.core.commands import operators as operating
 from coalloc.core.commands import queue
 from coalloc.core.commands import reservations as reserving
 from coalloc.core.commands import updates as updating
-from coalloc.core.jobs import after_restore, deadlines
+from coalloc.core.jobs import after_restore, arrays, deadlines
 from coalloc.core.learning import promises
 from coalloc.core.rounds import dispatch
 from coalloc.core.rounds import round as rounds
@@ -134,6 +134,7 @@ class Coordinator:
         deadlines.end_due(state, now)
         if dispatch.carry_on(state, now):
             state.rounds.answered(urgent)
+        arrays.follow(state, now)
         rounds.begin_if_due(state, now)
         self._forget_oldest()
         accounting.close_accounts(state)

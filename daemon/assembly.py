@@ -24,7 +24,7 @@ from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.monitoring.notify import Notifier
 from coalloc.daemon.monitoring.user_mail import UserMail
 from coalloc.daemon.outbox import Delivery
-from coalloc.daemon.queries.answers import Sources, array_of, find_job
+from coalloc.daemon.queries.answers import Sources, find_job, whole_of
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
@@ -140,7 +140,7 @@ def assembled(
         replies=replies,
         sources=sources,
         streams=Streams(partial(find_job, sources), core.state, told, loop, replies, server.answer),
-        waiters=Waiters(partial(array_of, sources), server.answer, replies.send),
+        waiters=Waiters(partial(whole_of, sources), server.answer, replies.send),
     )
     requests, carrier = Requests(service), Effects(service)
     planner.costs.on_found = carrier.costed

@@ -83,8 +83,9 @@ class Effects:
         """Count an event, notify of it, publish it, and answer those who have waited for it."""
         service = self._service
         record = service.core.state.jobs.get(effect.job)
-        service.metrics.recorded(effect, record)
-        service.notifier.recorded(effect, record)
+        if record is None or record.rest is None:  # each member is counted
+            service.metrics.recorded(effect, record)
+            service.notifier.recorded(effect, record)
         service.user_mail.recorded(effect, record)
         service.streams.recorded(effect, record)
         service.server.publish(f"event.{effect.kind}.{effect.job}", asdict(effect))

@@ -8,7 +8,7 @@ from typing import Any
 
 from coalloc.core.base.events import Requested, TokenRecalled
 from coalloc.core.base.requests import Refused, RequestError, Submit
-from coalloc.daemon.queries.answers import ANSWERS, answered, find_job
+from coalloc.daemon.queries.answers import ANSWERS, answered, explained_job
 from coalloc.daemon.queries.backup import backup_target, written_backup
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.estimate import estimated
@@ -118,7 +118,8 @@ class Requests:
 
     async def _explain(self, _: Caller, body: Mapping[str, Any]) -> WhyAnswer:
         service = self._service
-        record, now = find_job(service.sources, read_question(body, OfJob).job), service.clock()
+        asked, now = read_question(body, OfJob), service.clock()
+        record = explained_job(service.sources, asked.job)
         policy = service.config.rounds.policy
         why = await service.explainer.why(record, service.core.state, policy, now)
         return WhyAnswer(why=why, time=now)

@@ -50,7 +50,7 @@ class DaemonConfig(Struct, frozen=True, kw_only=True):
     keep_ended: Number = 1000
     keep_accounts_days: Count = 1100
     max_jobs_per_user: Count = 10_000
-    max_array: Number = 20_000
+    max_array: Number = 1_000_000
     max_tasks: Number = 10_000
     max_message_bytes: Annotated[int, Meta(ge=4096)] = 16_777_216
 

@@ -33,7 +33,8 @@ class Submitted(Answer, frozen=True, kw_only=True, tag="done"):
     job: str
     """Its number; of an array, the array's."""
     jobs: tuple[str, ...]
-    """The job, or the members of the array, ``NUMBER_INDEX``."""
+    """The job, or the members of the array, ``NUMBER_INDEX``; of one that was submitted as a text,
+    its number."""
     again: bool = False
     """The token was known: this is the job of an earlier submit."""
     token: str = ""

@@ -56,6 +56,9 @@ def _state(job: JobDetails, now: float) -> Iterator[tuple[str, Any]]:
         text = f"{done}, {counts.running} placed"
         yield "progress", text + (f", {counts.failed} failed" if counts.failed else "")
         yield "after a failure", _after_failure(job)
+    if (rest := record.rest) is not None:
+        ends = "".join(f", {count} {state}" for state, count in rest.ends.items())
+        yield "array", f"{rest.members} jobs, {rest.left} not in the queue yet{ends}"
     if job.task:
         yield "task", f"{job.task} of workflow {job.id.partition('.')[0]}"
     if record.chunks:

@@ -130,7 +130,7 @@ def _id(group: Group, now: Now) -> str:
     return f"{number}_[{folded}{throttle}]"
 
 
-def _arrival(group: Group, now: Now) -> tuple[int, ...]:
+def _arrival(group: Group, now: Now | None = None) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", group[0].id))
 
 
@@ -376,7 +376,7 @@ def folded(rows: Iterable[QueueRow], *, unfold: bool = False) -> list[Group]:
     for row in rows:
         number, _, index = row.id.partition("_")
         key: Any = row.id
-        if index and not unfold and row.state in WAITING:
+        if index.isdecimal() and not unfold and row.state in WAITING:
             key = (number, row.state, row.reason, row.name, row.user)
         groups.setdefault(key, []).append(row)
     return list(groups.values())
@@ -393,7 +393,7 @@ def ordered(groups: Iterable[Group], order: Sequence[tuple[str, bool]], now: Now
 
 def as_usual(groups: Iterable[Group]) -> list[Group]:
     """The groups in the usual order: what runs, what waits, what has ended; by arrival in each."""
-    return sorted(groups, key=lambda group: (group[0].state in ENDED, _waits(group[0])))
+    return sorted(groups, key=lambda g: (g[0].state in ENDED, _waits(g[0]), _arrival(g)))
 
 
 def lines_of(groups: Iterable[Group], names: Sequence[str], now: Now) -> list[tuple[str, ...]]:

@@ -176,7 +176,7 @@ def _run(args: argparse.Namespace) -> int:
     told.end()
 
     def what(done: Submitted) -> str:
-        return f"job {done.job}" + (f" ({len(done.jobs)} jobs)" if options.array else "")
+        return f"job {done.job}" + (f" ({len(options.array[0])} jobs)" if options.array else "")
 
     return send(options, argv, script, what)
 

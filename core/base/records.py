@@ -195,6 +195,19 @@ class JobSummary(SubmitOptions, frozen=True, kw_only=True, omit_defaults=True):
     """Of a task: its name in the workflow."""
 
 
+class ArrayRest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Members of a long array that are not in the queue, and the ends of all of them."""
+
+    indices: str
+    """Not yet in the queue, as ranges: ``5000-999999``."""
+    left: int
+    """How many these are."""
+    members: int
+    """Of the whole array."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Members that have ended, by state."""
+
+
 class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One submitted job; its JSON is the text that the store keeps.
 
@@ -214,6 +227,8 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     says what a speed-up was fitted to, and ``repaired`` what of one that was given."""
     array_index: int | None = None
     """Of a member of an array."""
+    rest: ArrayRest | None = None
+    """Of an array of more than 1,000 members as a whole, whose id is ``NUMBER_``."""
     attempt: int = 0
     """Starts tried; fences messages of earlier ones."""
     reserved: int = 0
@@ -280,8 +295,17 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def array(self) -> str:
-        """Number of the array of which it is a member; empty: of none."""
-        return "" if self.array_index is None else self.id.partition("_")[0]
+        """Number of the array of which it is a member, or the whole; empty: of none."""
+        number, mark, _ = self.id.partition("_")
+        return number if mark else ""
+
+    @property
+    def shown_id(self) -> str:
+        """Its id for people: ``12_[5000-999999%5]`` of what of a long array is to follow."""
+        if self.rest is None:
+            return self.id
+        throttle = f"%{self.throttle}" if self.throttle else ""
+        return f"{self.id}[{self.rest.indices}{throttle}]" if self.rest.left else self.array
 
     @property
     def eligible(self) -> float:
@@ -371,8 +395,8 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def is_placed(self) -> bool:
-        """Occupies nodes."""
-        return self.state in PLACED
+        """Occupies nodes, which of a long array its members do."""
+        return self.state in PLACED and self.rest is None
 
     @property
     def is_ended(self) -> bool:

@@ -21,12 +21,17 @@ class Submit(SubmitOptions, frozen=True, kw_only=True):
     ``after``, ``passed_over`` and ``priority``, which the daemon sets."""
     launch: Launch
     """What is executed."""
-    array: tuple[int, ...] = ()
-    """Indices, different and not negative; a job for each."""
+    array: tuple[int, ...] | str = ()
+    """Indices, different and not negative; a job for each. Or as a text: ``0-9,12,20-30:2``."""
     hold: bool = False
     """Queue it held."""
     hold_infeasible: bool = False
     """Keep, held, a job that can never run; otherwise it is refused."""
+
+    def ids(self, number: str) -> list[str]:
+        """The jobs that it makes; an array that is a text counts as one."""
+        members = () if isinstance(self.array, str) else self.array
+        return [f"{number}_{index}" for index in members] or [number]
 
 
 class SubmitWorkflow(Submit, frozen=True, kw_only=True):

@@ -97,6 +97,8 @@ class State:
     """May be forgotten, the oldest first: not the tasks of a workflow that lives."""
     composites: dict[str, WorkflowState | ChunkPool] = field(default_factory=dict)
     """The workflows and divisible jobs that have not ended."""
+    array_changes: dict[str, list[JobRecord]] = field(default_factory=dict)
+    """Long arrays that have changed in this step, with the members that have ended."""
     meeting: set[str] = field(default_factory=set)
     """Where the ranks of the placed jobs meet."""
     queued: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -139,8 +141,9 @@ class State:
             self._uncount(old)
         self.jobs[record.id] = record
         self._follow(record)
+        is_planned = record.is_waiting and not record.flow and record.rest is None
         for table, belongs in (
-            (self.waiting, record.id in self.composites or (record.is_waiting and not record.flow)),
+            (self.waiting, record.id in self.composites or is_planned),
             (self.placed, record.is_placed and record.id not in self.composites),
             (self.ended, record.is_ended and record.flow not in self.composites),
         ):
@@ -149,6 +152,10 @@ class State:
             else:
                 table.pop(record.id, None)
         self._count(record)
+        if record.array and whole_id(record.array) in self.jobs:
+            ends = self.array_changes.setdefault(record.array, [])
+            if record.is_ended and old is not None and not old.is_ended and record.rest is None:
+                ends.append(record)
         self.schedule.follow(old, record)
         if not record.is_waiting:
             self.findings.forget(record.id)
@@ -309,6 +316,11 @@ def forget_tokens(state: State) -> None:
     state.tokens = {
         key: job for key, job in state.tokens.items() if key[0] == NOBODY or job in known
     }
+
+
+def whole_id(number: str) -> str:
+    """Id of the record of a long array as a whole."""
+    return f"{number}_"
 
 
 def arrival(job: str) -> tuple[int, int]:

@@ -42,6 +42,10 @@ class PendingCount:
     """By user: what waits, held jobs too; an array is one entry while a member of it waits."""
     members: Counter[str] = field(default_factory=Counter)
     """By array: members that wait; under "" all else that waits."""
+    held: Counter[str] = field(default_factory=Counter)
+    """Of these, those that are held."""
+    behind: int = 0
+    """Members of long arrays that wait and are not in the queue yet."""
 
     def count(self, record: JobRecord, sign: int) -> None:
         """Add a record, or take it away (`sign` -1); tasks and pieces are part of theirs."""
@@ -51,9 +55,14 @@ class PendingCount:
         left = self.members[record.array]
         if not record.array or left == max(sign, 0):
             self.entries[record.user] += sign
+        if record.state is JobState.HELD:
+            self.held[record.array] += sign
         if not left:
             del self.members[record.array]
-        if record.state is JobState.PENDING:
+            self.held.pop(record.array, None)
+        if record.rest is not None:
+            self.behind += sign * record.rest.left
+        elif record.state is JobState.PENDING:
             self.jobs += sign
             self.procs += sign * procs_of(record)
 
@@ -264,7 +273,7 @@ class FollowedPlan:
         """Note the nodes that a job has left, and what the plan has no place for any more."""
         was_pending = old is not None and old.state is JobState.PENDING
         is_same = old is not None and old.job is record.job and old.batch is record.batch
-        if record.flow:
+        if record.flow or record.rest is not None:
             pass
         elif record.state is not JobState.PENDING:
             self.newcomers.pop(record.id, None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coalloc.core.base.composites import WorkflowState, flow_of, named
@@ -23,7 +22,7 @@ from coalloc.core.base.requests import (
 )
 from coalloc.core.base.state import State
 from coalloc.core.commands import admission
-from coalloc.core.jobs import deadlines, dependencies, workflows
+from coalloc.core.jobs import arrays, deadlines, dependencies, workflows
 from coalloc.core.jobs.eligibility import STREAMLESS, owner_of, refused_by_all
 from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting, taken_back
 from coalloc.core.learning.estimates import UserProgram, best_known, completed
@@ -31,6 +30,7 @@ from coalloc.core.learning.programs import program_of
 from coalloc.core.sharing import limits
 from coalloc.model.errors import InputError
 from coalloc.model.event_kinds import EventKind
+from coalloc.model.formats.indices import Indices
 from coalloc.model.formats.job_json import read_job
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.mail import is_address
@@ -56,36 +56,50 @@ def submit(state: State, event: Requested, command: Submit, now: float) -> Comma
     """Queue a job, or say why not; a known token answers with the job it made."""
     known = state.tokens.get((event.user, command.token))
     if known is not None:
-        ids = [known] if not command.array else [f"{known}_{i}" for i in command.array]
-        return Done(body={"job": known, "jobs": ids, "again": True})
+        return Done(body={"job": known, "jobs": command.ids(known), "again": True})
+    indices = _indices(state, command)
     _check_number(state, event, command)
-    return _queued(state, event, command, now)
+    return _queued(state, event, command, indices, now)
 
 
-def _queued(state: State, event: Requested, command: Submit, now: float) -> CommandAnswer:
+def _indices(state: State, command: Submit) -> Indices:
+    most = state.settings.daemon.max_array
+    if isinstance(command.array, str):
+        try:
+            return Indices.read(command.array, most) if command.array else Indices(())
+        except ValueError as error:
+            raise RequestError("bad_request", f"array: {error}") from error
+    if len(command.array) > most:
+        raise RequestError("too_many", f"array has {len(command.array)} jobs, at most {most}")
+    if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
+        raise RequestError("bad_request", "array: indices must differ and not be negative")
+    return Indices.of(command.array)
+
+
+def _queued(
+    state: State, event: Requested, command: Submit, indices: Indices, now: float
+) -> CommandAnswer:
     """Queue a job, or every member of an array, under the next number."""
     name = command.name or _program(command)
-    needs = dependencies.resolved(
-        state, command.needs, user=event.user, name=name, array=command.array or (None,)
-    )
+    arrays.reach_needed(state, command.needs, now)
+    is_long = arrays.is_long(indices, command.needs)
+    members: Sequence[int | None] = indices.split(2 if is_long else len(indices))[0] or [None]
+    needs = dependencies.resolved(state, command.needs, user=event.user, name=name, array=members)
     base = admitted(state, event, command, now)
-    number = numbered(state, event.user, command.token, _launch(command))
-    ids = [f"{number}_{i}" for i in command.array] or [number]
+    number = numbered(state, event.user, command.token, _launch(command, indices))
     if isinstance(command, SubmitWorkflow) and isinstance(base.job, WorkflowJob):
         own = [] if command.launch.argv else [*enumerate(base.job.tasks, 1)]
         for place, task in own:  # else one command is that of all of them
             launch = Launch(argv=tuple(command.commands[task.id]), cwd="")
             state.out.append(SaveLaunch(job=f"{number}.{place}", launch=launch))
-    for job_id, index in zip(ids, command.array or (None,), strict=True):
-        record = replace(
-            base,
-            id=job_id,
-            job=replace(base.job, id=job_id),
-            needs=needs[index],
-            array_index=index,
-        )
+    base = replace(base, id=number, job=replace(base.job, id=number), needs=needs[members[0]])
+    if is_long:
+        arrays.begin(state, base, indices, now)
+    for index in () if is_long else members:
+        record = base if index is None else arrays.member(base, number, index)
+        record = replace(record, needs=needs[index])
         state.put(record)
-        state.emit(now, EventKind.JOB_SUBMITTED, job_id, user=event.user, name=record.name)
+        state.emit(now, EventKind.JOB_SUBMITTED, record.id, user=event.user, name=record.name)
         if record.state is JobState.PENDING:
             state.rounds.job_arrived(state.pending.jobs, state.pending.procs)
     warnings = [f"job {number}: {base.sources[REPAIRED]}"] if REPAIRED in base.sources else []
@@ -93,8 +107,8 @@ def _queued(state: State, event: Requested, command: Submit, now: float) -> Comm
         warnings.append(unbounded)
     if unmailed := _unmailed(state, event, command):
         warnings.append(unmailed)
-    body = {"job": number, "jobs": ids, "again": False, "warnings": warnings}
-    return Done(body=body)
+    jobs = command.ids(number)
+    return Done(body={"job": number, "jobs": jobs, "again": False, "warnings": warnings})
 
 
 def _unmailed(state: State, event: Requested, command: Submit) -> str:
@@ -116,17 +130,12 @@ def numbered(state: State, user: str, token: str, launch: Launch) -> str:
     return number
 
 
-def _launch(command: Submit) -> Launch:
+def _launch(command: Submit, indices: Indices) -> Launch:
     """The command to save, with variables that tell the members of an array its bounds."""
-    if not command.array:
+    if not indices:
         return command.launch
-    steps = {later - index for index, later in pairwise(sorted(command.array))}
-    bounds = {
-        "COUNT": len(command.array),
-        "MIN": min(command.array),
-        "MAX": max(command.array),
-        "STEP": steps.pop() if len(steps) == 1 else 1,
-    }
+    low, high, step = indices.bounds
+    bounds = {"COUNT": len(indices), "MIN": low, "MAX": high, "STEP": step}
     told = {f"COALLOC_ARRAY_TASK_{name}": str(value) for name, value in bounds.items()}
     return replace(command.launch, env={**command.launch.env, **told})
 
@@ -223,11 +232,6 @@ def planned_job(
 
 
 def _check_number(state: State, event: Requested, command: Submit) -> None:
-    most, more = state.settings.daemon.max_array, max(1, len(command.array))
-    if more > most:
-        raise RequestError("too_many", f"array has {more} jobs, at most {most}")
-    if len(set(command.array)) != len(command.array) or any(i < 0 for i in command.array):
-        raise RequestError("bad_request", "array: indices must differ and not be negative")
     limit, mine = state.settings.daemon.max_jobs_per_user, state.pending.entries[event.user]
     if 0 < limit <= mine:
         raise RequestError("too_many", f"{event.user} has {mine} waiting jobs, at most {limit}")
@@ -236,21 +240,21 @@ def _check_number(state: State, event: Requested, command: Submit) -> None:
         raise RequestError("too_many", why)
 
 
-def _own(state: State, event: Requested, job: str) -> JobRecord:
-    record = state.jobs.get(job)
+def _own(state: State, event: Requested, job: str, now: float) -> JobRecord:
+    record = arrays.found(state, job)
     if record is None:
         raise RequestError("not_found", f"there is no job {job}")
     if record.user != event.user and not event.operator:
         raise RequestError("not_allowed", f"job {job} belongs to {record.user}")
-    return record
+    return arrays.reached(state, job, now) or record
 
 
-def chosen_jobs(state: State, event: Requested, job: str) -> list[JobRecord]:
+def chosen_jobs(state: State, event: Requested, job: str, now: float) -> list[JobRecord]:
     """The job that a caller may change, or all jobs of the array of that number."""
     number, task = flow_of(job)
     flow = state.composites.get(number)
     if flow is not None:
-        owner = _own(state, event, number)
+        owner = _own(state, event, number, now)
         if not isinstance(flow, WorkflowState):
             if job not in state.jobs:
                 raise RequestError("not_found", f"job {number} has no piece {task}")
@@ -261,7 +265,8 @@ def chosen_jobs(state: State, event: Requested, job: str) -> list[JobRecord]:
         return [workflows.task_record(state, flow, place[1])]
     # An array is one user's; what is neither a job nor an array is not there.
     members = [] if "_" in job or job in state.jobs else dependencies.members_of(state, job)
-    return [_own(state, event, name) for name in members or [job]]
+    records = [_own(state, event, name, now) for name in members or [job]]
+    return [r for r in records if r.rest is None or r.rest.left] or records
 
 
 def cancel(state: State, event: Requested, command: Cancel, now: float) -> CommandAnswer:
@@ -269,7 +274,7 @@ def cancel(state: State, event: Requested, command: Cancel, now: float) -> Comma
     if len(command.reason) > LONGEST_REASON or not command.reason.isprintable():
         message = f"reason: is not one line of at most {LONGEST_REASON} characters"
         raise RequestError("bad_request", message)
-    chosen = chosen_jobs(state, event, command.job)
+    chosen = chosen_jobs(state, event, command.job, now)
     living = [record for record in chosen if not record.is_ended]
     if not living:
         message = f"job {command.job} has ended already ({chosen[0].state})"
@@ -307,7 +312,7 @@ def release(state: State, event: Requested, command: Release, now: float) -> Com
 
 def set_priority(state: State, event: Requested, command: SetPriority, now: float) -> CommandAnswer:
     """Give waiting jobs another place among the others."""
-    chosen = chosen_jobs(state, event, command.job)
+    chosen = chosen_jobs(state, event, command.job, now)
     if not abs(command.priority) <= MOST_PRIORITY:
         what = f"priority: {command.priority:g} is outside -{MOST_PRIORITY:g}..{MOST_PRIORITY:g}"
         raise RequestError("bad_request", what)
@@ -327,7 +332,7 @@ def set_priority(state: State, event: Requested, command: SetPriority, now: floa
 
 def _switch(state: State, event: Requested, job: str, now: float, new: JobState) -> CommandAnswer:
     old, kind = SWITCHES[new]
-    chosen = chosen_jobs(state, event, job)
+    chosen = chosen_jobs(state, event, job, now)
     if any(record.flow for record in chosen):
         part, whole = ("piece", "job") if chosen[0].chunks else ("task", "workflow")
         message = f"a {part} is neither held nor released by itself; its {whole} is"

@@ -11,7 +11,7 @@ from coalloc.core.base.requests import CommandAnswer, Done, RequestError, Update
 from coalloc.core.base.state import State
 from coalloc.core.commands import admission, run_limits
 from coalloc.core.commands.queue import chosen_jobs, planned_job
-from coalloc.core.jobs import deadlines, dependencies
+from coalloc.core.jobs import arrays, deadlines, dependencies
 from coalloc.core.jobs.eligibility import owner_of
 from coalloc.core.jobs.ends import taken_back
 from coalloc.core.jobs.offers import Offers
@@ -33,7 +33,8 @@ _INSTEAD_OF = {"speedup": ("times",), "times": ("speedup",)}
 
 def update(state: State, event: Requested, command: Update, now: float) -> CommandAnswer:
     """Change a waiting job, or those members of an array that wait, all of them or none."""
-    chosen = chosen_jobs(state, event, command.job)
+    arrays.reach_needed(state, command.needs or (), now, command.job)
+    chosen = chosen_jobs(state, event, command.job, now)
     is_alone = command == Update(job=command.job, fields=command.fields)
     is_limit = is_alone and [*command.fields] == ["time_limit"]
     placed = [r for r in chosen if r.is_placed] if is_limit else []

@@ -30,6 +30,7 @@ from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.messages import Abort, Hello, Report, Start, Started
 from coalloc.core.base.records import REQUEUED, WAITING, JobRecord, JobState
 from coalloc.core.base.state import State
+from coalloc.core.jobs import arrays
 from coalloc.core.jobs.workflows import part_record, task_record
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import DivisibleJob
@@ -57,7 +58,7 @@ def started_after_backup(state: State, cluster: str, report: PartReport, now: fl
 
     True: it is held for this reason, now or before, and its part is left alone.
     """
-    record = state.jobs.get(report.job)
+    record = arrays.reached(state, report.job, now)
     if record is None:
         return _hold_workflow(state, cluster, report, now)
     if record.flow and record.state in WAITING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import RequestError
-from coalloc.core.base.state import State
+from coalloc.core.base.state import State, whole_id
 from coalloc.model.jobs import DEPENDENCY_KINDS
 
 Needs = tuple[tuple[str, str], ...]
@@ -88,7 +88,7 @@ def members_of(state: State, number: str) -> list[str]:
 
 
 def resolved(
-    state: State, needs: Needs, *, user: str, name: str, array: tuple[int | None, ...] = (None,)
+    state: State, needs: Needs, *, user: str, name: str, array: Sequence[int | None] = (None,)
 ) -> Mapping[int | None, Needs]:
     """Dependencies as submitted, as those on single jobs, for each member of an array.
 
@@ -108,7 +108,9 @@ def resolved(
             alike = (r for r in state.jobs.values() if r.user == user and r.name == name)
             common += ((kind, r.id) for r in alike if not (r.is_ended or r.flow))
             continue
-        members = [job] if job in state.jobs else members_of(state, job)
+        whole = whole_id(job)  # which ends as its members do
+        one = whole if kind != "aftercorr" and whole in state.jobs else job
+        members = [one] if one in state.jobs else members_of(state, job)
         if not members:
             raise RequestError("not_found", f"dependency: there is no job {job}")
         if kind.endswith("?") and len(members) > 1:
@@ -145,13 +147,15 @@ def _no_kind(kind: str) -> str:
 def circle(state: State, job: str, changed: Mapping[str, Needs]) -> str:
     """The job among a job's new needs that would wait for it, directly or not; empty if none.
 
-    `changed` has the needs of the job, and of all that are changed with it.
+    `changed` has the needs of the job, and of all that are changed with it. A long array waits for
+    each of its members.
     """
+    own = {job, whole_id(job.partition("_")[0])}
     for _, first in changed[job]:
         ahead, seen = [first], {first}
         while ahead:
             at = ahead.pop()
-            if at == job:
+            if at in own:
                 return first
             record = state.jobs.get(at)
             needs = changed.get(at, () if record is None else record.needs)

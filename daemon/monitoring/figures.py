@@ -14,6 +14,7 @@ from coalloc.core.base.accuracy import StartAccuracy
 from coalloc.core.base.state import State
 from coalloc.core.jobs.occupation import occupation
 from coalloc.core.rounds import snapshots
+from coalloc.daemon.queries.job_views import ARRAY_ORDER
 from coalloc.model.platform import NodeState
 
 EVERY_S = 5.0
@@ -105,6 +106,7 @@ def waiting_by_reason(state: State) -> dict[str, int]:
     running = sum(not state.jobs[job].is_waiting for job in state.composites)
     reasons["held"] += max(0, len(state.waiting) - running - state.pending.jobs)
     reasons["next_round"] += max(0, state.pending.jobs - len(state.findings.outlook))
+    reasons[ARRAY_ORDER] += state.pending.behind
     return dict(reasons)
 
 

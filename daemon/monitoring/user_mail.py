@@ -6,6 +6,7 @@ while it is away is not told.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from structlog.stdlib import BoundLogger
@@ -96,7 +97,9 @@ class UserMail(Notifier):
         left.discard(record.id)
         if not is_last:
             return set(), ""
-        failed = sum(each.state not in GOOD_ENDS for each in self._members(record.array))
+        ends = Counter[str](each.state for each in self._members(record.array))
+        ends = ends if record.rest is None else Counter(record.rest.ends)
+        failed = sum(count for state, count in ends.items() if state not in GOOD_ENDS)
         types = {"END", "FAIL"} if failed else {"END"}
         return types, f"all of its array have ended, {failed} failed"
 

@@ -14,7 +14,8 @@ from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import RequestError
 from coalloc.core.base.start_intervals import MISSES
-from coalloc.core.base.state import State
+from coalloc.core.base.state import State, whole_id
+from coalloc.core.jobs import arrays
 from coalloc.core.jobs.workflows import first_record
 from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.rounds import rules, snapshots
@@ -58,7 +59,7 @@ from coalloc.wire.share_answers import AccuracyAnswer, PriorityAnswer, RulesAnsw
 EVENTS_AT_ONCE = 10_000
 ROWS_AT_ONCE = 2_000
 """Rows of one answer to ``queue``: to write them keeps everybody waiting for some 30 ms."""
-JOB_ID = re.compile(r"\d{1,18}(_\d{1,18})?")
+JOB_ID = re.compile(r"\d{1,18}(_(\d{1,18}|\[[-0-9,:%]+\]))?")
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -87,12 +88,13 @@ class Sources(Struct, frozen=True, kw_only=True):
 
 
 def find_job(sources: Sources, job: str) -> JobRecord:
-    """A job from memory, or an old one from the store."""
-    record = sources.state.jobs.get(job)
+    """A job or a long array from memory, or an old one from the store."""
+    job = job.partition("[")[0]
+    record = arrays.found(sources.state, job) or sources.state.jobs.get(whole_id(job))
     if record is None and "." in job:
         return _find_task(sources, *flow_of(job))
     if record is None:
-        row = sources.store.job(job)
+        row = sources.store.job(job) or sources.store.job(whole_id(job))
         if row is None:
             raise RequestError("not_found", f"there is no job {job}")
         record = read_record(row.body)
@@ -133,6 +135,19 @@ def array_of(sources: Sources, job: str) -> list[JobRecord]:
     return members or [find_job(sources, job)]
 
 
+def whole_of(sources: Sources, job: str) -> list[JobRecord]:
+    """The job, or the array: a long one as its one record, which ends with its last member."""
+    whole = sources.state.jobs.get(whole_id(job))
+    return array_of(sources, job) if whole is None else [whole]
+
+
+def explained_job(sources: Sources, job: str) -> JobRecord:
+    """The job, of a long array the first member that waits."""
+    record = find_job(sources, job)
+    members = () if record.rest is None else array_of(sources, record.array)
+    return next((each for each in members if each.is_waiting and each.rest is None), record)
+
+
 def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
     if asked.after and not JOB_ID.fullmatch(asked.after):
         raise RequestError("bad_request", "after: is no job's id")
@@ -141,7 +156,7 @@ def _queue(sources: Sources, asked: QueueQuestion, now: float) -> QueueAnswer:
         everything=asked.all,
         user=asked.user,
         now=now,
-        after=asked.after,
+        after=asked.after.partition("[")[0],
         limit=min(asked.limit, ROWS_AT_ONCE),
     )
     return QueueAnswer(jobs=rows, more=more, time=now)
@@ -260,7 +275,7 @@ def _status(sources: Sources, asked: Plain, now: float) -> ServiceStatus:
         epoch=state.epoch,
         rounds=state.last.round,
         paused=state.rounds.paused,
-        waiting=flows + len(state.waiting) - len(state.composites),
+        waiting=flows + len(state.waiting) - len(state.composites) + state.pending.behind,
         placed=len(state.placed),
         clusters={name: c.connected for name, c in state.clusters.items()},
         **known,

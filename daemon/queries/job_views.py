@@ -37,6 +37,7 @@ from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow, ReservationRow
 
 NODES_NAMED = 32
+ARRAY_ORDER = "array_order"
 
 
 def queue_page(
@@ -50,8 +51,8 @@ def queue_page(
     for record in _behind(state, after):
         if (record.is_ended and not everything) or (user and record.user != user):
             continue
-        if record.flow:
-            continue  # The whole stands for it.
+        if record.flow or (record.rest is not None and not record.rest.left):
+            continue  # The whole stands for it, or its members do.
         if len(rows) >= limit:
             return tuple(rows), True
         rows.append(job_row(record, state, now))
@@ -83,7 +84,8 @@ def job_row(record: JobRecord, state: State, now: float) -> QueueRow:
         nodes, clusters = record.nodes, record.clusters
     job = record.job
     return QueueRow(
-        **{**fields_of(record, JobSummary), "reason": reason, "detail": detail},
+        **fields_of(record, JobSummary)
+        | {"id": record.shown_id, "reason": reason, "detail": detail},
         procs=(record.placed_procs if record.siblings else sum(nodes.values())) or procs_of(record),
         max_procs=job.max_procs if isinstance(job, MoldableJob) else None,
         shape=job.shape,
@@ -122,6 +124,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, aside.reason, aside.detail
     if unmet:
         return start, "dependency", f"waits for {unmet}"
+    if record.array and record.id not in state.waiting:
+        return None, ARRAY_ORDER, "follows the members of its array that are in the queue"
     if record.not_before > now and record.behind:
         is_limit = record.reason == OVER_LIMIT
         return start, OVER_LIMIT if is_limit else negotiating.OTHERS_FIRST, record.detail
@@ -166,7 +170,7 @@ def needs_text(record: JobRecord, state: State) -> str:
         if job in state.jobs and is_open(kind, state.jobs[job]):
             left.setdefault(key, []).append(job)
     return ", ".join(
-        f"{kind}:{names[0]}"
+        f"{kind}:{names[0].rstrip('_')}"
         if members[kind, number] == 1
         else f"{kind}:{number} ({len(names)} of {members[kind, number]} left)"
         for (kind, number), names in left.items()
@@ -279,7 +283,7 @@ def why(record: JobRecord, state: State, now: float) -> Why:
     notes = state.learning.notes.get(state.settings.rounds.policy, {}).get(OVERDUE, {})
     is_noted = record.is_waiting and isinstance(notes, Mapping)
     return Why(
-        job=record.id,
+        job=record.shown_id,
         state=str(record.state),
         reason=reason,
         detail=detail,

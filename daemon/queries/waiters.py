@@ -61,9 +61,10 @@ class Waiters:
             self._give_up(user, next(iter(waits)))
 
     def ended(self, job: str) -> None:
-        """A job has ended; of a workflow, also the tasks that never ran."""
-        for task in [other for other in self._waiting if other.startswith(f"{job}.")]:
-            self.ended(task)
+        """A job has ended; of a workflow or a long array, also the parts that never ran."""
+        begin = job if job.endswith("_") else f"{job}."
+        for part in [one for one in self._waiting if one.startswith(begin) and one != job]:
+            self.ended(part)
         for number, user in self._waiting.pop(job, {}).items():
             wait = self._waits[user][number]
             wait.left.discard(job)
@@ -95,7 +96,7 @@ class Waiters:
             self._refuse(origin, error.refused)
             return
         ended = (
-            EndedJob(id=r.id, state=str(r.state), exit_code=r.exit_code, detail=r.detail)
+            EndedJob(id=r.shown_id, state=str(r.state), exit_code=r.exit_code, detail=r.detail)
             for r in records
         )
         self._answer(origin, EndedAnswer(jobs=tuple(ended)))

@@ -90,6 +90,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " total INTEGER NOT NULL) WITHOUT ROWID",
         *(f"INSERT INTO tallies VALUES ('{name}', 0, 0)" for name in tables.TALLIED),
     ),
+    (),  # a long array is one row of jobs, which a coalloc that does not know them would run
 )
 """``MIGRATIONS[n]`` leads from schema version n to n + 1; the first makes all tables. Entries of a
 release never change. The checksum stands before long texts: counting must not read their pages."""
@@ -125,7 +126,7 @@ PUTS: dict[type, tuple[tables.Table[Any], Callable[[Any], tuple[Any, ...]]]] = {
     SaveAccount: (
         tables.ACCOUNTS,
         lambda e: (
-            *(e.record.id, e.project, e.record.user, str(e.record.state), e.record.ended),
+            *(e.record.shown_id, e.project, e.record.user, str(e.record.state), e.record.ended),
             write_object(account_object(e.record, e.proc_s)),
         ),
     ),

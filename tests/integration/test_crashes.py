@@ -49,6 +49,32 @@ def test_executors_killed_again_and_again_start_nothing_twice(root: Path) -> Non
         load.settle(may_fail=True)
 
 
+@pytest.mark.slow
+def test_a_daemon_killed_in_a_long_array_runs_no_member_twice_and_cancels_the_rest(
+    root: Path,
+) -> None:
+    """The tasks' own marks: a folder of a member's name is made once."""
+    marks = root / "marks"
+    marks.mkdir()
+    run = f"mkdir {marks}/$COALLOC_ARRAY_TASK_ID || touch {marks}/twice"
+    with Running(root, start=START) as site:
+        array = site.submit(["sh", "-c", run], array="0-999999")
+        for _ in range(3):
+            seen = len([*marks.iterdir()])
+            site.until(lambda seen=seen: len([*marks.iterdir()]) >= seen + 8)  # type: ignore[misc]
+            site.kill("coallocd")
+            site.start_daemon()
+        assert site.ask("status")["waiting"] > 999_000
+        assert site.ask("cancel", job=array)["type"] == "done"
+        ended = site.asker.ask({"type": "wait", "job": array}, timeout_s=60.0)["jobs"]
+        rest = site.job(array)["rest"]
+        assert not rest.get("left")
+        assert sum(rest["ends"].values()) == rest["members"] == 1_000_000
+        assert [each["id"] for each in ended] == [array]
+        ran = {int(mark.name) for mark in marks.iterdir()}  # "twice" is no number
+        assert len(ran) >= rest["ends"]["completed"]
+
+
 def test_hostile_frames_are_counted_and_a_good_client_is_served(root: Path) -> None:
     site = Running(root)
     site.start_daemon()

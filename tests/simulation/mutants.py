@@ -23,6 +23,7 @@ from coalloc.core.executor import machine as executor
 from coalloc.core.executor import turn as executor_turn
 from coalloc.core.jobs import (
     after_restore,
+    arrays,
     deadlines,
     dependencies,
     eligibility,
@@ -219,6 +220,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "token-not-saved": Mutant(
         queue.numbered, "state.out.append(SaveToken(", "(lambda effect: None)(SaveToken("
+    ),
+    "what-follows-of-an-array-not-saved": Mutant(
+        arrays._make, "    state.put(replace(whole, rest", "    state.index(replace(whole, rest"
     ),
     "unwritten-arrays-acknowledged": Mutant(
         coordinator.Coordinator._take_back, 'job.partition("_")[0]', "job"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from coalloc.core.base.messages import Prepare
-from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.records import ArrayRest, JobRecord, JobState
 from coalloc.core.jobs.deadlines import DEADLINE
 from coalloc.model.cost import link_loads
 from coalloc.model.jobs import DivisibleJob, RigidJob, WorkflowJob
@@ -118,6 +120,10 @@ def at_step(daemon: DaemonHost, batches: dict[str, Batch], users: Users) -> None
         assert record is None or record.is_ended or record.cancelled_by, (
             f"the cancel of job {job} was acknowledged, and forgotten"
         )
+        whole = jobs.get(f"{job}_")
+        assert whole is None or whole.rest is None or not whole.rest.left, (
+            f"members of array {job} are to follow, and its cancel was acknowledged"
+        )
 
 
 def at_start(
@@ -229,7 +235,9 @@ def _after_parents(daemon: DaemonHost, record: JobRecord) -> None:
 
 def _members(daemon: DaemonHost, number: str) -> list[JobRecord]:
     jobs = daemon.disk.jobs
-    return [jobs[name] for name in (number, f"{number}_1", f"{number}_2") if name in jobs]
+    return [
+        jobs[name] for name in (number, f"{number}_", f"{number}_1", f"{number}_2") if name in jobs
+    ]
 
 
 def at_end(daemon: DaemonHost, batches: dict[str, Batch], touched: set[str]) -> None:
@@ -251,6 +259,9 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], touched: set[str]) -> 
     starts = next(iter(batches.values())).starts
     for record in disk.jobs.values():
         ran = starts.get(record.id, {})
+        if record.rest is not None:
+            _array_at_end(disk.jobs, record, record.rest)
+            continue
         has_own = not isinstance(record.job, WorkflowJob | DivisibleJob)
         if record.state is JobState.COMPLETED and has_own:
             parts = {part.index for part in record.parts}
@@ -279,6 +290,16 @@ def at_end(daemon: DaemonHost, batches: dict[str, Batch], touched: set[str]) -> 
         assert not batch.parts, f"{name} still keeps {sorted(batch.parts)}"
     kept = {name: box for name, box in disk.outbox.items() if box}
     assert not kept, f"orders that nobody has carried out: {kept}"
+
+
+def _array_at_end(jobs: dict[str, JobRecord], whole: JobRecord, rest: ArrayRest) -> None:
+    members = [job for job in jobs.values() if job.array == whole.array and job is not whole]
+    made = Counter(str(job.state) for job in members)
+    assert not rest.left, f"{rest.indices} of array {whole.array} never followed"
+    assert sum(rest.ends.values()) == rest.members, f"array {whole.array} has ended as {rest.ends}"
+    assert made <= Counter(rest.ends), f"array {whole.array} counts {rest.ends}, and had {made}"
+    is_whole = made == {str(JobState.COMPLETED): rest.members}
+    assert is_whole is (whole.state is JobState.COMPLETED), f"{whole.id} is {whole.state}: {made}"
 
 
 def _was_put_back(record: JobRecord, batches: dict[str, Batch]) -> bool:

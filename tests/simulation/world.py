@@ -8,6 +8,7 @@ from functools import partial
 
 from coalloc.core.base.messages import Prepare
 from coalloc.core.base.requests import Cancel
+from coalloc.core.jobs import arrays
 from coalloc.model.settings import ClusterConfig, Config, TriggerConfig
 from coalloc.model.values import replace
 from tests.simulation import promises
@@ -97,6 +98,8 @@ class World:
         wider = Wider(seed, names) if random.Random(f"wider {seed}").random() < 0.5 else None
         queues = random.Random(f"queues {seed}").random() < 0.5
         settings = drawn_settings(seed, queues=queues, is_wider=wider is not None)
+        # arrays are of two members: in half of the worlds that is too long for the queue
+        arrays.WINDOW = 1 if random.Random(f"long {seed}").random() < 0.5 else 2
         self.capacity = {name: SITE[name][2] for name in names}
         self.daemon = DaemonHost(settings, self.network, self.dice, self._committed)
         bounds = random.Random(f"bounds {seed}").random() < 1.0 / 3.0

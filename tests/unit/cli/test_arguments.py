@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coalloc.cli import arguments as parse
+from coalloc.model.formats.indices import Indices
 from coalloc.runtime import texts
 
 
@@ -65,6 +66,11 @@ def test_memory(text: str, value: int) -> None:
     assert parse.mebibytes(text) == value
 
 
+def array(text: str) -> tuple[tuple[int, ...], int]:
+    indices, throttle = parse.array(text)
+    return tuple(indices), throttle
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -73,19 +79,28 @@ def test_memory(text: str, value: int) -> None:
         ("0-2,12,20-30:5", (0, 1, 2, 12, 20, 25, 30)),
         ("3,1,2,1", (1, 2, 3)),  # each once, rising
         ("0-9:4", (0, 4, 8)),  # the end is not reached
+        ("0-8:2,1", (0, 1, 2, 4, 6, 8)),
+        ("7,0,1,4,9", (0, 1, 4, 7, 9)),
     ],
 )
 def test_arrays(text: str, value: tuple[int, ...]) -> None:
-    assert parse.indices(text) == value
-    assert parse.array(text) == (value, 0)
-    assert parse.array(f"{text}%3") == (value, 3)
+    assert array(text) == (value, 0)
+    assert array(f"{text}%3") == (value, 3)
+    again, bounds = Indices.of(value), Indices.read(text).bounds
+    assert tuple(Indices.read(str(again))) == value
+    assert bounds[:2] == (value[0], value[-1])
+    assert [v for v in range(40) if v in again] == list(value)
+    for count in range(len(value) + 1):
+        first, others = again.split(count)
+        assert (*first, *others) == value
+    assert all(tuple(again.without(v)) == tuple(w for w in value if w != v) for v in value)
 
 
 def test_throttles() -> None:
     for text in ("0-9%0", "0-9%", "[0-9]", ",0-9,"):
-        assert parse.array(text) == (tuple(range(10)), 0)
+        assert array(text) == (tuple(range(10)), 0)
     for text in ("0-2%3,12", "[0-2,12]%3", "[0-2,12%3]"):
-        assert parse.array(text) == ((0, 1, 2, 12), 3)
+        assert array(text) == ((0, 1, 2, 12), 3)
     assert [parse.throttle(text) for text in ("5", "0", "none", "")] == [5, 0, 0, 0]
     assert parse.jobs("12_[0-2%2],13") == ("12_0", "12_1", "12_2", "13")
 

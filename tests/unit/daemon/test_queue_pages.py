@@ -10,6 +10,7 @@ import pytest
 from coalloc.client.client import Client
 from coalloc.core.base.records import JobState, Outlook
 from coalloc.core.base.requests import Cancel, RequestError
+from coalloc.core.jobs import arrays
 from coalloc.daemon.queries import answers
 from coalloc.daemon.queries.answers import Health, Sources, answered
 from coalloc.daemon.queries.caller import Caller
@@ -47,12 +48,13 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     site = Site(solving=False)
     for _ in range(4):
         site.submit()
-    site.submit(array=(5, 0, 2))
+    monkeypatch.setattr(arrays, "WINDOW", 2)
+    site.submit(array="0,2,5-9")
     site.submit(user="bob")
     return site
 
 
-IDS = ["1", "2", "3", "4", "5_5", "5_0", "5_2", "6"]
+IDS = ["1", "2", "3", "4", "5_[5-9]", "5_0", "5_2", "6"]
 
 
 def test_pages_make_the_whole_queue(site: Site) -> None:
@@ -65,8 +67,8 @@ def test_pages_make_the_whole_queue(site: Site) -> None:
 
 def test_a_last_page_that_is_full_has_nothing_behind_it(site: Site) -> None:
     client = Local(site)
-    assert client.ask("queue", after="5_5")["more"] is False
-    assert [row["id"] for row in client.ask("queue", after="5_5")["jobs"]] == IDS[5:]
+    assert client.ask("queue", after="5_[5-9]")["more"] is False
+    assert [row["id"] for row in client.ask("queue", after="5_[5-9]")["jobs"]] == IDS[5:]
     page = client.ask("queue", limit=1)
     assert ([row["id"] for row in page["jobs"]], page["more"]) == (["1"], True)
     assert len(client.ask("queue", limit=100)["jobs"]) == 3
@@ -86,7 +88,7 @@ def test_a_page_behind_a_job_that_is_forgotten(site: Site) -> None:
     client = Local(site)
     client.between = lambda: site.state.remove("3")
     assert [row.id for row in client.queue()] == IDS
-    assert [r["id"] for r in client.ask("queue", after="3")["jobs"]] == ["4", "5_5", "5_0"]
+    assert [r["id"] for r in client.ask("queue", after="3")["jobs"]] == ["4", "5_[5-9]", "5_0"]
 
 
 @pytest.mark.parametrize("after", ["x", "1_", "1_2_3", "-1", "9" * 30])
