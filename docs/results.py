@@ -13,9 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coalloc.simulation.reproduce import words
-from coalloc.simulation.reproduce.pages import facts_of, stored_rows, word_table
 from coalloc.simulation.reproduce.provenance import origins
-from coalloc.simulation.reproduce.registry import MODULES, load, template
+from coalloc.simulation.reproduce.registry import (
+    MODULES,
+    facts_of,
+    load,
+    stored_rows,
+    template,
+    word_table,
+)
 from coalloc.simulation.reproduce.rows import Row
 from coalloc.simulation.reproduce.words import Story, fill, verdicts
 

@@ -14,8 +14,7 @@ from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import check_report
 from coalloc.simulation.reproduce import psplib
-from coalloc.simulation.reproduce.pages import carry_out
-from coalloc.simulation.reproduce.registry import MODULES, PAPERS, find, load, template
+from coalloc.simulation.reproduce.registry import MODULES, PAPERS, carry_out, find, load, template
 from coalloc.simulation.reproduce.study import Run
 
 DONE, FAILED = 0, 1

@@ -1,15 +1,19 @@
-"""The experiments by name; the module of one is loaded when it runs."""
+"""The experiments by name, and the files of one that was carried out: data, text and picture."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
 from coalloc.model.errors import InputError
-from coalloc.simulation.reproduce.study import Experiment
-from coalloc.simulation.reproduce.words import Template, read_template
+from coalloc.simulation.reproduce import plots, provenance, words
+from coalloc.simulation.reproduce.rows import Rows, from_csv, table, to_csv
+from coalloc.simulation.reproduce.study import Experiment, Facts, Run
+from coalloc.simulation.reproduce.words import Story, Template, fill, read_template, verdicts
 
 PAPERS: Mapping[str, str] = {
     "OAS": "Blanco, Guirado, Lérida, Albornoz, “MIP model scheduling for multi-clusters” "
@@ -26,21 +30,21 @@ MODULES: Mapping[str, str] = {
     "oas-fig4": "oas.fig4",
     "mbpc-fig3": "mbpc.dispersion",
     "mbpc-fig4": "mbpc.dispersion",
-    "mbpc-fig5": "mbpc.times",
-    "mbpc-fig6": "mbpc.map",
+    "mbpc-fig5": "mbpc.tight",
+    "mbpc-fig6": "mbpc.tight",
     "mbpc-fig7": "mbpc.dispersion",
     "mbpc-fig8": "mbpc.dispersion",
-    "mbpc-fig9": "mbpc.times",
+    "mbpc-fig9": "mbpc.tight",
     "demt-fig3": "demt.families",
     "demt-fig4": "demt.families",
     "demt-fig5": "demt.families",
     "demt-fig6": "demt.families",
     "demt-fig7": "demt.fig7",
     "demt-online": "demt.online",
-    "mca-table1": "mca.tables",
-    "mca-fig2": "mca.fig2",
-    "mca-table2": "mca.tables",
-    "mca-table3": "mca.tables",
+    "mca-table1": "mca.figures",
+    "mca-fig2": "mca.figures",
+    "mca-table2": "mca.figures",
+    "mca-table3": "mca.figures",
 }
 """Module of every experiment that ``coalloc reproduce`` knows, in the order of ``all``.
 
@@ -71,3 +75,78 @@ def load(name: str) -> Experiment:
     module = import_module(f"coalloc.simulation.reproduce.{MODULES[name]}")
     table: Mapping[str, Experiment] = module.EXPERIMENTS
     return table[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Files on disk now."""
+
+    story: Story
+    elapsed_s: float
+    """Wall time of the measurement, seconds."""
+    missing: str
+    """Why there is no picture; empty where there is one."""
+
+
+def carry_out(
+    name: str, template: Template, experiment: Experiment, run: Run, folder: Path
+) -> Written:
+    """Measure, and write NAME.csv, NAME.md, NAME.png and NAME.pdf.
+
+    Raises `OSError` with the file that could not be written.
+    """
+    began = time.monotonic()
+    text = to_csv(template.columns, experiment.measure(run))
+    elapsed = time.monotonic() - began
+    (folder / f"{name}.csv").write_text(text, encoding="utf-8")
+    cpu_s = run.spent[experiment.study.name]
+    provenance.note(folder, name, cpu_s=cpu_s, seed=run.seed, quick=run.quick)
+    rows = from_csv(text)
+    story = fill(template, facts_of(experiment, rows, folder))
+    page = to_markdown(name, story, quick=run.quick, elapsed_s=elapsed)
+    (folder / f"{name}.md").write_text(page, encoding="utf-8")
+    missing = plots.write(folder, name, partial(experiment.draw, rows), experiment.size)
+    return Written(story=story, elapsed_s=elapsed, missing=missing)
+
+
+def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> str:
+    """The text of an experiment as a page."""
+    about, sections = story.template, story.sections
+    parts = [f"# {name}: {about.title}", f"{PAPERS[about.paper]}, {about.place}."]
+    if quick:
+        reduced = " ".join(sections[words.REDUCED])
+        parts.append(f"**Reduced run** (`--quick`), a smoke test and no reproduction: {reduced}")
+    parts += [f"![{name}]({name}.png)", "## The paper", *sections[words.PAPER]]
+    if story.claims:
+        parts.append(word_table(("The text", "Fares", "Found"), verdicts(story.claims)))
+    for section in (words.HERE, words.MEASURED, words.REASONS):
+        if sections[section]:
+            parts += [f"## {section}", *sections[section]]
+    command = f"coalloc reproduce {name}{' --quick' if quick else ''}"
+    parts += [
+        "## Data",
+        f"`{command}` measured for {elapsed_s:.1f} s and wrote `{name}.csv`; `{provenance.RUNS}` "
+        "says by which versions, and how much processor time that took.",
+        *sections[words.COLUMNS],
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def word_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of words: nothing to the right."""
+    return table(head, lines).replace("---:", "---")
+
+
+def facts_of(experiment: Experiment, rows: Rows, folder: Path) -> Facts:
+    """Values of the placeholders, with what lies beside the rows in their folder."""
+    facts = experiment.facts(rows)
+    if not experiment.beside:
+        return facts
+    other, compared = experiment.beside
+    known = (folder / f"{other}.csv").exists()
+    return {**facts, **compared(rows, stored_rows(other, folder) if known else Rows())}
+
+
+def stored_rows(name: str, folder: Path) -> Rows:
+    """The rows of an experiment that was carried out into a folder."""
+    return from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))

@@ -12,8 +12,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.demt.study import PROCS, Instance
 from coalloc.simulation.reproduce.instances import oas_instance
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
-from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns
-from coalloc.simulation.reproduce.mbpc.study import AS_PRINTED, PRINTED, place
+from coalloc.simulation.reproduce.mbpc.study import AS_PRINTED, PRINTED, place, slowdowns
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic
 from coalloc.simulation.reproduce.mca import study as mca_study
 from coalloc.simulation.reproduce.mca import tables as mca_tables
@@ -47,7 +46,7 @@ def agree(snapshot: Snapshot, policy: str, rows: Rows) -> None:
     for row in rows:
         mine = found[row["job"]]
         assert mine.sp == pytest.approx(row["sp"], rel=DIGITS)
-        assert mine.link_ratio == pytest.approx(row["ratio"], rel=DIGITS)
+        assert mine.ratio == pytest.approx(row["ratio"], rel=DIGITS)
 
 
 @pytest.mark.parametrize("abw", ABW)
@@ -85,7 +84,7 @@ def test_mbpc_reaches_the_optimum_of_equation_8_as_printed(abw: float, value: fl
     best = found["printed_value"]
     assert best == found["printed_bound"] == pytest.approx(value, abs=5e-5)
     jobs = slowdowns(case_1(abw), solve(case_1(abw), "mbpc").plan).values()
-    printed = sum(job.processing + (1.0 - job.sigma) * job.link_ratio for job in jobs)
+    printed = sum(job.processing + (1.0 - job.sigma) * job.ratio for job in jobs)
     assert printed == pytest.approx(best, rel=1e-9)
 
 

@@ -15,19 +15,25 @@ a clock, ends a program, so that a run tells the same on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
 
 from coalloc.model.plan import Plan, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
-from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
 from coalloc.simulation.reproduce.rows import Row, Rows
-from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, rigid_jobs, solve
+from coalloc.simulation.reproduce.solving import (
+    NotAllowedError,
+    Solved,
+    loads_of,
+    rigid_jobs,
+    solve,
+)
 from coalloc.simulation.reproduce.study import Facts, Run, Study
 
 PRINTED = "mbpc, (8) as printed"
@@ -78,19 +84,13 @@ def _jobs(
     for job, found in together.items():
         own = alone[job]
         yield {
+            **asdict(found),
             "policy": policy,
             "ties": CHOSEN if policy == "jpn" else None,
-            "job": job,
-            "sigma": found.sigma,
-            "sp": found.sp,
             "sp_alone": own.sp,
             "sp_best": best.setdefault(job, own.sp),
-            "sc": found.sc,
             "sc_alone": own.sc,
-            "ratio": found.link_ratio,
-            "ratio_alone": own.link_ratio,
-            "processing": found.processing,
-            "communication": found.communication,
+            "ratio_alone": own.ratio,
             **_proof(joint.plan),
             "cpu_s": joint.cpu_s,
         }
@@ -142,6 +142,65 @@ def _choice(
             "communication": job.base_time * (1.0 - job.sigma),
             "status": "exact",
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """One job of a plan whose jobs all run at the same time."""
+
+    job: str
+    sigma: float
+    sp: float
+    """SP_j, equation (4)."""
+    sc: float
+    """SC_j, equation (7), at least 1."""
+    ratio: float
+    """The same not clamped: the largest sum of BW / ABW over the links that the job loads, 0 on one
+    cluster."""
+    processing: float
+    """The two parts of the run time, seconds."""
+    communication: float
+
+
+def slowdowns(snapshot: Snapshot, plan: Plan) -> dict[str, Slowdown]:
+    """The slowdowns of every rigid job that a plan places, by job; none may start later."""
+    power = {node.name: node.power for cluster in snapshot.clusters for node in cluster.nodes}
+    jobs = {job.id: job for job in rigid_jobs(snapshot)}
+    loads = loads_of(snapshot, plan)
+    full = {
+        cluster.name: sum(load.get(cluster.name, 0.0) for load in loads.values())
+        / cluster.link_gbps
+        for cluster in snapshot.clusters
+    }
+    out = {}
+    for placement in plan.placements:
+        job = jobs[placement.job]
+        ratio = max((full[name] for name in loads[job.id]), default=0.0)
+        # an exactly full link is not saturated
+        sc = ratio if ratio > 1.0 + 1e-9 else 1.0
+        sp = 1.0 / min(power[node] for node in placement.nodes)
+        out[job.id] = Slowdown(
+            job=job.id,
+            sigma=job.sigma,
+            sp=sp,
+            sc=sc,
+            ratio=ratio,
+            processing=job.base_time * job.sigma * sp,
+            communication=job.base_time * (1.0 - job.sigma) * sc,
+        )
+    return out
+
+
+def standalone(snapshot: Snapshot, solve: Callable[[Snapshot], Plan]) -> dict[str, Slowdown]:
+    """The slowdowns of each job with the platform to itself.
+
+    `solve`: called once for each job.
+    """
+    out: dict[str, Slowdown] = {}
+    for job in snapshot.queue:
+        alone = replace(snapshot, queue=(job,))
+        out |= slowdowns(alone, solve(alone))
+    return out
 
 
 def place(snapshot: Snapshot, policy: str, seed: int) -> Solved:

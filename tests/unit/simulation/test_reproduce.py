@@ -14,8 +14,7 @@ import pytest
 from coalloc.cli import main
 from coalloc.simulation.reproduce import command, plots
 from coalloc.simulation.reproduce.oas.fig4 import spearman
-from coalloc.simulation.reproduce.pages import carry_out
-from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
+from coalloc.simulation.reproduce.registry import MODULES, PAPERS, carry_out, load, template
 from coalloc.simulation.reproduce.rows import (
     Estimate,
     Row,

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from coalloc.simulation.reproduce.demt import study as demt_study
-from coalloc.simulation.reproduce.demt.families import facts, wins
-from coalloc.simulation.reproduce.demt.fig7 import EXPERIMENTS as TIMES
-from coalloc.simulation.reproduce.demt.fig7 import TOLD, timed
-from coalloc.simulation.reproduce.demt.ratios import (
+from coalloc.simulation.reproduce.demt.families import (
     MAKESPAN,
     PRICED,
     REPAIRED,
     between,
+    facts,
     furthest,
     means,
     ratio,
+    wins,
 )
+from coalloc.simulation.reproduce.demt.fig7 import EXPERIMENTS as TIMES
+from coalloc.simulation.reproduce.demt.fig7 import TOLD, timed
 from coalloc.simulation.reproduce.demt.study import (
     ACCEPTED,
     ALGORITHMS,
