@@ -212,23 +212,6 @@ PAPER_PATHS: Mapping[str, tuple[int, ...]] = {
     "many": (189, 290, 294, 385, 676),
 }
 
-PAPER_RESOURCES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "few": {"mca-heft": (24, 26, 26, 25, 25), "m-heft": (13, 10, 9, 8, 7)},
-    "various": {"mca-heft": (22, 18, 21, 19, 20), "m-heft": (7, 5, 5, 5, 5)},
-    "many": {"mca-heft": (7, 9, 9, 8, 11), "m-heft": (8, 7, 7, 5, 4)},
-}
-PAPER_SPREAD: Mapping[str, tuple[int, ...]] = {
-    "few": (10, 10, 11, 13, 9),
-    "various": (7, 11, 5, 7, 9),
-    "many": (0, 2, 4, 1, 3),
-}
-"""Table 2: mean processes of a task, and % of the tasks on several clusters."""
-PAPER_COMM: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    "few": {"mca-heft": (770, 455), "m-heft": (0, 1)},
-    "various": {"mca-heft": (14821, 12401), "m-heft": (1, 4)},
-    "many": {"mca-heft": (205, 440), "m-heft": (0, 1)},
-}
-"""Table 3: communication of a task, mean and standard deviation, in a unit that is not named."""
 HIGH = 0.5
 """Standard deviation by the mean from which on it is high."""
 
@@ -313,12 +296,6 @@ def _facts_2(rows: Rows) -> Facts:
         shares = _shares(group.where(policy=policy))
         return ", ".join(f"{100.0 * share:.1f}" for share in shares) + " %"
 
-    published = [
-        [f"the paper's `{policy}`", *(f"{fmean(PAPER_RESOURCES[n][policy]):.1f}" for n in of_set)]
-        for policy in ("mca-heft", "m-heft")
-    ]
-    several = [f"{fmean(PAPER_SPREAD[n]):.1f} % on several" for n in of_set]
-    searched = ("mca-heft", BEST_FIT, "workflow")
     return {
         "spread": tuple(spread.values()),
         "falls": [step.high < 0.0 for step in steps(mine, lambda part: part.mean("spread"))],
@@ -331,13 +308,8 @@ def _facts_2(rows: Rows) -> Facts:
             )
             for policy in ("mca-heft", "m-heft", "m-heft-imp")
         },
-        "resources": by_set(rows, wide, above=published),
-        "clusters": by_set(
-            rows,
-            on_clusters,
-            searched,
-            [["the paper's `mca-heft`", *several]],
-        ),
+        "resources": by_set(rows, wide),
+        "clusters": by_set(rows, on_clusters, ("mca-heft", BEST_FIT, "workflow")),
         "kept": "is kept" if falling == list(of_set) else "is not kept",
         "order": tuple(SET_NAMES[name] for name in falling),
         "draws": len(rows.distinct("draw")),
@@ -383,10 +355,6 @@ def _facts_3(rows: Rows) -> Facts:
         found = over_draws(chosen, lambda draw: draw.mean("comm_s"))
         return f"{shown(found, '.3f')}, {chosen.mean('comm_sd_s'):.3f}"
 
-    published = [
-        [f"the paper's `{p}`", *(f"{one[p][0]}, {one[p][1]}" for one in PAPER_COMM.values())]
-        for p in ("mca-heft", "m-heft")
-    ]
     apart = tuple(
         over_draws(group, lambda draw: draw.mean("comm_sd_s") / draw.mean("comm_s"))
         for group in mine
@@ -397,7 +365,7 @@ def _facts_3(rows: Rows) -> Facts:
         "longer": _ahead(rows, "mca-heft", "m-heft", "comm_s"),
         "apart": apart,
         "is_apart": [one.low >= HIGH for one in apart],
-        "table": by_set(rows, cell, above=published),
+        "table": by_set(rows, cell),
         "draws": len(rows.distinct("draw")),
     }
 
