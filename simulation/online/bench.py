@@ -20,8 +20,7 @@ from coalloc.model.errors import InputError
 from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.online.measures import FIGURES, figures
-from coalloc.simulation.online.pieces import PIECE_JOBS, Piece
-from coalloc.simulation.online.scenarios import Scenario, stage
+from coalloc.simulation.online.pieces import PIECE_JOBS, Piece, Scenario, stage
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify

@@ -12,30 +12,22 @@ from coalloc.simulation.online.bench import ROWS, Bench, carry_out, read_contend
 from coalloc.simulation.online.pieces import (
     BOTH,
     CHOOSE,
+    DECLARED,
+    EVERY,
     PIECE_JOBS,
     REPORT,
+    Scenario,
     choose_logs,
     cut,
     find_data,
 )
 from coalloc.simulation.online.report import write_report
-from coalloc.simulation.online.scenarios import (
-    EVERY,
-    MOLDABLE,
-    SCENARIOS,
-    STUDY,
-    WORKFLOWS,
-    Scenario,
-)
 
 NAME = "online"
 DOC = "how long users wait under each policy, on pieces of real logs"
-POLICIES = (
-    *("fcfs", "easy", "conservative", "easy-spf", "easy-saf", "easy-sjbf"),
-    *("easy-f1", "easy-f2", "easy-f3", "easy-f4", "auto"),
-)
-STUDIES = {"coallocation": STUDY, "moldable": MOLDABLE, "workflows": WORKFLOWS}
-"""Words that stand for all scenarios of a study."""
+SCENARIOS = [name for name, one in EVERY.items() if not one.study]
+STUDIES = dict.fromkeys(one.study for one in EVERY.values() if one.study)
+"""Names that stand for all scenarios of a study, and what they are compared with."""
 QUICK_LOGS, QUICK_PIECES, QUICK_JOBS = ("KTH-SP2", "METACENTRUM"), 2, 300
 
 OnProgress = Callable[[str, int, int], None]
@@ -79,7 +71,7 @@ def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
     bench = Bench(
         pieces=[piece for log in choose_logs(names) for piece in cut(log, data, args.half, most)],
         scenarios=_scenarios(_listed(args.scenarios)),
-        contenders=[read_contender(text) for text in dict.fromkeys(policies or POLICIES)],
+        contenders=[read_contender(text) for text in dict.fromkeys(policies or DECLARED.policies)],
         data=data,
         jobs=jobs,
         work=args.work,
@@ -104,7 +96,9 @@ def _listed(text: str | None) -> list[str]:
 
 def _scenarios(names: list[str]) -> list[Scenario]:
     if len(names) == 1 and names[0] in STUDIES:
-        return list(STUDIES[names[0]].values())
+        mine = [one for one in EVERY.values() if one.study == names[0]]
+        bases = {one.against for one in mine}
+        return [one for one in EVERY.values() if one in mine or one.name in bases]
     for name in names:
         if name not in EVERY:
             known = ", ".join((*SCENARIOS, *STUDIES))

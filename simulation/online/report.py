@@ -24,8 +24,7 @@ from coalloc.simulation.online.compare import (
     waiting,
 )
 from coalloc.simulation.online.measures import CLASSES, FIGURES, LONG_S, WIDE
-from coalloc.simulation.online.pieces import CHOOSE, REPORT
-from coalloc.simulation.online.scenarios import MOLDABLE, PAIRS, WORKFLOWS, Scenario
+from coalloc.simulation.online.pieces import CHOOSE, REPORT, Scenario
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import table, to_csv
 from coalloc.simulation.reproduce.words import filled, paragraphs
@@ -94,9 +93,9 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
     scenarios = {scenario: _of(rows, scenario.name) for scenario in bench.scenarios}
     names = {scenario.name for scenario in scenarios}
     halves = sorted({piece.half for piece in bench.pieces})
-    pairs = [pair for pair in PAIRS if names.issuperset(pair)]
-    users, *chosen = MOLDABLE
-    widths = [name for name in chosen if {users, name} <= names]
+    compared = [one for one in scenarios if one.against in names]
+    pairs = [(one.name, one.against) for one in compared if one.clusters]
+    widths = [(one.name, one.against) for one in compared if one.moldable]
     both = set(RULES) < {one.text for one in bench.contenders}
     facts = {
         "pieces": len(bench.pieces),
@@ -112,9 +111,9 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
         "better": _each(scenarios, _better) if both else "",
         "pairs": _coallocation(rows, pairs) if pairs else "",
         "pairs_by_log": _by_log(rows, pairs) if pairs else "",
-        "users": users,
-        "widths": _moldable(rows, users, widths) if widths else "",
-        "workflows": _workflows(rows, [one.name for one in scenarios if one.name in WORKFLOWS]),
+        "users": widths[0][1] if widths else "",
+        "widths": _moldable(rows, widths) if widths else "",
+        "workflows": _workflows(rows, [one.name for one in scenarios if one.mix.flows]),
         "by_log": _each(scenarios, _logs),
         "wide": 1.0 / WIDE,
         "long": LONG_S,
@@ -244,12 +243,12 @@ def _by_log(rows: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> str:
     return table(("", *logs), lines)
 
 
-def _moldable(rows: Sequence[Row], users: str, widths: Sequence[str]) -> str:
+def _moldable(rows: Sequence[Row], widths: Sequence[tuple[str, str]]) -> str:
     """Responses where policies choose widths, by those where users did."""
-    logs, base = _logs_of(rows), _of(rows, users)
+    logs = _logs_of(rows)
     lines = []
-    for name in widths:
-        mine = _of(rows, name)
+    for name, users in widths:
+        mine, base = _of(rows, name), _of(rows, users)
         for policy in policies_in(mine):
             parts = [(base, "response_mean"), (base, "response_p95")]
             parts += [(_in_log(base, log), "response_mean") for log in logs]

@@ -20,8 +20,7 @@ from coalloc.model.values import replace
 from coalloc.simulation.flow_runs import critical_path, wholes
 from coalloc.simulation.online.bench import read_rows
 from coalloc.simulation.online.measures import figures
-from coalloc.simulation.online.pieces import LOGS, Piece
-from coalloc.simulation.online.scenarios import EVERY, stage
+from coalloc.simulation.online.pieces import EVERY, LOGS, Piece, stage
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.trace import Outcome, Trace
