@@ -92,23 +92,33 @@ def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
         refused=count[Outcome.REFUSED],
         waiting=count[Outcome.WAITING],
         makespan_s=makespan,
-        mean_wait_s=float(wait.mean()) if some else 0.0,
-        p95_wait_s=float(np.percentile(wait, 95)) if some else 0.0,
-        max_wait_s=float(wait.max()) if some else 0.0,
+        mean_wait_s=mean(wait),
+        p95_wait_s=percentile(wait, 95),
+        max_wait_s=float(wait.max(initial=0.0)),
         max_wait_by_width_s={
             name: float(wait[mine].max())
             for name, mine in by_width(trace.workload.procs[ran])
             if mine.any()
         },
-        mean_turnaround_s=float(turnaround.mean()) if some else 0.0,
-        mean_bounded_slowdown=float(slowdown.mean()) if some else 0.0,
-        p95_bounded_slowdown=float(np.percentile(slowdown, 95)) if some else 0.0,
+        mean_turnaround_s=mean(turnaround),
+        mean_bounded_slowdown=mean(slowdown),
+        p95_bounded_slowdown=percentile(slowdown, 95),
         utilisation=_utilisation(start, end, procs, slots, first, float(submit.max(initial=first))),
         compaction=work / (slots * makespan) if makespan > 0.0 else 0.0,
         coallocated_share=int((trace.clusters_used() > 1).sum()) / len(start) if some else 0.0,
         peak_link_use=use,
         peak_link_gbps=peaks,
     )
+
+
+def mean(values: Floats) -> float:
+    """The mean; 0 of none."""
+    return float(values.mean()) if len(values) else 0.0
+
+
+def percentile(values: Floats, share: float) -> float:
+    """A percentile; 0 of none."""
+    return float(np.percentile(values, share)) if len(values) else 0.0
 
 
 def by_width(procs: Ints) -> Iterator[tuple[str, NDArray[np.bool_]]]:

@@ -23,7 +23,7 @@ from coalloc.simulation.online.compare import (
     shown,
     waiting,
 )
-from coalloc.simulation.online.measures import CLASSES, FIGURES, LONG_S, WIDE
+from coalloc.simulation.online.measures import CLASSES, FIGURES, LONG_S, TEMPLATE, WIDE
 from coalloc.simulation.online.pieces import CHOOSE, REPORT, Scenario
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import table, to_csv
@@ -120,8 +120,7 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
         "classes": _each(scenarios, _classes),
         "speeds": _speeds(rows),
     }
-    template = Path(__file__).parent / "data" / "online.md"
-    return "\n\n".join(filled(paragraphs(template.read_text(encoding="utf-8")), facts)) + "\n"
+    return "\n\n".join(filled(paragraphs(TEMPLATE.read_text(encoding="utf-8")), facts)) + "\n"
 
 
 _HALVES = {
