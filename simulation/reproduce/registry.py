@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -105,7 +105,10 @@ def carry_out(
     story = fill(template, facts_of(experiment, rows, folder))
     page = to_markdown(name, story, quick=run.quick, elapsed_s=elapsed)
     (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    missing = plots.write(folder, name, partial(experiment.draw, rows), experiment.size)
+    looks = template.looks
+    missing = plots.write(
+        folder, name, lambda figure: experiment.draw(rows, figure, looks), experiment.size
+    )
     return Written(story=story, elapsed_s=elapsed, missing=missing)
 
 

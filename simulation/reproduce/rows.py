@@ -109,7 +109,7 @@ class Rows(list[Row]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean over draws, and its interval of 95 %."""
+    """A mean over draws, and its interval of 95 %, or its lowest and highest."""
 
     mean: float
     low: float

@@ -19,8 +19,10 @@ from coalloc.simulation.reproduce.provenance import processor_time
 from coalloc.simulation.reproduce.rows import Row, Rows
 
 if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
+    from coalloc.simulation.reproduce.plots import Figure, Look
 
+Looks = Mapping[str, "Look"]
+"""The series of a picture, as its template has them."""
 Facts = Mapping[str, Any]
 """Values of a template's placeholders, by name."""
 
@@ -84,7 +86,7 @@ class Experiment:
     facts: Callable[[Rows], Facts]
     """Values of the template's placeholders. A truth, or a list of them, is the verdict on a claim:
     reproduced where all hold, in part where some do."""
-    draw: Callable[[Rows, Figure], None]
+    draw: Callable[[Rows, Figure, Looks], None]
     size: tuple[float, float]
     """Width and height of the picture, inches."""
     keep: Callable[[Row], bool] = lambda _: True
@@ -102,7 +104,7 @@ def alone(
     name: str,
     measure: Callable[[Run], Iterable[Row]],
     facts: Callable[[Rows], Facts],
-    draw: Callable[[Rows, Figure], None],
+    draw: Callable[[Rows, Figure, Looks], None],
     size: tuple[float, float],
 ) -> Mapping[str, Experiment]:
     """The experiment of this name, with a study of its own."""

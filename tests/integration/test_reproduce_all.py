@@ -59,7 +59,8 @@ def test_the_page_explains_the_columns_and_follows_from_the_csv(folder: Path, na
 def test_the_pictures_are_there_and_follow_from_the_csv(folder: Path, name: str) -> None:
     experiment = load(name)
     rows = rows_of(folder, name)
-    drawn = plots.render(lambda figure: experiment.draw(rows, figure), experiment.size)
+    looks = template(name).looks
+    drawn = plots.render(lambda figure: experiment.draw(rows, figure, looks), experiment.size)
     assert drawn.keys() == {"png", "pdf"}
     for ending, content in drawn.items():
         assert (folder / f"{name}.{ending}").read_bytes() == content

@@ -108,8 +108,8 @@ def test_demt_and_its_comparators(figure: int, family: str) -> None:
     for row in stored_rows:
         if row["algorithm"] in found:
             mine = found[row["algorithm"]]
-            assert mine.makespan_s == pytest.approx(row["makespan_s"], rel=DIGITS)
-            assert mine.completion == pytest.approx(row["completion"], rel=DIGITS)
+            assert mine["makespan_s"] == pytest.approx(row["makespan_s"], rel=DIGITS)
+            assert mine["completion"] == pytest.approx(row["completion"], rel=DIGITS)
 
 
 def test_mca_table_1() -> None:

@@ -8,7 +8,6 @@ Plans are averaged by their bounds as in the paper: a sum by a sum.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -23,29 +22,17 @@ from coalloc.simulation.reproduce.demt.study import (
     UNSHUFFLED,
 )
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES
-from coalloc.simulation.reproduce.rows import Rows, table, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts
+from coalloc.simulation.reproduce.rows import Estimate, Rows, table, tabulate
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
 from coalloc.simulation.reproduce.words import ALMOST, CLOSE, NOTHING
 
 if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
+    from coalloc.simulation.reproduce.plots import Figure
 
 MAKESPAN = ("makespan_s", "makespan_bound_s")
 PRINTED = ("completion", "lp_printed")
 REPAIRED = ("completion", "lp_repaired")
 PRICED = ("completion", "priced")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """A value by its bound: of one run the lowest and highest, and of the sums over all runs."""
-
-    low: float
-    mean: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
 def single(rows: Rows, names: tuple[str, str]) -> list[float]:
@@ -54,7 +41,7 @@ def single(rows: Rows, names: tuple[str, str]) -> list[float]:
     return [row[value] / row[bound] for row in rows if row[bound] is not None]
 
 
-def ratio(rows: Rows, names: tuple[str, str]) -> Ratio | None:
+def ratio(rows: Rows, names: tuple[str, str]) -> Estimate | None:
     """The ratio of the runs that have the bound; None where none has it."""
     value, bound = names
     known = rows.only(lambda row: row[bound] is not None)
@@ -62,7 +49,7 @@ def ratio(rows: Rows, names: tuple[str, str]) -> Ratio | None:
         return None
     each = single(known, names)
     mean = sum(row[value] for row in known) / sum(row[bound] for row in known)
-    return Ratio(low=min(each), mean=mean, high=max(each))
+    return Estimate(low=min(each), mean=mean, high=max(each))
 
 
 def means(rows: Rows, algorithm: str, names: tuple[str, str]) -> dict[int, float]:
@@ -81,8 +68,12 @@ def ratio_table(rows: Rows, title: str, names: tuple[str, str]) -> str:
     return tabulate(
         title,
         rows.by_code("algorithm"),
-        rows.by_value("jobs", lambda group: str(ratio(group, names) or ""), "{} jobs"),
+        rows.by_value("jobs", lambda group: _shown(ratio(group, names)), "{} jobs"),
     )
+
+
+def _shown(found: Estimate | None) -> str:
+    return f"{found.mean:.2f} ({found.low:.2f} to {found.high:.2f})" if found else ""
 
 
 def bound_table(rows: Rows) -> str:
@@ -117,19 +108,6 @@ PANELS = (
     (REPAIRED, "completion / the paper's program"),
     (PRICED, "completion / prices"),
 )
-LOOKS = {
-    REACHED: (plots.VERMILION, "o"),
-    ACCEPTED: (plots.VERMILION, "D"),
-    UNSHUFFLED: (plots.VERMILION, "1"),
-    GANG: (plots.GREY, "P"),
-    "sequential": (plots.PURPLE, "X"),
-    "list-shelf": (plots.SKY, "v"),
-    "list-lptf": (plots.ORANGE, "^"),
-    "list-saf": (plots.GREEN, "s"),
-    "list-smith": (plots.BLACK, "<"),
-    "two-shelf": (plots.YELLOW, "d"),
-    BALANCED: (plots.BLUE, "*"),
-}
 GRAHAM = PAPERS[2:]
 """The lists among the comparators."""
 STABLE = 1.2
@@ -371,33 +349,25 @@ def _parallel(rows: Rows, weaker: Rows) -> Facts:
     }
 
 
-def _draw(rows: Rows, figure: Figure) -> None:
+def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     (grid,) = plots.panels(figure, 1, len(PANELS), sharex=True, sharey=True)
+    sizes = rows.distinct("jobs")
     for axes, (names, _) in zip(grid, PANELS, strict=True):
-        _panel(axes, rows, names)
+
+        def point(name: str, jobs: int, names: tuple[str, str] = names) -> Estimate | None:
+            return ratio(rows.where(algorithm=name, jobs=jobs), names)
+
+        plots.curves(
+            axes, looks, sizes, point, lambda jobs, number: jobs * 2.0 ** (0.07 * (number - 4.5))
+        )
+        axes.set_yscale("log")
+        axes.set_ylim(LOWEST, HIGHEST)
+        plots.log_ticks(axes, sizes)
+        plots.tick(axes.yaxis, TICKS)
+        axes.set_xlabel("jobs")
     grid[0].set_ylabel("ratio")
     plots.letter([grid], [title for _, title in PANELS])
     plots.legend_below(figure, grid[0], 5)
-
-
-def _panel(axes: Axes, rows: Rows, names: tuple[str, str]) -> None:
-    sizes = rows.distinct("jobs")
-    for place, (name, look) in enumerate(LOOKS.items()):
-        found = {
-            jobs: one
-            for jobs in sizes
-            if (one := ratio(rows.where(algorithm=name, jobs=jobs), names)) is not None
-        }
-        beside = 2.0 ** (0.07 * (place - 4.5))
-        points = [(one.low, one.mean, one.high) for one in found.values()]
-        plots.ranges(axes, [jobs * beside for jobs in found], points, look, name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(LOWEST, HIGHEST)
-    for axis, ticks in ((axes.xaxis, sizes), (axes.yaxis, TICKS)):
-        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.set_ticks([], minor=True)
-    axes.set_xlabel("jobs")
 
 
 BESIDE = {"highly": ("demt-fig3", _parallel)}

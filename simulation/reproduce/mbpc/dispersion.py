@@ -31,19 +31,12 @@ from coalloc.simulation.reproduce.mbpc.study import (
     proofs,
 )
 from coalloc.simulation.reproduce.rows import Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
 from coalloc.simulation.reproduce.words import CLOSE
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
 
-LOOKS = {
-    "mbpc": (plots.BLUE, "o"),
-    PRINTED: (plots.SKY, "D"),
-    "cbs": (plots.ORANGE, "s"),
-    "jpn": (plots.GREEN, "^"),
-}
-TITLES = {"mbpc": "MBPC", PRINTED: "MBPC, (8) as printed", "cbs": "CBS", "jpn": "JPN"}
 SAME = 1e-9
 LOW = 0.1
 """Differences between slowdowns up to which they are low, or near each other."""
@@ -199,12 +192,12 @@ def _links(rows: Rows) -> Facts:
     }
 
 
-def _draw(views: Sequence[View], rows: Rows, figure: Figure) -> None:
+def _draw(views: Sequence[View], rows: Rows, figure: Figure, looks: Looks) -> None:
     """One panel below the other."""
     rows = plotted(rows)
     grid = plots.panels(figure, len(views), 1, sharex=True)
     for (axes,), view in zip(grid, views, strict=True):
-        _ranges(axes, rows, view)
+        _ranges(axes, rows, view, looks)
         axes.set_ylabel(view.axis)
         if view is ITSELF:
             axes.axhline(1.0, color=plots.VERMILION, linewidth=0.8, linestyle="--")
@@ -212,27 +205,26 @@ def _draw(views: Sequence[View], rows: Rows, figure: Figure) -> None:
     grid[-1][0].set_xlabel("bandwidth of the links ABW (Gbit/s), by policy")
 
 
-def _ranges(axes: Axes, rows: Rows, view: View) -> None:
+def _ranges(axes: Axes, rows: Rows, view: View, looks: Looks) -> None:
     widths = rows.distinct("abw_gbps")
     ticks: list[float] = []
-    for number, policy in enumerate(POLICIES):
+    for number, (policy, look) in enumerate(looks.items()):
         at = [number * (len(widths) + 1.0) + place for place in range(len(widths))]
         points = [seen(rows.where(policy=policy, abw_gbps=abw), view) for abw in widths]
-        ends = [(point.low, point.mean, point.high) for point in points]
-        plots.ranges(axes, at, ends, LOOKS[policy], TITLES[policy])
+        plots.ranges(axes, at, points, look)
         ticks += at
         axes.annotate(
-            TITLES[policy],
+            look.label,
             ((at[0] + at[-1]) / 2, 1.0),
             xycoords=("data", "axes fraction"),
             ha="center",
             va="top",
             fontweight="bold",
-            color=LOOKS[policy][0],
+            color=look.colour,
         )
     step = 3 if len(widths) > 4 else 1  # the labels of more would touch
     names = [f"{abw:g}" if n % step == 0 else "" for n, abw in enumerate(widths)]
-    axes.set_xticks(ticks, names * len(POLICIES))
+    axes.set_xticks(ticks, names * len(looks))
     axes.axhline(0.0, color=plots.BLACK, linewidth=0.6)
     axes.grid(visible=False, axis="x")
     low, high = axes.get_ylim()

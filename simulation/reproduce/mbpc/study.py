@@ -26,7 +26,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
-from coalloc.simulation.reproduce.rows import Row, Rows
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows
 from coalloc.simulation.reproduce.solving import (
     NotAllowedError,
     Solved,
@@ -231,13 +231,9 @@ def plotted(rows: Rows) -> Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dispersion:
-    """Differences to the standalone values over the jobs, mean over the seeds."""
+class Dispersion(Estimate):
+    """Smallest, mean and largest difference of a run's jobs to standalone, means over the seeds."""
 
-    high: float
-    """Largest, mean and smallest difference over the jobs of a run."""
-    mean: float
-    low: float
     width: float
     """Largest less smallest: mean and largest over the seeds."""
     widest: float

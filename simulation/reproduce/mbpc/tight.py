@@ -25,7 +25,7 @@ from coalloc.simulation.reproduce.mbpc.study import (
     total_times,
 )
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, alone
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, alone
 
 if TYPE_CHECKING:
     from coalloc.simulation.reproduce.plots import Axes, Figure
@@ -129,7 +129,7 @@ def _table(rows: Rows) -> str:
     return tabulate("run time in base times", lines, columns | {"sum": total})
 
 
-def _draw(rows: Rows, figure: Figure) -> None:
+def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     """A bar per job, stacked, in a group per policy; the sum above each group."""
     axes = plots.panels(figure, 1, 1)[0][0]
     groups = rows.grouped("policy", "ties")
@@ -229,7 +229,7 @@ def _facts_6(rows: Rows) -> Facts:
     }
 
 
-def _draw_6(rows: Rows, figure: Figure) -> None:
+def _draw_6(rows: Rows, figure: Figure, looks: Looks) -> None:
     """A panel per policy, a bar per cluster, stacked by job."""
     policies = rows.distinct("policy")
     grid = plots.panels(figure, 1, len(policies), sharey=True)

@@ -36,7 +36,7 @@ from coalloc.simulation.reproduce.mca.study import (
     workflow_of,
 )
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, spread, table
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, alone
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, shown
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
@@ -52,17 +52,6 @@ COMPARED = tuple(
     if policy != baseline
 )
 """Policies, and what each is compared with."""
-LOOKS = {
-    "mca-heft": (plots.VERMILION, "o"),
-    BEST_FIT: (plots.VERMILION, "."),
-    "m-heft": (plots.BLUE, "s"),
-    "m-heft-imp": (plots.SKY, "v"),
-    "m-heft-eff": (plots.PURPLE, "^"),
-    "m-heft-max": (plots.ORANGE, "D"),
-    "hcpa": (plots.GREEN, "P"),
-    "mcpa": (plots.GREY, "X"),
-    "workflow": (plots.BLACK, "*"),
-}
 
 
 def gains(rows: Rows, policy: str, baseline: str) -> list[float]:
@@ -160,12 +149,12 @@ def correlation(rows: Rows) -> float:
     return float(across / own**0.5) if own > 0.0 else 0.0
 
 
-def _draw(rows: Rows, figure: Figure) -> None:
+def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 2, 2)
     flat = [axes for line in grid for axes in line]
     for axes, name in zip(flat, sets, strict=False):
-        _spans(axes, rows.where(set=name))
+        _spans(axes, rows.where(set=name), looks)
     last = flat[len(sets)]
     for name, marker in zip(sets, "os^", strict=True):
         mine = rows.where(set=name)
@@ -181,13 +170,14 @@ def _draw(rows: Rows, figure: Figure) -> None:
     plots.legend_below(figure, flat[0], 5)
 
 
-def _spans(axes: Axes, rows: Rows) -> None:
+def _spans(axes: Axes, rows: Rows, looks: Looks) -> None:
     numbers = rows.distinct("number")
     at = list(range(1, len(numbers) + 1))
-    for policy in POLICIES:
-        colour, marker = LOOKS[policy]
-        spans = [rows.where(policy=policy, number=n).mean("makespan_s") for n in numbers]
-        axes.plot(at, spans, marker=marker, color=colour, markerfacecolor="white", label=policy)
+
+    def point(policy: str, number: int) -> float:
+        return rows.where(policy=policy, number=number).mean("makespan_s")
+
+    plots.curves(axes, looks, numbers, point, lambda number, _: at[numbers.index(number)])
     bounds = [rows.where(number=n).mean("bound_s") for n in numbers]
     axes.plot(at, bounds, linestyle="--", color=plots.BLACK, label="lower bound")
     names = []
@@ -253,7 +243,7 @@ def _facts_1(rows: Rows) -> Facts:
     return {"off": off, "is_near": off <= CLOSE, "table": table(head, lines)}
 
 
-def _draw_1(rows: Rows, figure: Figure) -> None:
+def _draw_1(rows: Rows, figure: Figure, looks: Looks) -> None:
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
     for name, marker in zip(rows.distinct("set"), "os^", strict=True):
@@ -316,20 +306,19 @@ def _facts_2(rows: Rows) -> Facts:
     }
 
 
-def _draw_2(rows: Rows, figure: Figure) -> None:
+def _draw_2(rows: Rows, figure: Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 2)
     wide, many = grid[0]
-    for policy in POLICIES:
-        colour, marker = LOOKS[policy]
+    for policy, (colour, marker, label) in looks.items():
         means = [rows.where(set=name, policy=policy).mean("resources") for name in sets]
-        wide.plot(range(len(sets)), means, marker=marker, color=colour, label=policy)
+        wide.plot(range(len(sets)), means, marker=marker, color=colour, label=label)
     wide.set_xticks(range(len(sets)), sets)
     wide.set_xlabel("tasks by level")
     wide.set_ylabel("mean processes of a task")
     several = range(2, MOST_CLUSTERS + 1)
-    looks = ((plots.ORANGE, ""), (plots.SKY, "//"), (plots.GREEN, ".."))
-    for s, (name, (colour, hatch)) in enumerate(zip(sets, looks, strict=True)):
+    bars = ((plots.ORANGE, ""), (plots.SKY, "//"), (plots.GREEN, ".."))
+    for s, (name, (colour, hatch)) in enumerate(zip(sets, bars, strict=True)):
         found = _shares(rows.where(set=name, policy="mca-heft"))
         for k in several:
             x = k * (len(sets) + 1) + s
@@ -370,12 +359,11 @@ def _facts_3(rows: Rows) -> Facts:
     }
 
 
-def _draw_3(rows: Rows, figure: Figure) -> None:
+def _draw_3(rows: Rows, figure: Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
-    for n, policy in enumerate(POLICIES):
-        colour, marker = LOOKS[policy]
+    for n, (policy, (colour, marker, label)) in enumerate(looks.items()):
         chosen = [rows.where(set=name, policy=policy) for name in sets]
         at = [s + 0.08 * (n - len(POLICIES) / 2) for s in range(len(sets))]
         axes.errorbar(
@@ -386,7 +374,7 @@ def _draw_3(rows: Rows, figure: Figure) -> None:
             marker=marker,
             linestyle="none",
             capsize=2.0,
-            label=policy,
+            label=label,
         )
     axes.set_xticks(range(len(sets)), sets)
     axes.set_xlabel("tasks by level")

@@ -26,7 +26,7 @@ from coalloc.simulation.reproduce.solving import (
     rigid_jobs,
     solve,
 )
-from coalloc.simulation.reproduce.study import Facts, Run, alone
+from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, Held, held_on, shown
 
 if TYPE_CHECKING:
@@ -346,26 +346,13 @@ def _correlations(rows: Rows) -> str:
     return table(head, lines)
 
 
-LOOKS = {
-    **{
-        policy: (plots.GREY, marker, policy.upper())
-        for policy, marker in zip(PLAIN, "ov^s<>", strict=True)
-    },
-    SLOTTED: (plots.ORANGE, "s", "OAS, 50 % slots"),
-    NEAR: (plots.VERMILION, "P", "OAS, 15 % slots"),
-    EXACT: (plots.BLUE, "o", "OAS, continuous"),
-    BALANCED: (plots.GREEN, "D", "OAS, balanced"),
-}
-
-
-def draw(rows: Rows, figure: Figure) -> None:
+def draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     """Makespan above compaction, a column of panels for each platform: means with intervals."""
     platforms = rows.distinct("platform")
     grid = plots.panels(figure, 2, len(platforms), sharex="col", sharey="row")
-    for across, platform in enumerate(platforms):
-        chosen = rows.where(platform=platform)
-        _dots(grid[0][across], chosen, "over_oas")
-        _dots(grid[1][across], chosen, "compaction")
+    for line, name in zip(grid, ("over_oas", "compaction"), strict=True):
+        for axes, platform in zip(line, platforms, strict=True):
+            _dots(axes, rows.where(platform=platform), name, looks)
     grid[0][0].set_ylabel("makespan by OAS, continuous")
     grid[1][0].set_ylabel("compaction degree")
     names = [f"3 clusters × {name.partition('x')[2]} nodes" for name in platforms]
@@ -373,16 +360,18 @@ def draw(rows: Rows, figure: Figure) -> None:
     plots.legend_below(figure, grid[0][0], 5)
 
 
-def _dots(axes: Axes, rows: Rows, name: str) -> None:
-    workload_names = rows.distinct("workload")
-    for shift, (policy, (colour, marker, label)) in enumerate(LOOKS.items()):
-        mine = rows.where(policy=policy)
-        found = [estimate(mine.where(workload=one).column(name)) for one in workload_names]
-        places = [place + 0.09 * (shift - (len(LOOKS) - 1) / 2) for place in range(len(found))]
-        points = [(one.low, one.mean, one.high) for one in found]
-        plots.ranges(axes, places, points, (colour, marker), label, joined=False)
-    axes.set_xticks(range(len(workload_names)), workload_names)
-    for place in range(len(workload_names) - 1):
+def _dots(axes: Axes, rows: Rows, name: str, looks: Looks) -> None:
+    names = rows.distinct("workload")
+
+    def point(policy: str, workload: str) -> Estimate:
+        return estimate(rows.where(policy=policy, workload=workload).column(name))
+
+    def beside(workload: str, number: int) -> float:
+        return names.index(workload) + 0.09 * (number - (len(looks) - 1) / 2)
+
+    plots.curves(axes, looks, names, point, beside, joined=False)
+    axes.set_xticks(range(len(names)), names)
+    for place in range(len(names) - 1):
         axes.axvline(place + 0.5, color="#DDDDDD", linewidth=0.5)
     axes.grid(visible=False, axis="x")
     axes.margins(y=0.08)

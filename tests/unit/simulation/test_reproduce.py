@@ -25,7 +25,7 @@ from coalloc.simulation.reproduce.rows import (
     tabulate,
     to_csv,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, Study
 from coalloc.simulation.reproduce.words import (
     CLAIMS,
     MEASURED,
@@ -154,7 +154,7 @@ def _facts(rows: Rows) -> Facts:
     return {"squares": rows, "sum": sum(row["square"] for row in rows), "few": len(rows) < 3}
 
 
-def _draw(rows: Rows, figure: Figure) -> None:
+def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     axes = plots.panels(figure, 1, 1)[0][0]
     axes.plot([row["n"] for row in rows], [row["square"] for row in rows])
 
