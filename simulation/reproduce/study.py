@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from coalloc.simulation.progress import Report, silent
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.provenance import processor_time
 from coalloc.simulation.reproduce.rows import Row, Rows
 
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure, Look
-
-Looks = Mapping[str, "Look"]
+Looks = Mapping[str, plots.Look]
 """The series of a picture, as its template has them."""
 Facts = Mapping[str, Any]
 """Values of a template's placeholders, by name."""
@@ -86,7 +84,7 @@ class Experiment:
     facts: Callable[[Rows], Facts]
     """Values of the template's placeholders. A truth, or a list of them, is the verdict on a claim:
     reproduced where all hold, in part where some do."""
-    draw: Callable[[Rows, Figure, Looks], None]
+    draw: Callable[[Rows, plots.Figure, Looks], None]
     size: tuple[float, float]
     """Width and height of the picture, inches."""
     keep: Callable[[Row], bool] = lambda _: True
@@ -104,7 +102,7 @@ def alone(
     name: str,
     measure: Callable[[Run], Iterable[Row]],
     facts: Callable[[Rows], Facts],
-    draw: Callable[[Rows, Figure, Looks], None],
+    draw: Callable[[Rows, plots.Figure, Looks], None],
     size: tuple[float, float],
 ) -> Mapping[str, Experiment]:
     """The experiment of this name, with a study of its own."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.demt.study import (
@@ -25,9 +24,6 @@ from coalloc.simulation.reproduce.moldable_instances import FAMILIES
 from coalloc.simulation.reproduce.rows import Estimate, Rows, table, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
 from coalloc.simulation.reproduce.words import ALMOST, CLOSE, NOTHING
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
 
 MAKESPAN = ("makespan_s", "makespan_bound_s")
 PRINTED = ("completion", "lp_printed")
@@ -349,7 +345,7 @@ def _parallel(rows: Rows, weaker: Rows) -> Facts:
     }
 
 
-def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     (grid,) = plots.panels(figure, 1, len(PANELS), sharex=True, sharey=True)
     sizes = rows.distinct("jobs")
     for axes, (names, _) in zip(grid, PANELS, strict=True):

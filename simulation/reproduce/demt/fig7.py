@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.two_shelf import two_shelf
@@ -20,9 +19,6 @@ from coalloc.simulation.reproduce.demt.study import PROCS, QUICK_WORK, WORK, Ins
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, tabulate
 from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
 
 SIZES, QUICK_SIZES = (25, 50, 100, 200, 400), (25, 50)
 RUNS, QUICK_RUNS = 3, 2
@@ -113,7 +109,7 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
-def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     ((axes,),) = plots.panels(figure, 1, 1)
     sizes = rows.distinct("jobs")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from coalloc.simulation.reproduce.solving import NotAllowedError
 from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
 
 PROCS, LOADS, SEEDS, JOBS = 200, (0.4, 0.7, 0.9), (1, 2), 500
 QUICK_PROCS, QUICK_LOADS, QUICK_JOBS = 32, (0.4, 0.9), 80
@@ -131,7 +128,7 @@ def _gains(measure: str) -> dict[str, Callable[[Rows], str]]:
     return {f"`{series}`": of(series) for series in OURS}
 
 
-def draw(rows: Rows, figure: Figure, looks: Looks) -> None:
+def draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """Mean flow time above the stretch, a column of panels for each family."""
     families, loads = rows.distinct("family"), rows.distinct("load")
     grid = plots.panels(figure, 2, len(families), sharex=True)

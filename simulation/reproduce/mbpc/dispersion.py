@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mbpc.study import (
@@ -33,9 +33,6 @@ from coalloc.simulation.reproduce.mbpc.study import (
 from coalloc.simulation.reproduce.rows import Rows, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
 from coalloc.simulation.reproduce.words import CLOSE
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
 
 SAME = 1e-9
 LOW = 0.1
@@ -192,7 +189,7 @@ def _links(rows: Rows) -> Facts:
     }
 
 
-def _draw(views: Sequence[View], rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw(views: Sequence[View], rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """One panel below the other."""
     rows = plotted(rows)
     grid = plots.panels(figure, len(views), 1, sharex=True)
@@ -205,7 +202,7 @@ def _draw(views: Sequence[View], rows: Rows, figure: Figure, looks: Looks) -> No
     grid[-1][0].set_xlabel("bandwidth of the links ABW (Gbit/s), by policy")
 
 
-def _ranges(axes: Axes, rows: Rows, view: View, looks: Looks) -> None:
+def _ranges(axes: plots.Axes, rows: Rows, view: View, looks: Looks) -> None:
     widths = rows.distinct("abw_gbps")
     ticks: list[float] = []
     for number, (policy, look) in enumerate(looks.items()):

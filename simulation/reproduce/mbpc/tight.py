@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mbpc.study import (
@@ -26,9 +25,6 @@ from coalloc.simulation.reproduce.mbpc.study import (
 )
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, alone
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
 
 NAMES = {CHOSEN: "as it chooses", BEST: "its best choice", WORST: "its worst choice"}
 PARTS = (
@@ -129,7 +125,7 @@ def _table(rows: Rows) -> str:
     return tabulate("run time in base times", lines, columns | {"sum": total})
 
 
-def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """A bar per job, stacked, in a group per policy; the sum above each group."""
     axes = plots.panels(figure, 1, 1)[0][0]
     groups = rows.grouped("policy", "ties")
@@ -229,7 +225,7 @@ def _facts_6(rows: Rows) -> Facts:
     }
 
 
-def _draw_6(rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw_6(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """A panel per policy, a bar per cluster, stacked by job."""
     policies = rows.distinct("policy")
     grid = plots.panels(figure, 1, len(policies), sharey=True)
@@ -244,7 +240,7 @@ def _draw_6(rows: Rows, figure: Figure, looks: Looks) -> None:
     plots.legend_below(figure, grid[0][0], 4)
 
 
-def _map(axes: Axes, rows: Rows) -> None:
+def _map(axes: plots.Axes, rows: Rows) -> None:
     clusters = rows.distinct("cluster")
     for x, cluster in enumerate(clusters):
         bottom = 0.0

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import exp, log
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,9 +38,6 @@ from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, spread, table
 from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, shown
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
 
 PAPER_GAINS = {"few": 0.08, "various": 0.20, "many": 0.42}
 BASELINES = ("m-heft", "m-heft-imp", "m-heft-eff", "m-heft-max")
@@ -149,7 +145,7 @@ def correlation(rows: Rows) -> float:
     return float(across / own**0.5) if own > 0.0 else 0.0
 
 
-def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 2, 2)
     flat = [axes for line in grid for axes in line]
@@ -170,7 +166,7 @@ def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     plots.legend_below(figure, flat[0], 5)
 
 
-def _spans(axes: Axes, rows: Rows, looks: Looks) -> None:
+def _spans(axes: plots.Axes, rows: Rows, looks: Looks) -> None:
     numbers = rows.distinct("number")
     at = list(range(1, len(numbers) + 1))
 
@@ -243,7 +239,7 @@ def _facts_1(rows: Rows) -> Facts:
     return {"off": off, "is_near": off <= CLOSE, "table": table(head, lines)}
 
 
-def _draw_1(rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw_1(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
     for name, marker in zip(rows.distinct("set"), "os^", strict=True):
@@ -306,7 +302,7 @@ def _facts_2(rows: Rows) -> Facts:
     }
 
 
-def _draw_2(rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw_2(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 2)
     wide, many = grid[0]
@@ -359,7 +355,7 @@ def _facts_3(rows: Rows) -> Facts:
     }
 
 
-def _draw_3(rows: Rows, figure: Figure, looks: Looks) -> None:
+def _draw_3(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
@@ -22,9 +22,6 @@ from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import Solved, solve
 from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, shown
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
 
 SHARES = (0.15, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5)
 QUICK_SHARES = (0.15, 0.5, 1.0, 2.5)
@@ -190,7 +187,7 @@ MEASURES = (
 )
 
 
-def draw(rows: Rows, figure: Figure, looks: Looks) -> None:
+def draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """A column of panels for each platform: thin lines are workloads, thick ones medians."""
     platforms = rows.distinct("platform")
     grid = plots.panels(figure, len(MEASURES), len(platforms), sharex=True, sharey="row")
@@ -213,7 +210,7 @@ def draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     plots.legend_below(figure, grid[0][-1], 3)
 
 
-def _curves(axes: Axes, rows: Rows, name: str, looks: Looks) -> None:
+def _curves(axes: plots.Axes, rows: Rows, name: str, looks: Looks) -> None:
     level = rows.where(method="oas").median(name)
     axes.axhline(level, color=plots.BLACK, linestyle="--", label="continuous time, oas")
     for method, (colour, marker, label) in looks.items():

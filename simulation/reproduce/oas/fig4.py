@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import correlation, fmean
-from typing import TYPE_CHECKING
 
 from coalloc.model.plan import Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
@@ -28,9 +27,6 @@ from coalloc.simulation.reproduce.solving import (
 )
 from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, Held, held_on, shown
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
 
 SECONDS = 60.0
 """Most time of one search; each of them ends by proof long before."""
@@ -346,7 +342,7 @@ def _correlations(rows: Rows) -> str:
     return table(head, lines)
 
 
-def draw(rows: Rows, figure: Figure, looks: Looks) -> None:
+def draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """Makespan above compaction, a column of panels for each platform: means with intervals."""
     platforms = rows.distinct("platform")
     grid = plots.panels(figure, 2, len(platforms), sharex="col", sharey="row")
@@ -360,7 +356,7 @@ def draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     plots.legend_below(figure, grid[0][0], 5)
 
 
-def _dots(axes: Axes, rows: Rows, name: str, looks: Looks) -> None:
+def _dots(axes: plots.Axes, rows: Rows, name: str, looks: Looks) -> None:
     names = rows.distinct("workload")
 
     def point(policy: str, workload: str) -> Estimate:
