@@ -10,7 +10,7 @@ from coalloc.simulation.online.measures import CLASSES
 from coalloc.simulation.reproduce import plots
 
 BASE = "easy"
-Draw = Callable[[Bench, Sequence[Row], plots.Figure], None]
+Draw = Callable[[Bench, Sequence[Row], "plots.Figure"], None]
 Size = Callable[[Bench], tuple[float, float]]
 COLOURS = (plots.BLUE, plots.VERMILION, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 MARKERS = "osD^vP"

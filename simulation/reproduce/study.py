@@ -10,7 +10,7 @@ text or picture can be computed again from the CSV beside it. The words are in a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -40,14 +40,8 @@ class Run:
     """Progress."""
     spent: dict[str, float] = field(default_factory=dict)
     """Processor time of each study, seconds."""
-    _shared: dict[Hashable, Any] = field(default_factory=dict)
-
-    def share(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Make a value once per run; several figures of a paper plot one study."""
-        if key not in self._shared:
-            self._shared[key] = make()
-        value: T = self._shared[key]
-        return value
+    measured: dict[str, Rows] = field(default_factory=dict)
+    """Rows of each study: several figures of a paper plot one."""
 
     def steps(self, label: str, items: Sequence[T]) -> Iterable[T]:
         """Iterate over a sequence and report each step."""
@@ -66,14 +60,11 @@ class Study:
 
     def rows(self, run: Run) -> Rows:
         """All rows."""
-
-        def measured() -> Rows:
+        if self.name not in run.measured:
             began = processor_time()
-            rows = Rows(self.measure(run))
+            run.measured[self.name] = Rows(self.measure(run))
             run.spent[self.name] = processor_time() - began
-            return rows
-
-        return run.share(self.name, measured)
+        return run.measured[self.name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
