@@ -13,10 +13,10 @@ from typing import Any, cast
 
 from coalloc.client.client import Client
 from coalloc.core.base.records import JobRecord, JobState
+from coalloc.dashboard.access import Settings
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.questions import Questions
 from coalloc.dashboard.server import DashboardServer
-from coalloc.dashboard.settings import Settings
 from coalloc.model.jobs import RigidJob
 from coalloc.model.sites.parts import Launch
 from coalloc.wire.answers import (

@@ -17,8 +17,12 @@ import numpy as np
 from coalloc.simulation.metrics import measure as measured
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES
-from coalloc.simulation.reproduce.moldable_stream import moldable_stream, requested, shortest_times
+from coalloc.simulation.reproduce.moldable_instances import (
+    FAMILIES,
+    moldable_stream,
+    requested,
+    shortest_times,
+)
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import NotAllowedError
 from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone

@@ -16,8 +16,8 @@ from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup
 from coalloc.simulation.metrics import measure
 from coalloc.simulation.moldable import make_moldable, read_shape
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES
-from coalloc.simulation.reproduce.moldable_stream import (
+from coalloc.simulation.reproduce.moldable_instances import (
+    FAMILIES,
     moldable_stream,
     requested,
     shortest_times,
