@@ -60,10 +60,6 @@ SHAPES = Path("workflows", "dax")
 """Folder of workflow files, beside that of the logs."""
 
 
-class NoDataError(InputError):
-    """A log is absent; the message says where it was looked for."""
-
-
 class Log(Struct, frozen=True, kw_only=True):
     """A log and the machine that it is replayed on."""
 
@@ -151,12 +147,12 @@ class Piece(Struct, frozen=True, kw_only=True):
 def find_data(folder: Path | None = None) -> Path:
     """The folder of the logs: as given, else ../shared/data/swf, or where COALLOC_SHARED says.
 
-    Raises `NoDataError`.
+    Raises `InputError`.
     """
     found = folder or Path(os.environ.get("COALLOC_SHARED") or "../shared", "data", "swf")
     if not found.is_dir():
         what = "is absent; --data or COALLOC_SHARED names the folder of the logs"
-        raise NoDataError(str(found), what)
+        raise InputError(str(found), what)
     return found
 
 
@@ -183,7 +179,7 @@ def read_log(log: Log, folder: Path) -> Workload:
     """All jobs of a log that fit its machine. Raises `InputError`."""
     path = folder / log.file
     if not path.exists():
-        raise NoDataError(str(path), "is absent")
+        raise InputError(str(path), "is absent")
     read = read_workload([path])
     slots = log.nodes * log.slots
     return replace(read, jobs=tuple(one for one in read.jobs if one.job.procs <= slots))

@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import tomli
 
 from coalloc.model.errors import InputError
 from coalloc.simulation.reproduce import plots, provenance, words
 from coalloc.simulation.reproduce.rows import Rows, from_csv, table, to_csv
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run
-from coalloc.simulation.reproduce.words import Story, Template, fill, read_template, verdicts
+from coalloc.simulation.reproduce.words import Story, Template, fill, read_template
 
-PAPERS: Mapping[str, str] = {
-    "OAS": "Blanco, Guirado, Lérida, Albornoz, “MIP model scheduling for multi-clusters” "
-    "(conference), and “OAS: a MIP model for ordering and allocating parallel jobs on "
-    "multi-cluster systems” (extended)",
-    "MBPC": "Blanco, Castellà, Lérida, Guirado, “Multiple job allocation in multicluster system”",
-    "DEMT": "Dutot, Eyraud-Dubois, Mounié, Trystram, “Bi-criteria algorithm for scheduling jobs on "
-    "cluster platforms” (SPAA 2004)",
-    "MCA-HEFT": "Stanzani, Sato, Netto, “Scheduling workflows in multi-cluster environments”, "
-    "which introduces MCA-HEFT",
-}
-MODULES: Mapping[str, str] = {
-    "oas-fig3": "oas.fig3",
-    "oas-fig4": "oas.fig4",
-    "mbpc-fig3": "mbpc.dispersion",
-    "mbpc-fig4": "mbpc.dispersion",
-    "mbpc-fig5": "mbpc.tight",
-    "mbpc-fig6": "mbpc.tight",
-    "mbpc-fig7": "mbpc.dispersion",
-    "mbpc-fig8": "mbpc.dispersion",
-    "mbpc-fig9": "mbpc.tight",
-    "demt-fig3": "demt.families",
-    "demt-fig4": "demt.families",
-    "demt-fig5": "demt.families",
-    "demt-fig6": "demt.families",
-    "demt-fig7": "demt.fig7",
-    "demt-online": "demt.online",
-    "mca-table1": "mca.figures",
-    "mca-fig2": "mca.figures",
-    "mca-table2": "mca.figures",
-    "mca-table3": "mca.figures",
-}
-"""Module of every experiment that ``coalloc reproduce`` knows, in the order of ``all``.
-
-Its table EXPERIMENTS holds the experiment; the template is in the folder ``data`` beside it.
-"""
+DECLARED: Mapping[str, Any] = tomli.loads(
+    (Path(__file__).parent / "data" / "experiments.toml").read_text(encoding="utf-8")
+)
+PAPERS: Mapping[str, str] = {name: paper["cited"] for name, paper in DECLARED.items()}
+MODULES = {key: where for one in DECLARED.values() for key, where in one["experiments"].items()}
+"""Module of every experiment that ``coalloc reproduce`` knows, in the order of ``all``."""
 
 
 def find(name: str) -> str:
@@ -77,21 +50,13 @@ def load(name: str) -> Experiment:
     return table[name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """Files on disk now."""
-
-    story: Story
-    elapsed_s: float
-    """Wall time of the measurement, seconds."""
-    missing: str
-    """Why there is no picture; empty where there is one."""
-
-
 def carry_out(
     name: str, template: Template, experiment: Experiment, run: Run, folder: Path
-) -> Written:
+) -> tuple[Story, float, str]:
     """Measure, and write NAME.csv, NAME.md, NAME.png and NAME.pdf.
+
+    What the rows say, the wall time of the measurement in seconds, and why there is no picture,
+    where there is none.
 
     Raises `OSError` with the file that could not be written.
     """
@@ -109,7 +74,7 @@ def carry_out(
     missing = plots.write(
         folder, name, lambda figure: experiment.draw(rows, figure, looks), experiment.size
     )
-    return Written(story=story, elapsed_s=elapsed, missing=missing)
+    return story, elapsed, missing
 
 
 def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> str:
@@ -121,7 +86,7 @@ def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> st
         parts.append(f"**Reduced run** (`--quick`), a smoke test and no reproduction: {reduced}")
     parts += [f"![{name}]({name}.png)", "## The paper", *sections[words.PAPER]]
     if story.claims:
-        parts.append(word_table(("The text", "Fares", "Found"), verdicts(story.claims)))
+        parts.append(word_table(("The text", "Fares", "Found"), story.claims))
     for section in (words.HERE, words.MEASURED, words.REASONS):
         if sections[section]:
             parts += [f"## {section}", *sections[section]]

@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
 from coalloc.simulation.reproduce.plots import COLOURS, Look
 from coalloc.simulation.reproduce.rows import Estimate, Rows, spread
@@ -92,8 +92,7 @@ class Template:
         return [line for part in self.sections[section] for line in cells(part)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(NamedTuple):
     """One sentence of a paper, shortened; how it fares, and what was found."""
 
     words: str
@@ -231,8 +230,3 @@ def _sample(values: list[Any], spec: str) -> str:
     if name == "range":
         return spread(values, lambda number: shown(number, look))
     return shown(STATISTICS[name](values), look)
-
-
-def verdicts(claims: Sequence[Claim]) -> list[tuple[str, str, str]]:
-    """Lines of a table of claims."""
-    return [(claim.words, str(claim.held), claim.found) for claim in claims]

@@ -273,13 +273,13 @@ def test_an_experiment_leaves_data_text_and_pictures(
 ) -> None:
     steps: list[tuple[str, int, int]] = []
     run = Run(quick=quick, report=lambda *step: steps.append(step))
-    written = carry_out("toy", toy, TOY, run, tmp_path)
+    story, _, missing = carry_out("toy", toy, TOY, run, tmp_path)
     rows = from_csv((tmp_path / "toy.csv").read_text(encoding="utf-8"))
     page = (tmp_path / "toy.md").read_text(encoding="utf-8")
     assert len(rows) == (2 if quick else 4)
     assert steps[-1] == ("counting", len(rows), len(rows))
-    assert written.missing == ""
-    assert written.story == fill(toy, _facts(rows))
+    assert missing == ""
+    assert story == fill(toy, _facts(rows))
     assert f"The sum is {'0.1' if quick else '1.4'}." in page
     assert "| few of them | reproduced | 2 |" in page or not quick
     assert ("Reduced run" in page) == quick
