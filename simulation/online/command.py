@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from coalloc.model.errors import InputError
@@ -22,6 +21,7 @@ from coalloc.simulation.online.pieces import (
     find_data,
 )
 from coalloc.simulation.online.report import write_report
+from coalloc.simulation.progress import Report
 
 NAME = "online"
 DOC = "how long users wait under each policy, on pieces of real logs"
@@ -29,8 +29,6 @@ SCENARIOS = [name for name, one in EVERY.items() if not one.study]
 STUDIES = dict.fromkeys(one.study for one in EVERY.values() if one.study)
 """Names that stand for all scenarios of a study, and what they are compared with."""
 QUICK_LOGS, QUICK_PIECES, QUICK_JOBS = ("KTH-SP2", "METACENTRUM"), 2, 300
-
-OnProgress = Callable[[str, int, int], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--afresh", action="store_true", help="replay what the output folder has already, too")
 
 
-def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
+def run(args: argparse.Namespace, report: Report) -> int:
     """Carry out the command; returns 0. Raises `InputError`."""
     data = find_data(args.data)
     jobs, most = args.jobs or PIECE_JOBS, args.pieces
@@ -79,9 +77,7 @@ def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
     if not bench.pieces:
         raise InputError("--half", f"no piece of these logs belongs to {args.half}")
     args.output.mkdir(parents=True, exist_ok=True)
-    rows = carry_out(
-        bench, args.output / f"{NAME}.{ROWS}", afresh=args.afresh, on_progress=on_progress
-    )
+    rows = carry_out(bench, args.output / f"{NAME}.{ROWS}", afresh=args.afresh, on_progress=report)
     written = write_report(bench, rows, args.output)
     print(f"{NAME}: {len(rows)} replays, {written.headline}")
     print(f"report: {args.output / NAME}.md")
