@@ -23,7 +23,7 @@ W. Cirne, F. Berman, "A model for moldable supercomputer jobs", IPDPS 2001.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 
 import numpy as np
 
@@ -68,13 +68,9 @@ def read_shape(text: str, share: float = 1.0) -> Shape:
             raise InputError(SPEC, f"{text!r} is not amdahl:F or amdahl:LOW,HIGH within 0..1")
         if values[0] > values[-1]:
             raise InputError(SPEC, f"{values[0]:g} is above {values[-1]:g}")
-    elif values and (len(values) != 2 or not _is_downey(*values)):
+    elif values and not (len(values) == 2 and 1.0 <= values[0] < inf and 0.0 <= values[1] < inf):
         raise InputError(SPEC, f"{text!r} is not downey:A,SIGMA with A >= 1 and SIGMA >= 0")
     return Shape(model=model, values=values, share=share)
-
-
-def _is_downey(parallelism: float, variance: float) -> bool:
-    return isfinite(parallelism) and parallelism >= 1.0 and isfinite(variance) and variance >= 0.0
 
 
 def make_moldable(workload: Workload, shape: Shape, slots: int, seed: int = 0) -> Workload:
