@@ -10,8 +10,15 @@ import pytest
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.demt.study import PROCS, Instance
 from coalloc.simulation.reproduce.instances import oas_instance
-from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
-from coalloc.simulation.reproduce.mbpc.study import AS_PRINTED, PRINTED, place, slowdowns
+from coalloc.simulation.reproduce.mbpc.study import (
+    ABW,
+    AS_PRINTED,
+    PRINTED,
+    case_1,
+    case_2,
+    place,
+    slowdowns,
+)
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic
 from coalloc.simulation.reproduce.mca import figures as mca_figures
 from coalloc.simulation.reproduce.mca import study as mca_study

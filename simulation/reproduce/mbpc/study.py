@@ -9,22 +9,28 @@ node's. The standalone values of a job are those of the same policy with the pla
 SC is 1 where no link is saturated, which every policy here sees to; the paper plots the raw ratio
 max_k (sum of BW) / ABW instead, which falls below 1. Both are kept.
 
+Published of the cases: sigma .05, .2 and .3, 0.075 Gbit/s a process; in case 2 powers uniform from
+.3 to .9. Not published: the base time (1 s here, so that times are slowdowns) and the powers that
+were drawn (seeded here).
+
 What `jpn` could choose beside what it does is no policy: `ties` lists it. A limit of work, not
 a clock, ends a program, so that a run tells the same on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import fmean
 from typing import Any
 
+from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan, Status
+from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
-from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows
 from coalloc.simulation.reproduce.solving import (
@@ -35,6 +41,42 @@ from coalloc.simulation.reproduce.solving import (
     solve,
 )
 from coalloc.simulation.reproduce.study import Facts, Run, Study
+
+POWERS = (0.5, 0.6, 0.7, 0.8)
+SIGMAS = (0.05, 0.2, 0.3)
+NODES = 16
+PROCS = 18
+PROC_GBPS = 0.075
+ABW = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Capacities of every link in both cases, Gbit/s."""
+
+
+def case_1(abw: float) -> Snapshot:
+    """One power a cluster; `abw` is the capacity of every link, Gbit/s."""
+    return _snapshot(abw, [[power] * NODES for power in POWERS])
+
+
+def case_2(abw: float, seed: int) -> Snapshot:
+    """Every node's power drawn from U(.3, .9)."""
+    rng = random.Random(seed)
+    return _snapshot(abw, [[rng.uniform(0.3, 0.9) for _ in range(NODES)] for _ in POWERS])
+
+
+def _snapshot(abw: float, powers: Sequence[Sequence[float]]) -> Snapshot:
+    clusters = tuple(
+        Cluster(
+            name=f"C{k}",
+            link_gbps=abw,
+            nodes=tuple(Node(name=f"c{k}n{n:02}", power=p) for n, p in enumerate(row, 1)),
+        )
+        for k, row in enumerate(powers, 1)
+    )
+    queue = tuple(
+        RigidJob(id=f"J{n}", procs=PROCS, base_time=1.0, sigma=sigma, proc_gbps=PROC_GBPS)
+        for n, sigma in enumerate(SIGMAS, 1)
+    )
+    return Snapshot(clusters=clusters, queue=queue)
+
 
 PRINTED = "mbpc, (8) as printed"
 POLICIES = ("mbpc", PRINTED, "cbs", "jpn")

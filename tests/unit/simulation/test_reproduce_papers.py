@@ -8,8 +8,13 @@ import pytest
 
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.simulation.reproduce.mbpc.cases import case_1, case_2
-from coalloc.simulation.reproduce.mbpc.study import dispersion, slowdowns, standalone
+from coalloc.simulation.reproduce.mbpc.study import (
+    case_1,
+    case_2,
+    dispersion,
+    slowdowns,
+    standalone,
+)
 from coalloc.simulation.reproduce.oas import workloads as oas_workloads
 from coalloc.simulation.reproduce.oas.fig4 import (
     carried_out,
