@@ -19,11 +19,10 @@ from starlette.routing import Route
 
 from coalloc.dashboard import views
 from coalloc.dashboard.access import COOKIE, Denied, Gate, Viewer
-from coalloc.dashboard.answers import Fault, Job, JobWhy
+from coalloc.dashboard.answers import Fault, Job, JobAsked, JobWhy
 from coalloc.dashboard.headers import SecurityHeaders
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.openapi import document, signature_of
-from coalloc.dashboard.parameters import JobAsked
 from coalloc.dashboard.questions import BusyError, Questions
 from coalloc.dashboard.stream import Hub
 from coalloc.wire.answers import Event

@@ -15,17 +15,19 @@ from coalloc.dashboard.answers import (
     Clusters,
     ClusterSummary,
     Jobs,
+    JobsAsked,
     NodeEntry,
     Nodes,
     Rounds,
     SitePlan,
     SiteStatus,
     Timeline,
+    TimelineAsked,
     WaitGroup,
     Waits,
+    WaitsAsked,
 )
 from coalloc.dashboard.known import ENDED, ON_NODES, WAITING, Known
-from coalloc.dashboard.parameters import JobsAsked, TimelineAsked, WaitsAsked
 from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of
 from coalloc.model.values import replace
 from coalloc.wire.job_rows import JobDetails, QueueRow

@@ -22,12 +22,11 @@ job scheduling", JSSPP 1997 (bounded slowdown).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf
-from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from coalloc.simulation.trace import Outcome, Trace, link_demands
@@ -39,8 +38,7 @@ WIDTHS = (1, 2, 5, 17, 65, 257)
 """Least processes of each class of widths; the last has no end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
+class Metrics(Struct, frozen=True, kw_only=True):
     """Figures of one replay; seconds, and shares in 0..1. See the module's notes."""
 
     jobs: int
@@ -62,10 +60,6 @@ class Metrics:
     coallocated_share: float
     peak_link_use: float
     peak_link_gbps: Mapping[str, float]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures as a JSON object."""
-        return asdict(self)
 
 
 def measure(trace: Trace, tau: float = TAU_S) -> Metrics:

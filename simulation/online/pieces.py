@@ -1,4 +1,4 @@
-"""What is replayed: pieces of real job logs, each in the circumstances of a scenario.
+"""Pieces of real job logs, each in the circumstances of a scenario.
 
 Notes
 -----
@@ -20,7 +20,7 @@ Amdahl's with a parallel fraction drawn from `PARALLEL`, and they take as long a
 many processors as there.
 
 Where jobs are workflows or arrays, that is a share of those that ran for ten minutes or longer,
-drawn by the piece's number; `simulation.workflows` says how they are drawn. Shapes of real
+drawn by the piece's number; `simulation.kinds` says how they are drawn. Shapes of real
 workflows come from the folder ``workflows/dax`` beside that of the logs.
 """
 
@@ -43,8 +43,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.structs import read_json
 from coalloc.model.platform import Cluster, Node, NodeState
 from coalloc.model.values import replace
-from coalloc.simulation.moldable import Shape, make_moldable
-from coalloc.simulation.workflows import Mix, make_workflows
+from coalloc.simulation.kinds import Mix, Shape, make_moldable, make_workflows
 from coalloc.simulation.workload import Workload, piece_of, read_workload
 
 PIECE_JOBS = 1500

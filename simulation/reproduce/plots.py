@@ -163,7 +163,7 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
 
 
 class Look(NamedTuple):
-    """How a series is drawn."""
+    """Colour, marker and label of a series."""
 
     colour: str
     marker: str

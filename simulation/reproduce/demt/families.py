@@ -167,20 +167,15 @@ def _each(rows: Rows) -> Facts:
     """Ratios of the single runs, and what the paper says of them."""
     mine = rows.where(algorithm=REACHED)
     completion, makespan = single(mine, REPAIRED), single(mine, MAKESPAN)
+    lists = [value for name in GRAHAM for value in single(rows.where(algorithm=name), MAKESPAN)]
     return {
         "each_completion": completion,
         "each_makespan": makespan,
         "each_printed": single(mine, PRINTED),
-        "each_list": [
-            value for name in GRAHAM for value in single(rows.where(algorithm=name), MAKESPAN)
-        ],
+        "each_list": lists,
         "is_within": max(completion) <= 2.5,
         "is_at_most_2": [value <= 2.0 for value in makespan],
-        "lists_at_most_2": [
-            value <= 2.0
-            for name in GRAHAM
-            for value in single(rows.where(algorithm=name), MAKESPAN)
-        ],
+        "lists_at_most_2": [value <= 2.0 for value in lists],
         "is_short": sum(value <= 2.0 for value in makespan) >= ALMOST * len(makespan),
     }
 
@@ -245,11 +240,9 @@ def _opposite(averages: Averages) -> Facts:
     """Whether `gang` is good with few jobs only, `sequential` with many: near `demt` or ahead."""
     mine = averages[REACHED]
     few, *_, many = mine
-    by_mine = {
-        name: {jobs: averages[name][jobs] / mine[jobs] for jobs in (few, many)}
-        for name in (GANG, "sequential")
-    }
-    (gang_few, gang_many), (own_few, own_many) = (tuple(one.values()) for one in by_mine.values())
+    (gang_few, gang_many), (own_few, own_many) = ends = [
+        [averages[name][jobs] / mine[jobs] for jobs in (few, many)] for name in (GANG, "sequential")
+    ]
     return {
         "opposite": [
             *(gang_few <= STABLE, gang_many > STABLE),
@@ -257,7 +250,7 @@ def _opposite(averages: Averages) -> Facts:
         ],
         "by_demt": {
             name: f"{a:.2f} at {few} jobs, {b:.2f} at {many}"
-            for name, (a, b) in ((n, tuple(one.values())) for n, one in by_mine.items())
+            for name, (a, b) in zip((GANG, "sequential"), ends, strict=True)
         },
     }
 
@@ -314,21 +307,19 @@ def _dominated(rows: Rows) -> str:
 
 def _counted(rows: Rows) -> str:
     """Number of runs that have it, where not all do."""
-    parts = []
-    for jobs in rows.distinct("jobs"):
-        mine = rows.where(jobs=jobs, algorithm=REACHED)
-        known = mine.only(lambda row: row["priced"] is not None)
-        parts.append(f"{len(known)} of {len(mine)} runs at {jobs} jobs")
-    return ", ".join(parts)
+    return ", ".join(
+        f"{len(mine.column('priced'))} of {len(mine)} runs at {jobs} jobs"
+        for (jobs,), mine in rows.where(algorithm=REACHED).grouped("jobs").items()
+    )
 
 
 def _known(rows: Rows) -> Facts:
     """Average ratios of `demt` over the runs that have both bounds on the completion."""
     mine = rows.where(algorithm=REACHED).only(lambda row: row["priced"] is not None)
-    by_program, by_prices = ratio(mine, REPAIRED), ratio(mine, PRICED)
-    assert by_program is not None
-    assert by_prices is not None
-    return {"by_program": by_program.mean, "by_price": by_prices.mean}
+    found = (ratio(mine, REPAIRED), ratio(mine, PRICED))
+    return {
+        name: one and one.mean for name, one in zip(("by_program", "by_price"), found, strict=True)
+    }
 
 
 def _parallel(rows: Rows, weaker: Rows) -> Facts:
