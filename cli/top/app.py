@@ -20,7 +20,7 @@ from coalloc.cli.jobs.job_details import job_lines as details
 from coalloc.cli.jobs.queue_columns import COLUMNS, ENDED
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
 from coalloc.cli.output import printable
-from coalloc.cli.top.view import (
+from coalloc.cli.top.command import (
     JOB_COLUMNS,
     MOST_LINES,
     ORDERS,
