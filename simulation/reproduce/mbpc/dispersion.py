@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import NamedTuple
 
 from coalloc.simulation.reproduce import plots
@@ -25,12 +26,10 @@ from coalloc.simulation.reproduce.mbpc.study import (
     STUDIES,
     WIDEST,
     WORST,
-    Dispersion,
-    dispersion,
     plotted,
     proofs,
 )
-from coalloc.simulation.reproduce.rows import Rows, tabulate
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, tabulate
 from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
 from coalloc.simulation.reproduce.words import CLOSE
 
@@ -63,11 +62,31 @@ PROCESSING, LINKS = (OWN, WEIGHTED, TO_BEST), (RATIO, ITSELF)
 """Panels of Figs. 3 and 7, and of Figs. 4 and 8."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispersion(Estimate):
+    """Smallest, mean and largest difference of a run's jobs to standalone, means over the seeds."""
+
+    width: float
+    """Largest less smallest: mean and largest over the seeds."""
+    widest: float
+
+
 def seen(rows: Rows, view: View) -> Dispersion:
     """Points of a panel, from the rows of one policy and bandwidth."""
-    if not view.against:
-        rows = Rows({**row, "": 0.0} for row in rows)
-    return dispersion(rows, view.name, view.against, weighted=view.weighted)
+
+    def value(row: Row) -> float:
+        apart = row[view.name] - (row[view.against] if view.against else 0.0)
+        return float(apart * (row["sigma"] if view.weighted else 1.0))
+
+    groups = [list(map(value, group)) for group in rows.grouped("seed").values()]
+    widths = [max(values) - min(values) for values in groups]
+    return Dispersion(
+        high=fmean(map(max, groups)),
+        mean=fmean(map(fmean, groups)),
+        low=fmean(map(min, groups)),
+        width=fmean(widths),
+        widest=max(widths),
+    )
 
 
 class Width(NamedTuple):
@@ -106,15 +125,15 @@ def _processing(limit: float, others: float, every: Rows) -> Facts:
         "text_rise": _rise(own, others),
         "is_within": best["mbpc"].mean <= limit,
         "text_within": own["mbpc"].mean <= limit,
-        "narrowest": _narrowest(best, "mbpc"),
-        "text_narrowest": _narrowest(own, "mbpc"),
-        "lowest": [parts["mbpc"] < parts[other] - SAME for other in COMPARED[1:]],
-        "text_lowest": [sp["mbpc"] < sp[other] - SAME for other in COMPARED[1:]],
+        "narrowest": _least(_means(best)),
+        "text_narrowest": _least(_means(own)),
+        "lowest": _least(parts),
+        "text_lowest": _least(sp),
         "parts": parts,
         "sp": sp,
         **_bandwidths(rows, "mbpc", "near"),
         "printed_within": best[PRINTED].mean <= limit,
-        "printed_narrowest": _narrowest(best, PRINTED),
+        "printed_narrowest": _least(_means(best) | {"mbpc": best[PRINTED].mean}),
         **_bandwidths(rows, PRINTED, "printed_near"),
         **proofs(rows),
     }
@@ -124,8 +143,10 @@ def _means(widths: Mapping[str, Width]) -> dict[str, float]:
     return {policy: widths[policy].mean for policy in COMPARED}
 
 
-def _narrowest(widths: Mapping[str, Width], mine: str) -> list[bool]:
-    return [widths[mine].mean < widths[other].mean - SAME for other in COMPARED[1:]]
+def _least(values: Mapping[str, float]) -> list[bool]:
+    """Whether the first is below each of the others."""
+    first, *others = values.values()
+    return [first < other - SAME for other in others]
 
 
 def _rise(widths: Mapping[str, Width], others: float) -> list[bool]:

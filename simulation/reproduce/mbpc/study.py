@@ -23,7 +23,6 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 from coalloc.model.jobs import RigidJob
@@ -32,7 +31,7 @@ from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
-from coalloc.simulation.reproduce.rows import Estimate, Row, Rows
+from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import (
     NotAllowedError,
     Solved,
@@ -270,31 +269,6 @@ STUDIES = {case: Study(name=f"mbpc case {case}", measure=partial(_study, case)) 
 def plotted(rows: Rows) -> Rows:
     """Without what `jpn` could choose instead."""
     return rows.only(lambda row: row["ties"] in (None, CHOSEN))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispersion(Estimate):
-    """Smallest, mean and largest difference of a run's jobs to standalone, means over the seeds."""
-
-    width: float
-    """Largest less smallest: mean and largest over the seeds."""
-    widest: float
-
-
-def dispersion(rows: Rows, name: str, against: str, *, weighted: bool = False) -> Dispersion:
-    """Of one column less another; weighted by sigma if asked for."""
-    groups = [
-        [(row[name] - row[against]) * (row["sigma"] if weighted else 1.0) for row in group]
-        for group in rows.grouped("seed").values()
-    ]
-    widths = [max(values) - min(values) for values in groups]
-    return Dispersion(
-        high=fmean(map(max, groups)),
-        mean=fmean(map(fmean, groups)),
-        low=fmean(map(min, groups)),
-        width=fmean(widths),
-        widest=max(widths),
-    )
 
 
 def total_times(rows: Rows) -> dict[Any, float]:

@@ -8,10 +8,10 @@ import pytest
 
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.simulation.reproduce.mbpc.dispersion import OWN, WEIGHTED, seen
 from coalloc.simulation.reproduce.mbpc.study import (
     case_1,
     case_2,
-    dispersion,
     slowdowns,
     standalone,
 )
@@ -146,9 +146,7 @@ def test_dispersion_is_over_the_jobs_and_then_over_the_seeds() -> None:
         {"seed": seed, "sp": sp, "sp_alone": 1.0, "sigma": sigma}
         for seed, sp, sigma in ((0, 1.0, 0.5), (0, 2.0, 0.1), (1, 4.0, 0.5), (1, 1.5, 1.0))
     )
-    plain, weighted = (
-        dispersion(rows, "sp", "sp_alone", weighted=weighted) for weighted in (False, True)
-    )
+    plain, weighted = (seen(rows, view) for view in (OWN, WEIGHTED))
     assert (plain.high, plain.low, plain.mean) == (2.0, 0.25, 1.125)
     assert (plain.width, plain.widest) == (1.75, 2.5)
     assert weighted.high == pytest.approx((0.1 + 1.5) / 2)
