@@ -89,7 +89,7 @@ CHOSEN, BEST, WORST = "first", "best", "worst"
 NARROWEST, WIDEST = "narrowest", "widest"
 """Values of `ties`: how `jpn` itself chooses, then the ends of what it could choose."""
 SEEDS, QUICK_SEEDS = 30, 2
-NODES = 2_000
+TREE_NODES = 2_000
 """Most nodes of the tree of `jpn`'s programs; they take about a hundred."""
 EXACT = 1e-9
 """Relative gap of a proof."""
@@ -250,7 +250,9 @@ def place(snapshot: Snapshot, policy: str, seed: int) -> Solved:
     Raises `NotAllowedError` if a job was left out: its figures would be missing from every mean.
     """
     known, options = ("mbpc-published", AS_PRINTED) if policy == PRINTED else (policy, {})
-    solved = solve(snapshot, known, options, seed=seed, work=NODES if policy == "jpn" else None)
+    solved = solve(
+        snapshot, known, options, seed=seed, work=TREE_NODES if policy == "jpn" else None
+    )
     if solved.plan.deferred:
         left = solved.plan.deferred[0]
         raise NotAllowedError(f"{policy} leaves out {left.job}: {left.detail}")
