@@ -27,8 +27,8 @@ def _dashboard(args: argparse.Namespace) -> int:
         raise CommandError(
             f"dashboard: {' and '.join(missing)} not installed; {to_install('dashboard')}"
         )
+    from coalloc.dashboard.access import settings_of
     from coalloc.dashboard.server import run
-    from coalloc.dashboard.settings import settings_of
 
     settings = settings_of(configuration(args).dashboard, args.address, args.token_file)
     return run(settings, args.endpoint, args.config, args.timeout)

@@ -13,11 +13,10 @@ from coalloc.cli.command import BAD_USAGE, Command, CommandError, answer_json, c
 from coalloc.cli.files import load_plan, load_snapshot
 from coalloc.cli.jobs.critical_path import Edges, critical_paths, path_lines
 from coalloc.cli.output import WALL_CLOCK_S, figure, node_set, show_table, width
-from coalloc.cli.pictures.picture import Picture, picture_of
+from coalloc.cli.pictures.gantt import Picture, picture_of
 from coalloc.model.formats.plan_json import read_plan, write_plan
 from coalloc.model.jobs import WorkflowJob
-from coalloc.model.pictures.lanes import name_of
-from coalloc.model.pictures.plans import counts, headline
+from coalloc.model.pictures.plans import counts, headline, name_of
 from coalloc.model.plan import Placement, Plan
 from coalloc.runtime.texts import instant, length
 from coalloc.wire.answers import RuleCostRow, RuleCostsRow

@@ -1,17 +1,58 @@
-"""Answers of the REST interface; ``/openapi.json`` is made from these types.
+"""Parameters and answers of the REST interface; ``/openapi.json`` is made from these types.
 
-Times are wall-clock seconds since 1970 by the daemon's clock unless a name says otherwise.
+Requests are read by the former. Times are wall-clock seconds since 1970 by the daemon's clock
+unless a name says otherwise.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from coalloc.wire.answers import Event, RuleCostRow, ServiceStatus, Why
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow
+
+MOST_ROWS = 5_000
+"""Rows of a time line in one answer."""
+
+
+class Nothing(Struct, frozen=True, kw_only=True):
+    """No parameters."""
+
+
+class JobAsked(Struct, frozen=True, kw_only=True):
+    """One job."""
+
+    job: Annotated[str, Meta(pattern=r"^[0-9A-Za-z_.-]{1,200}$", description="its id")]
+
+
+class JobsAsked(Struct, frozen=True, kw_only=True):
+    """Some of the jobs."""
+
+    q: Annotated[str, Meta(description="beginning of an id, part of a name, a user or a node")] = ""
+    state: Annotated[str, Meta(description="a state, or waiting, active or ended")] = ""
+    user: Annotated[str, Meta(description="only this user's")] = ""
+    cluster: Annotated[str, Meta(description="only those on this cluster")] = ""
+    node: Annotated[str, Meta(description="only those that run or ran on this node")] = ""
+    reason: Annotated[str, Meta(description="only those that wait for this reason")] = ""
+    limit: Annotated[int, Meta(ge=0, le=1_000, description="rows in one answer")] = 100
+    offset: Annotated[int, Meta(ge=0, lt=1 << 31, description="rows to leave out")] = 0
+
+
+class WaitsAsked(Struct, frozen=True, kw_only=True):
+    """Groups of jobs."""
+
+    by: Annotated[Literal["cluster", "user", "project"], Meta(description="of what")] = "cluster"
+
+
+class TimelineAsked(Struct, frozen=True, kw_only=True):
+    """A piece of the Gantt chart."""
+
+    since: Annotated[int, Meta(ge=0, le=1 << 53, description="only jobs behind this revision")] = 0
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="rows in one answer")] = MOST_ROWS
+    live: Annotated[int, Meta(ge=0, le=1, description="1: with what runs and is planned")] = 0
 
 
 class Fault(Struct, frozen=True, kw_only=True):

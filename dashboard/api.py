@@ -19,11 +19,10 @@ from starlette.routing import Route
 
 from coalloc.dashboard import views
 from coalloc.dashboard.access import COOKIE, Denied, Gate, Viewer
-from coalloc.dashboard.answers import Fault, Job, JobWhy
+from coalloc.dashboard.answers import Fault, Job, JobAsked, JobWhy
 from coalloc.dashboard.headers import SecurityHeaders
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.openapi import document, signature_of
-from coalloc.dashboard.parameters import JobAsked
 from coalloc.dashboard.questions import BusyError, Questions
 from coalloc.dashboard.stream import Hub
 from coalloc.wire.answers import Event
@@ -55,9 +54,9 @@ class DashboardSite(Struct, frozen=True, kw_only=True):
 
 def application(site: DashboardSite) -> SecurityHeaders:
     """The dashboard as an ASGI application."""
-    routes = [Route(path, _api(site, answer), methods=["GET"]) for path, answer in API.items()]
+    answers = {**API, "/openapi.json": _document}
+    routes = [Route(path, _api(site, answer), methods=["GET"]) for path, answer in answers.items()]
     routes += [
-        Route("/openapi.json", _openapi(site), methods=["GET"]),
         Route("/login", _login(site), methods=["GET", "POST"]),
         Route("/", _file(site, "index.html"), methods=["GET"]),
     ]
@@ -229,12 +228,9 @@ API: Mapping[str, Answering] = {
 }
 
 
-def _openapi(site: DashboardSite) -> Callable[[Request], Any]:
-    async def endpoint(request: Request) -> Response:
-        viewer = _viewer(site, request)
-        return _denied(viewer) if isinstance(viewer, Denied) else _json(document(API))
-
-    return endpoint
+def _document() -> Response:
+    """The OpenAPI document."""
+    return _json(document(API))
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

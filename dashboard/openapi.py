@@ -10,8 +10,7 @@ import msgspec
 from starlette.responses import StreamingResponse
 
 import coalloc
-from coalloc.dashboard.answers import Change, Fault
-from coalloc.dashboard.parameters import Nothing
+from coalloc.dashboard.answers import Change, Fault, Nothing
 
 TEMPLATE = "#/components/schemas/{name}"
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from coalloc.client.client import Client
 from coalloc.wire.answers import Event, Why
 from coalloc.wire.client import NoAnswerError
 from coalloc.wire.job_rows import JobDetails
@@ -23,22 +24,6 @@ UNDER_WAY = 50
 KEPT = 500
 
 
-class AskingClient(Protocol):
-    """As much of `Client` as is needed."""
-
-    def show(self, job: str) -> JobDetails:
-        """Everything known of a job."""
-
-    def why(self, job: str) -> Why:
-        """The reason why it waits."""
-
-    def events(self, *, job: str) -> Iterator[Event]:
-        """Its history."""
-
-    def close(self) -> None:
-        """Close the connection; a later request opens a new one."""
-
-
 class BusyError(Exception):
     """Too many questions are under way."""
 
@@ -49,9 +34,9 @@ class Questions:
     `connect` opens a client in the thread that asks, at the first question.
     """
 
-    def __init__(self, connect: Callable[[], AskingClient]) -> None:
+    def __init__(self, connect: Callable[[], Client]) -> None:
         self._connect = connect
-        self._client: AskingClient | None = None
+        self._client: Client | None = None
         self._thread = ThreadPoolExecutor(1, "dashboard-questions")
         self._answers: dict[tuple[str, str], tuple[float, asyncio.Future[Any]]] = {}
 
@@ -67,7 +52,7 @@ class Questions:
         """The history of a job."""
         return await self._answer("events", job, lambda client: tuple(client.events(job=job)))
 
-    async def _answer(self, kind: str, job: str, ask: Callable[[AskingClient], T]) -> T:
+    async def _answer(self, kind: str, job: str, ask: Callable[[Client], T]) -> T:
         now, key = time.monotonic(), (kind, job)
         until, future = self._answers.get(key, (0.0, None))
         if future is None or (future.done() and now >= until):
@@ -84,7 +69,7 @@ class Questions:
         answer: T = await asyncio.shield(future)
         return answer
 
-    def _ask(self, ask: Callable[[AskingClient], T]) -> T:
+    def _ask(self, ask: Callable[[Client], T]) -> T:
         if self._client is None:
             self._client = self._connect()
         try:

@@ -16,13 +16,12 @@ from pathlib import Path
 import uvicorn
 
 from coalloc.client.client import Client
-from coalloc.dashboard.access import Gate
+from coalloc.dashboard.access import Gate, Settings
 from coalloc.dashboard.api import DashboardSite, application
 from coalloc.dashboard.connections import ACCEPTED_AT_ONCE, Connection
 from coalloc.dashboard.known import Known
 from coalloc.dashboard.polling import TIMEOUT_S, Polling, Post
 from coalloc.dashboard.questions import Questions
-from coalloc.dashboard.settings import Settings
 from coalloc.dashboard.stream import Hub
 from coalloc.runtime import systemd
 

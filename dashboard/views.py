@@ -15,17 +15,19 @@ from coalloc.dashboard.answers import (
     Clusters,
     ClusterSummary,
     Jobs,
+    JobsAsked,
     NodeEntry,
     Nodes,
     Rounds,
     SitePlan,
     SiteStatus,
     Timeline,
+    TimelineAsked,
     WaitGroup,
     Waits,
+    WaitsAsked,
 )
 from coalloc.dashboard.known import ENDED, ON_NODES, WAITING, Known
-from coalloc.dashboard.parameters import JobsAsked, TimelineAsked, WaitsAsked
 from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of
 from coalloc.model.values import replace
 from coalloc.wire.job_rows import JobDetails, QueueRow
@@ -35,6 +37,8 @@ BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 25
 GROUPS = 30
 """Groups in one answer; the others are left out, those with the fewest jobs first."""
 
+STATES = {"waiting": WAITING, "active": ON_NODES, "ended": ENDED}
+"""Words for several states."""
 GROUP_OF: Mapping[str, Callable[[QueueRow], str]] = {
     "cluster": lambda row: "+".join(row.clusters),
     "user": lambda row: row.user,
@@ -127,7 +131,7 @@ def jobs(known: Known, asked: JobsAsked) -> Jobs:
 def _fits(row: QueueRow, asked: JobsAsked) -> bool:
     text = asked.q.lower()
     return (
-        _in_state(row.state, asked.state)
+        (asked.state in {"", row.state} or row.state in STATES.get(asked.state, ()))
         and asked.user in {"", row.user}
         and (not asked.cluster or asked.cluster in row.clusters)
         and (not asked.node or asked.node in row.nodes)
@@ -140,11 +144,6 @@ def _fits(row: QueueRow, asked: JobsAsked) -> bool:
             or any(text == node.lower() for node in row.nodes)
         )
     )
-
-
-def _in_state(state: str, asked: str) -> bool:
-    groups = {"waiting": WAITING, "active": ON_NODES, "ended": ENDED}
-    return not asked or state == asked or state in groups.get(asked, ())
 
 
 def plan(known: Known) -> SitePlan:

@@ -13,11 +13,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coalloc.simulation.reproduce import words
-from coalloc.simulation.reproduce.pages import facts_of, stored_rows, word_table
 from coalloc.simulation.reproduce.provenance import origins
-from coalloc.simulation.reproduce.registry import MODULES, load, template
+from coalloc.simulation.reproduce.registry import (
+    MODULES,
+    facts_of,
+    load,
+    stored_rows,
+    template,
+    word_table,
+)
 from coalloc.simulation.reproduce.rows import Row
-from coalloc.simulation.reproduce.words import Story, fill, verdicts
+from coalloc.simulation.reproduce.words import Story, fill
 
 FIGURES = "figures.md"
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -63,9 +69,7 @@ def _overview(stories: Stories, runs: Runs, figures: str) -> str:
 
 def _judged(stories: Stories, runs: Runs, figures: str) -> str:
     lines = [
-        (_link(name, figures), *line)
-        for name, story in stories.items()
-        for line in verdicts(story.claims)
+        (_link(name, figures), *line) for name, story in stories.items() for line in story.claims
     ]
     return word_table(("Of", "The text", "Fares", "Found"), lines)
 

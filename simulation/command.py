@@ -15,8 +15,8 @@ from coalloc.model.errors import InputError
 from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.gantt import can_draw_jobs, draw_gantt
+from coalloc.simulation.kinds import make_moldable, read_shape
 from coalloc.simulation.metrics import Metrics, measure
-from coalloc.simulation.moldable import make_moldable, read_shape
 from coalloc.simulation.paired import paired, paired_table, pieces, write_pairs
 from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.replay import replay

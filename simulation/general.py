@@ -53,10 +53,7 @@ from coalloc.model.settings import (
     ClusterConfig,
     Config,
     DaemonConfig,
-    LimitsConfig,
     PowerConfig,
-    PriorityConfig,
-    ProjectConfig,
     ReadingsConfig,
     RoundsConfig,
     StartConfig,
@@ -84,16 +81,8 @@ Solver = Callable[[Solve], Plan]
 """From what the core asks for to a plan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharingRule:
-    """Projects of the users of a replay, and what counts of them."""
-
-    projects: Mapping[str, ProjectConfig] = field(default_factory=dict)
-    users: Mapping[str, LimitsConfig] = field(default_factory=dict)
-    priority: PriorityConfig = field(default_factory=PriorityConfig)
-
-
-NO_SHARES = SharingRule()
+NO_SHARES: Mapping[str, Any] = {}
+"""Settings of projects, users and priorities, where a replay has none."""
 
 
 @dataclass(slots=True)
@@ -118,7 +107,7 @@ def replay_general(
     solve: Solver,
     on_progress: Callable[[int], None] | None = None,
     policy: str = "replayed",
-    sharing: SharingRule = NO_SHARES,
+    sharing: Mapping[str, Any] = NO_SHARES,
 ) -> GeneralResult:
     """Replay a workload.
 
@@ -355,7 +344,7 @@ def known_ratios(ended: Iterable[LoggedJob]) -> dict[str, tuple[float, ...]]:
     return out
 
 
-def _settings(slot_map: SlotMap, policy: str, sharing: SharingRule) -> Config:
+def _settings(slot_map: SlotMap, policy: str, sharing: Mapping[str, Any]) -> Config:
     """Return the settings of a daemon that never waits and trusts its readings for ever."""
     return Config(
         clusters=tuple(
@@ -379,7 +368,5 @@ def _settings(slot_map: SlotMap, policy: str, sharing: SharingRule) -> Config:
         readings=ReadingsConfig(max_age_s=inf),
         start=StartConfig(overrun_s=0.0),
         daemon=DaemonConfig(max_jobs_per_user=0, keep_ended=0),
-        priority=sharing.priority,
-        projects=dict(sharing.projects),
-        users=dict(sharing.users),
+        **sharing,
     )

@@ -22,12 +22,11 @@ job scheduling", JSSPP 1997 (bounded slowdown).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import inf
-from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from coalloc.simulation.trace import Outcome, Trace, link_demands
@@ -39,8 +38,7 @@ WIDTHS = (1, 2, 5, 17, 65, 257)
 """Least processes of each class of widths; the last has no end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
+class Metrics(Struct, frozen=True, kw_only=True):
     """Figures of one replay; seconds, and shares in 0..1. See the module's notes."""
 
     jobs: int
@@ -62,10 +60,6 @@ class Metrics:
     coallocated_share: float
     peak_link_use: float
     peak_link_gbps: Mapping[str, float]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures as a JSON object."""
-        return asdict(self)
 
 
 def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
@@ -92,23 +86,33 @@ def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
         refused=count[Outcome.REFUSED],
         waiting=count[Outcome.WAITING],
         makespan_s=makespan,
-        mean_wait_s=float(wait.mean()) if some else 0.0,
-        p95_wait_s=float(np.percentile(wait, 95)) if some else 0.0,
-        max_wait_s=float(wait.max()) if some else 0.0,
+        mean_wait_s=mean(wait),
+        p95_wait_s=percentile(wait, 95),
+        max_wait_s=float(wait.max(initial=0.0)),
         max_wait_by_width_s={
             name: float(wait[mine].max())
             for name, mine in by_width(trace.workload.procs[ran])
             if mine.any()
         },
-        mean_turnaround_s=float(turnaround.mean()) if some else 0.0,
-        mean_bounded_slowdown=float(slowdown.mean()) if some else 0.0,
-        p95_bounded_slowdown=float(np.percentile(slowdown, 95)) if some else 0.0,
+        mean_turnaround_s=mean(turnaround),
+        mean_bounded_slowdown=mean(slowdown),
+        p95_bounded_slowdown=percentile(slowdown, 95),
         utilisation=_utilisation(start, end, procs, slots, first, float(submit.max(initial=first))),
         compaction=work / (slots * makespan) if makespan > 0.0 else 0.0,
         coallocated_share=int((trace.clusters_used() > 1).sum()) / len(start) if some else 0.0,
         peak_link_use=use,
         peak_link_gbps=peaks,
     )
+
+
+def mean(values: Floats) -> float:
+    """The mean; 0 of none."""
+    return float(values.mean()) if len(values) else 0.0
+
+
+def percentile(values: Floats, share: float) -> float:
+    """A percentile; 0 of none."""
+    return float(np.percentile(values, share)) if len(values) else 0.0
 
 
 def by_width(procs: Ints) -> Iterator[tuple[str, NDArray[np.bool_]]]:

@@ -16,7 +16,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.flow_runs import runs_of
-from coalloc.simulation.general import NO_SHARES, GeneralResult, SharingRule, Solver, replay_general
+from coalloc.simulation.general import NO_SHARES, GeneralResult, Solver, replay_general
 from coalloc.simulation.streaming import StreamResult, can_stream, replay_streaming
 from coalloc.simulation.trace import Outcome, Trace
 from coalloc.simulation.workload import Floats, Ints, SlotMap, Workload, map_slots
@@ -34,7 +34,7 @@ def replay(
     work: int | None = None,
     seed: int = 0,
     on_progress: Callable[[int], None] | None = None,
-    sharing: SharingRule = NO_SHARES,
+    sharing: Mapping[str, Any] = NO_SHARES,
 ) -> Trace:
     """Replay a workload under a policy of the registry; ``stats`` holds the seconds it took.
 
@@ -50,7 +50,7 @@ def replay(
         can_stream(policy, complete)
         and workload.is_rigid
         and not workload.needs_counting
-        and sharing == NO_SHARES
+        and not sharing
     )
     if path == "stream" and not streamed:
         what = "jobs that need more than slots" if workload.needs_counting else "these options"
@@ -99,7 +99,6 @@ def _from_stream(
         np.concatenate([np.arange(nodes[n], nodes[n + 1]) for n in members])
         for members in found.class_nodes
     ]
-    ranges = _slots(start, end, use_first, use_count, found.use_class, found.use_procs, classes)
     return Trace(
         workload=workload,
         slot_map=slot_map,
@@ -108,9 +107,7 @@ def _from_stream(
         start=start,
         end=end,
         outcome=outcome,
-        first=ranges[0],
-        low=ranges[1],
-        high=ranges[2],
+        **_slots(start, end, use_first, use_count, found.use_class, found.use_procs, classes),
         reasons=reasons,
         stats={
             "elapsed_s": elapsed_s,
@@ -134,7 +131,6 @@ def _from_general(
     nodes = [
         np.arange(slot_map.node_first[n], slot_map.node_first[n + 1]) for n in range(len(number))
     ]
-    ranges = _slots(start, end, np.cumsum(counts) - counts, counts, use_node, use_slots, nodes)
     return Trace(
         workload=runs_of(workload),
         slot_map=slot_map,
@@ -143,9 +139,7 @@ def _from_general(
         start=start,
         end=end,
         outcome=outcome,
-        first=ranges[0],
-        low=ranges[1],
-        high=ranges[2],
+        **_slots(start, end, np.cumsum(counts) - counts, counts, use_node, use_slots, nodes),
         reasons=result.reasons,
         stats={"elapsed_s": elapsed_s, "rounds": result.rounds},
         start_errors=result.start_errors,
@@ -160,8 +154,8 @@ def _slots(
     use_class: Ints,
     use_slots: Ints,
     classes: list[Ints],
-) -> tuple[Ints, Ints, Ints]:
-    """Number the slots of every job; ranges as in `Trace`."""
+) -> dict[str, Any]:
+    """Number the slots of every job: ranges, as `Trace` has them."""
     from coalloc.policies.kernel.instance.slots import number_slots
 
     jobs = len(start)
@@ -179,13 +173,7 @@ def _slots(
     if fault >= 0:
         raise AssertionError(f"more slots in use than exist when job number {fault} starts")
     # From the order of starts to the order of jobs.
-    pieces = np.repeat(first, count) + _within(count)
-    return np.concatenate(([0], np.cumsum(count))).astype(np.int64), low[pieces], high[pieces]
-
-
-def _within(count: Ints) -> Ints:
-    """Return 0, 1, ... for each job, as many as it has ranges."""
     ends = np.cumsum(count)
-    return np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) - np.repeat(
-        ends - count, count
-    )
+    pieces = np.arange(int(count.sum()), dtype=np.int64) + np.repeat(first - ends + count, count)
+    bounds = np.concatenate(([0], ends)).astype(np.int64)
+    return {"first": bounds, "low": low[pieces], "high": high[pieces]}

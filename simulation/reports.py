@@ -86,7 +86,7 @@ def summarise(trace: Trace, metrics: Metrics, options: dict[str, Any]) -> dict[s
         "slots": trace.slot_map.slots,
         "path": trace.path,
         "options": options,
-        "metrics": metrics.as_json(),
+        "metrics": asdict(metrics),
         "refused": refused,
         "refused_reasons": dict(reasons),
         "log": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +20,11 @@ from coalloc.model.values import replace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def _floats(of: Callable[[LoggedJob], float]) -> cached_property[Floats]:
+    """An array of what each job of a workload has."""
+    return cached_property(lambda workload: np.array(list(map(of, workload.jobs)), np.float64))
 
 
 class Workload(Struct, frozen=True, kw_only=True, dict=True):
@@ -47,35 +52,21 @@ class Workload(Struct, frozen=True, kw_only=True, dict=True):
         jobs = (logged.job for logged in self.jobs)
         return any(job.memory_mb_per_proc or job.shape != ONE_SLOT for job in jobs)
 
-    @cached_property
-    def submit(self) -> Floats:
-        """Submit times, s."""
-        return np.array([logged.job.submitted for logged in self.jobs], np.float64)
+    submit = _floats(lambda logged: logged.job.submitted)
+    """Submit times, s."""
+    estimate = _floats(lambda logged: logged.job.base_time)
+    """Base times as planning sees them, s."""
+    run = _floats(lambda logged: logged.run_s)
+    """Real base times, s."""
+    sigma = _floats(lambda logged: logged.job.sigma)
+    """Weights of processing."""
+    gbps = _floats(lambda logged: logged.job.proc_gbps)
+    """Bandwidth of one process, Gbit/s."""
 
     @cached_property
     def procs(self) -> Ints:
         """Processes that the log names."""
         return np.array([logged.job.procs for logged in self.jobs], np.int64)
-
-    @cached_property
-    def estimate(self) -> Floats:
-        """Base times as planning sees them, s."""
-        return np.array([logged.job.base_time for logged in self.jobs], np.float64)
-
-    @cached_property
-    def run(self) -> Floats:
-        """Real base times, s."""
-        return np.array([logged.run_s for logged in self.jobs], np.float64)
-
-    @cached_property
-    def sigma(self) -> Floats:
-        """Weights of processing."""
-        return np.array([logged.job.sigma for logged in self.jobs], np.float64)
-
-    @cached_property
-    def gbps(self) -> Floats:
-        """Bandwidth of one process, Gbit/s."""
-        return np.array([logged.job.proc_gbps for logged in self.jobs], np.float64)
 
 
 def read_workload(

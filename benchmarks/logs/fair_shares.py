@@ -19,7 +19,6 @@ from coalloc.core.base.projects import DAY_S
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.settings import PriorityConfig, ProjectConfig
 from coalloc.model.values import replace
-from coalloc.simulation.general import SharingRule
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Workload, read_workload
@@ -116,7 +115,7 @@ def main() -> None:
     projects = {
         name: ProjectConfig(share=SHARES[name], users=users) for name, users in members.items()
     }
-    sharing = SharingRule(projects=projects, priority=priority)
+    sharing = {"projects": projects, "priority": priority}
     platform = Platform(name="halves", clusters=clusters)
     trace = replay(workload, platform, args.policy, path="general", sharing=sharing)
     goal = np.array(list(SHARES.values())) / sum(SHARES.values())

@@ -21,7 +21,7 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
+from coalloc.simulation.reproduce.mbpc.study import ABW, case_1, case_2
 
 CASE_1 = 3.3119047619
 """Optimum of case 1 at every ABW from .4 on, in base times."""

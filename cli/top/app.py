@@ -20,7 +20,7 @@ from coalloc.cli.jobs.job_details import job_lines as details
 from coalloc.cli.jobs.queue_columns import COLUMNS, ENDED
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
 from coalloc.cli.output import printable
-from coalloc.cli.top.view import (
+from coalloc.cli.top.command import (
     JOB_COLUMNS,
     MOST_LINES,
     ORDERS,
@@ -118,17 +118,7 @@ class Top(App[None]):
 
     TITLE = "coalloc top"
     ENABLE_COMMAND_PALETTE = False
-    CSS = """
-    #head { height: 1; background: $panel; color: $text; text-style: bold; }
-    #note { height: 1; color: $text-muted; }
-    #clusters { height: auto; max-height: 30%; }
-    #jobs { height: 1fr; }
-    #filter { display: none; height: 3; }
-    #filter.shown { display: block; }
-    Question { align: center middle; }
-    #question { width: auto; max-width: 90%; height: auto; padding: 1 3; border: heavy $warning; }
-    #question Static { width: auto; }
-    """
+    CSS_PATH = "data/top.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
         Binding("enter", "open", "Open"),

@@ -11,8 +11,9 @@ work; it does not know the version of the program.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ from coalloc.model.errors import InputError
 from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.online.measures import FIGURES, figures
-from coalloc.simulation.online.pieces import PIECE_JOBS, Piece
-from coalloc.simulation.online.scenarios import Scenario, stage
+from coalloc.simulation.online.pieces import PIECE_JOBS, Piece, Scenario, stage
+from coalloc.simulation.progress import Report, silent
 from coalloc.simulation.replay import replay
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 
 Row = Mapping[str, Any]
+Key = tuple[Any, ...]
+"""Values of `KNOWN_BY` in a row."""
 ROWS = "rows.jsonl"
 KNOWN_BY = ("piece", "jobs_at_most", "scenario", "policy", "work")
 
@@ -61,22 +64,22 @@ class Bench:
     work: int | None = None
     """Limit of work of each call of a search."""
 
-    def keys(self) -> list[tuple[Any, ...]]:
-        """Keys of the rows, in the order of replays."""
+    def draws(self) -> list[tuple[Key, Scenario, Piece, Contender]]:
+        """Every replay with what its row is known by, in the order of replays."""
         return [
-            (piece.name, self.jobs, scenario.name, contender.text, self.work)
+            ((piece.name, self.jobs, scenario.name, one.text, self.work), scenario, piece, one)
             for scenario in self.scenarios
             for piece in self.pieces
-            for contender in self.contenders
+            for one in self.contenders
         ]
 
 
-def key_of(row: Row) -> tuple[Any, ...]:
+def key_of(row: Row) -> Key:
     """Key of a row."""
     return tuple(row[name] for name in KNOWN_BY)
 
 
-def read_rows(path: Path) -> dict[tuple[Any, ...], Row]:
+def read_rows(path: Path) -> dict[Key, Row]:
     """The rows in a file by what they are known by; none if there is no file.
 
     A last line that was cut off is left out, and so are rows without some figure: they are of an
@@ -86,7 +89,7 @@ def read_rows(path: Path) -> dict[tuple[Any, ...], Row]:
     """
     if not path.exists():
         return {}
-    out: dict[tuple[Any, ...], Row] = {}
+    out: dict[Key, Row] = {}
     lines = path.read_text(encoding="utf-8").split("\n")
     for number, line in enumerate(lines, 1):
         try:
@@ -105,7 +108,7 @@ def carry_out(
     path: Path,
     *,
     afresh: bool = False,
-    on_progress: Callable[[str, int, int], None] | None = None,
+    on_progress: Report = silent,
 ) -> list[Row]:
     """Replay what is not in the file yet, which grows; all rows, in order.
 
@@ -113,37 +116,26 @@ def carry_out(
 
     Raises `InputError`, and `AssertionError` if the checker finds a replay impossible.
     """
-    known = read_rows(path)
-    if afresh:
-        known = {key: row for key, row in known.items() if key not in set(bench.keys())}
+    known, draws = read_rows(path), bench.draws()
+    for key, *_ in draws if afresh else ():
+        known.pop(key, None)
     # Written as it was understood, so that a line that was cut off is gone.
     path.write_text("".join(f"{_line(row)}\n" for row in known.values()), encoding="utf-8")
-    keys = bench.keys()
-    done = sum(key in known for key in keys)
+    missing = [draw for draw in draws if draw[0] not in known]
+    done = len(draws) - len(missing)
     with path.open("a", encoding="utf-8") as file:
-        for row in _replayed(bench, known):
-            known[key_of(row)] = row
-            print(_line(row), file=file, flush=True)
-            done += 1
-            if on_progress is not None:
-                on_progress(f"{row['scenario']} {row['piece']} {row['policy']}", done, len(keys))
-    return [known[key] for key in keys]
+        for (scenario, piece), group in groupby(missing, lambda draw: draw[1:3]):
+            for row in _of_piece(bench, scenario, piece, [draw[3] for draw in group]):
+                known[key_of(row)] = row
+                print(_line(row), file=file, flush=True)
+                done += 1
+                label = f"{row['scenario']} {row['piece']} {row['policy']}"
+                on_progress(label, done, len(draws))
+    return [known[key] for key, *_ in draws]
 
 
 def _line(row: Row) -> str:
     return json.dumps(row, allow_nan=False)
-
-
-def _replayed(bench: Bench, known: Mapping[tuple[Any, ...], Row]) -> Iterator[Row]:
-    for scenario in bench.scenarios:
-        for piece in bench.pieces:
-            missing = [
-                one
-                for one in bench.contenders
-                if (piece.name, bench.jobs, scenario.name, one.text, bench.work) not in known
-            ]
-            if missing:
-                yield from _of_piece(bench, scenario, piece, missing)
 
 
 def _of_piece(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from coalloc.model.errors import InputError
@@ -12,33 +11,24 @@ from coalloc.simulation.online.bench import ROWS, Bench, carry_out, read_contend
 from coalloc.simulation.online.pieces import (
     BOTH,
     CHOOSE,
+    DECLARED,
+    EVERY,
     PIECE_JOBS,
     REPORT,
+    Scenario,
     choose_logs,
     cut,
     find_data,
 )
 from coalloc.simulation.online.report import write_report
-from coalloc.simulation.online.scenarios import (
-    EVERY,
-    MOLDABLE,
-    SCENARIOS,
-    STUDY,
-    WORKFLOWS,
-    Scenario,
-)
+from coalloc.simulation.progress import Report
 
 NAME = "online"
 DOC = "how long users wait under each policy, on pieces of real logs"
-POLICIES = (
-    *("fcfs", "easy", "conservative", "easy-spf", "easy-saf", "easy-sjbf"),
-    *("easy-f1", "easy-f2", "easy-f3", "easy-f4", "auto"),
-)
-STUDIES = {"coallocation": STUDY, "moldable": MOLDABLE, "workflows": WORKFLOWS}
-"""Words that stand for all scenarios of a study."""
+SCENARIOS = [name for name, one in EVERY.items() if not one.study]
+STUDIES = dict.fromkeys(one.study for one in EVERY.values() if one.study)
+"""Names that stand for all scenarios of a study, and what they are compared with."""
 QUICK_LOGS, QUICK_PIECES, QUICK_JOBS = ("KTH-SP2", "METACENTRUM"), 2, 300
-
-OnProgress = Callable[[str, int, int], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--afresh", action="store_true", help="replay what the output folder has already, too")
 
 
-def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
+def run(args: argparse.Namespace, report: Report) -> int:
     """Carry out the command; returns 0. Raises `InputError`."""
     data = find_data(args.data)
     jobs, most = args.jobs or PIECE_JOBS, args.pieces
@@ -79,7 +69,7 @@ def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
     bench = Bench(
         pieces=[piece for log in choose_logs(names) for piece in cut(log, data, args.half, most)],
         scenarios=_scenarios(_listed(args.scenarios)),
-        contenders=[read_contender(text) for text in dict.fromkeys(policies or POLICIES)],
+        contenders=[read_contender(text) for text in dict.fromkeys(policies or DECLARED.policies)],
         data=data,
         jobs=jobs,
         work=args.work,
@@ -87,9 +77,7 @@ def run(args: argparse.Namespace, on_progress: OnProgress) -> int:
     if not bench.pieces:
         raise InputError("--half", f"no piece of these logs belongs to {args.half}")
     args.output.mkdir(parents=True, exist_ok=True)
-    rows = carry_out(
-        bench, args.output / f"{NAME}.{ROWS}", afresh=args.afresh, on_progress=on_progress
-    )
+    rows = carry_out(bench, args.output / f"{NAME}.{ROWS}", afresh=args.afresh, on_progress=report)
     written = write_report(bench, rows, args.output)
     print(f"{NAME}: {len(rows)} replays, {written.headline}")
     print(f"report: {args.output / NAME}.md")
@@ -104,7 +92,9 @@ def _listed(text: str | None) -> list[str]:
 
 def _scenarios(names: list[str]) -> list[Scenario]:
     if len(names) == 1 and names[0] in STUDIES:
-        return list(STUDIES[names[0]].values())
+        mine = [one for one in EVERY.values() if one.study == names[0]]
+        bases = {one.against for one in mine}
+        return [one for one in EVERY.values() if one in mine or one.name in bases]
     for name in names:
         if name not in EVERY:
             known = ", ".join((*SCENARIOS, *STUDIES))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from coalloc.simulation.online.bench import Row
-from coalloc.simulation.resampling import resampled
+from coalloc.simulation.reproduce.rows import resampled
 
 SOME_WAIT_S = 60.0
 SAME_LOG = 1e-9
@@ -45,7 +45,6 @@ class Ratio:
     """That piece."""
     above: float
     """Share of the pieces whose ratio is above 1."""
-    pieces: int
 
 
 Table = Mapping[str, Mapping[str, Row]]
@@ -69,35 +68,24 @@ def waiting(table: Table) -> dict[str, Mapping[str, Row]]:
     }
 
 
-def compare(table: Table, policy: str, base: str, column: str) -> Ratio | None:
-    """A policy by a base; None where no piece has both."""
-    return _ratio(
-        {
-            piece: (_figure(rows, policy, column), _figure(rows, base, column))
-            for piece, rows in table.items()
-        },
-        column,
-    )
+def compare(
+    table: Table, policy: str, base: str, column: str, other: Table | None = None
+) -> Ratio | None:
+    """A policy by a base; None where no piece has both.
 
-
-def compare_tables(table: Table, other: Table, policy: str, column: str) -> Ratio | None:
-    """A policy by itself in another scenario of the same jobs; None where no piece has both."""
-    return _ratio(
-        {
-            piece: (_figure(rows, policy, column), _figure(other[piece], policy, column))
-            for piece, rows in table.items()
-            if piece in other
-        },
-        column,
-    )
-
-
-def _ratio(pairs: Mapping[str, tuple[float | None, float | None]], column: str) -> Ratio | None:
+    The base may be of another table, of the same jobs in another scenario.
+    """
+    bases = table if other is None else other
     floor = FLOOR[column.partition("_")[0]]
+    pairs = {
+        piece: (_figure(rows, policy, column), _figure(bases[piece], base, column))
+        for piece, rows in table.items()
+        if piece in bases
+    }
     known = {
-        piece: np.log((one + floor) / (other + floor))
-        for piece, (one, other) in pairs.items()
-        if one is not None and other is not None
+        piece: np.log((mine + floor) / (theirs + floor))
+        for piece, (mine, theirs) in pairs.items()
+        if mine is not None and theirs is not None
     }
     if not known:
         return None
@@ -111,7 +99,6 @@ def _ratio(pairs: Mapping[str, tuple[float | None, float | None]], column: str) 
         worst=float(np.exp(values[worst])),
         where=names[worst],
         above=float((values > SAME_LOG).mean()),
-        pieces=len(names),
     )
 
 
@@ -142,6 +129,4 @@ def policies_in(table: Table) -> list[str]:
 
 def shown(ratio: Ratio | None) -> str:
     """A ratio with its interval, as tables have it."""
-    if ratio is None:
-        return "–"
-    return f"{ratio.mean:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+    return "–" if ratio is None else f"{ratio.mean:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from coalloc.simulation.online.bench import Bench, Row
 from coalloc.simulation.online.compare import by_piece, compare, mean_of, policies_of, waiting
 from coalloc.simulation.online.measures import CLASSES
 from coalloc.simulation.reproduce import plots
 
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
-
 BASE = "easy"
-Draw = Callable[[Bench, Sequence[Row], "Figure"], None]
+Draw = Callable[[Bench, Sequence[Row], "plots.Figure"], None]
 Size = Callable[[Bench], tuple[float, float]]
 COLOURS = (plots.BLUE, plots.VERMILION, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 MARKERS = "osD^vP"
 HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "++", "oo")
 
 
-def _draw_ratios(bench: Bench, rows: Sequence[Row], figure: Figure) -> None:
+def _draw_ratios(bench: Bench, rows: Sequence[Row], figure: plots.Figure) -> None:
     """Mean wait and slowdown of each policy by EASY's, with intervals, in each scenario."""
     policies = [name for name in policies_of(rows) if name != BASE]
     (axes,) = plots.panels(figure, 1, 2, sharey=True)
@@ -54,7 +50,7 @@ def _draw_ratios(bench: Bench, rows: Sequence[Row], figure: Figure) -> None:
     plots.legend_below(figure, axes[0], min(count, 6))
 
 
-def _draw_logs(bench: Bench, rows: Sequence[Row], figure: Figure) -> None:
+def _draw_logs(bench: Bench, rows: Sequence[Row], figure: plots.Figure) -> None:
     """Mean waits by log, a panel for each scenario; logs without waiting stay empty."""
     policies = policies_of(rows)
     logs = list(dict.fromkeys(row["log"] for row in rows))
@@ -90,7 +86,7 @@ def _draw_logs(bench: Bench, rows: Sequence[Row], figure: Figure) -> None:
     plots.legend_below(figure, grid[0][0], 5)
 
 
-def _draw_classes(bench: Bench, rows: Sequence[Row], figure: Figure) -> None:
+def _draw_classes(bench: Bench, rows: Sequence[Row], figure: plots.Figure) -> None:
     """Mean slowdown by class of jobs, in the first scenario."""
     scenario = bench.scenarios[0]
     found = waiting(by_piece(row for row in rows if row["scenario"] == scenario.name))

@@ -16,16 +16,14 @@ from coalloc.simulation.online.compare import (
     Table,
     by_piece,
     compare,
-    compare_tables,
     mean_of,
     policies_in,
     policies_of,
     shown,
     waiting,
 )
-from coalloc.simulation.online.measures import CLASSES, FIGURES, LONG_S, WIDE
-from coalloc.simulation.online.pieces import CHOOSE, REPORT
-from coalloc.simulation.online.scenarios import MOLDABLE, PAIRS, WORKFLOWS, Scenario
+from coalloc.simulation.online.measures import CLASSES, FIGURES, LONG_S, TEMPLATE, WIDE
+from coalloc.simulation.online.pieces import CHOOSE, REPORT, Scenario
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.rows import table, to_csv
 from coalloc.simulation.reproduce.words import filled, paragraphs
@@ -94,10 +92,11 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
     scenarios = {scenario: _of(rows, scenario.name) for scenario in bench.scenarios}
     names = {scenario.name for scenario in scenarios}
     halves = sorted({piece.half for piece in bench.pieces})
-    pairs = [pair for pair in PAIRS if names.issuperset(pair)]
-    users, *chosen = MOLDABLE
-    widths = [name for name in chosen if {users, name} <= names]
+    compared = [one for one in scenarios if one.against in names]
+    pairs = [(one.name, one.against) for one in compared if one.clusters]
+    widths = [(one.name, one.against) for one in compared if one.moldable]
     both = set(RULES) < {one.text for one in bench.contenders}
+    logs = _logs_of(rows)
     facts = {
         "pieces": len(bench.pieces),
         "policies": len(bench.contenders),
@@ -108,21 +107,24 @@ def to_markdown(bench: Bench, rows: Sequence[Row]) -> str:
         "about": "\n".join(f"- `{scenario.name}`: {scenario.doc}" for scenario in scenarios),
         "replayed": _pieces(bench, rows),
         "some_wait": SOME_WAIT_S,
-        "against_easy": _each(scenarios, _against_easy),
-        "better": _each(scenarios, _better) if both else "",
+        "against_easy": "\n\n".join(_against_easy(*one) for one in scenarios.items()),
+        "better": _each(scenarios, BY_RULES, _by_rules) if both else "",
         "pairs": _coallocation(rows, pairs) if pairs else "",
         "pairs_by_log": _by_log(rows, pairs) if pairs else "",
-        "users": users,
-        "widths": _moldable(rows, users, widths) if widths else "",
-        "workflows": _workflows(rows, [one.name for one in scenarios if one.name in WORKFLOWS]),
-        "by_log": _each(scenarios, _logs),
+        "users": widths[0][1] if widths else "",
+        "widths": _moldable(rows, widths) if widths else "",
+        "workflows": _workflows(rows, [one.name for one in scenarios if one.mix.flows]),
+        "by_log": _each(scenarios, logs, lambda t, p: [_of_log(t, p, log) for log in logs]),
         "wide": 1.0 / WIDE,
         "long": LONG_S,
-        "classes": _each(scenarios, _classes),
+        "classes": _each(
+            scenarios,
+            [one.replace("_", ", ") for one in CLASSES],
+            lambda found, policy: [_of_class(found, policy, one) for one in CLASSES],
+        ),
         "speeds": _speeds(rows),
     }
-    template = Path(__file__).parent / "data" / "online.md"
-    return "\n\n".join(filled(paragraphs(template.read_text(encoding="utf-8")), facts)) + "\n"
+    return "\n\n".join(filled(paragraphs(TEMPLATE.read_text(encoding="utf-8")), facts)) + "\n"
 
 
 _HALVES = {
@@ -133,18 +135,26 @@ _HALVES = {
 }
 
 
-def _each(scenarios: Mapping[Scenario, Table], part: Callable[[Scenario, Table], str]) -> str:
-    """A part under a heading for each scenario."""
-    return "\n\n".join(part(scenario, found) for scenario, found in scenarios.items())
+def _each(
+    scenarios: Mapping[Scenario, Table],
+    head: Sequence[str],
+    cells: Callable[[Table, str], Sequence[str]],
+) -> str:
+    """A table under a heading for each scenario, with a line for each policy."""
+    return "\n\n".join(
+        f"### {scenario.name}\n\n{_by_policy(head, found, cells)}"
+        for scenario, found in scenarios.items()
+    )
 
 
 def _of(rows: Sequence[Row], scenario: str) -> Table:
     return by_piece(row for row in rows if row["scenario"] == scenario)
 
 
-def _by_policy(head: Sequence[str], found: Table, cells: Callable[[str], Sequence[str]]) -> str:
-    """A table with a line for each policy."""
-    return table(("", *head), [(f"`{name}`", *cells(name)) for name in policies_in(found)])
+def _by_policy(
+    head: Sequence[str], found: Table, cells: Callable[[Table, str], Sequence[str]]
+) -> str:
+    return table(("", *head), [(f"`{name}`", *cells(found, name)) for name in policies_in(found)])
 
 
 def _number(value: float | None, look: str) -> str:
@@ -170,42 +180,40 @@ def _pieces(bench: Bench, rows: Sequence[Row]) -> str:
 
 def _against_easy(scenario: Scenario, found: Table) -> str:
     busy = waiting(found)
-    base = mean_of(found, BASE, "utilisation")
-
-    def cells(policy: str) -> list[str]:
-        used = mean_of(found, policy, "utilisation")
-        later = _number(mean_of(busy, policy, "later_mean"), ",.0f")
-        return [
-            *(shown(compare(busy, policy, BASE, column)) for column in SHOWN),
-            _number(None if used is None or base is None else used - base, "+.3f"),
-            later if later == "–" else f"{later} s",
-        ]
-
+    head = (*SHOWN.values(), "utilisation", "later")
     return (
         f"### {scenario.name}: {scenario.doc}\n\n{len(busy)} of {len(found)} pieces have waiting."
-        f"\n\n{_by_policy((*SHOWN.values(), 'utilisation', 'later'), found, cells)}"
+        f"\n\n{_by_policy(head, found, _by_easy)}"
     )
 
 
-def _better(scenario: Scenario, found: Table) -> str:
+def _by_easy(found: Table, policy: str) -> list[str]:
     busy = waiting(found)
+    base, used = (mean_of(found, one, "utilisation") for one in (BASE, policy))
+    later = mean_of(busy, policy, "later_mean")
+    return [
+        *(shown(compare(busy, policy, BASE, column)) for column in SHOWN),
+        _number(None if used is None or base is None else used - base, "+.3f"),
+        "–" if later is None else f"{later:,.0f} s",
+    ]
 
-    def cells(policy: str) -> list[str]:
-        out = []
-        for column in ("wait_mean", "slowdown_mean", "wait_p95", "wait_max"):
-            ratio = compare(busy, policy, BETTER, column)
-            out.append(shown(ratio))
-            if column in ("wait_mean", "slowdown_mean"):
-                out.append("–" if ratio is None else f"{ratio.above:.0%}")
-                out.append("–" if ratio is None else f"{ratio.worst:.2f} ({ratio.where})")
-        return out
 
-    head = (
-        *("mean wait", "longer on", "worst piece"),
-        *("mean slowdown", "more on", "worst piece"),
-        *("95th percentile of waits", "longest wait"),
-    )
-    return f"### {scenario.name}\n\n{_by_policy(head, found, cells)}"
+BY_RULES = (
+    *("mean wait", "longer on", "worst piece"),
+    *("mean slowdown", "more on", "worst piece"),
+    *("95th percentile of waits", "longest wait"),
+)
+
+
+def _by_rules(found: Table, policy: str) -> list[str]:
+    out = []
+    for column in ("wait_mean", "slowdown_mean", "wait_p95", "wait_max"):
+        ratio = compare(waiting(found), policy, BETTER, column)
+        out.append(shown(ratio))
+        if column.endswith("_mean"):
+            out.append("–" if ratio is None else f"{ratio.above:.0%}")
+            out.append("–" if ratio is None else f"{ratio.worst:.2f} ({ratio.where})")
+    return out
 
 
 def _coallocation(rows: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> str:
@@ -219,7 +227,7 @@ def _coallocation(rows: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> str:
         mine, busy = _of(rows, name), waiting(_of(rows, other))
         for policy in policies_in(mine):
             cells = [
-                shown(compare_tables(mine, busy, policy, column))
+                shown(compare(mine, policy, policy, column, busy))
                 for column in ("wait_mean", "wait_p95", "wait_max", "slowdown_mean")
             ]
             grown = sum(
@@ -239,21 +247,21 @@ def _by_log(rows: Sequence[Row], pairs: Sequence[tuple[str, str]]) -> str:
     lines = []
     for name, other in pairs:
         mine, busy = _of(rows, name), waiting(_of(rows, other))
-        cells = [shown(compare_tables(mine, _in_log(busy, log), BASE, "wait_mean")) for log in logs]
+        cells = [shown(compare(mine, BASE, BASE, "wait_mean", _in_log(busy, log))) for log in logs]
         lines.append((f"`{name}` by `{other}`", *cells))
     return table(("", *logs), lines)
 
 
-def _moldable(rows: Sequence[Row], users: str, widths: Sequence[str]) -> str:
+def _moldable(rows: Sequence[Row], widths: Sequence[tuple[str, str]]) -> str:
     """Responses where policies choose widths, by those where users did."""
-    logs, base = _logs_of(rows), _of(rows, users)
+    logs = _logs_of(rows)
     lines = []
-    for name in widths:
-        mine = _of(rows, name)
+    for name, users in widths:
+        mine, base = _of(rows, name), _of(rows, users)
         for policy in policies_in(mine):
             parts = [(base, "response_mean"), (base, "response_p95")]
             parts += [(_in_log(base, log), "response_mean") for log in logs]
-            cells = [shown(compare_tables(mine, part, policy, column)) for part, column in parts]
+            cells = [shown(compare(mine, policy, policy, column, part)) for part, column in parts]
             lines.append((f"`{name}`", f"`{policy}`", *cells))
     return table(("", "", "mean response", "95th percentile", *logs), lines)
 
@@ -278,31 +286,17 @@ def _in_log(found: Table, log: str) -> Table:
     return {piece: rows for piece, rows in found.items() if piece.partition("@")[0] == log}
 
 
-def _logs(scenario: Scenario, found: Table) -> str:
-    logs = _logs_of([row for rows in found.values() for row in rows.values()])
-
-    def cells(policy: str) -> list[str]:
-        out = []
-        for log in logs:
-            part = _in_log(found, log)
-            wait = mean_of(part, policy, "wait_mean")
-            slow = mean_of(part, policy, "slowdown_mean")
-            out.append("–" if wait is None or slow is None else f"{wait:,.0f}, {slow:.1f}")
-        return out
-
-    return f"### {scenario.name}\n\n{_by_policy(logs, found, cells)}"
+def _of_log(found: Table, policy: str, log: str) -> str:
+    part = _in_log(found, log)
+    wait, slow = (mean_of(part, policy, name) for name in ("wait_mean", "slowdown_mean"))
+    return "–" if wait is None or slow is None else f"{wait:,.0f}, {slow:.1f}"
 
 
-def _classes(scenario: Scenario, found: Table) -> str:
-    busy = waiting(found)
-
-    def cells(policy: str) -> list[str]:
-        slow = [_number(mean_of(busy, policy, f"slowdown_{one}"), ".1f") for one in CLASSES]
-        longest = [_number(mean_of(busy, policy, f"wait_max_{one}"), ",.0f") for one in CLASSES]
-        return [", ".join(pair) for pair in zip(slow, longest, strict=True)]
-
-    head = [one.replace("_", ", ") for one in CLASSES]
-    return f"### {scenario.name}\n\n{_by_policy(head, found, cells)}"
+def _of_class(found: Table, policy: str, one: str) -> str:
+    slow, longest = (
+        mean_of(waiting(found), policy, f"{n}_{one}") for n in ("slowdown", "wait_max")
+    )
+    return f"{_number(slow, '.1f')}, {_number(longest, ',.0f')}"
 
 
 def _speeds(rows: Sequence[Row]) -> str:

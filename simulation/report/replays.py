@@ -10,8 +10,16 @@ import numpy as np
 from coalloc.model.pictures.svg import ticks_of
 from coalloc.simulation.gantt import can_draw_jobs, column_means, draw_gantt
 from coalloc.simulation.metrics import TAU_S, Metrics, by_width, load_profile
-from coalloc.simulation.report.charts import Axis, Points, bar_chart, line_chart, linear
-from coalloc.simulation.report.page import html_page, html_table, section
+from coalloc.simulation.report.page import (
+    Axis,
+    Points,
+    bar_chart,
+    html_page,
+    html_table,
+    line_chart,
+    linear,
+    section,
+)
 from coalloc.simulation.reports import duration, figure_rows, refusals
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.workload import Floats

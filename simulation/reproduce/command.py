@@ -9,13 +9,11 @@ from pathlib import Path
 
 from coalloc.model.errors import InputError
 from coalloc.simulation.online import command as online
-from coalloc.simulation.online.pieces import NoDataError
 from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
 from coalloc.simulation.report.page import check_report
 from coalloc.simulation.reproduce import psplib
-from coalloc.simulation.reproduce.pages import carry_out
-from coalloc.simulation.reproduce.registry import MODULES, PAPERS, find, load, template
+from coalloc.simulation.reproduce.registry import MODULES, PAPERS, carry_out, find, load, template
 from coalloc.simulation.reproduce.study import Run
 
 DONE, FAILED = 0, 1
@@ -54,8 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Carry out the command: 0 done, 1 something could not be written or drawn.
 
-    Raises `InputError` if an experiment is not known, or none is named, or its data are absent; of
-    `all`, it is left out then, and a line says so.
+    Raises `InputError` if an experiment is not known, or none is named, or its data are absent.
     """
     if args.list:
         print(listing())
@@ -75,25 +72,17 @@ def run(args: argparse.Namespace) -> int:
     names = chosen(args.name)
     args.output.mkdir(parents=True, exist_ok=True)
     missing = ""
-    done = []
     with progress_bar(quiet=args.quiet) as report:
         study = Run(quick=args.quick, seed=args.seed, report=report)
         for name in names:
-            try:
-                written = carry_out(name, template(name), load(name), study, args.output)
-            except NoDataError as error:
-                if ALL not in args.name:
-                    raise
-                print(f"{name:<{_width()}} left out: {error}", flush=True)
-                continue
-            missing = missing or written.missing
-            done.append(name)
+            story, elapsed, fault = carry_out(name, template(name), load(name), study, args.output)
+            missing = missing or fault
             reduced = " (reduced)" if args.quick else ""
             print(
-                f"{name:<{_width()}} {written.elapsed_s:7.1f} s  {written.story.headline}{reduced}",
+                f"{name:<{_width()}} {elapsed:7.1f} s  {story.headline}{reduced}",
                 flush=True,
             )
-    _write_report(args, done)
+    _write_report(args, names)
     if missing:
         print(f"coalloc: error: {missing}", file=sys.stderr)
     return FAILED if missing else DONE

@@ -11,19 +11,34 @@ M. Okabe, K. Ito, "Color universal design", 2008.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from coalloc.simulation.reproduce.rows import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
 
+T = TypeVar("T")
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     *("#000000", "#E69F00", "#56B4E9", "#009E73"),
     *("#F0E442", "#0072B2", "#D55E00", "#CC79A7"),
 )
 GREY = "#7F7F7F"
+COLOURS = {
+    "black": BLACK,
+    "orange": ORANGE,
+    "sky": SKY,
+    "green": GREEN,
+    "yellow": YELLOW,
+    "blue": BLUE,
+    "vermilion": VERMILION,
+    "purple": PURPLE,
+    "grey": GREY,
+}
+"""By the names that templates have for them."""
 COLUMN, PAGE = 3.5, 7.2
 """Widths of a picture in one and in two columns, inches."""
 
@@ -129,42 +144,71 @@ def log_scale(axes: Axes, *, vertical: bool = False) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def tick(axis: Any, values: Sequence[float]) -> None:
+    """Ticks at these values alone, as plain numbers."""
+    axis.set_ticks(values, [f"{value:g}" for value in values])
+    axis.set_ticks([], minor=True)
+
+
+def log_ticks(axes: Axes, values: Sequence[float]) -> None:
+    """A logarithmic horizontal axis with ticks at these values."""
+    axes.set_xscale("log")
+    tick(axes.xaxis, values)
+
+
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
     """One legend for all panels, under them."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
-Look = tuple[str, str]
-"""Colour and marker of a series."""
+class Look(NamedTuple):
+    """Colour, marker and label of a series."""
+
+    colour: str
+    marker: str
+    label: str
 
 
 def ranges(
-    axes: Axes,
-    at: Sequence[float],
-    points: Sequence[tuple[float, float, float]],
-    look: Look,
-    label: str,
-    *,
-    joined: bool = True,
+    axes: Axes, at: Sequence[float], points: Sequence[Estimate], look: Look, *, joined: bool = True
 ) -> None:
     """Bars from lowest to highest, the means joined as the MBPC paper draws dispersions."""
-    low, middle, high = zip(*points, strict=True)
+    bars = [[max(0.0, p.mean - p.low) for p in points], [max(0.0, p.high - p.mean) for p in points]]
     axes.errorbar(
         at,
-        middle,
-        yerr=[
-            [max(0.0, m - a) for a, m in zip(low, middle, strict=True)],
-            [max(0.0, b - m) for m, b in zip(middle, high, strict=True)],
-        ],
-        color=look[0],
-        marker=look[1],
+        [p.mean for p in points],
+        yerr=bars if any(map(any, bars)) else None,
+        color=look.colour,
+        marker=look.marker,
         markerfacecolor="white",
         linestyle="-" if joined else "none",
         capsize=2.5,
         elinewidth=0.9,
-        label=label,
+        label=look.label,
     )
+
+
+def curves(
+    axes: Axes,
+    looks: Mapping[str, Look],
+    across: Sequence[T],
+    point: Callable[[str, T], Estimate | float | None],
+    beside: Callable[[T, int], float],
+    *,
+    joined: bool = True,
+) -> None:
+    """Each series over the places of an axis; it has no point where `point` is None.
+
+    `beside` is where the point of a place lies, by the number of the series.
+    """
+    for number, (name, look) in enumerate(looks.items()):
+        found = [(place, one) for place in across if (one := point(name, place)) is not None]
+        points = [
+            Estimate(mean=one, low=one, high=one) if isinstance(one, float) else one
+            for _, one in found
+        ]
+        ranges(axes, [beside(place, number) for place, _ in found], points, look, joined=joined)
 
 
 def bar(

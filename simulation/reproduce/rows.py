@@ -1,4 +1,9 @@
-"""Rows of an experiment: as CSV and back, and the statistics and tables that texts need."""
+"""Rows of an experiment: as CSV and back, and the statistics and tables that texts need.
+
+References
+----------
+B. Efron, R. Tibshirani, "An introduction to the bootstrap", 1993 (the percentile interval).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,12 @@ from math import isnan
 from statistics import fmean, median
 from typing import Any
 
-from coalloc.simulation.resampling import resampled
+import numpy as np
+from numpy.typing import ArrayLike
 
 Row = Mapping[str, Any]
 """One line of a CSV: text, numbers, and None where a cell is empty."""
+RESAMPLES = 2000
 DIGITS = 9
 """Significant digits of a number in a CSV."""
 
@@ -109,7 +116,7 @@ class Rows(list[Row]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A mean over draws, and its interval of 95 %."""
+    """A mean over draws, and its interval of 95 %, or its lowest and highest."""
 
     mean: float
     low: float
@@ -120,6 +127,14 @@ def estimate(values: Sequence[float]) -> Estimate:
     """The mean of a value of each draw; the interval is from resampling the draws."""
     low, high = resampled(values)
     return Estimate(mean=fmean(values), low=low, high=high)
+
+
+def resampled(values: ArrayLike) -> tuple[float, float]:
+    """The interval of 95 % of the mean, from samples of as many values with a fixed seed."""
+    known = np.asarray(values)
+    drawn = np.random.default_rng(0).integers(0, len(known), (RESAMPLES, len(known)))
+    low, high = np.percentile(known[drawn].mean(axis=1), (2.5, 97.5))
+    return float(low), float(high)
 
 
 def spread(values: Sequence[float], show: Callable[[float], str] = "{:.3g}".format) -> str:

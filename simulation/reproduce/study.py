@@ -10,17 +10,17 @@ text or picture can be computed again from the CSV beside it. The words are in a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from coalloc.simulation.progress import Report, silent
+from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.provenance import processor_time
 from coalloc.simulation.reproduce.rows import Row, Rows
 
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
-
+Looks = Mapping[str, plots.Look]
+"""The series of a picture, as its template has them."""
 Facts = Mapping[str, Any]
 """Values of a template's placeholders, by name."""
 
@@ -40,14 +40,8 @@ class Run:
     """Progress."""
     spent: dict[str, float] = field(default_factory=dict)
     """Processor time of each study, seconds."""
-    _shared: dict[Hashable, Any] = field(default_factory=dict)
-
-    def share(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Make a value once per run; several figures of a paper plot one study."""
-        if key not in self._shared:
-            self._shared[key] = make()
-        value: T = self._shared[key]
-        return value
+    measured: dict[str, Rows] = field(default_factory=dict)
+    """Rows of each study: several figures of a paper plot one."""
 
     def steps(self, label: str, items: Sequence[T]) -> Iterable[T]:
         """Iterate over a sequence and report each step."""
@@ -66,14 +60,11 @@ class Study:
 
     def rows(self, run: Run) -> Rows:
         """All rows."""
-
-        def measured() -> Rows:
+        if self.name not in run.measured:
             began = processor_time()
-            rows = Rows(self.measure(run))
+            run.measured[self.name] = Rows(self.measure(run))
             run.spent[self.name] = processor_time() - began
-            return rows
-
-        return run.share(self.name, measured)
+        return run.measured[self.name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +75,7 @@ class Experiment:
     facts: Callable[[Rows], Facts]
     """Values of the template's placeholders. A truth, or a list of them, is the verdict on a claim:
     reproduced where all hold, in part where some do."""
-    draw: Callable[[Rows, Figure], None]
+    draw: Callable[[Rows, plots.Figure, Looks], None]
     size: tuple[float, float]
     """Width and height of the picture, inches."""
     keep: Callable[[Row], bool] = lambda _: True
@@ -102,7 +93,7 @@ def alone(
     name: str,
     measure: Callable[[Run], Iterable[Row]],
     facts: Callable[[Rows], Facts],
-    draw: Callable[[Rows, Figure], None],
+    draw: Callable[[Rows, plots.Figure, Looks], None],
     size: tuple[float, float],
 ) -> Mapping[str, Experiment]:
     """The experiment of this name, with a study of its own."""

@@ -17,14 +17,15 @@ from enum import StrEnum
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
+from coalloc.simulation.reproduce.plots import COLOURS, Look
 from coalloc.simulation.reproduce.rows import Estimate, Rows, spread
 from coalloc.simulation.reproduce.study import Facts
 
-HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, COLUMNS = SECTIONS = (
+HEADLINE, PAPER, HERE, CLAIMS, MEASURED, REASONS, REDUCED, SERIES, COLUMNS = SECTIONS = (
     *("Headline", "The paper", "Here", "Claims"),
-    *("Measured", "Why they differ", "Reduced", "Columns"),
+    *("Measured", "Why they differ", "Reduced", "Series", "Columns"),
 )
 CLOSE = 0.05
 """Share by which a value may be off and still be close to what a paper's text says."""
@@ -76,12 +77,22 @@ class Template:
     @property
     def columns(self) -> dict[str, str]:
         """The CSV's columns and what they hold, with units."""
-        (lines,) = self.sections[COLUMNS]
-        return dict(map(_cells, lines.splitlines()[2:]))
+        return dict(self._lines(COLUMNS))
+
+    @property
+    def looks(self) -> dict[str, Look]:
+        """The look of each series of the picture."""
+        return {
+            name: Look(colour=COLOURS[colour], marker=marker, label=label)
+            for name, colour, marker, label in self._lines(SERIES)
+        }
+
+    def _lines(self, section: str) -> list[list[str]]:
+        """Cells of a section's table, without its head."""
+        return [line for part in self.sections[section] for line in cells(part)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(NamedTuple):
     """One sentence of a paper, shortened; how it fares, and what was found."""
 
     words: str
@@ -104,10 +115,10 @@ class Story:
     @property
     def claims(self) -> list[Claim]:
         """The claims, judged; without those that a reduced run has no rows for."""
-        lines = [line for part in self.sections[CLAIMS] for line in part.splitlines()[2:]]
+        lines = [line for part in self.sections[CLAIMS] for line in cells(part)]
         return [
             Claim(held=Held(held), words=words, found=found)
-            for held, words, found in map(_cells, lines)
+            for held, words, found in lines
             if held != NOTHING
         ]
 
@@ -144,8 +155,10 @@ def paragraphs(text: str) -> tuple[str, ...]:
     return tuple(part if part.startswith("|") else part.replace("\n", " ") for part in parts)
 
 
-def _cells(line: str) -> list[str]:
-    return line.removeprefix("| ").removesuffix(" |").split(" | ")
+def cells(table: str) -> list[list[str]]:
+    """The cells of a table, line by line, without its head."""
+    lines = table.strip().splitlines()[2:]
+    return [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines]
 
 
 def fill(template: Template, facts: Facts) -> Story:
@@ -217,8 +230,3 @@ def _sample(values: list[Any], spec: str) -> str:
     if name == "range":
         return spread(values, lambda number: shown(number, look))
     return shown(STATISTICS[name](values), look)
-
-
-def verdicts(claims: Sequence[Claim]) -> list[tuple[str, str, str]]:
-    """Lines of a table of claims."""
-    return [(claim.words, str(claim.held), claim.found) for claim in claims]

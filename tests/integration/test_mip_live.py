@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.model.formats.snapshot_json import write_snapshot
-from coalloc.simulation.reproduce.mbpc.cases import case_2
+from coalloc.simulation.reproduce.mbpc.study import case_2
 from tests.support.live_site import ROUNDS_ALONE, Running
 
 WARM_S = 400.0

@@ -10,9 +10,8 @@ from zlib import crc32
 
 import pytest
 
-from coalloc.simulation.reproduce.pages import facts_of, stored_rows
 from coalloc.simulation.reproduce.provenance import origins
-from coalloc.simulation.reproduce.registry import MODULES, load, template
+from coalloc.simulation.reproduce.registry import MODULES, facts_of, load, stored_rows, template
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, Story, fill
 

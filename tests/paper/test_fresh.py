@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -11,12 +10,18 @@ import pytest
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.demt.study import PROCS, Instance
 from coalloc.simulation.reproduce.instances import oas_instance
-from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
-from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns
-from coalloc.simulation.reproduce.mbpc.study import AS_PRINTED, PRINTED, place
+from coalloc.simulation.reproduce.mbpc.study import (
+    ABW,
+    AS_PRINTED,
+    PRINTED,
+    case_1,
+    case_2,
+    place,
+    slowdowns,
+)
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic
+from coalloc.simulation.reproduce.mca import figures as mca_figures
 from coalloc.simulation.reproduce.mca import study as mca_study
-from coalloc.simulation.reproduce.mca import tables as mca_tables
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
 from coalloc.simulation.reproduce.oas.workloads import JOBS, PLAIN
@@ -24,7 +29,7 @@ from coalloc.simulation.reproduce.registry import template
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.solving import solve
 from coalloc.simulation.reproduce.study import Run
-from coalloc.simulation.reproduce.words import PAPER
+from coalloc.simulation.reproduce.words import MEASURED, PAPER
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 from tests.paper.test_claims import stored
 
@@ -47,7 +52,7 @@ def agree(snapshot: Snapshot, policy: str, rows: Rows) -> None:
     for row in rows:
         mine = found[row["job"]]
         assert mine.sp == pytest.approx(row["sp"], rel=DIGITS)
-        assert mine.link_ratio == pytest.approx(row["ratio"], rel=DIGITS)
+        assert mine.ratio == pytest.approx(row["ratio"], rel=DIGITS)
 
 
 @pytest.mark.parametrize("abw", ABW)
@@ -85,7 +90,7 @@ def test_mbpc_reaches_the_optimum_of_equation_8_as_printed(abw: float, value: fl
     best = found["printed_value"]
     assert best == found["printed_bound"] == pytest.approx(value, abs=5e-5)
     jobs = slowdowns(case_1(abw), solve(case_1(abw), "mbpc").plan).values()
-    printed = sum(job.processing + (1.0 - job.sigma) * job.link_ratio for job in jobs)
+    printed = sum(job.processing + (1.0 - job.sigma) * job.ratio for job in jobs)
     assert printed == pytest.approx(best, rel=1e-9)
 
 
@@ -111,12 +116,12 @@ def test_demt_and_its_comparators(figure: int, family: str) -> None:
     for row in stored_rows:
         if row["algorithm"] in found:
             mine = found[row["algorithm"]]
-            assert mine.makespan_s == pytest.approx(row["makespan_s"], rel=DIGITS)
-            assert mine.completion == pytest.approx(row["completion"], rel=DIGITS)
+            assert mine["makespan_s"] == pytest.approx(row["makespan_s"], rel=DIGITS)
+            assert mine["completion"] == pytest.approx(row["completion"], rel=DIGITS)
 
 
 def test_mca_table_1() -> None:
-    fresh = list(mca_tables.EXPERIMENTS["mca-table1"].measure(Run()))
+    fresh = list(mca_figures.EXPERIMENTS["mca-table1"].measure(Run()))
     for mine, row in zip(fresh, stored("mca-table1"), strict=True):
         assert mine["path_s"] == pytest.approx(row["path_s"], rel=DIGITS)
         assert mine["share"] == pytest.approx(row["share"], rel=DIGITS)
@@ -142,12 +147,18 @@ def test_mappings_on_every_shape_of_table_1(policy: str) -> None:
 
 
 def test_mca_tables_2_and_3_hold_what_the_text_prints() -> None:
-    """Means of the text's rows against the words of the page, which are the text's own means."""
+    """Lines of the paper's own figures against the words of the page, which are their means."""
+
+    def lines(number: int) -> list[list[str]]:
+        shown = "\n".join(template(f"mca-table{number}").sections[MEASURED])
+        return [
+            line[2:-2].split(" | ")[1:] for line in shown.split("\n") if "the paper's `" in line
+        ]
+
     (resources, spread), (comm,) = (template(f"mca-table{n}").sections[PAPER] for n in (2, 3))
-    by_set = mca_tables.PAPER_RESOURCES
-    told = [f"{fmean(o['mca-heft']):.0f} against {fmean(o['m-heft']):.0f}" for o in by_set.values()]
+    ours, others, several = lines(2)
+    told = [f"{float(a):.0f} against {float(b):.0f}" for a, b in zip(ours, others, strict=True)]
     assert [one for one in told if one not in resources] == []
-    assert ", ".join(f"{fmean(own):.0f} %" for own in mca_tables.PAPER_SPREAD.values()) in spread
-    for both in mca_tables.PAPER_COMM.values():
-        told = [f"{mean} and {deviation}" for mean, deviation in both.values()]
-        assert ", ".join(told) in comm
+    assert ", ".join(f"{float(one.split(' ')[0]):.0f} %" for one in several) in spread
+    for both in zip(*lines(3), strict=True):
+        assert ", ".join(one.replace(",", " and") for one in both) in comm

@@ -9,13 +9,14 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
+from coalloc.client.client import Client
 from coalloc.core.base.records import JobRecord, JobState
+from coalloc.dashboard.access import Settings
 from coalloc.dashboard.known import Known
-from coalloc.dashboard.questions import AskingClient, Questions
+from coalloc.dashboard.questions import Questions
 from coalloc.dashboard.server import DashboardServer
-from coalloc.dashboard.settings import Settings
 from coalloc.model.jobs import RigidJob
 from coalloc.model.sites.parts import Launch
 from coalloc.wire.answers import (
@@ -72,9 +73,11 @@ class Answers:
 class Served:
     """A dashboard that listens on a free port of loopback."""
 
-    def __init__(self, settings: Settings, answers: AskingClient) -> None:
+    def __init__(self, settings: Settings, answers: Answers) -> None:
         self._ready = threading.Event()
-        self.server = DashboardServer(settings, self._started, Questions(lambda: answers))
+        self.server = DashboardServer(
+            settings, self._started, Questions(lambda: cast(Client, answers))
+        )
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def _started(self, post: object) -> None:
@@ -126,9 +129,7 @@ class Served:
 
 
 @contextmanager
-def served(
-    settings: Settings | None = None, answers: AskingClient | None = None
-) -> Iterator[Served]:
+def served(settings: Settings | None = None, answers: Answers | None = None) -> Iterator[Served]:
     """A dashboard that asks no daemon."""
     running = Served(settings or Settings(host="127.0.0.1", port=0), answers or Answers())
     running.start()

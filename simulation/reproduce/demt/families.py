@@ -1,25 +1,16 @@
-"""Figs. 3 to 6 of the bi-criteria paper: both criteria by their bounds, a family of jobs each."""
+"""Figs. 3 to 6 of the bi-criteria paper: both criteria by their bounds, a family of jobs each.
+
+Notes
+-----
+Plans are averaged by their bounds as in the paper: a sum by a sum.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.demt.ratios import (
-    MAKESPAN,
-    PRICED,
-    PRINTED,
-    REPAIRED,
-    between,
-    bound_table,
-    furthest,
-    means,
-    ratio,
-    ratio_table,
-    single,
-)
 from coalloc.simulation.reproduce.demt.study import (
     ACCEPTED,
     BALANCED,
@@ -30,31 +21,89 @@ from coalloc.simulation.reproduce.demt.study import (
     UNSHUFFLED,
 )
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES
-from coalloc.simulation.reproduce.rows import Rows
-from coalloc.simulation.reproduce.study import Experiment, Facts
+from coalloc.simulation.reproduce.rows import Estimate, Rows, table, tabulate
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
 from coalloc.simulation.reproduce.words import ALMOST, CLOSE, NOTHING
 
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
+MAKESPAN = ("makespan_s", "makespan_bound_s")
+PRINTED = ("completion", "lp_printed")
+REPAIRED = ("completion", "lp_repaired")
+PRICED = ("completion", "priced")
+
+
+def single(rows: Rows, names: tuple[str, str]) -> list[float]:
+    """The ratio of each run that has the bound."""
+    value, bound = names
+    return [row[value] / row[bound] for row in rows if row[bound] is not None]
+
+
+def ratio(rows: Rows, names: tuple[str, str]) -> Estimate | None:
+    """The ratio of the runs that have the bound; None where none has it."""
+    value, bound = names
+    known = rows.only(lambda row: row[bound] is not None)
+    if not known:
+        return None
+    each = single(known, names)
+    mean = sum(row[value] for row in known) / sum(row[bound] for row in known)
+    return Estimate(low=min(each), mean=mean, high=max(each))
+
+
+def means(rows: Rows, algorithm: str, names: tuple[str, str]) -> dict[int, float]:
+    """The average ratio of an algorithm at each number of jobs."""
+    out = {}
+    mine = rows.where(algorithm=algorithm)
+    for jobs in mine.distinct("jobs"):
+        found = ratio(mine.where(jobs=jobs), names)
+        if found is not None:
+            out[jobs] = found.mean
+    return out
+
+
+def ratio_table(rows: Rows, title: str, names: tuple[str, str]) -> str:
+    """Algorithms by numbers of jobs: average (lowest to highest)."""
+    return tabulate(
+        title,
+        rows.by_code("algorithm"),
+        rows.by_value("jobs", lambda group: _shown(ratio(group, names)), "{} jobs"),
+    )
+
+
+def _shown(found: Estimate | None) -> str:
+    return f"{found.mean:.2f} ({found.low:.2f} to {found.high:.2f})" if found else ""
+
+
+def bound_table(rows: Rows) -> str:
+    """The bounds on the weighted completion by that of the repaired program, sums by sums."""
+    sizes = rows.distinct("jobs")
+    lines = [
+        [told, *(f"{between(rows.where(jobs=jobs), name):.3f}" for jobs in sizes)]
+        for told, name in (("program as printed", "lp_printed"), ("prices", "priced"))
+    ]
+    return table(("by the repaired program", *(f"{jobs} jobs" for jobs in sizes)), lines)
+
+
+def between(rows: Rows, name: str) -> float:
+    """One bound by the repaired program's, over the instances that have it."""
+    known = _instances(rows, name)
+    return float(sum(row[name] for row in known) / sum(row["lp_repaired"] for row in known))
+
+
+def furthest(rows: Rows, name: str) -> float:
+    """The largest such ratio of one instance."""
+    return max(float(row[name] / row["lp_repaired"]) for row in _instances(rows, name))
+
+
+def _instances(rows: Rows, name: str) -> Rows:
+    """A row of each instance that has this bound."""
+    first = Rows(group[0] for group in rows.grouped("jobs", "run").values())
+    return first.only(lambda row: row[name] is not None)
+
 
 PANELS = (
     (MAKESPAN, "makespan / its bound"),
     (REPAIRED, "completion / the paper's program"),
     (PRICED, "completion / prices"),
 )
-LOOKS = {
-    REACHED: (plots.VERMILION, "o"),
-    ACCEPTED: (plots.VERMILION, "D"),
-    UNSHUFFLED: (plots.VERMILION, "1"),
-    GANG: (plots.GREY, "P"),
-    "sequential": (plots.PURPLE, "X"),
-    "list-shelf": (plots.SKY, "v"),
-    "list-lptf": (plots.ORANGE, "^"),
-    "list-saf": (plots.GREEN, "s"),
-    "list-smith": (plots.BLACK, "<"),
-    "two-shelf": (plots.YELLOW, "d"),
-    BALANCED: (plots.BLUE, "*"),
-}
 GRAHAM = PAPERS[2:]
 """The lists among the comparators."""
 STABLE = 1.2
@@ -118,20 +167,15 @@ def _each(rows: Rows) -> Facts:
     """Ratios of the single runs, and what the paper says of them."""
     mine = rows.where(algorithm=REACHED)
     completion, makespan = single(mine, REPAIRED), single(mine, MAKESPAN)
+    lists = [value for name in GRAHAM for value in single(rows.where(algorithm=name), MAKESPAN)]
     return {
         "each_completion": completion,
         "each_makespan": makespan,
         "each_printed": single(mine, PRINTED),
-        "each_list": [
-            value for name in GRAHAM for value in single(rows.where(algorithm=name), MAKESPAN)
-        ],
+        "each_list": lists,
         "is_within": max(completion) <= 2.5,
         "is_at_most_2": [value <= 2.0 for value in makespan],
-        "lists_at_most_2": [
-            value <= 2.0
-            for name in GRAHAM
-            for value in single(rows.where(algorithm=name), MAKESPAN)
-        ],
+        "lists_at_most_2": [value <= 2.0 for value in lists],
         "is_short": sum(value <= 2.0 for value in makespan) >= ALMOST * len(makespan),
     }
 
@@ -196,11 +240,9 @@ def _opposite(averages: Averages) -> Facts:
     """Whether `gang` is good with few jobs only, `sequential` with many: near `demt` or ahead."""
     mine = averages[REACHED]
     few, *_, many = mine
-    by_mine = {
-        name: {jobs: averages[name][jobs] / mine[jobs] for jobs in (few, many)}
-        for name in (GANG, "sequential")
-    }
-    (gang_few, gang_many), (own_few, own_many) = (tuple(one.values()) for one in by_mine.values())
+    (gang_few, gang_many), (own_few, own_many) = ends = [
+        [averages[name][jobs] / mine[jobs] for jobs in (few, many)] for name in (GANG, "sequential")
+    ]
     return {
         "opposite": [
             *(gang_few <= STABLE, gang_many > STABLE),
@@ -208,7 +250,7 @@ def _opposite(averages: Averages) -> Facts:
         ],
         "by_demt": {
             name: f"{a:.2f} at {few} jobs, {b:.2f} at {many}"
-            for name, (a, b) in ((n, tuple(one.values())) for n, one in by_mine.items())
+            for name, (a, b) in zip((GANG, "sequential"), ends, strict=True)
         },
     }
 
@@ -265,21 +307,19 @@ def _dominated(rows: Rows) -> str:
 
 def _counted(rows: Rows) -> str:
     """Number of runs that have it, where not all do."""
-    parts = []
-    for jobs in rows.distinct("jobs"):
-        mine = rows.where(jobs=jobs, algorithm=REACHED)
-        known = mine.only(lambda row: row["priced"] is not None)
-        parts.append(f"{len(known)} of {len(mine)} runs at {jobs} jobs")
-    return ", ".join(parts)
+    return ", ".join(
+        f"{len(mine.column('priced'))} of {len(mine)} runs at {jobs} jobs"
+        for (jobs,), mine in rows.where(algorithm=REACHED).grouped("jobs").items()
+    )
 
 
 def _known(rows: Rows) -> Facts:
     """Average ratios of `demt` over the runs that have both bounds on the completion."""
     mine = rows.where(algorithm=REACHED).only(lambda row: row["priced"] is not None)
-    by_program, by_prices = ratio(mine, REPAIRED), ratio(mine, PRICED)
-    assert by_program is not None
-    assert by_prices is not None
-    return {"by_program": by_program.mean, "by_price": by_prices.mean}
+    found = (ratio(mine, REPAIRED), ratio(mine, PRICED))
+    return {
+        name: one and one.mean for name, one in zip(("by_program", "by_price"), found, strict=True)
+    }
 
 
 def _parallel(rows: Rows, weaker: Rows) -> Facts:
@@ -296,33 +336,25 @@ def _parallel(rows: Rows, weaker: Rows) -> Facts:
     }
 
 
-def _draw(rows: Rows, figure: Figure) -> None:
+def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     (grid,) = plots.panels(figure, 1, len(PANELS), sharex=True, sharey=True)
+    sizes = rows.distinct("jobs")
     for axes, (names, _) in zip(grid, PANELS, strict=True):
-        _panel(axes, rows, names)
+
+        def point(name: str, jobs: int, names: tuple[str, str] = names) -> Estimate | None:
+            return ratio(rows.where(algorithm=name, jobs=jobs), names)
+
+        plots.curves(
+            axes, looks, sizes, point, lambda jobs, number: jobs * 2.0 ** (0.07 * (number - 4.5))
+        )
+        axes.set_yscale("log")
+        axes.set_ylim(LOWEST, HIGHEST)
+        plots.log_ticks(axes, sizes)
+        plots.tick(axes.yaxis, TICKS)
+        axes.set_xlabel("jobs")
     grid[0].set_ylabel("ratio")
     plots.letter([grid], [title for _, title in PANELS])
     plots.legend_below(figure, grid[0], 5)
-
-
-def _panel(axes: Axes, rows: Rows, names: tuple[str, str]) -> None:
-    sizes = rows.distinct("jobs")
-    for place, (name, look) in enumerate(LOOKS.items()):
-        found = {
-            jobs: one
-            for jobs in sizes
-            if (one := ratio(rows.where(algorithm=name, jobs=jobs), names)) is not None
-        }
-        beside = 2.0 ** (0.07 * (place - 4.5))
-        points = [(one.low, one.mean, one.high) for one in found.values()]
-        plots.ranges(axes, [jobs * beside for jobs in found], points, look, name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_ylim(LOWEST, HIGHEST)
-    for axis, ticks in ((axes.xaxis, sizes), (axes.yaxis, TICKS)):
-        axis.set_ticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.set_ticks([], minor=True)
-    axes.set_xlabel("jobs")
 
 
 BESIDE = {"highly": ("demt-fig3", _parallel)}

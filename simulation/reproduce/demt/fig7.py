@@ -11,18 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from coalloc.policies.moldable.laying import Layer
 from coalloc.policies.moldable.two_shelf import two_shelf
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.demt.study import PROCS, QUICK_WORK, WORK, Instance, demt
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
-from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
-from coalloc.simulation.reproduce.study import Facts, Run, alone
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, tabulate
+from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
 
 SIZES, QUICK_SIZES = (25, 50, 100, 200, 400), (25, 50)
 RUNS, QUICK_RUNS = 3, 2
@@ -37,13 +33,6 @@ TOLD = {
     READING: "the snapshot read into arrays",
     PROGRAM: "the paper's bound (HiGHS)",
     OURS: f"`bicriteria` with its bounds, {WORK:,} jobs placed or priced",
-}
-LOOKS = {
-    DEMT: (plots.VERMILION, "o"),
-    GREEDY: (plots.ORANGE, "^"),
-    READING: (plots.GREY, "x"),
-    PROGRAM: (plots.GREEN, "s"),
-    OURS: (plots.BLUE, "*"),
 }
 PAPER_S = 2.0
 
@@ -120,18 +109,18 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
-def _draw(rows: Rows, figure: Figure) -> None:
+def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     ((axes,),) = plots.panels(figure, 1, 1)
     sizes = rows.distinct("jobs")
-    for what, look in LOOKS.items():
-        found = (rows.where(what=what, jobs=jobs).column("cpu_s") for jobs in sizes)
-        points = [(min(values), fmean(values), max(values)) for values in found]
-        plots.ranges(axes, sizes, points, look, what)
+
+    def point(what: str, jobs: int) -> Estimate:
+        values = rows.where(what=what, jobs=jobs).column("cpu_s")
+        return Estimate(low=min(values), mean=fmean(values), high=max(values))
+
+    plots.curves(axes, looks, sizes, point, lambda jobs, _: jobs)
     axes.axhline(PAPER_S, color=plots.BLACK, linestyle="--", label="the paper, at most")
-    axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.xaxis.set_ticks(sizes, [str(jobs) for jobs in sizes])
-    axes.xaxis.set_ticks([], minor=True)
+    plots.log_ticks(axes, sizes)
     axes.set_xlabel("jobs")
     axes.set_ylabel("processor time (s)")
     plots.legend_below(figure, axes, 3)

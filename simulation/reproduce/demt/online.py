@@ -10,23 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from statistics import geometric_mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from coalloc.simulation.metrics import measure as measured
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES
-from coalloc.simulation.reproduce.moldable_stream import moldable_stream, requested, shortest_times
+from coalloc.simulation.reproduce.moldable_instances import (
+    FAMILIES,
+    moldable_stream,
+    requested,
+    shortest_times,
+)
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import NotAllowedError
-from coalloc.simulation.reproduce.study import Facts, Run, alone
+from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
 
 PROCS, LOADS, SEEDS, JOBS = 200, (0.4, 0.7, 0.9), (1, 2), 500
 QUICK_PROCS, QUICK_LOADS, QUICK_JOBS = 32, (0.4, 0.9), 80
@@ -131,41 +132,26 @@ def _gains(measure: str) -> dict[str, Callable[[Rows], str]]:
     return {f"`{series}`": of(series) for series in OURS}
 
 
-LOOKS = {
-    ROLLING: (plots.BLUE, "o", "rolling"),
-    EFFICIENCY: (plots.SKY, "D", "rolling, by efficiency"),
-    BATCH: (plots.VERMILION, "s", "batches"),
-    EASY_80: (plots.BLACK, "^", "EASY, 80 %"),
-    EASY_50: (plots.GREY, "v", "EASY, 50 %"),
-    EASY_1: (plots.ORANGE, "x", "EASY, sequential"),
-}
-
-
-def draw(rows: Rows, figure: Figure) -> None:
+def draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """Mean flow time above the stretch, a column of panels for each family."""
-    families = rows.distinct("family")
+    families, loads = rows.distinct("family"), rows.distinct("load")
     grid = plots.panels(figure, 2, len(families), sharex=True)
-    for across, family in enumerate(families):
-        chosen = rows.where(family=family)
-        _lines(grid[0][across], chosen, "mean_flow_s")
-        _lines(grid[1][across], chosen, "p99_stretch")
-        grid[1][across].set_xlabel("offered load")
+    for line, name in zip(grid, ("mean_flow_s", "p99_stretch"), strict=True):
+        for axes, family in zip(line, families, strict=True):
+            mine = rows.where(family=family)
+
+            def point(series: str, load: float, mine: Rows = mine, name: str = name) -> float:
+                return geometric_mean(mine.where(series=series, load=load).column(name))
+
+            plots.curves(axes, looks, loads, point, lambda load, _: load)
+            axes.set_yscale("log")
+            axes.set_xticks(loads)
+    for axes in grid[1]:
+        axes.set_xlabel("offered load")
     grid[0][0].set_ylabel("mean flow time (s)")
     grid[1][0].set_ylabel("99th percentile of stretch")
     plots.letter(grid, families * 2)
     plots.legend_below(figure, grid[0][0], 6)
-
-
-def _lines(axes: Axes, rows: Rows, name: str) -> None:
-    loads = rows.distinct("load")
-    for series, (colour, marker, label) in LOOKS.items():
-        values = [
-            geometric_mean([row[name] for row in rows.where(series=series, load=load)])
-            for load in loads
-        ]
-        axes.plot(loads, values, color=colour, marker=marker, markerfacecolor="white", label=label)
-    axes.set_yscale("log")
-    axes.set_xticks(loads)
 
 
 EXPERIMENTS = alone("demt-online", measure, facts, draw, (plots.PAGE, 4.2))

@@ -54,12 +54,8 @@ PAPERS = (GANG, "sequential", "list-shelf", "list-lptf", "list-saf")
 """The comparators that the paper draws."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """Both criteria of a plan, seconds."""
-
-    makespan_s: float
-    completion: float
+Reached = Mapping[str, float]
+"""Both criteria of a plan, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +71,7 @@ class Ours:
     def dominates(self, other: Reached) -> bool:
         """Whether a point of the front is better in both criteria."""
         return any(
-            cmax < other.makespan_s and total < other.completion for cmax, total in self.front
+            cmax < other["makespan_s"] and total < other["completion"] for cmax, total in self.front
         )
 
 
@@ -111,13 +107,16 @@ class Instance:
 
     def published(self) -> dict[str, Reached]:
         """Algorithms that the paper compares, and the two-shelf schedule."""
-        layer = Layer(self.planner, self.queue)
+        layer, laid = Layer(self.planner, self.queue), two_shelf_schedule(self.queue)
         calls: dict[str, Callable[[], Schedule | None]] = {
             REACHED: lambda: demt(layer, "reached"),
             ACCEPTED: lambda: demt(layer, "accepted"),
             UNSHUFFLED: lambda: demt(layer, "reached", shuffles=0),
-            **{name: self._list(layer, name) for name in LISTS},
-            SHELVES: lambda: self._two_shelf(layer),
+            **{
+                name: lambda name=name: layer.lay(*order_and_rows(name, self.queue))  # type: ignore[misc]
+                for name in LISTS
+            },
+            SHELVES: lambda: layer.measured(laid.rows, laid.start),
         }
         found = {name: self._reached(name, call) for name, call in calls.items()}
         found[GANG] = self._measured(solve(self.snapshot, GANG).plan)
@@ -138,13 +137,6 @@ class Instance:
         options = read_options({"search": work, "certify": False}, BicriteriaOptions)
         return Bicriteria(self.planner, options, Budget(), None).run()
 
-    def _list(self, layer: Layer, name: str) -> Callable[[], Schedule | None]:
-        return lambda: layer.lay(*order_and_rows(name, self.queue))
-
-    def _two_shelf(self, layer: Layer) -> Schedule:
-        laid = two_shelf_schedule(self.queue)
-        return layer.measured(laid.rows, laid.start)
-
     def _reached(self, name: str, call: Callable[[], Schedule | None]) -> Reached:
         schedule = call()
         assert schedule is not None
@@ -155,7 +147,7 @@ class Instance:
         makespan, completion = metrics["makespan"], metrics["weighted_completion"]
         assert makespan is not None
         assert completion is not None
-        return Reached(makespan_s=makespan, completion=completion)
+        return {"makespan_s": makespan, "completion": completion}
 
 
 def demt(
@@ -199,8 +191,7 @@ def rows_of(
             "jobs": jobs,
             "run": number,
             "algorithm": name,
-            "makespan_s": reached.makespan_s,
-            "completion": reached.completion,
+            **reached,
             **bounds,
             "priced": None if ours is None else ours.priced,
             "dominated": None if ours is None else int(ours.dominates(reached)),

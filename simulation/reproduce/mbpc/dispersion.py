@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from statistics import fmean
+from typing import NamedTuple
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mbpc.study import (
@@ -25,25 +26,13 @@ from coalloc.simulation.reproduce.mbpc.study import (
     STUDIES,
     WIDEST,
     WORST,
-    Dispersion,
-    dispersion,
     plotted,
     proofs,
 )
-from coalloc.simulation.reproduce.rows import Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, tabulate
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks
 from coalloc.simulation.reproduce.words import CLOSE
 
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
-
-LOOKS = {
-    "mbpc": (plots.BLUE, "o"),
-    PRINTED: (plots.SKY, "D"),
-    "cbs": (plots.ORANGE, "s"),
-    "jpn": (plots.GREEN, "^"),
-}
-TITLES = {"mbpc": "MBPC", PRINTED: "MBPC, (8) as printed", "cbs": "CBS", "jpn": "JPN"}
 SAME = 1e-9
 LOW = 0.1
 """Differences between slowdowns up to which they are low, or near each other."""
@@ -73,11 +62,31 @@ PROCESSING, LINKS = (OWN, WEIGHTED, TO_BEST), (RATIO, ITSELF)
 """Panels of Figs. 3 and 7, and of Figs. 4 and 8."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispersion(Estimate):
+    """Smallest, mean and largest difference of a run's jobs to standalone, means over the seeds."""
+
+    width: float
+    """Largest less smallest: mean and largest over the seeds."""
+    widest: float
+
+
 def seen(rows: Rows, view: View) -> Dispersion:
     """Points of a panel, from the rows of one policy and bandwidth."""
-    if not view.against:
-        rows = Rows({**row, "": 0.0} for row in rows)
-    return dispersion(rows, view.name, view.against, weighted=view.weighted)
+
+    def value(row: Row) -> float:
+        apart = row[view.name] - (row[view.against] if view.against else 0.0)
+        return float(apart * (row["sigma"] if view.weighted else 1.0))
+
+    groups = [list(map(value, group)) for group in rows.grouped("seed").values()]
+    widths = [max(values) - min(values) for values in groups]
+    return Dispersion(
+        high=fmean(map(max, groups)),
+        mean=fmean(map(fmean, groups)),
+        low=fmean(map(min, groups)),
+        width=fmean(widths),
+        widest=max(widths),
+    )
 
 
 class Width(NamedTuple):
@@ -116,15 +125,15 @@ def _processing(limit: float, others: float, every: Rows) -> Facts:
         "text_rise": _rise(own, others),
         "is_within": best["mbpc"].mean <= limit,
         "text_within": own["mbpc"].mean <= limit,
-        "narrowest": _narrowest(best, "mbpc"),
-        "text_narrowest": _narrowest(own, "mbpc"),
-        "lowest": [parts["mbpc"] < parts[other] - SAME for other in COMPARED[1:]],
-        "text_lowest": [sp["mbpc"] < sp[other] - SAME for other in COMPARED[1:]],
+        "narrowest": _least(_means(best)),
+        "text_narrowest": _least(_means(own)),
+        "lowest": _least(parts),
+        "text_lowest": _least(sp),
         "parts": parts,
         "sp": sp,
         **_bandwidths(rows, "mbpc", "near"),
         "printed_within": best[PRINTED].mean <= limit,
-        "printed_narrowest": _narrowest(best, PRINTED),
+        "printed_narrowest": _least(_means(best) | {"mbpc": best[PRINTED].mean}),
         **_bandwidths(rows, PRINTED, "printed_near"),
         **proofs(rows),
     }
@@ -134,8 +143,10 @@ def _means(widths: Mapping[str, Width]) -> dict[str, float]:
     return {policy: widths[policy].mean for policy in COMPARED}
 
 
-def _narrowest(widths: Mapping[str, Width], mine: str) -> list[bool]:
-    return [widths[mine].mean < widths[other].mean - SAME for other in COMPARED[1:]]
+def _least(values: Mapping[str, float]) -> list[bool]:
+    """Whether the first is below each of the others."""
+    first, *others = values.values()
+    return [first < other - SAME for other in others]
 
 
 def _rise(widths: Mapping[str, Width], others: float) -> list[bool]:
@@ -199,12 +210,12 @@ def _links(rows: Rows) -> Facts:
     }
 
 
-def _draw(views: Sequence[View], rows: Rows, figure: Figure) -> None:
+def _draw(views: Sequence[View], rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """One panel below the other."""
     rows = plotted(rows)
     grid = plots.panels(figure, len(views), 1, sharex=True)
     for (axes,), view in zip(grid, views, strict=True):
-        _ranges(axes, rows, view)
+        _ranges(axes, rows, view, looks)
         axes.set_ylabel(view.axis)
         if view is ITSELF:
             axes.axhline(1.0, color=plots.VERMILION, linewidth=0.8, linestyle="--")
@@ -212,27 +223,26 @@ def _draw(views: Sequence[View], rows: Rows, figure: Figure) -> None:
     grid[-1][0].set_xlabel("bandwidth of the links ABW (Gbit/s), by policy")
 
 
-def _ranges(axes: Axes, rows: Rows, view: View) -> None:
+def _ranges(axes: plots.Axes, rows: Rows, view: View, looks: Looks) -> None:
     widths = rows.distinct("abw_gbps")
     ticks: list[float] = []
-    for number, policy in enumerate(POLICIES):
+    for number, (policy, look) in enumerate(looks.items()):
         at = [number * (len(widths) + 1.0) + place for place in range(len(widths))]
         points = [seen(rows.where(policy=policy, abw_gbps=abw), view) for abw in widths]
-        ends = [(point.low, point.mean, point.high) for point in points]
-        plots.ranges(axes, at, ends, LOOKS[policy], TITLES[policy])
+        plots.ranges(axes, at, points, look)
         ticks += at
         axes.annotate(
-            TITLES[policy],
+            look.label,
             ((at[0] + at[-1]) / 2, 1.0),
             xycoords=("data", "axes fraction"),
             ha="center",
             va="top",
             fontweight="bold",
-            color=LOOKS[policy][0],
+            color=look.colour,
         )
     step = 3 if len(widths) > 4 else 1  # the labels of more would touch
     names = [f"{abw:g}" if n % step == 0 else "" for n, abw in enumerate(widths)]
-    axes.set_xticks(ticks, names * len(POLICIES))
+    axes.set_xticks(ticks, names * len(looks))
     axes.axhline(0.0, color=plots.BLACK, linewidth=0.6)
     axes.grid(visible=False, axis="x")
     low, high = axes.get_ylim()

@@ -9,26 +9,73 @@ node's. The standalone values of a job are those of the same policy with the pla
 SC is 1 where no link is saturated, which every policy here sees to; the paper plots the raw ratio
 max_k (sum of BW) / ABW instead, which falls below 1. Both are kept.
 
+Published of the cases: sigma .05, .2 and .3, 0.075 Gbit/s a process; in case 2 powers uniform from
+.3 to .9. Not published: the base time (1 s here, so that times are slowdowns) and the powers that
+were drawn (seeded here).
+
 What `jpn` could choose beside what it does is no policy: `ties` lists it. A limit of work, not
 a clock, ends a program, so that a run tells the same on any machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from statistics import fmean
 from typing import Any
 
+from coalloc.model.jobs import RigidJob
 from coalloc.model.plan import Plan, Status
+from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
-from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
-from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
+from coalloc.model.values import replace
 from coalloc.simulation.reproduce.mbpc.ties import extremes, least_traffic, of_one_power
 from coalloc.simulation.reproduce.rows import Row, Rows
-from coalloc.simulation.reproduce.solving import NotAllowedError, Solved, rigid_jobs, solve
+from coalloc.simulation.reproduce.solving import (
+    NotAllowedError,
+    Solved,
+    loads_of,
+    rigid_jobs,
+    solve,
+)
 from coalloc.simulation.reproduce.study import Facts, Run, Study
+
+POWERS = (0.5, 0.6, 0.7, 0.8)
+SIGMAS = (0.05, 0.2, 0.3)
+NODES = 16
+PROCS = 18
+PROC_GBPS = 0.075
+ABW = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Capacities of every link in both cases, Gbit/s."""
+
+
+def case_1(abw: float) -> Snapshot:
+    """One power a cluster; `abw` is the capacity of every link, Gbit/s."""
+    return _snapshot(abw, [[power] * NODES for power in POWERS])
+
+
+def case_2(abw: float, seed: int) -> Snapshot:
+    """Every node's power drawn from U(.3, .9)."""
+    rng = random.Random(seed)
+    return _snapshot(abw, [[rng.uniform(0.3, 0.9) for _ in range(NODES)] for _ in POWERS])
+
+
+def _snapshot(abw: float, powers: Sequence[Sequence[float]]) -> Snapshot:
+    clusters = tuple(
+        Cluster(
+            name=f"C{k}",
+            link_gbps=abw,
+            nodes=tuple(Node(name=f"c{k}n{n:02}", power=p) for n, p in enumerate(row, 1)),
+        )
+        for k, row in enumerate(powers, 1)
+    )
+    queue = tuple(
+        RigidJob(id=f"J{n}", procs=PROCS, base_time=1.0, sigma=sigma, proc_gbps=PROC_GBPS)
+        for n, sigma in enumerate(SIGMAS, 1)
+    )
+    return Snapshot(clusters=clusters, queue=queue)
+
 
 PRINTED = "mbpc, (8) as printed"
 POLICIES = ("mbpc", PRINTED, "cbs", "jpn")
@@ -42,7 +89,7 @@ CHOSEN, BEST, WORST = "first", "best", "worst"
 NARROWEST, WIDEST = "narrowest", "widest"
 """Values of `ties`: how `jpn` itself chooses, then the ends of what it could choose."""
 SEEDS, QUICK_SEEDS = 30, 2
-NODES = 2_000
+TREE_NODES = 2_000
 """Most nodes of the tree of `jpn`'s programs; they take about a hundred."""
 EXACT = 1e-9
 """Relative gap of a proof."""
@@ -78,19 +125,13 @@ def _jobs(
     for job, found in together.items():
         own = alone[job]
         yield {
+            **asdict(found),
             "policy": policy,
             "ties": CHOSEN if policy == "jpn" else None,
-            "job": job,
-            "sigma": found.sigma,
-            "sp": found.sp,
             "sp_alone": own.sp,
             "sp_best": best.setdefault(job, own.sp),
-            "sc": found.sc,
             "sc_alone": own.sc,
-            "ratio": found.link_ratio,
-            "ratio_alone": own.link_ratio,
-            "processing": found.processing,
-            "communication": found.communication,
+            "ratio_alone": own.ratio,
             **_proof(joint.plan),
             "cpu_s": joint.cpu_s,
         }
@@ -144,13 +185,74 @@ def _choice(
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """One job of a plan whose jobs all run at the same time."""
+
+    job: str
+    sigma: float
+    sp: float
+    """SP_j, equation (4)."""
+    sc: float
+    """SC_j, equation (7), at least 1."""
+    ratio: float
+    """The same not clamped: the largest sum of BW / ABW over the links that the job loads, 0 on one
+    cluster."""
+    processing: float
+    """The two parts of the run time, seconds."""
+    communication: float
+
+
+def slowdowns(snapshot: Snapshot, plan: Plan) -> dict[str, Slowdown]:
+    """The slowdowns of every rigid job that a plan places, by job; none may start later."""
+    power = {node.name: node.power for cluster in snapshot.clusters for node in cluster.nodes}
+    jobs = {job.id: job for job in rigid_jobs(snapshot)}
+    loads = loads_of(snapshot, plan)
+    full = {
+        cluster.name: sum(load.get(cluster.name, 0.0) for load in loads.values())
+        / cluster.link_gbps
+        for cluster in snapshot.clusters
+    }
+    out = {}
+    for placement in plan.placements:
+        job = jobs[placement.job]
+        ratio = max((full[name] for name in loads[job.id]), default=0.0)
+        # an exactly full link is not saturated
+        sc = ratio if ratio > 1.0 + 1e-9 else 1.0
+        sp = 1.0 / min(power[node] for node in placement.nodes)
+        out[job.id] = Slowdown(
+            job=job.id,
+            sigma=job.sigma,
+            sp=sp,
+            sc=sc,
+            ratio=ratio,
+            processing=job.base_time * job.sigma * sp,
+            communication=job.base_time * (1.0 - job.sigma) * sc,
+        )
+    return out
+
+
+def standalone(snapshot: Snapshot, solve: Callable[[Snapshot], Plan]) -> dict[str, Slowdown]:
+    """The slowdowns of each job with the platform to itself.
+
+    `solve`: called once for each job.
+    """
+    out: dict[str, Slowdown] = {}
+    for job in snapshot.queue:
+        alone = replace(snapshot, queue=(job,))
+        out |= slowdowns(alone, solve(alone))
+    return out
+
+
 def place(snapshot: Snapshot, policy: str, seed: int) -> Solved:
     """Allocate the queue at once.
 
     Raises `NotAllowedError` if a job was left out: its figures would be missing from every mean.
     """
     known, options = ("mbpc-published", AS_PRINTED) if policy == PRINTED else (policy, {})
-    solved = solve(snapshot, known, options, seed=seed, work=NODES if policy == "jpn" else None)
+    solved = solve(
+        snapshot, known, options, seed=seed, work=TREE_NODES if policy == "jpn" else None
+    )
     if solved.plan.deferred:
         left = solved.plan.deferred[0]
         raise NotAllowedError(f"{policy} leaves out {left.job}: {left.detail}")
@@ -169,35 +271,6 @@ STUDIES = {case: Study(name=f"mbpc case {case}", measure=partial(_study, case)) 
 def plotted(rows: Rows) -> Rows:
     """Without what `jpn` could choose instead."""
     return rows.only(lambda row: row["ties"] in (None, CHOSEN))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispersion:
-    """Differences to the standalone values over the jobs, mean over the seeds."""
-
-    high: float
-    """Largest, mean and smallest difference over the jobs of a run."""
-    mean: float
-    low: float
-    width: float
-    """Largest less smallest: mean and largest over the seeds."""
-    widest: float
-
-
-def dispersion(rows: Rows, name: str, against: str, *, weighted: bool = False) -> Dispersion:
-    """Of one column less another; weighted by sigma if asked for."""
-    groups = [
-        [(row[name] - row[against]) * (row["sigma"] if weighted else 1.0) for row in group]
-        for group in rows.grouped("seed").values()
-    ]
-    widths = [max(values) - min(values) for values in groups]
-    return Dispersion(
-        high=fmean(map(max, groups)),
-        mean=fmean(map(fmean, groups)),
-        low=fmean(map(min, groups)),
-        width=fmean(widths),
-        widest=max(widths),
-    )
 
 
 def total_times(rows: Rows) -> dict[Any, float]:

@@ -21,7 +21,7 @@ from coalloc.model.jobs import WorkflowJob
 from coalloc.model.snapshot import Snapshot
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.kernel.instance.graph import graph_of
-from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate
 from coalloc.simulation.reproduce.solving import Solved, solve
 from coalloc.simulation.reproduce.study import Run, Study
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
@@ -92,16 +92,11 @@ STUDY = Study(name="mca", measure=_study)
 """Every workflow under every policy."""
 
 
-def by_set(
-    rows: Rows,
-    cell: Callable[[Rows, str], str],
-    policies: Sequence[str] = POLICIES,
-    above: Sequence[Sequence[str]] = (),
-) -> str:
-    """A table of policies by sets of workflows, below lines of other things."""
-    of_set = rows.grouped("set")
-    lines = [[f"`{p}`", *(cell(group, p) for group in of_set.values())] for p in policies]
-    return table(("", *(SET_NAMES[name] for (name,) in of_set)), [*above, *lines])
+def by_set(rows: Rows, cell: Callable[[Rows, str], str], policies: Sequence[str] = POLICIES) -> str:
+    """Lines of a table of policies by sets of workflows; its head is in the template."""
+    of_set = rows.grouped("set").values()
+    lines = ([f"`{p}`", *(cell(group, p) for group in of_set)] for p in policies)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def over_draws(rows: Rows, value: Callable[[Rows], float]) -> Estimate:

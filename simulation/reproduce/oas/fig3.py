@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
@@ -20,11 +20,8 @@ from coalloc.simulation.reproduce.oas.fig4 import EXACT, SLOTTED, planned, share
 from coalloc.simulation.reproduce.oas.workloads import SHAPES, workloads
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import Solved, solve
-from coalloc.simulation.reproduce.study import Facts, Run, alone
+from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, shown
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
 
 SHARES = (0.15, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5)
 QUICK_SHARES = (0.15, 0.5, 1.0, 2.5)
@@ -183,10 +180,6 @@ def _proofs(rows: Rows, programs: Rows) -> Facts:
     return {"proved": proved, "agree": agree}
 
 
-LOOKS = {
-    "search": (plots.BLUE, "o", "slots, exact search"),
-    "mip": (plots.VERMILION, "s", "slots, the program (HiGHS)"),
-}
 MEASURES = (
     ("over_oas", "makespan by\ncontinuous optimum"),
     ("elapsed_s", "solving time (s)"),
@@ -194,7 +187,7 @@ MEASURES = (
 )
 
 
-def draw(rows: Rows, figure: Figure) -> None:
+def draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """A column of panels for each platform: thin lines are workloads, thick ones medians."""
     platforms = rows.distinct("platform")
     grid = plots.panels(figure, len(MEASURES), len(platforms), sharex=True, sharey="row")
@@ -203,7 +196,7 @@ def draw(rows: Rows, figure: Figure) -> None:
             axes = grid[down][across]
             if name == "elapsed_s":
                 axes.set_yscale("log")
-            _curves(axes, rows.where(platform=platform), name)
+            _curves(axes, rows.where(platform=platform), name, looks)
             axes.set_xlabel("slot (% of mean base time)" if down == len(MEASURES) - 1 else "")
         grid[down][0].set_ylabel(label)
     sizes = [rows.where(platform=name)[0]["jobs"] for name in platforms]
@@ -217,10 +210,10 @@ def draw(rows: Rows, figure: Figure) -> None:
     plots.legend_below(figure, grid[0][-1], 3)
 
 
-def _curves(axes: Axes, rows: Rows, name: str) -> None:
+def _curves(axes: plots.Axes, rows: Rows, name: str, looks: Looks) -> None:
     level = rows.where(method="oas").median(name)
     axes.axhline(level, color=plots.BLACK, linestyle="--", label="continuous time, oas")
-    for method, (colour, marker, label) in LOOKS.items():
+    for method, (colour, marker, label) in looks.items():
         chosen = rows.where(method=method)
         for group in chosen.grouped("workload").values():
             ends = [100.0 * row["slot_share"] for row in group]

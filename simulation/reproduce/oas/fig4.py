@@ -10,20 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import correlation, fmean
-from typing import TYPE_CHECKING
 
-from coalloc.model.plan import Plan, Status
+from coalloc.model.plan import Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
+from coalloc.policies.checking.check import occupation_violations
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.oas.replay import carried_out
 from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table, tabulate
-from coalloc.simulation.reproduce.solving import Solved, rigid_jobs, solve
-from coalloc.simulation.reproduce.study import Facts, Run, alone
+from coalloc.simulation.reproduce.solving import (
+    NotAllowedError,
+    Solved,
+    loads_of,
+    rigid_jobs,
+    solve,
+)
+from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, Held, held_on, shown
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Axes, Figure
 
 SECONDS = 60.0
 """Most time of one search; each of them ends by proof long before."""
@@ -129,6 +132,52 @@ def _ranks(values: Sequence[float]) -> list[float]:
     for place, i in enumerate(order):
         places.setdefault(keys[i], []).append(place)
     return [fmean(places[key]) for key in keys]
+
+
+Loads = Mapping[str, float]
+
+
+def carried_out(snapshot: Snapshot, plan: Plan) -> float:
+    """Makespan of a plan's order and nodes without its slots, seconds.
+
+    Jobs are taken in the order of their planned starts. Each starts on its planned nodes as soon
+    as they are free and the links can carry it; none starts later than planned.
+
+    Raises `NotAllowedError` if the result breaks a rule, which would be a defect of this function.
+    """
+    capacity = {cluster.name: cluster.link_gbps for cluster in snapshot.clusters}
+    loads_by_job = loads_of(snapshot, plan)
+    done: list[tuple[Placement, Loads]] = []
+    for placement in sorted(plan.placements, key=lambda p: (p.start, p.end)):
+        loads = loads_by_job[placement.job]
+        length = placement.end - placement.start
+        ready = max(
+            (p.end for p, _ in done if p.nodes.keys() & placement.nodes.keys()),
+            default=snapshot.time,
+        )
+        ends = sorted(p.end for p, _ in done if p.end > ready)
+        start = next(
+            time for time in (ready, *ends) if _fits(done, loads, capacity, time, time + length)
+        )
+        done.append((replace(placement, start=start, end=start + length), loads))
+    moved = [placement for placement, _ in done]
+    faults = occupation_violations(snapshot, moved)
+    if faults:
+        raise NotAllowedError(f"a plan carried out without its slots: {faults[0]}")
+    return max(p.end for p in moved) - snapshot.time
+
+
+def _fits(
+    done: list[tuple[Placement, Loads]], loads: Loads, capacity: Loads, start: float, end: float
+) -> bool:
+    """Whether the links carry a job all the time; load only rises where some job starts."""
+    instants = [start, *(p.start for p, _ in done if start < p.start < end)]
+    for name, load in loads.items():
+        for time in instants:
+            there = sum(w.get(name, 0.0) for p, w in done if p.start <= time < p.end)
+            if there + load > capacity[name] * (1.0 + 1e-9):
+                return False
+    return True
 
 
 CASE = ("platform", "set", "workload")
@@ -293,26 +342,13 @@ def _correlations(rows: Rows) -> str:
     return table(head, lines)
 
 
-LOOKS = {
-    **{
-        policy: (plots.GREY, marker, policy.upper())
-        for policy, marker in zip(PLAIN, "ov^s<>", strict=True)
-    },
-    SLOTTED: (plots.ORANGE, "s", "OAS, 50 % slots"),
-    NEAR: (plots.VERMILION, "P", "OAS, 15 % slots"),
-    EXACT: (plots.BLUE, "o", "OAS, continuous"),
-    BALANCED: (plots.GREEN, "D", "OAS, balanced"),
-}
-
-
-def draw(rows: Rows, figure: Figure) -> None:
+def draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """Makespan above compaction, a column of panels for each platform: means with intervals."""
     platforms = rows.distinct("platform")
     grid = plots.panels(figure, 2, len(platforms), sharex="col", sharey="row")
-    for across, platform in enumerate(platforms):
-        chosen = rows.where(platform=platform)
-        _dots(grid[0][across], chosen, "over_oas")
-        _dots(grid[1][across], chosen, "compaction")
+    for line, name in zip(grid, ("over_oas", "compaction"), strict=True):
+        for axes, platform in zip(line, platforms, strict=True):
+            _dots(axes, rows.where(platform=platform), name, looks)
     grid[0][0].set_ylabel("makespan by OAS, continuous")
     grid[1][0].set_ylabel("compaction degree")
     names = [f"3 clusters × {name.partition('x')[2]} nodes" for name in platforms]
@@ -320,16 +356,18 @@ def draw(rows: Rows, figure: Figure) -> None:
     plots.legend_below(figure, grid[0][0], 5)
 
 
-def _dots(axes: Axes, rows: Rows, name: str) -> None:
-    workload_names = rows.distinct("workload")
-    for shift, (policy, (colour, marker, label)) in enumerate(LOOKS.items()):
-        mine = rows.where(policy=policy)
-        found = [estimate(mine.where(workload=one).column(name)) for one in workload_names]
-        places = [place + 0.09 * (shift - (len(LOOKS) - 1) / 2) for place in range(len(found))]
-        points = [(one.low, one.mean, one.high) for one in found]
-        plots.ranges(axes, places, points, (colour, marker), label, joined=False)
-    axes.set_xticks(range(len(workload_names)), workload_names)
-    for place in range(len(workload_names) - 1):
+def _dots(axes: plots.Axes, rows: Rows, name: str, looks: Looks) -> None:
+    names = rows.distinct("workload")
+
+    def point(policy: str, workload: str) -> Estimate:
+        return estimate(rows.where(policy=policy, workload=workload).column(name))
+
+    def beside(workload: str, number: int) -> float:
+        return names.index(workload) + 0.09 * (number - (len(looks) - 1) / 2)
+
+    plots.curves(axes, looks, names, point, beside, joined=False)
+    axes.set_xticks(range(len(names)), names)
+    for place in range(len(names) - 1):
         axes.axvline(place + 0.5, color="#DDDDDD", linewidth=0.5)
     axes.grid(visible=False, axis="x")
     axes.margins(y=0.08)

@@ -8,8 +8,7 @@ import pytest
 
 from coalloc.cli import dashboard
 from coalloc.cli.main import main
-from coalloc.dashboard.access import COOKIE, Denied, Gate, Viewer
-from coalloc.dashboard.settings import Settings, settings_of
+from coalloc.dashboard.access import COOKIE, Denied, Gate, Settings, Viewer, settings_of
 from coalloc.model.errors import ConfigError
 from coalloc.model.settings import DashboardConfig
 

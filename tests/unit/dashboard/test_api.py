@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import jsonschema
 import pytest
 
-from coalloc.dashboard.access import COOKIE
+from coalloc.dashboard.access import COOKIE, Settings
 from coalloc.dashboard.api import API, page_files
 from coalloc.dashboard.headers import HEADERS
-from coalloc.dashboard.settings import Settings
 from tests.support.dashboard_site import Answers, Served, ended_job, fill, served
 
 TOKEN = "f00d" * 8

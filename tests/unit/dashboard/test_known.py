@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from coalloc.dashboard import views
 from coalloc.dashboard.access import Viewer
+from coalloc.dashboard.answers import JobsAsked, WaitsAsked
 from coalloc.dashboard.known import Known
-from coalloc.dashboard.parameters import JobsAsked, WaitsAsked
 from coalloc.wire.answers import LastRound, QueueAnswer, RuleCostRow, RuleCostsRow
 from tests.support.dashboard_site import NOW, ended_job, fill, status_of
 

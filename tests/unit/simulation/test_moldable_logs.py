@@ -13,11 +13,11 @@ from coalloc.model.errors import InputError
 from coalloc.model.jobs import RigidJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup
+from coalloc.simulation.kinds import make_moldable, read_shape
 from coalloc.simulation.metrics import measure
-from coalloc.simulation.moldable import make_moldable, read_shape
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES
-from coalloc.simulation.reproduce.moldable_stream import (
+from coalloc.simulation.reproduce.moldable_instances import (
+    FAMILIES,
     moldable_stream,
     requested,
     shortest_times,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli.main import main as coalloc
-from coalloc.simulation.report.charts import Axis, linear
 from coalloc.simulation.report.experiments import experiments_page
+from coalloc.simulation.report.page import Axis, linear
 
 LOG = """\
 ; MaxProcs: 4

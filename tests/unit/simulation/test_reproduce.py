@@ -14,8 +14,7 @@ import pytest
 from coalloc.cli import main
 from coalloc.simulation.reproduce import command, plots
 from coalloc.simulation.reproduce.oas.fig4 import spearman
-from coalloc.simulation.reproduce.pages import carry_out
-from coalloc.simulation.reproduce.registry import MODULES, PAPERS, load, template
+from coalloc.simulation.reproduce.registry import MODULES, PAPERS, carry_out, load, template
 from coalloc.simulation.reproduce.rows import (
     Estimate,
     Row,
@@ -26,7 +25,7 @@ from coalloc.simulation.reproduce.rows import (
     tabulate,
     to_csv,
 )
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, Study
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, Study
 from coalloc.simulation.reproduce.words import (
     CLAIMS,
     MEASURED,
@@ -155,7 +154,7 @@ def _facts(rows: Rows) -> Facts:
     return {"squares": rows, "sum": sum(row["square"] for row in rows), "few": len(rows) < 3}
 
 
-def _draw(rows: Rows, figure: Figure) -> None:
+def _draw(rows: Rows, figure: Figure, looks: Looks) -> None:
     axes = plots.panels(figure, 1, 1)[0][0]
     axes.plot([row["n"] for row in rows], [row["square"] for row in rows])
 
@@ -274,13 +273,13 @@ def test_an_experiment_leaves_data_text_and_pictures(
 ) -> None:
     steps: list[tuple[str, int, int]] = []
     run = Run(quick=quick, report=lambda *step: steps.append(step))
-    written = carry_out("toy", toy, TOY, run, tmp_path)
+    story, _, missing = carry_out("toy", toy, TOY, run, tmp_path)
     rows = from_csv((tmp_path / "toy.csv").read_text(encoding="utf-8"))
     page = (tmp_path / "toy.md").read_text(encoding="utf-8")
     assert len(rows) == (2 if quick else 4)
     assert steps[-1] == ("counting", len(rows), len(rows))
-    assert written.missing == ""
-    assert written.story == fill(toy, _facts(rows))
+    assert missing == ""
+    assert story == fill(toy, _facts(rows))
     assert f"The sum is {'0.1' if quick else '1.4'}." in page
     assert "| few of them | reproduced | 2 |" in page or not quick
     assert ("Reduced run" in page) == quick

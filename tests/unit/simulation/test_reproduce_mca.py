@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coalloc.simulation.reproduce.mca.fig2 import above_bound, gains
+from coalloc.simulation.reproduce.mca.figures import above_bound, gains
 from coalloc.simulation.reproduce.mca.study import measures, workflow_of
 from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import solve

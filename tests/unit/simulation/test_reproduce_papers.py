@@ -8,12 +8,20 @@ import pytest
 
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.snapshot import Snapshot
-from coalloc.simulation.reproduce.mbpc.cases import case_1, case_2
-from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns, standalone
-from coalloc.simulation.reproduce.mbpc.study import dispersion
+from coalloc.simulation.reproduce.mbpc.dispersion import OWN, WEIGHTED, seen
+from coalloc.simulation.reproduce.mbpc.study import (
+    case_1,
+    case_2,
+    slowdowns,
+    standalone,
+)
 from coalloc.simulation.reproduce.oas import workloads as oas_workloads
-from coalloc.simulation.reproduce.oas.fig4 import planned, power_correlation, share_text
-from coalloc.simulation.reproduce.oas.replay import carried_out
+from coalloc.simulation.reproduce.oas.fig4 import (
+    carried_out,
+    planned,
+    power_correlation,
+    share_text,
+)
 from coalloc.simulation.reproduce.oas.workloads import DRAWS, FAVOURED, SHAPES, find_draw, workloads
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.solving import NotAllowedError, checked, rigid_jobs, solve
@@ -100,15 +108,15 @@ def test_slowdowns_by_hand() -> None:
     found = slowdowns(snapshot, plan)
     full = (0.075 * 16 * 2 / 17 + 0.075 * 9 * 9 / 17) / 0.4  # both meet on the link of C2
     assert full > 1.0
-    assert (found["J2"].sp, found["J2"].sc, found["J2"].link_ratio) == (1 / 0.8, 1.0, 0.0)
+    assert (found["J2"].sp, found["J2"].sc, found["J2"].ratio) == (1 / 0.8, 1.0, 0.0)
     for job, sp in (("J1", 2.0), ("J3", 1 / 0.6)):
         assert found[job].sp == pytest.approx(sp)
-        assert found[job].sc == found[job].link_ratio == pytest.approx(full)
+        assert found[job].sc == found[job].ratio == pytest.approx(full)
         assert found[job].processing == pytest.approx(found[job].sigma * sp)
         assert found[job].communication == pytest.approx((1 - found[job].sigma) * full)
     loose = slowdowns(case_1(1.0), plan)
     assert loose["J3"].sc == 1.0
-    assert loose["J3"].link_ratio == pytest.approx(0.4 * full)
+    assert loose["J3"].ratio == pytest.approx(0.4 * full)
 
 
 def test_standing_alone_is_one_job_at_a_time() -> None:
@@ -138,9 +146,7 @@ def test_dispersion_is_over_the_jobs_and_then_over_the_seeds() -> None:
         {"seed": seed, "sp": sp, "sp_alone": 1.0, "sigma": sigma}
         for seed, sp, sigma in ((0, 1.0, 0.5), (0, 2.0, 0.1), (1, 4.0, 0.5), (1, 1.5, 1.0))
     )
-    plain, weighted = (
-        dispersion(rows, "sp", "sp_alone", weighted=weighted) for weighted in (False, True)
-    )
+    plain, weighted = (seen(rows, view) for view in (OWN, WEIGHTED))
     assert (plain.high, plain.low, plain.mean) == (2.0, 0.25, 1.125)
     assert (plain.width, plain.widest) == (1.75, 2.5)
     assert weighted.high == pytest.approx((0.1 + 1.5) / 2)

@@ -18,15 +18,14 @@ from coalloc.model.jobs import Edge, RigidJob, Task, WorkflowJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.values import replace
 from coalloc.simulation.flow_runs import critical_path, wholes
+from coalloc.simulation.kinds import LEAST_S, Mix, make_workflows
 from coalloc.simulation.online.bench import read_rows
 from coalloc.simulation.online.measures import figures
-from coalloc.simulation.online.pieces import LOGS, Piece
-from coalloc.simulation.online.scenarios import EVERY, stage
+from coalloc.simulation.online.pieces import EVERY, LOGS, Piece, stage
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.trace import Outcome, Trace
 from coalloc.simulation.verify import verify
-from coalloc.simulation.workflows import LEAST_S, Mix, make_workflows
 from coalloc.simulation.workload import Workload
 
 KTH = "data/swf/KTH-SP2-1996-2.1-cln.swf.gz"

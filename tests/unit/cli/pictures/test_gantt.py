@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-from coalloc.cli.pictures.gantt import text_gantt
-from coalloc.cli.pictures.picture import Picture, picture_of
-from coalloc.model.pictures.lanes import rows_of
-from coalloc.model.pictures.plans import counts, headline
+from coalloc.cli.pictures.gantt import Picture, picture_of, text_gantt
+from coalloc.model.pictures.plans import counts, headline, rows_of
 from coalloc.model.plan import Objective, Placement, Plan, Status
 from coalloc.model.values import replace
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from coalloc.cli.top import view as top_view
-from coalloc.cli.top.view import Look, Source, job_lines, output_path, tail
+from coalloc.cli.top import command as top_view
+from coalloc.cli.top.command import Look, Source, job_lines, output_path, tail
 from coalloc.client.client import NoAnswerError
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.model.jobs import RigidJob

@@ -14,7 +14,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc.cases import case_1
+from coalloc.simulation.reproduce.mbpc.study import case_1
 from tests.support.planned import planned
 from tests.support.snapshots import snapshots
 

@@ -17,7 +17,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc.slowdowns import slowdowns
+from coalloc.simulation.reproduce.mbpc.study import slowdowns
 from coalloc.simulation.reproduce.solving import checked, rigid_jobs
 from tests.simgrid.cases import planned, random_snapshot
 
@@ -59,7 +59,7 @@ def communication(snapshot: Snapshot, plan: Plan) -> float:
     """Equation (8)'s part of communication with SC as printed, seconds."""
     sigma_and_base = {job.id: (job.sigma, job.base_time) for job in rigid_jobs(snapshot)}
     return fsum(
-        (1.0 - sigma_and_base[name][0]) * sigma_and_base[name][1] * one.link_ratio
+        (1.0 - sigma_and_base[name][0]) * sigma_and_base[name][1] * one.ratio
         for name, one in slowdowns(snapshot, plan).items()
     )
 

@@ -19,7 +19,7 @@ from coalloc.policies.base import Budget
 from coalloc.policies.checking.check import check
 from coalloc.policies.options import read_options
 from coalloc.policies.registry import lookup
-from coalloc.simulation.reproduce.mbpc.cases import ABW, case_1, case_2
+from coalloc.simulation.reproduce.mbpc.study import ABW, case_1, case_2
 from tests.support.planned import planned
 
 

@@ -18,8 +18,11 @@ from coalloc.model.snapshot import Snapshot
 from coalloc.policies.base import Budget
 from coalloc.policies.published.batch import Batch, Member
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
-from coalloc.simulation.reproduce.moldable_stream import moldable_stream
+from coalloc.simulation.reproduce.moldable_instances import (
+    FAMILIES,
+    moldable_instance,
+    moldable_stream,
+)
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 from coalloc.simulation.workload import Workload

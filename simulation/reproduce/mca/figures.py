@@ -1,10 +1,17 @@
-"""Tables 1 to 3 of the MCA-HEFT paper: the workflows, what they get, and their communication."""
+"""Fig. 2 and Tables 1 to 3 of the MCA-HEFT paper: what workflows get, and what gains come from.
+
+Notes
+-----
+The paper draws MCA-HEFT, M-HEFT and the critical path. Here stand every form of M-HEFT, HCPA, MCPA,
+`workflow` and a lower bound beside them, since the sign of the comparison turns with the baseline.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from math import exp, log
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,25 +21,171 @@ from coalloc.policies.published.mca_heft import SpreadAllotments
 from coalloc.policies.registry import POLICIES as REGISTRY
 from coalloc.policies.workflow.mapping import Mapper
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.mca.fig2 import LOOKS
 from coalloc.simulation.reproduce.mca.study import (
     BEST_FIT,
     MOST_CLUSTERS,
     POLICIES,
+    SEARCH,
     SET_NAMES,
     STUDY,
     by_set,
     over_draws,
+    seen_by,
     steps,
     workflow_of,
 )
-from coalloc.simulation.reproduce.rows import Row, Rows, table
-from coalloc.simulation.reproduce.study import Experiment, Facts, Run, alone
+from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, spread, table
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, alone
 from coalloc.simulation.reproduce.words import CLOSE, shown
 from coalloc.simulation.reproduce.workflow_instances import TABLE_1, table_1
 
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
+PAPER_GAINS = {"few": 0.08, "various": 0.20, "many": 0.42}
+BASELINES = ("m-heft", "m-heft-imp", "m-heft-eff", "m-heft-max")
+COMPARED = tuple(
+    (policy, baseline)
+    for policy in ("mca-heft", BEST_FIT, "hcpa", "workflow")
+    for baseline in (*BASELINES, "mca-heft")
+    if policy != baseline
+)
+"""Policies, and what each is compared with."""
+
+
+def gains(rows: Rows, policy: str, baseline: str) -> list[float]:
+    """Share by which a policy is shorter than another, workflow by workflow."""
+    out = []
+    for group in rows.grouped("set", "number", "draw").values():
+        spans = {row["policy"]: row["makespan_s"] for row in group}
+        out.append(1.0 - spans[policy] / spans[baseline])
+    return out
+
+
+def gain(rows: Rows, policy: str, baseline: str) -> Estimate:
+    """Its mean over the workflows, with an interval over the draws."""
+    return over_draws(seen_by(rows, policy), lambda draw: fmean(gains(draw, policy, baseline)))
+
+
+def _as_published(gained: Sequence[Estimate]) -> list[bool]:
+    """Whether the interval of each set's gain lies close to what the text says."""
+    return [
+        max(abs(one.low - paper), abs(one.high - paper)) <= CLOSE
+        for one, paper in zip(gained, PAPER_GAINS.values(), strict=False)
+    ]
+
+
+def above_bound(rows: Rows, policy: str) -> float:
+    """Makespan by the bound, geometric mean."""
+    mine = rows.where(policy=policy)
+    return exp(fmean(log(row["makespan_s"] / row["bound_s"]) for row in mine))
+
+
+def facts(rows: Rows) -> Facts:
+    """Values of the placeholders."""
+    of_set = {name: group for (name,), group in rows.grouped("set").items()}
+    correlations = tuple(over_draws(group, correlation) for group in of_set.values())
+    gained, with_best_fit, of_hcpa = (
+        tuple(gain(group, policy, "m-heft") for group in of_set.values())
+        for policy in ("mca-heft", BEST_FIT, "hcpa")
+    )
+    return {
+        "gained": gained,
+        "with_best_fit": with_best_fit,
+        "of_hcpa": of_hcpa,
+        "correlations": correlations,
+        "draws": len(rows.distinct("draw")),
+        "searched": len(seen_by(rows, SEARCH).distinct("draw")),
+        "as_published": _as_published(gained),
+        "best_fit_as_published": _as_published(with_best_fit),
+        "widens": [
+            step.low > 0.0
+            for step in steps(rows, lambda part: fmean(gains(part, "mca-heft", "m-heft")))
+        ],
+        "grow": [value.low > 0.5 for value in correlations],
+        "gains": _gains_table(of_set),
+        "bounds": by_set(
+            rows,
+            lambda group, policy: shown(
+                over_draws(seen_by(group, SEARCH), partial(above_bound, policy=policy)), ".3f"
+            ),
+        ),
+        "worst": max(
+            row["makespan_s"] / other["makespan_s"] - 1.0
+            for group in rows.grouped("set", "number", "draw").values()
+            for row in group.where(policy="workflow")
+            for other in group
+        ),
+    }
+
+
+def _gains_table(of_set: Mapping[str, Rows]) -> str:
+    def cell(group: Rows, policy: str, baseline: str) -> str:
+        return shown(gain(group, policy, baseline), "+.1%")
+
+    return table(
+        ("", *(SET_NAMES[name] for name in of_set)),
+        [
+            ["the paper's", *(shown(PAPER_GAINS[name], "+.1%") for name in of_set)],
+            *(
+                [
+                    f"`{policy}` against `{baseline}`",
+                    *(cell(group, policy, baseline) for group in of_set.values()),
+                ]
+                for policy, baseline in COMPARED
+            ),
+        ],
+    )
+
+
+def correlation(rows: Rows) -> float:
+    """Of the gain with the critical path."""
+    paths = [row["critical_path_s"] for row in rows.where(policy="mca-heft")]
+    won = gains(rows, "mca-heft", "m-heft")
+    a, b = fmean(paths), fmean(won)
+    across = sum((x - a) * (y - b) for x, y in zip(paths, won, strict=True))
+    own = sum((x - a) ** 2 for x in paths) * sum((y - b) ** 2 for y in won)
+    return float(across / own**0.5) if own > 0.0 else 0.0
+
+
+def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
+    sets = rows.distinct("set")
+    grid = plots.panels(figure, 2, 2)
+    flat = [axes for line in grid for axes in line]
+    for axes, name in zip(flat, sets, strict=False):
+        _spans(axes, rows.where(set=name), looks)
+    last = flat[len(sets)]
+    for name, marker in zip(sets, "os^", strict=True):
+        mine = rows.where(set=name)
+        paths = [row["critical_path_s"] for row in mine.where(policy="mca-heft")]
+        won = [100.0 * gain for gain in gains(mine, "mca-heft", "m-heft")]
+        last.plot(paths, won, marker, markerfacecolor="white", label=SET_NAMES[name])
+    last.axhline(0.0, color=plots.BLACK, linewidth=0.6)
+    last.set_xlabel("critical path (s of work)")
+    last.set_ylabel("MCA-HEFT shorter than M-HEFT (%)")
+    last.margins(y=0.4)
+    last.legend(ncols=2, loc="upper right")
+    plots.letter(grid, [*(SET_NAMES[name] for name in sets), "gain and critical path"])
+    plots.legend_below(figure, flat[0], 5)
+
+
+def _spans(axes: plots.Axes, rows: Rows, looks: Looks) -> None:
+    numbers = rows.distinct("number")
+    at = list(range(1, len(numbers) + 1))
+
+    def point(policy: str, number: int) -> float:
+        return rows.where(policy=policy, number=number).mean("makespan_s")
+
+    plots.curves(axes, looks, numbers, point, lambda number, _: at[numbers.index(number)])
+    bounds = [rows.where(number=n).mean("bound_s") for n in numbers]
+    axes.plot(at, bounds, linestyle="--", color=plots.BLACK, label="lower bound")
+    names = []
+    for n in numbers:
+        mine = rows.where(number=n)
+        path = mine.mean("critical_path_s")
+        names.append(f"{spread(mine.column('tasks'), '{:g}'.format)}\n{path:.0f}")
+    axes.set_xticks(at, names)
+    axes.set_xlabel("tasks, and critical path (s of work)")
+    axes.set_ylabel("makespan (s)")
+    axes.set_ylim(bottom=0.0)
+
 
 PAPER_SHARES: Mapping[str, tuple[int, ...]] = {
     "few": (33, 34, 38, 41, 33),
@@ -45,23 +198,6 @@ PAPER_PATHS: Mapping[str, tuple[int, ...]] = {
     "many": (189, 290, 294, 385, 676),
 }
 
-PAPER_RESOURCES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "few": {"mca-heft": (24, 26, 26, 25, 25), "m-heft": (13, 10, 9, 8, 7)},
-    "various": {"mca-heft": (22, 18, 21, 19, 20), "m-heft": (7, 5, 5, 5, 5)},
-    "many": {"mca-heft": (7, 9, 9, 8, 11), "m-heft": (8, 7, 7, 5, 4)},
-}
-PAPER_SPREAD: Mapping[str, tuple[int, ...]] = {
-    "few": (10, 10, 11, 13, 9),
-    "various": (7, 11, 5, 7, 9),
-    "many": (0, 2, 4, 1, 3),
-}
-"""Table 2: mean processes of a task, and % of the tasks on several clusters."""
-PAPER_COMM: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    "few": {"mca-heft": (770, 455), "m-heft": (0, 1)},
-    "various": {"mca-heft": (14821, 12401), "m-heft": (1, 4)},
-    "many": {"mca-heft": (205, 440), "m-heft": (0, 1)},
-}
-"""Table 3: communication of a task, mean and standard deviation, in a unit that is not named."""
 HIGH = 0.5
 """Standard deviation by the mean from which on it is high."""
 
@@ -103,7 +239,7 @@ def _facts_1(rows: Rows) -> Facts:
     return {"off": off, "is_near": off <= CLOSE, "table": table(head, lines)}
 
 
-def _draw_1(rows: Rows, figure: Figure) -> None:
+def _draw_1(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
     for name, marker in zip(rows.distinct("set"), "os^", strict=True):
@@ -146,12 +282,6 @@ def _facts_2(rows: Rows) -> Facts:
         shares = _shares(group.where(policy=policy))
         return ", ".join(f"{100.0 * share:.1f}" for share in shares) + " %"
 
-    published = [
-        [f"the paper's `{policy}`", *(f"{fmean(PAPER_RESOURCES[n][policy]):.1f}" for n in of_set)]
-        for policy in ("mca-heft", "m-heft")
-    ]
-    several = [f"{fmean(PAPER_SPREAD[n]):.1f} % on several" for n in of_set]
-    searched = ("mca-heft", BEST_FIT, "workflow")
     return {
         "spread": tuple(spread.values()),
         "falls": [step.high < 0.0 for step in steps(mine, lambda part: part.mean("spread"))],
@@ -164,33 +294,27 @@ def _facts_2(rows: Rows) -> Facts:
             )
             for policy in ("mca-heft", "m-heft", "m-heft-imp")
         },
-        "resources": by_set(rows, wide, above=published),
-        "clusters": by_set(
-            rows,
-            on_clusters,
-            searched,
-            [["the paper's `mca-heft`", *several]],
-        ),
+        "resources": by_set(rows, wide),
+        "clusters": by_set(rows, on_clusters, ("mca-heft", BEST_FIT, "workflow")),
         "kept": "is kept" if falling == list(of_set) else "is not kept",
         "order": tuple(SET_NAMES[name] for name in falling),
         "draws": len(rows.distinct("draw")),
     }
 
 
-def _draw_2(rows: Rows, figure: Figure) -> None:
+def _draw_2(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 2)
     wide, many = grid[0]
-    for policy in POLICIES:
-        colour, marker = LOOKS[policy]
+    for policy, (colour, marker, label) in looks.items():
         means = [rows.where(set=name, policy=policy).mean("resources") for name in sets]
-        wide.plot(range(len(sets)), means, marker=marker, color=colour, label=policy)
+        wide.plot(range(len(sets)), means, marker=marker, color=colour, label=label)
     wide.set_xticks(range(len(sets)), sets)
     wide.set_xlabel("tasks by level")
     wide.set_ylabel("mean processes of a task")
     several = range(2, MOST_CLUSTERS + 1)
-    looks = ((plots.ORANGE, ""), (plots.SKY, "//"), (plots.GREEN, ".."))
-    for s, (name, (colour, hatch)) in enumerate(zip(sets, looks, strict=True)):
+    bars = ((plots.ORANGE, ""), (plots.SKY, "//"), (plots.GREEN, ".."))
+    for s, (name, (colour, hatch)) in enumerate(zip(sets, bars, strict=True)):
         found = _shares(rows.where(set=name, policy="mca-heft"))
         for k in several:
             x = k * (len(sets) + 1) + s
@@ -216,10 +340,6 @@ def _facts_3(rows: Rows) -> Facts:
         found = over_draws(chosen, lambda draw: draw.mean("comm_s"))
         return f"{shown(found, '.3f')}, {chosen.mean('comm_sd_s'):.3f}"
 
-    published = [
-        [f"the paper's `{p}`", *(f"{one[p][0]}, {one[p][1]}" for one in PAPER_COMM.values())]
-        for p in ("mca-heft", "m-heft")
-    ]
     apart = tuple(
         over_draws(group, lambda draw: draw.mean("comm_sd_s") / draw.mean("comm_s"))
         for group in mine
@@ -230,17 +350,16 @@ def _facts_3(rows: Rows) -> Facts:
         "longer": _ahead(rows, "mca-heft", "m-heft", "comm_s"),
         "apart": apart,
         "is_apart": [one.low >= HIGH for one in apart],
-        "table": by_set(rows, cell, above=published),
+        "table": by_set(rows, cell),
         "draws": len(rows.distinct("draw")),
     }
 
 
-def _draw_3(rows: Rows, figure: Figure) -> None:
+def _draw_3(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
-    for n, policy in enumerate(POLICIES):
-        colour, marker = LOOKS[policy]
+    for n, (policy, (colour, marker, label)) in enumerate(looks.items()):
         chosen = [rows.where(set=name, policy=policy) for name in sets]
         at = [s + 0.08 * (n - len(POLICIES) / 2) for s in range(len(sets))]
         axes.errorbar(
@@ -251,7 +370,7 @@ def _draw_3(rows: Rows, figure: Figure) -> None:
             marker=marker,
             linestyle="none",
             capsize=2.0,
-            label=policy,
+            label=label,
         )
     axes.set_xticks(range(len(sets)), sets)
     axes.set_xlabel("tasks by level")
@@ -261,6 +380,7 @@ def _draw_3(rows: Rows, figure: Figure) -> None:
 
 EXPERIMENTS = {
     **alone("mca-table1", _measure_1, _facts_1, _draw_1, (plots.COLUMN, 2.8)),
+    "mca-fig2": Experiment(study=STUDY, facts=facts, draw=_draw, size=(plots.PAGE, 5.4)),
     "mca-table2": Experiment(study=STUDY, facts=_facts_2, draw=_draw_2, size=(plots.PAGE, 3.0)),
     "mca-table3": Experiment(study=STUDY, facts=_facts_3, draw=_draw_3, size=(plots.COLUMN, 2.8)),
 }

@@ -1,11 +1,10 @@
-"""Figs. 5 and 9 of the MBPC paper: run times on the tightest links, split in two."""
+"""Figs. 5, 6 and 9 of the MBPC paper: the tightest links, run times and who got which clusters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.mbpc.study import (
@@ -18,16 +17,14 @@ from coalloc.simulation.reproduce.mbpc.study import (
     TIGHT,
     WIDEST,
     WORST,
+    place,
+    platform,
     plotted,
     proofs,
     total_times,
 )
-from coalloc.simulation.reproduce.rows import Rows, tabulate
-from coalloc.simulation.reproduce.study import Experiment, Facts
-
-if TYPE_CHECKING:
-    from coalloc.simulation.reproduce.plots import Figure
-
+from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
+from coalloc.simulation.reproduce.study import Experiment, Facts, Looks, Run, alone
 
 NAMES = {CHOSEN: "as it chooses", BEST: "its best choice", WORST: "its worst choice"}
 PARTS = (
@@ -128,7 +125,7 @@ def _table(rows: Rows) -> str:
     return tabulate("run time in base times", lines, columns | {"sum": total})
 
 
-def _draw(rows: Rows, figure: Figure) -> None:
+def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     """A bar per job, stacked, in a group per policy; the sum above each group."""
     axes = plots.panels(figure, 1, 1)[0][0]
     groups = rows.grouped("policy", "ties")
@@ -136,13 +133,13 @@ def _draw(rows: Rows, figure: Figure) -> None:
     ticks, names = [], []
     for number, ((policy, ties), group) in enumerate(groups.items()):
         highest = 0.0
-        for place, job in enumerate(jobs):
-            x = number * (len(jobs) + 1.2) + place
+        for beside, job in enumerate(jobs):
+            x = number * (len(jobs) + 1.2) + beside
             mine = group.where(job=job)
             bottom = 0.0
             for name, colour, label in PARTS:
                 height = fmean(row[name] for row in mine)
-                first = number == place == 0
+                first = number == beside == 0
                 plots.bar(axes, x, height, bottom, colour, label if first else None)
                 bottom += height
             highest = max(highest, bottom)
@@ -178,4 +175,93 @@ def _experiment(case: int, cut: float) -> Experiment:
     )
 
 
-EXPERIMENTS = {"mbpc-fig5": _experiment(1, 0.05), "mbpc-fig9": _experiment(2, 0.1)}
+JOB_LOOKS = ((plots.BLUE, "///"), (plots.ORANGE, ""), (plots.GREEN, "..."))
+
+
+def _measure_6(run: Run) -> Iterable[Row]:
+    """Place the three jobs of case 1 with each policy."""
+    snapshot = platform(1, TIGHT, run.seed)
+    for policy in run.steps("MBPC allocation map", COMPARED):
+        placements = place(snapshot, policy, run.seed).plan.placements
+        taken = {placement.job: placement.nodes for placement in placements}
+        for cluster in snapshot.clusters:
+            for job in snapshot.queue:
+                yield {
+                    "policy": policy,
+                    "cluster": cluster.name,
+                    "power": cluster.nodes[0].power,
+                    "nodes": len(cluster.nodes),
+                    "job": job.id,
+                    "processes": sum(taken[job.id].get(node.name, 0) for node in cluster.nodes),
+                }
+
+
+def _facts_6(rows: Rows) -> Facts:
+    """Values of the placeholders."""
+    mine = {(row["job"], row["cluster"]): row["processes"] for row in rows.where(policy="mbpc")}
+    nodes = {row["cluster"]: row["nodes"] for row in rows}
+    jobs = rows.distinct("job")
+    taken = {job: {name: mine[job, name] for name in nodes if mine[job, name]} for job in jobs}
+    ranked = {job: sorted(own, key=lambda name: -own[name]) for job, own in taken.items()}
+    lines = {
+        f"`{policy}`, {job}": group
+        for (policy, job), group in rows.grouped("policy", "job").items()
+    }
+    return {
+        "taken": {
+            job: ", ".join(f"{n} on {name}" for name, n in own.items())
+            for job, own in taken.items()
+        },
+        "first": taken["J1"].get("C1", 0),
+        "last": taken["J3"].get("C4", 0),
+        "is_whole": ranked["J1"][0] == "C1" and taken["J1"]["C1"] == nodes["C1"],
+        "is_between": ranked["J2"][:2] == ["C2", "C3"],
+        "is_mostly": ranked["J3"][:2] == ["C4", "C3"],
+        "table": tabulate(
+            "processes",
+            lines,
+            rows.by_value("cluster", lambda group: str(group[0]["processes"])),
+        ),
+    }
+
+
+def _draw_6(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
+    """A panel per policy, a bar per cluster, stacked by job."""
+    policies = rows.distinct("policy")
+    grid = plots.panels(figure, 1, len(policies), sharey=True)
+    for axes, policy in zip(grid[0], policies, strict=True):
+        _map(axes, rows.where(policy=policy))
+    grid[0][0].set_ylabel("nodes")
+    grid[0][len(policies) // 2].set_xlabel("cluster, and the power of its nodes")
+    most = max(rows.column("nodes"))
+    grid[0][0].set_yticks(range(0, most + 1, 4))
+    grid[0][0].set_ylim(0, 1.03 * most)
+    plots.letter(grid, [policy.upper() for policy in policies])
+    plots.legend_below(figure, grid[0][0], 4)
+
+
+def _map(axes: plots.Axes, rows: Rows) -> None:
+    clusters = rows.distinct("cluster")
+    for x, cluster in enumerate(clusters):
+        bottom = 0.0
+        chosen = rows.where(cluster=cluster)
+        for number, row in enumerate(chosen):
+            colour, hatch = JOB_LOOKS[number % len(JOB_LOOKS)]
+            label = row["job"] if x == 0 else None
+            plots.bar(axes, x, row["processes"], bottom, colour, label, hatch)
+            bottom += row["processes"]
+        idle = chosen[0]["nodes"] - bottom
+        plots.bar(axes, x, idle, bottom, "white", "idle" if x == 0 else None)
+    powers = [rows.where(cluster=name)[0]["power"] for name in clusters]
+    axes.set_xticks(
+        range(len(clusters)),
+        [f"{name}\n{power:g}" for name, power in zip(clusters, powers, strict=True)],
+    )
+    axes.grid(visible=False, axis="x")
+
+
+EXPERIMENTS = {
+    "mbpc-fig5": _experiment(1, 0.05),
+    **alone("mbpc-fig6", _measure_6, _facts_6, _draw_6, (plots.COLUMN, 2.3)),
+    "mbpc-fig9": _experiment(2, 0.1),
+}
