@@ -132,12 +132,14 @@ class Coordinator:
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
         deadlines.end_due(state, now)
+        requeueing.settle_packs(state, now)
         if dispatch.carry_on(state, now):
             state.rounds.answered(urgent)
         rounds.begin_if_due(state, now)
         self._forget_oldest()
         accounting.close_accounts(state)
         promises.settle(state)
+        state.forget_together()
         out, state.out = state.out, []
         return out
 

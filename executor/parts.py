@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from coalloc.core.base.messages import Prepare
+from coalloc.core.base.messages import Member, Prepare
 from coalloc.model.output_names import pattern_of_ranks
-from coalloc.model.sites.parts import JobPart, Launch, PartSpec
+from coalloc.model.sites.parts import JobPart, Launch, MemberSpec, PartSpec
 from coalloc.model.values import replace
 
 
@@ -21,6 +21,18 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
         # Its groups are those of the account when it starts, not those of the enrolment.
         uid=None if order.uid in {os.getuid(), -1} else order.uid,
         chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
+        members=tuple(_behind(order, member) for member in order.members),
+    )
+
+
+def _behind(order: Prepare, member: Member) -> MemberSpec:
+    launch, of = order.launch or Launch(argv=()), (member.job, order.name, order.user)
+    return MemberSpec(
+        job=member.job,
+        attempt=member.attempt,
+        index=str(member.array_index),
+        stdout=pattern_of_ranks(launch.stdout, *of),
+        stderr=pattern_of_ranks(launch.stderr, *of),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
-from coalloc.core.base.messages import Abort, Dismiss, Forget, Order, Prepare
+from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, Prepare
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.core.base.state_tables import (
@@ -26,6 +26,7 @@ from coalloc.core.base.state_tables import (
     Maintenance,
     Marked,
     NativeJobs,
+    Packs,
     PendingCount,
     Presence,
     Sharing,
@@ -108,6 +109,7 @@ class State:
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
     pending: PendingCount = field(default_factory=PendingCount)
+    packs: Packs = field(default_factory=Packs)
     marked: Marked = field(default_factory=Marked)
     deadlines: Deadlines = field(default_factory=Deadlines)
     findings: Findings = field(default_factory=Findings)
@@ -149,7 +151,8 @@ class State:
             else:
                 table.pop(record.id, None)
         self._count(record)
-        self.schedule.follow(old, record)
+        self.packs.follow(old, record)
+        self.schedule.follow(old, record, frees=old is not None and not self.packs.lives(old.pack))
         if not record.is_waiting:
             self.findings.forget(record.id)
         self.marked.follow(record, is_planned=record.id in self.waiting)
@@ -191,8 +194,9 @@ class State:
             self.meeting |= record.meeting_places
             self.queued.update(record.claims)
             for part in record.parts:
-                for node in part.held:
-                    self.holding.setdefault(node, {})[record.id] = None
+                for node, slots in part.held.items():
+                    if slots:
+                        self.holding.setdefault(node, {})[record.id] = None
             if record.link_gbps:
                 self.loading[record.id] = None
         self.pending.count(record, 1)
@@ -217,6 +221,7 @@ class State:
         record = self.jobs.pop(job, None)
         if record is not None:
             self._uncount(record)
+            self.packs.forget(record)
             self.native.forget(record)
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
@@ -239,8 +244,23 @@ class State:
             if target.asked.get(asked, 0) > target.acked_seq:
                 return
             target.asked[asked] = target.next_seq
+            if isinstance(order, Forget) and MEMBERS in (target.abilities or ()):
+                target.forgotten.append((order.job, order.attempt))
+                return
         elif isinstance(order, Prepare):  # An abort that is still under way is not of this part.
             target.asked.pop((Abort.__name__, order.job, order.attempt), None)
+        self._number(cluster, target, order)
+
+    def forget_together(self) -> None:
+        """Send the ends that are to be forgotten, all of a cluster's in one order."""
+        for name, target in self.clusters.items():
+            if target.forgotten:
+                (job, attempt), *others = target.forgotten
+                target.forgotten = []
+                order = Forget(job=job, attempt=attempt, others=tuple(others))
+                self._number(name, target, order)
+
+    def _number(self, cluster: str, target: ClusterState, order: Order) -> None:
         self.out.append(SendOrder(cluster=cluster, seq=target.next_seq, order=order))
         target.next_seq += 1
         self.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
@@ -291,6 +311,10 @@ class State:
         """Placed jobs with a part on one of these nodes, each once."""
         jobs = dict.fromkeys(job for node in nodes for job in self.holding.get(node, ()))
         return (self.jobs[job] for job in jobs)
+
+    def cluster_of(self, node: str) -> ClusterState | None:
+        """The cluster of a node that is read."""
+        return next((c for c in self.clusters.values() if c.node(node) is not None), None)
 
     def node_cluster(self) -> Mapping[str, str]:
         """Every node's cluster."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from coalloc.core.base.messages import Statement
+from coalloc.core.base.messages import Report, Statement
 from coalloc.core.executor.effects import (
     EffectFailed,
     ExecutorEffect,
@@ -23,6 +23,7 @@ from coalloc.core.executor.effects import (
     SendStatement,
 )
 from coalloc.core.executor.machine import ExecutorCore
+from coalloc.model.values import replace
 
 
 class Actions(Protocol):
@@ -70,11 +71,24 @@ def carry_out(
         unwritten = ProgressUnwritten(kept=hands.kept)
         said = [e.statement for e in core.handle(unwritten, now) if isinstance(e, SendStatement)]
         said_after = []
-    for statement in said + said_after:
+    for statement in _joined(said + said_after):
         try:
             hands.say(statement)
         except Exception as error:
             _explained(SendStatement(statement=statement), error, hands)
+
+
+def _joined(said: Iterable[Statement]) -> list[Statement]:
+    """One report in place of several in a row; of each part it has what was said last."""
+    joined: list[Statement] = []
+    for statement in said:
+        before = joined[-1] if joined else None
+        if isinstance(statement, Report) and isinstance(before, Report):
+            parts = {part.key: part for part in (*before.parts, *statement.parts)}
+            joined[-1] = replace(statement, parts=tuple(parts.values()))
+        else:
+            joined.append(statement)
+    return joined
 
 
 def _performed(

@@ -145,10 +145,16 @@ def _instead(
 
 
 def commit(
-    by: Commitment, claims: Claims, record: JobRecord, placement: Placement, *, queued: bool
+    by: Commitment,
+    claims: Claims,
+    record: JobRecord,
+    placement: Placement,
+    *,
+    queued: bool,
+    followers: Sequence[JobRecord] = (),
 ) -> JobRecord:
-    """Place a job, and count those of its claims that may wait."""
-    chosen = place(by, record, placement, queued=queued)
+    """Place a job, with members of its array behind it, and count its claims that may wait."""
+    chosen = place(by, record, placement, queued=queued, followers=followers)
     if chosen.queued:
         claims.update((part.cluster, chosen.user) for part in chosen.parts)
     return chosen

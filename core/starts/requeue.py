@@ -16,7 +16,7 @@ from coalloc.core.jobs.avoided_nodes import note_refused
 from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.workflows import settle, task_ended
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts import rivals, siblings
+from coalloc.core.starts import packs, rivals, siblings
 from coalloc.core.starts.waits import due, overdue, remember_late
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import StartConfig
@@ -24,6 +24,7 @@ from coalloc.model.sites.parts import (
     ADMIN,
     CANCELLED_THERE,
     ENDED_BY_ADMIN,
+    NOT_BEGUN,
     OVER_LIMIT,
     PERMANENT,
     PartState,
@@ -34,6 +35,7 @@ PREEMPTED = "preempted"
 """Reason of a part that its batch system ended for the sake of another job."""
 GAVE_WAY = "gave_way"
 """Reason of an attempt that was given up because it stood in the way of an older job's."""
+NOT_BEGUN_WORDS = "its turn behind another member of its array did not come"
 NOT_GRANTED = "not_granted"
 """Reason of an attempt that was given up while some of its claims still waited."""
 
@@ -53,6 +55,9 @@ def give_back(
         end_waiting(state, record, now, end, why, reason)
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
+        return
+    if reason == NOT_BEGUN:
+        _place_anew(state, record, now)
         return
     note_refused(state, record, now)
     if bar(state, record, now, cluster, reason, detail):
@@ -87,6 +92,27 @@ def give_back(
     state.out.append(Wake(at=now + pause))
     if record.flow in state.composites:
         settle(state, state.composites[record.flow], now)
+
+
+def settle_packs(state: State, now: float) -> None:
+    """Follow what has become of members of packs, before anything else is started.
+
+    One that was taken out before the start takes out all: none has been told to start.
+    """
+    while state.packs.left:
+        pack, _ = state.packs.left.popitem()
+        members = list(packs.living(state, pack))
+        unstarted = [each for each in members if each.state is JobState.PREPARING]
+        for record in unstarted:
+            give_back(state, record, now, "", NOT_BEGUN, "")
+        if members and not unstarted:
+            packs.hand_on(state, pack)
+
+
+def _place_anew(state: State, record: JobRecord, now: float) -> None:
+    """Have a member wait that was taken ahead, and whose turn never came: that is no refusal."""
+    state.put(record.unplaced())
+    state.emit(now, EventKind.JOB_REQUEUED, record.id, detail=NOT_BEGUN_WORDS, pause_s=0.0)
 
 
 def _pause(start: StartConfig, refusals: int, reason: str) -> float:

@@ -46,6 +46,11 @@ class PartKey(Struct, frozen=True, kw_only=True, order=True):
         return self.job, self.attempt
 
     @property
+    def pack(self) -> str:
+        """Name of the pack whose first member this is."""
+        return f"{self.job}:{self.attempt}"
+
+    @property
     def folder(self) -> str:
         """A file name that stands for this key, and for no other."""
         return f"part+{quote(self.job, safe='')}+{self.attempt}+{self.part}"
@@ -160,6 +165,18 @@ class JobPart(Struct, frozen=True, kw_only=True):
         return sum(self.nodes.values())
 
 
+class MemberSpec(Struct, frozen=True, kw_only=True):
+    """A further member of an array, for the runner of the one before it."""
+
+    job: str
+    attempt: int
+    index: str
+    """In the array."""
+    stdout: str
+    stderr: str
+    """Patterns of its output files."""
+
+
 class PartSpec(JobPart, frozen=True, kw_only=True):
     """A part of a job, ready to be launched."""
 
@@ -175,6 +192,8 @@ class PartSpec(JobPart, frozen=True, kw_only=True):
 
     Its processes share them, each some in a row.
     """
+    members: tuple[MemberSpec, ...] = ()
+    """What runs behind it, one after the other."""
 
 
 class PartReport(Struct, frozen=True, kw_only=True):
@@ -184,9 +203,9 @@ class PartReport(Struct, frozen=True, kw_only=True):
     attempt: int
     part: int
     state: PartState
-    """``waiting`` (in the batch system's queue), ``preparing``, ``ready``, ``running``,
-    ``finished`` (ran and ended), ``refused`` (never started), ``lost`` (started; its end cannot
-    be known)."""
+    """``waiting`` (in the batch system's queue), ``preparing``, ``ready``, ``running`` (without
+    ``started``: it begins when those of its pack before it have ended), ``finished`` (ran and
+    ended), ``refused`` (never started), ``lost`` (started; its end cannot be known)."""
     exit_code: int | None = None
     """Highest of the processes' codes; 128 + signal where one was killed."""
     started: float | None = None
@@ -220,11 +239,19 @@ class PartReport(Struct, frozen=True, kw_only=True):
     """CPU time of all its processes; None: not known."""
     max_rss_mb: float | None = None
     """Memory of the largest of them, MiB; null: not known."""
+    pack: str = ""
+    """Of a member of an array that shares a runner: which one. Stays with the executor."""
 
     @property
     def key(self) -> PartKey:
         """Name of this part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+
+    @property
+    def is_behind(self) -> bool:
+        """It was to start behind another member of its pack, and has not begun yet."""
+        is_first = not self.pack or self.pack == self.key.pack
+        return not is_first and self.started is None and self.state not in PART_ENDED
 
     @property
     def is_ended(self) -> bool:
@@ -253,9 +280,11 @@ ADMIN = frozenset({ENDED_BY_ADMIN, HELD_BY_ADMIN})
 """The administrator's will: not on this cluster."""
 LASTING = frozenset({"bad_time_limit", "no_such_nodes", "not_permitted"})
 """What another attempt on the same cluster cannot mend; another cluster may take the job."""
+NOT_BEGUN = "not_begun"
+"""A member that was taken ahead, and will not begin there: it is placed anew at once."""
 OVER_LIMIT = "over_limit"
 """Over a limit of the batch system's accounts or of a partition, for the moment."""
-OF_THE_EXECUTOR = frozenset({"codes"})
+OF_THE_EXECUTOR = frozenset({"codes", "pack"})
 """Fields of a report that are not sent: one value per process is too much for large parts."""
 
 
