@@ -10,6 +10,7 @@
         barrier                         FIFO with orders for the runner
         lock                            flocked from the claim to the runner's end
         status                          see `runner.status`
+        members                         of members of an array: see `runner.members`
         user/script, user/hostfile      what the job's processes read, and cannot change
 
 Nothing in it belongs to the user of the job: this is the executor's disk.
@@ -88,6 +89,8 @@ class PartFolder:
     memory_mb_per_proc: int = 0
     places: Sequence[Mapping[str, Any]] = ()
     """Of processes that have CPUs or GPUs of their node for themselves."""
+    members: Sequence[PartKey] = ()
+    """What runs behind it."""
 
     @classmethod
     def create(
@@ -143,6 +146,10 @@ class PartFolder:
             shape=convert(record.get("shape", {}), Shape),
             memory_mb_per_proc=record.get("memory_mb_per_proc", 0),
             places=[rank for rank in record["ranks"] if rank.get("cpus") or rank.get("gpus")],
+            members=[
+                PartKey(job=each["job"], attempt=each["attempt"], part=0)
+                for each in record.get("members", ())
+            ],
         )
 
     def order(self, line: str) -> bool:
@@ -297,6 +304,8 @@ def _runner_spec(
         "queue": None if spec.queue is None else structs.asdict(spec.queue),
         "shape": to_builtins(spec.shape),
     }
+    if spec.members:
+        own["members"] = [structs.asdict(member) for member in spec.members]
     keys = RunnerSpec.__required_keys__ & given.keys()
     return cast("RunnerSpec", {**{name: given[name] for name in keys}, **own})
 

@@ -81,7 +81,10 @@ class Rank:
         self.is_once, self.is_holder = bool(spec.get("once")), HOLDS in place
 
     def become(self, group: int, go_fd: int, say_fd: int) -> NoReturn:
-        """Prepare, wait for the order to go, and exec; never returns."""
+        """Prepare, wait for the order to go, and exec; never returns.
+
+        `go_fd` is below 0 where that was given: then only what goes wrong is said.
+        """
         runner = os.getppid()
         try:
             self._shed_signals()
@@ -98,10 +101,11 @@ class Rank:
             env = self.environment()
             path = "" if self.is_holder else self._prepare_files(env)
             argv = [path if self.spec["script"] else self.spec["argv"][0], *self.spec["argv"][1:]]
-            os.write(say_fd, b"R %d\n" % self.index)
-            if os.read(go_fd, 1) != b"g":
-                os._exit(1)
-            os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
+            if go_fd >= 0:
+                os.write(say_fd, b"R %d\n" % self.index)
+                if os.read(go_fd, 1) != b"g":
+                    os._exit(1)
+                os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
             calm_down()
             if self.is_holder:
                 os.close(say_fd)
