@@ -15,10 +15,11 @@ from typing import Any
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.members import TELL_S, MemberFile
-from coalloc.adapters.runner.rank import FaultError, Rank
+from coalloc.adapters.runner.rank import FaultError, Rank, fault_of
 from coalloc.adapters.runner.runner import Runner
 from coalloc.adapters.runner.spec import MemberPlace, RunnerSpec
 from coalloc.adapters.runner.status import PAGE
+from coalloc.adapters.runner.sweep import calm_down
 
 
 class PackRunner(Runner):
@@ -73,6 +74,10 @@ class PackRunner(Runner):
         self.faults = os.pipe()
         os.set_blocking(self.faults[0], False)
         account = self._account()
+        if self.spec["uid"] is None:  # as any of its ranks would
+            os.umask(0o022)
+            if cpus := self.spec["ranks"][0].get("cpus"):
+                os.sched_setaffinity(0, cpus)
         for place, member in enumerate(self.behind, 1):
             if self.left or self.is_off:
                 break
@@ -88,12 +93,14 @@ class PackRunner(Runner):
         self.is_over = self.are_leftovers_told = False
         self.cpu_s = self.max_rss_mb = 0.0
         self.limit_end = self.kill_at = self.look_at = float("inf")
+        calm_down()  # after whoever had to be ended
         try:
             self._begin(member, account)
             while not self.is_over:
                 self._step()
-        except OSError as error:
-            self.stop("runner_failed", str(error))
+        except (FaultError, OSError, ValueError) as error:
+            self.stop(*fault_of(error, self.folder))
+            self.first_ns = None
             self._end_all()
         with contextlib.suppress(BlockingIOError):
             said = os.read(self.faults[0], PAGE).decode(errors="replace")
@@ -114,17 +121,21 @@ class PackRunner(Runner):
             cgroup.make(self.cgroup)
         self.file.begin(self.place, time.time())
         self.first_ns, self.go_at = time.monotonic_ns(), time.monotonic()
-        pid = os.fork()
-        if pid == 0:
-            for fd in (self.lock_fd, self.orders_fd, self.status.fd, self.file.fd):
-                os.close(fd)
-            Rank(spec, 0, account).become(0, -1, self.faults[1])
-        self.group = pid
+        rank = Rank(spec, 0, account)
+        self.group = pid = rank.spawn() if spec["uid"] is None else self._forked(rank)
         self.pids[pid] = 0
         with contextlib.suppress(OSError):  # the child has done it itself
             os.setpgid(pid, pid)
         if spec["time_limit_s"] is not None:
             self.limit_end = self.go_at + spec["time_limit_s"]
+
+    def _forked(self, rank: Rank) -> int:
+        pid = os.fork()
+        if pid == 0:
+            for fd in (self.lock_fd, self.orders_fd, self.status.fd, self.file.fd):
+                os.close(fd)
+            rank.become(0, -1, self.faults[1])
+        return pid
 
     def _write(self, place: int, record: dict[str, Any]) -> None:
         kept = {name: value for name, value in record.items() if name != "started_mono"}

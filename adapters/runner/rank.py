@@ -15,8 +15,8 @@ import re
 import signal
 import stat
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS
@@ -31,6 +31,8 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT_OUTPUT = "coalloc-%j.out"
 # What belongs to the executor's service, not to a job that was submitted from one.
 FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
+
+SHED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -59,6 +61,34 @@ def fault_of(error: BaseException, folder: str) -> tuple[str, str]:
     with contextlib.suppress(OSError), open(f"{folder}/runner.log", "a") as file:
         file.write(text)
     return "runner_failed", text.strip().rpartition("\n")[2]
+
+
+@contextlib.contextmanager
+def like_jobs(group: str) -> Iterator[None]:
+    """Be what a job's processes are to be: of its cgroup, and neither first nor spared."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with open("/proc/self/oom_score_adj", "r+") as file:
+        spared = file.read()
+        try:
+            cgroup.enter(group)
+            if before < 0:
+                os.setpriority(os.PRIO_PROCESS, 0, 0)
+            if int(spared) < 0:
+                _write_at_once(file, "0")
+            yield
+        finally:
+            if group:
+                cgroup.enter(os.path.dirname(group))
+            if before < 0:
+                os.setpriority(os.PRIO_PROCESS, 0, before)
+            if int(spared) < 0:
+                _write_at_once(file, spared)
+
+
+def _write_at_once(file: TextIO, text: str) -> None:
+    file.seek(0)
+    file.write(text)
+    file.flush()
 
 
 class Rank:
@@ -99,8 +129,12 @@ class Rank:
             if os.getppid() != runner:
                 os._exit(1)
             env = self.environment()
-            path = "" if self.is_holder else self._prepare_files(env)
-            argv = [path if self.spec["script"] else self.spec["argv"][0], *self.spec["argv"][1:]]
+            path = ""
+            if not self.is_holder:
+                path, ends = self._prepare_files(env)
+                for target, fd in enumerate(ends):
+                    os.dup2(fd, target, inheritable=True)
+            argv = self._arguments(path)
             if go_fd >= 0:
                 os.write(say_fd, b"R %d\n" % self.index)
                 if os.read(go_fd, 1) != b"g":
@@ -121,11 +155,41 @@ class Rank:
         os.write(say_fd, text.encode(errors="replace"))
         os._exit(127)
 
+    def _arguments(self, path: str) -> list[str]:
+        spec = self.spec
+        return [path if spec["script"] else spec["argv"][0], *spec["argv"][1:]]
+
+    def spawn(self) -> int:
+        """Start a process that is this one's in all but its files; returns its id.
+
+        A fork copies this process, which costs more than many a task. Raises `FaultError`.
+        """
+        env = self.environment()
+        path, ends = self._prepare_files(env)
+        argv = self._arguments(path)
+        more = {
+            "file_actions": [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(ends)],
+            "setpgroup": 0,
+            "setsigmask": (),
+            "setsigdef": SHED,
+        }
+        try:
+            with like_jobs(self.spec.get("cgroup", "")):
+                return os.posix_spawn(path, argv, env, **more)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
+            with like_jobs(self.spec.get("cgroup", "")):
+                return os.posix_spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, **more)
+        finally:
+            for fd in set(ends):
+                os.close(fd)
+
     @staticmethod
     def _shed_signals() -> None:
         signal.set_wakeup_fd(-1)
         # All: whoever started the executor from a shell may have left some ignored.
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        for number in SHED:
             with contextlib.suppress(OSError):
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -221,8 +285,11 @@ class Rank:
             **chunk_variables(spec.get("chunks"), self.rank, spec["size"]),
         }
 
-    def _prepare_files(self, env: dict[str, str]) -> str:
-        """Enter the folder, find the command, open its output; the path to execute."""
+    def _prepare_files(self, env: dict[str, str]) -> tuple[str, list[int]]:
+        """Enter the folder, find the command, open its output.
+
+        Returns the path to execute, and what is to be its input, output and errors.
+        """
         spec = self.spec
         try:
             os.chdir(spec["cwd"])
@@ -237,12 +304,8 @@ class Rank:
         if self.ends is None:
             out = self._output(spec["stdout"] or DEFAULT_OUTPUT)
             err = self._output(spec["stderr"]) if spec["stderr"] else out
-            ends = null, out, err
-        else:
-            ends = self.ends
-        for target, fd in enumerate(ends):
-            os.dup2(null if fd < 0 else fd, target, inheritable=True)
-        return str(path)
+            return str(path), [null, out, err]
+        return str(path), [null if fd < 0 else fd for fd in self.ends]
 
     def _output(self, pattern: str) -> int:
         path = output_path(pattern, self.spec["job"], self.rank, self.node)
