@@ -10,7 +10,6 @@
         barrier                         FIFO with orders for the runner
         lock                            flocked from the claim to the runner's end
         status                          see `runner.status`
-        members                         of members of an array: see `runner.members`
         user/script, user/hostfile      what the job's processes read, and cannot change
 
 Nothing in it belongs to the user of the job: this is the executor's disk.
@@ -305,7 +304,7 @@ def _runner_spec(
         "shape": to_builtins(spec.shape),
     }
     if spec.members:
-        own["members"] = [structs.asdict(member) for member in spec.members]
+        own["members"] = to_builtins(spec.members)
     keys = RunnerSpec.__required_keys__ & given.keys()
     return cast("RunnerSpec", {**{name: given[name] for name in keys}, **own})
 

@@ -15,8 +15,8 @@ import re
 import signal
 import stat
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS
@@ -35,6 +35,17 @@ FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LIST
 SHED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+def unspare(pid: int | str) -> None:
+    """Have a process, and what it starts, end like others when memory is short."""
+    with (
+        contextlib.suppress(OSError, ValueError),
+        open(f"/proc/{pid}/oom_score_adj", "r+", encoding="ascii") as file,
+    ):
+        if int(file.read()) < 0:
+            file.seek(0)
+            file.write("0")
 
 
 def be_subreaper() -> None:
@@ -63,34 +74,6 @@ def fault_of(error: BaseException, folder: str) -> tuple[str, str]:
     return "runner_failed", text.strip().rpartition("\n")[2]
 
 
-@contextlib.contextmanager
-def like_jobs(group: str) -> Iterator[None]:
-    """Be what a job's processes are to be: of its cgroup, and neither first nor spared."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    with open("/proc/self/oom_score_adj", "r+") as file:
-        spared = file.read()
-        try:
-            cgroup.enter(group)
-            if before < 0:
-                os.setpriority(os.PRIO_PROCESS, 0, 0)
-            if int(spared) < 0:
-                _write_at_once(file, "0")
-            yield
-        finally:
-            if group:
-                cgroup.enter(os.path.dirname(group))
-            if before < 0:
-                os.setpriority(os.PRIO_PROCESS, 0, before)
-            if int(spared) < 0:
-                _write_at_once(file, spared)
-
-
-def _write_at_once(file: TextIO, text: str) -> None:
-    file.seek(0)
-    file.write(text)
-    file.flush()
-
-
 class Rank:
     """One process of the part, before it becomes the job's."""
 
@@ -111,10 +94,7 @@ class Rank:
         self.is_once, self.is_holder = bool(spec.get("once")), HOLDS in place
 
     def become(self, group: int, go_fd: int, say_fd: int) -> NoReturn:
-        """Prepare, wait for the order to go, and exec; never returns.
-
-        `go_fd` is below 0 where that was given: then only what goes wrong is said.
-        """
+        """Prepare, wait for the order to go, and exec; never returns."""
         runner = os.getppid()
         try:
             self._shed_signals()
@@ -124,6 +104,7 @@ class Rank:
             else:
                 os.setpgid(0, group)
             self._pin()
+            unspare("self")
             self._drop_privileges()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != runner:
@@ -135,11 +116,10 @@ class Rank:
                 for target, fd in enumerate(ends):
                     os.dup2(fd, target, inheritable=True)
             argv = self._arguments(path)
-            if go_fd >= 0:
-                os.write(say_fd, b"R %d\n" % self.index)
-                if os.read(go_fd, 1) != b"g":
-                    os._exit(1)
-                os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
+            os.write(say_fd, b"R %d\n" % self.index)
+            if os.read(go_fd, 1) != b"g":
+                os._exit(1)
+            os.write(say_fd, b"S %d %d\n" % (self.index, time.monotonic_ns()))
             calm_down()
             if self.is_holder:
                 os.close(say_fd)
@@ -160,30 +140,49 @@ class Rank:
         return [path if spec["script"] else spec["argv"][0], *spec["argv"][1:]]
 
     def spawn(self) -> int:
-        """Start a process that is this one's in all but its files; returns its id.
+        """Start the process at once, without a fork; returns its id. Raises `FaultError`.
 
-        A fork copies this process, which costs more than many a task. Raises `FaultError`.
+        A fork copies the runner, which costs more than many a task. Whatever a spawn cannot change
+        the runner itself becomes for that while: of the part's cgroup, no better than any job, the
+        job's user. An exec leaves nothing of the saved user, by which it comes back.
         """
-        env = self.environment()
-        path, ends = self._prepare_files(env)
-        argv = self._arguments(path)
-        more = {
-            "file_actions": [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(ends)],
-            "setpgroup": 0,
-            "setsigmask": (),
-            "setsigdef": SHED,
-        }
+        group, nice = self.spec.get("cgroup", ""), os.getpriority(os.PRIO_PROCESS, 0)
+        groups, ends, is_other = os.getgroups(), list[int](), os.geteuid() == 0
         try:
-            with like_jobs(self.spec.get("cgroup", "")):
-                return os.posix_spawn(path, argv, env, **more)
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
-            with like_jobs(self.spec.get("cgroup", "")):
-                return os.posix_spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, **more)
+            cgroup.enter(group)
+            self._pin()
+            self._drop_privileges(for_good=False)
+            env = self.environment()
+            path, ends = self._prepare_files(env)
+            pid = self._spawned(path, self._arguments(path), env, ends)
         finally:
-            for fd in set(ends):
-                os.close(fd)
+            if is_other:
+                os.setresuid(0, 0, 0)
+                os.setresgid(0, 0, 0)
+                os.setgroups(groups)
+            if group:
+                cgroup.enter(os.path.dirname(group))
+            if nice < 0:
+                os.setpriority(os.PRIO_PROCESS, 0, nice)
+            for fd in ends:
+                with contextlib.suppress(OSError):  # two may be one
+                    os.close(fd)
+        unspare(pid)
+        return pid
+
+    @staticmethod
+    def _spawned(path: str, argv: list[str], env: dict[str, str], ends: list[int]) -> int:
+        more: dict[str, Any] = {"setpgroup": 0, "setsigmask": (), "setsigdef": SHED}
+        more["file_actions"] = [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(ends)]
+        try:
+            try:
+                return os.posix_spawn(path, argv, env, **more)
+            except OSError as error:
+                if error.errno != errno.ENOEXEC:
+                    raise
+                return os.posix_spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, **more)
+        except OSError as error:
+            raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
 
     @staticmethod
     def _shed_signals() -> None:
@@ -214,27 +213,21 @@ class Rank:
         # An executor's protection is not its jobs', nor is its place before them.
         if os.getpriority(os.PRIO_PROCESS, 0) < 0:
             os.setpriority(os.PRIO_PROCESS, 0, 0)
-        with (
-            contextlib.suppress(OSError, ValueError),
-            open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file,
-        ):
-            if int(file.read()) < 0:
-                file.seek(0)
-                file.write("0")
 
-    def _drop_privileges(self) -> None:
+    def _drop_privileges(self, *, for_good: bool = True) -> None:
         os.umask(0o022)
-        if self.spec["uid"] is None or self.account is None or os.geteuid() != 0:
+        uid = self.spec["uid"]
+        if uid is None or self.account is None or os.geteuid() != 0:
             return
         gid = self.account.pw_gid
         try:
             os.initgroups(self.account.pw_name, gid)
             os.setresgid(gid, gid, gid)
-            os.setresuid(self.spec["uid"], self.spec["uid"], self.spec["uid"])
+            os.setresuid(uid, uid, uid if for_good else 0)
         except OSError as error:
-            raise FaultError("user_unknown", f"uid {self.spec['uid']}: {error.strerror}") from error
-        if 0 in (*os.getresuid(), *os.getresgid()) and 0 not in (self.spec["uid"], gid):
-            raise FaultError("user_unknown", f"uid {self.spec['uid']}: root's rights remain")
+            raise FaultError("user_unknown", f"uid {uid}: {error.strerror}") from error
+        if 0 in (*os.getresuid()[: 2 + for_good], *os.getresgid()) and 0 not in (uid, gid):
+            raise FaultError("user_unknown", f"uid {uid}: root's rights remain")
 
     def environment(self) -> dict[str, str]:
         """The user's variables, those of the account, and ours."""

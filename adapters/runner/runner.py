@@ -127,7 +127,8 @@ class Runner(OrderLoop):
         try:
             with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
                 self.spec = json.load(file)
-            self.status.preallocate(len(self.spec["ranks"]))
+            members = len(self.spec.get("members", ()))
+            self.status.preallocate(len(self.spec["ranks"]), members and members + 1)
         except (OSError, ValueError) as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
 

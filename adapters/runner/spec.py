@@ -41,23 +41,13 @@ class Queue(TypedDict):
     nice: int
 
 
-class MemberPlace(TypedDict):
-    """A further member of an array (`coalloc.model.sites.parts.MemberSpec`)."""
-
-    job: str
-    attempt: int
-    index: str
-    stdout: str
-    stderr: str
-
-
 class RunnerHome(TypedDict, total=False):
     """Facts of the executor's own machine, where the runner is there."""
 
     cgroup: str
     """Folder of the part's cgroup, which the runner makes; empty: none."""
-    members: list[MemberPlace]
-    """What runs behind it, one after the other."""
+    members: Sequence[dict[str, Any]]
+    """What runs behind it, one after the other (`coalloc.model.sites.parts.Member`)."""
 
 
 class RunnerSpec(RunnerHome):

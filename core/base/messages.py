@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from coalloc.model.sites.parts import JobPart, PartKey, PartReport
+from coalloc.model.sites.parts import JobPart, PartReport
 from coalloc.model.sites.reading import ClusterReading
 from coalloc.model.sites.streams import StreamChunks, StreamWish
 
@@ -28,14 +28,6 @@ ABILITIES = (LIMIT, SHAPES, STREAMS, MEMBERS)
 """Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
-
-
-class Member(Struct, frozen=True, kw_only=True):
-    """A further member of an array, which is to run behind another one on the same slots."""
-
-    job: str
-    attempt: int
-    array_index: int
 
 
 class Prepare(JobPart, frozen=True, kw_only=True):
@@ -59,15 +51,6 @@ class Prepare(JobPart, frozen=True, kw_only=True):
     """How many it has, which its processes share, each some in a row; 0: it is no piece."""
     chunks_total: int = 0
     """Chunks of the divisible job."""
-    members: tuple[Member, ...] = ()
-    """Of a member of an array: those that run behind it, one after the other. They are prepared,
-    started and released with it; from the start on each is a part of its own."""
-
-    @property
-    def keys(self) -> tuple[PartKey, ...]:
-        """Names of this part and of those behind it."""
-        behind = (PartKey(job=m.job, attempt=m.attempt, part=0) for m in self.members)
-        return (self.key, *behind)
 
 
 class OfAttempt(Struct, frozen=True, kw_only=True):
@@ -116,7 +99,7 @@ class Forget(OfAttempt, frozen=True, kw_only=True):
     """The end of this part is on the daemon's disk."""
 
     others: tuple[tuple[str, int], ...] = ()
-    """Jobs and attempts of which the same is true; only where the executor knows ``members``."""
+    """Jobs and attempts of which the same is true; where the executor knows ``members`` alone."""
 
 
 class Dismiss(Struct, frozen=True, kw_only=True):

@@ -239,7 +239,8 @@ class State:
         repeats what it knows until it has carried them out.
         """
         target = self.clusters[cluster]
-        if isinstance(order, Abort | Forget | Dismiss):
+        is_several = isinstance(order, Forget) and bool(order.others)
+        if isinstance(order, Abort | Forget | Dismiss) and not is_several:
             asked = (type(order).__name__, order.job, order.attempt)
             if target.asked.get(asked, 0) > target.acked_seq:
                 return
@@ -249,21 +250,18 @@ class State:
                 return
         elif isinstance(order, Prepare):  # An abort that is still under way is not of this part.
             target.asked.pop((Abort.__name__, order.job, order.attempt), None)
-        self._number(cluster, target, order)
-
-    def forget_together(self) -> None:
-        """Send the ends that are to be forgotten, all of a cluster's in one order."""
-        for name, target in self.clusters.items():
-            if target.forgotten:
-                (job, attempt), *others = target.forgotten
-                target.forgotten = []
-                order = Forget(job=job, attempt=attempt, others=tuple(others))
-                self._number(name, target, order)
-
-    def _number(self, cluster: str, target: ClusterState, order: Order) -> None:
         self.out.append(SendOrder(cluster=cluster, seq=target.next_seq, order=order))
         target.next_seq += 1
         self.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
+
+    def forget_together(self) -> None:
+        """Send which ends of this step are to be forgotten, all of a cluster's in one order."""
+        for name, target in self.clusters.items():
+            if starts := target.forgotten:
+                target.forgotten = []
+                self.send(
+                    name, Forget(job=starts[0][0], attempt=starts[0][1], others=tuple(starts))
+                )
 
     def save_drained(self) -> None:
         """Have the drained clusters and nodes written."""

@@ -115,29 +115,26 @@ class Packs:
 
     def follow(self, old: JobRecord | None, record: JobRecord) -> None:
         """Keep the tables as the record has it."""
-        if record.array_index is None:
-            return
-        if record.state is JobState.PENDING:
+        if record.state is JobState.PENDING and record.array:
             self.pending.setdefault(record.array, {})[record.id] = None
-        elif old is None or old.state is JobState.PENDING:
-            _drop(self.pending, record.array, record.id)
+        elif record.array:
+            self.forget(record)
         if record.pack and record.is_placed:
             self.living.setdefault(record.pack, {})[record.id] = None
         elif old is not None and old.pack and old.is_placed:
-            _drop(self.living, old.pack, record.id)
             self.left[old.pack] = None
+            _drop(self.living, old.pack, old.id)
 
     def forget(self, record: JobRecord) -> None:
-        """Drop a job."""
-        if record.array_index is not None:
-            _drop(self.pending, record.array, record.id)
+        """Drop a job that waits no more."""
+        _drop(self.pending, record.array, record.id)
 
 
 def _drop(table: dict[str, dict[str, None]], key: str, job: str) -> None:
-    jobs = table.get(key, {})
-    jobs.pop(job, None)
-    if not jobs:
-        table.pop(key, None)
+    if (jobs := table.get(key)) is not None:
+        jobs.pop(job, None)
+        if not jobs:
+            del table[key]
 
 
 @dataclass(slots=True)

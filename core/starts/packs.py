@@ -13,22 +13,21 @@ They are jobs like any other, each with its attempt and its part. What is theirs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from math import inf
 from statistics import fmean
 
-from coalloc.core.base.messages import MEMBERS, Member
+from coalloc.core.base.messages import MEMBERS
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.commands.reservations import is_kept_from
 from coalloc.core.jobs.dependencies import delayed, open_needs
 from coalloc.core.learning.estimates import UserProgram, best_known
-from coalloc.core.sharing.limit_book import LimitBook
+from coalloc.core.sharing.priority import project_of
 from coalloc.model.jobs import RigidJob
-from coalloc.model.plan import Placement
 from coalloc.model.shape import ONE_SLOT
-from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.parts import Member, PartState
 from coalloc.model.values import replace
 
 MOST_MEMBERS = 200
@@ -36,110 +35,93 @@ MOST_MEMBERS = 200
 LEAST_S = 0.005
 """No member is expected to take less, seconds."""
 SHORT = 0.25
-"""Members are short that are expected to take no more than this share of what is taken ahead."""
-OFTEN = 0.9
-"""Such a share of the last runs took no longer than what is expected at the most."""
+"""Members are short of which most took no more than this share of what is taken ahead."""
+MOST = 0.9
+"""So many of the last runs."""
 
 
-def followers(
-    state: State, book: LimitBook, record: JobRecord, placement: Placement, now: float
-) -> list[JobRecord]:
-    """The members of an array that start behind this one, which starts now; often none."""
-    order = state.schedule.order
-    if order is None or record.array_index is None or not _may_lead(state, record, placement):
-        return []
-    ahead_s = state.settings.start.members_s
-    usual_s, most_s = expected_s(record, state)
-    job = record.job
-    assert isinstance(job, RigidJob)
-    slowdown = max(1.0, (placement.end - placement.start) / max(job.base_time, 1e-9))
-    each_s = max(usual_s * slowdown, LEAST_S)
-    if most_s * slowdown > SHORT * ahead_s or next(book.scopes(record), None) is not None:
-        return []
-    waiting = state.packs.pending.get(record.array, {})
-    (node,) = placement.nodes
-    cluster = state.cluster_of(node)
-    slots = sum(each.slots for each in cluster.nodes) if cluster is not None else 1
-    until = min(_starts_of_others(state, record, node, now), now + ahead_s)
-    count = min(int((until - now) / each_s), -(-len(waiting) // max(slots, 1)), MOST_MEMBERS) - 1
-    if count <= 0 or is_kept_from(state, record.user, (node,), now, now + ahead_s):
-        return []
-    found = (state.jobs[name] for name in islice(waiting, 2 * MOST_MEMBERS) if name != record.id)
-    return list(islice((each for each in found if _may_follow(state, each, record, now)), count))
+def with_followers(state: State, first: JobRecord, now: float) -> JobRecord:
+    """A member that is about to be prepared, with those placed behind it that run after it."""
+    room, order = _room(state, first, now), state.schedule.order
+    if room <= 0 or order is None:
+        return first
+    pending = (state.jobs[job] for job in islice(state.packs.pending[first.array], 2 * room + 1))
+    behind = islice((each for each in pending if _may_follow(state, each, first, now)), room)
+    first = replace(first, pack=f"{first.id}:{first.attempt}")
+    parts = tuple(replace(part, slots=dict.fromkeys(part.nodes, 0)) for part in first.parts)
+    for record in tuple(behind):
+        placed = replace(
+            record.unplaced(),
+            state=JobState.PREPARING,
+            attempt=max(record.attempt, record.reserved) + 1,
+            parts=parts,
+            pack=first.pack,
+            planned=first.planned,
+            round=first.round,
+            policy=first.policy,
+            rendezvous=first.rendezvous,
+            reason="",
+            detail="",
+        )
+        state.put(placed)
+        order.drop((record.id, ""))
+    return first if state.packs.lives(first.pack) else replace(first, pack="")
 
 
-def expected_s(record: JobRecord, state: State) -> tuple[float, float]:
-    """Run time of a job on full-speed nodes, as far as the last ones like it tell, seconds.
+def _room(state: State, record: JobRecord, now: float) -> int:
+    """Members that may run behind one before anything else is to start on its slot."""
+    job, order, ahead_s = record.job, state.schedule.order, state.settings.start.members_s
+    if record.array_index is None or not isinstance(job, RigidJob) or order is None:
+        return 0
+    (part, *others), scopes = record.parts, _scopes(state, record)
+    cluster, nodes = state.clusters[part.cluster], part.nodes
+    is_plain = job.procs == 1 and job.shape == ONE_SLOT and not (job.proc_gbps or others)
+    is_special = record.once or record.stream or record.finish_by or record.throttle or scopes
+    is_of_round = record.round != order.round  # it may know better what comes next there
+    if not is_plain or is_special or is_of_round or MEMBERS not in (cluster.abilities or ()):
+        return 0
+    runs = best_known(state.learning.history, UserProgram.of(record).history_keys)
+    if not runs:
+        runs = (job.base_time if record.sources.get("base_time") == "user" else inf,)
+    slowdown = max(1.0, record.planned / job.base_time)
+    if sorted(runs)[int(MOST * (len(runs) - 1))] * slowdown > SHORT * ahead_s:
+        return 0
+    if is_kept_from(state, record.user, nodes, now, now + ahead_s):
+        return 0
+    left_s = min(ahead_s, *(_until_others(state, record, node, now) for node in nodes))
+    slots = sum(node.slots for node in cluster.nodes)
+    share = -(-len(state.packs.pending.get(record.array, ())) // max(slots, 1))
+    return min(int(left_s / max(fmean(runs) * slowdown, LEAST_S)), share, MOST_MEMBERS) - 1
 
-    The mean, and what nearly all took; as its user says, where none has run.
-    """
-    known = best_known(state.learning.history, UserProgram.of(record).history_keys)
-    if known:
-        return fmean(known), sorted(known)[int(OFTEN * (len(known) - 1))]
-    is_said = isinstance(record.job, RigidJob) and record.sources.get("base_time") == "user"
-    said = record.job.base_time if is_said else inf  # type: ignore[union-attr]
-    return said, said
+
+def _scopes(state: State, record: JobRecord) -> bool:
+    """Whether limits hold starts of this job, by which each member would count."""
+    tree = state.sharing.tree
+    scopes = tree.scopes(project_of(state, record), record.user) if tree.has_limits else ()
+    return any(scope.limits.holds_starts for scope in scopes)
 
 
-def _may_lead(state: State, record: JobRecord, placement: Placement) -> bool:
-    """Whether members may be taken behind a job on its nodes."""
-    job = record.job
-    if not isinstance(job, RigidJob) or sum(placement.nodes.values()) != 1:
-        return False
-    is_plain = job.shape == ONE_SLOT and not job.proc_gbps and record.finish_by is None
-    is_special = record.once or record.stream or record.foreign or record.flow
-    (node,) = placement.nodes
-    cluster = state.cluster_of(node)
-    is_able = cluster is not None and MEMBERS in (cluster.abilities or ())
-    return is_plain and is_able and not is_special and state.settings.start.members_s > 0.0
-
-
-def _starts_of_others(state: State, record: JobRecord, node: str, now: float) -> float:
-    """Time at which the plan has something else on a node, or keeps it for others, seconds."""
+def _until_others(state: State, record: JobRecord, node: str, now: float) -> float:
+    """Seconds until the plan has something else on a node, or keeps it for others."""
     order, array = state.schedule.order, f"{record.array}_"
     assert order is not None
-    planned = (
-        max(order.placements[entry].start, now)
-        for entry in order.fronts(node)
-        if entry[1] or not entry[0].startswith(array)
-        if entry in order.placements
-    )
-    kept = (each.start for each in order.kept.get(node, ()) if record.id not in each.jobs)
-    return min((*planned, *kept), default=inf)
+    others = (e for e in order.fronts(node) if e[1] or not e[0].startswith(array))
+    starts = [order.placements[entry].start for entry in others if entry in order.placements]
+    starts += [kept.start for kept in order.kept.get(node, ()) if record.id not in kept.jobs]
+    return max(0.0, min(starts, default=inf) - now)
 
 
 def _may_follow(state: State, record: JobRecord, first: JobRecord, now: float) -> bool:
     """Whether a waiting member of the first one's array may start where that does."""
-    if record.not_before > now or record.id in state.findings.aside:
+    is_changed = state.round is not None and record.id in state.round.changed
+    is_unknown = record.reserved > record.attempt and bool(state.presence.unreconciled)
+    if record.id == first.id or record.id in state.findings.aside or is_changed or is_unknown:
         return False
-    if record.reserved > record.attempt and state.presence.unreconciled:
+    names = ("batch", "priority", "barred", "finish_by", "throttle", "cancelled_by")
+    is_alike = all(getattr(record, name) == getattr(first, name) for name in names)
+    if not is_alike or replace(record.job, id=first.id) != first.job or open_needs(state, record):
         return False
-    if state.round is not None and record.id in state.round.changed:
-        return False
-    alike = (record.batch, record.priority, record.barred) == (
-        first.batch,
-        first.priority,
-        first.barred,
-    )
-    if not alike or replace(record.job, id=first.id) != first.job or record.finish_by is not None:
-        return False
-    return not open_needs(state, record) and max(record.opens(now), delayed(state, record)) <= now
-
-
-def put_behind(state: State, first: JobRecord, behind: Sequence[JobRecord]) -> JobRecord:
-    """Place members behind the first one, which is about to be prepared; returns that."""
-    pack = f"{first.id}:{first.attempt}"
-    (part,) = first.parts
-    waits = replace(part, slots=dict.fromkeys(part.nodes, 0))
-    for record in behind:
-        attempt = max(record.attempt, record.reserved) + 1
-        placed = {name: getattr(first, name) for name in ("planned", "round", "policy")}
-        placed |= {"rendezvous": first.rendezvous, "reason": "", "detail": "", "pack": pack}
-        placed |= {"state": JobState.PREPARING, "attempt": attempt, "parts": (waits,)}
-        state.put(replace(record.unplaced(), **placed))
-        if state.schedule.order is not None:
-            state.schedule.order.drop((record.id, ""))
-    return replace(first, pack=pack)
+    return max(record.not_before, record.opens(now), delayed(state, record)) <= now
 
 
 def behind(state: State, first: JobRecord) -> tuple[Member, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.occupation import SlotsInUse, loads_of, meeting_place, parts_of
 from coalloc.core.jobs.workflows import begin, part_record, task_record
 from coalloc.core.starts.negotiation import parts_to_queue
-from coalloc.core.starts.packs import put_behind
+from coalloc.core.starts.packs import with_followers
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.two_phase import prepare
 from coalloc.core.starts.waits import is_crowded
@@ -68,17 +68,11 @@ def startable(state: State, placement: Placement, now: float) -> JobRecord | Non
 
 
 def place(
-    by: Commitment,
-    record: JobRecord,
-    placement: Placement,
-    *,
-    queued: bool = False,
-    followers: Sequence[JobRecord] = (),
+    by: Commitment, record: JobRecord, placement: Placement, *, queued: bool = False
 ) -> JobRecord:
     """Commit a placement that fits what is free; returns the record without its new state.
 
     `queued`: its claims may wait in their clusters' queues; where it starts later, they are to.
-    `followers` are members of its array that run behind it.
     """
     state, view, now = by.state, by.view, by.now
     parts = parts_of(placement.nodes, record.job, view)
@@ -116,9 +110,7 @@ def place(
         chosen = replace(chosen, parts=(only,), siblings=1, rendezvous="")
     if chosen.flow:
         begin(state, state.jobs[chosen.flow], chosen, now)
-    if followers:
-        chosen = put_behind(state, chosen, followers)
-    prepare(state, chosen, now)
+    prepare(state, chosen if queued else with_followers(state, chosen, now), now)
     view.place(chosen)
     if state.schedule.order is not None:
         state.schedule.order.drop((placement.job, placement.task or ""))

@@ -145,16 +145,10 @@ def _instead(
 
 
 def commit(
-    by: Commitment,
-    claims: Claims,
-    record: JobRecord,
-    placement: Placement,
-    *,
-    queued: bool,
-    followers: Sequence[JobRecord] = (),
+    by: Commitment, claims: Claims, record: JobRecord, placement: Placement, *, queued: bool
 ) -> JobRecord:
-    """Place a job, with members of its array behind it, and count its claims that may wait."""
-    chosen = place(by, record, placement, queued=queued, followers=followers)
+    """Place a job, and count those of its claims that may wait."""
+    chosen = place(by, record, placement, queued=queued)
     if chosen.queued:
         claims.update((part.cluster, chosen.user) for part in chosen.parts)
     return chosen

@@ -35,7 +35,6 @@ PREEMPTED = "preempted"
 """Reason of a part that its batch system ended for the sake of another job."""
 GAVE_WAY = "gave_way"
 """Reason of an attempt that was given up because it stood in the way of an older job's."""
-NOT_BEGUN_WORDS = "its turn behind another member of its array did not come"
 NOT_GRANTED = "not_granted"
 """Reason of an attempt that was given up while some of its claims still waited."""
 
@@ -55,9 +54,6 @@ def give_back(
         end_waiting(state, record, now, end, why, reason)
         if record.flow:
             task_ended(state, state.jobs[record.id], now)
-        return
-    if reason == NOT_BEGUN:
-        _place_anew(state, record, now)
         return
     note_refused(state, record, now)
     if bar(state, record, now, cluster, reason, detail):
@@ -109,19 +105,15 @@ def settle_packs(state: State, now: float) -> None:
             packs.hand_on(state, pack)
 
 
-def _place_anew(state: State, record: JobRecord, now: float) -> None:
-    """Have a member wait that was taken ahead, and whose turn never came: that is no refusal."""
-    state.put(record.unplaced())
-    state.emit(now, EventKind.JOB_REQUEUED, record.id, detail=NOT_BEGUN_WORDS, pause_s=0.0)
-
-
 def _pause(start: StartConfig, refusals: int, reason: str) -> float:
     """Until a job that was given back may be tried again, seconds.
 
     One behind other jobs, or over a limit of accounts, is tried when that cluster's queue changes
     or a job of ours ends there, and no later than after the longest pause; one that has waited its
-    turn in vain asks for the next at once.
+    turn in vain asks for the next at once, one that was taken ahead is placed anew at once.
     """
+    if reason == NOT_BEGUN:
+        return 0.0
     if reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}:
         return start.backoff_max_s
     if reason in {NOT_GRANTED, GAVE_WAY}:

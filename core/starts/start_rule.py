@@ -16,7 +16,6 @@ from coalloc.core.jobs import deadlines
 from coalloc.core.jobs.occupation import misfit, occupation
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.limit_book import LimitBook
-from coalloc.core.starts import packs
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, cheaper
 from coalloc.core.starts.placements import Commitment
@@ -77,9 +76,6 @@ class StartRule:
         queued = queueing.may_wait(state, record, placement, self.view, self.claims, now)
         if not queued and not record.foreign and queueing.must_wait(state, placement, self.view):
             return None  # As many claims as may wait there already, and others go first.
-        followers = [] if queued else packs.followers(state, self.book, record, placement, now)
-        chosen = queueing.commit(
-            self.by, self.claims, record, placement, queued=queued, followers=followers
-        )
+        chosen = queueing.commit(self.by, self.claims, record, placement, queued=queued)
         self.book.take(record, *asked)
         return chosen

@@ -14,14 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from coalloc.core.base.effects import (
-    Effect,
-    SaveHistory,
-    SaveJob,
-    SaveMeta,
-    SavePlan,
-    SaveUsage,
-)
+from coalloc.core.base.effects import Effect, SaveJob, SavePlan
 from coalloc.core.base.projects import DAY_S
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.backup import write_copy
@@ -34,21 +27,6 @@ from coalloc.daemon.store.schema import LASTING, carry_out
 
 KEEP_PLANS = 20
 PAGE_ROWS = 2000
-
-
-def _row_of(effect: Effect) -> tuple[str, ...]:
-    """The row that a write fills as a whole; empty: it does not."""
-    match effect:
-        case SaveJob(record=record):
-            return "job", record.id
-        case SaveMeta(key=key):
-            return "meta", key
-        case SaveUsage(project=project, user=user):
-            return "usage", project, user
-        case SaveHistory(key=key):
-            return "history", key
-        case _:
-            return ()
 
 
 class Store:
@@ -69,13 +47,10 @@ class Store:
 
         Returns whether there was something to write. After an error the store stays usable.
         """
-        kept: dict[tuple[str, ...] | int, Effect] = {}
+        kept: dict[str | int, Effect] = {}
         for number, effect in enumerate(effects):
-            if type(effect) in LASTING:  # of each row the last one
-                row = _row_of(effect)
-                if row and not isinstance(effect, SaveJob):
-                    kept.pop(row, None)  # a job is where it was first, in the order of arrival
-                kept[row or number] = effect
+            if type(effect) in LASTING:  # of each job its last record, in place of its first
+                kept[effect.record.id if isinstance(effect, SaveJob) else number] = effect
         lasting = [*kept.values()]
         if not lasting:
             return False

@@ -109,6 +109,17 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same of the errors; empty: the file of `stdout`."""
 
 
+class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A further member of an array, which is to run behind another one on the same slot."""
+
+    job: str
+    attempt: int
+    array_index: int
+    stdout: str = ""
+    stderr: str = ""
+    """Patterns of its output files, which the executor fills in."""
+
+
 class JobPart(Struct, frozen=True, kw_only=True):
     """A part of a job, as daemon and launcher both know it."""
 
@@ -153,6 +164,9 @@ class JobPart(Struct, frozen=True, kw_only=True):
     that it may use."""
     stream: str = ""
     """As in ``submit``."""
+    members: tuple[Member, ...] = ()
+    """Of a member of an array: those that run behind it, one after the other. They are prepared,
+    started and released with it; from the start on each is a part of its own."""
 
     @property
     def key(self) -> PartKey:
@@ -160,21 +174,15 @@ class JobPart(Struct, frozen=True, kw_only=True):
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
     @property
+    def keys(self) -> tuple[PartKey, ...]:
+        """Names of this part and of those behind it."""
+        behind = (PartKey(job=m.job, attempt=m.attempt, part=0) for m in self.members)
+        return (self.key, *behind)
+
+    @property
     def procs(self) -> int:
         """Processes of this part."""
         return sum(self.nodes.values())
-
-
-class MemberSpec(Struct, frozen=True, kw_only=True):
-    """A further member of an array, for the runner of the one before it."""
-
-    job: str
-    attempt: int
-    index: str
-    """In the array."""
-    stdout: str
-    stderr: str
-    """Patterns of its output files."""
 
 
 class PartSpec(JobPart, frozen=True, kw_only=True):
@@ -192,8 +200,6 @@ class PartSpec(JobPart, frozen=True, kw_only=True):
 
     Its processes share them, each some in a row.
     """
-    members: tuple[MemberSpec, ...] = ()
-    """What runs behind it, one after the other."""
 
 
 class PartReport(Struct, frozen=True, kw_only=True):

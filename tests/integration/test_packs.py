@@ -7,12 +7,13 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coalloc.model.sites.parts import MemberSpec, PartKey, PartReport, PartSpec, PartState
+from coalloc.model.sites.parts import Member, PartKey, PartReport, PartSpec, PartState
 from tests.support.launch_bed import LaunchTestbed, Signpost
 from tests.support.live_site import Running
 
@@ -30,8 +31,7 @@ def bed(tmp_path: Path) -> Iterator[LaunchTestbed]:
 def pack(bed: LaunchTestbed, text: str, count: int = 4, **fields: Any) -> PartSpec:
     """A part of an array's members, numbered from 0, that run this."""
     members = tuple(
-        MemberSpec(job=f"1_{n}", attempt=n, index=str(n), stdout=f"{n}.out", stderr="")
-        for n in range(1, count)
+        Member(job=f"1_{n}", attempt=n, array_index=n, stdout=f"{n}.out") for n in range(1, count)
     )
     env = {"COALLOC_ARRAY_TASK_ID": "0", "PATH": os.environ["PATH"]}
     return bed.shell(text, job="1_0", env=env, stdout="0.out", members=members, **fields)
@@ -46,7 +46,8 @@ def all_ended(bed: LaunchTestbed, count: int = 4) -> list[PartReport]:
 
 
 def test_each_member_runs_in_its_turn_with_what_is_its_own(bed: LaunchTestbed) -> None:
-    text = "echo $COALLOC_JOB_ID $COALLOC_ATTEMPT $COALLOC_ARRAY_TASK_ID $PWD; exit $(($COALLOC_ARRAY_TASK_ID % 2))"
+    told = "$COALLOC_JOB_ID $COALLOC_ATTEMPT $COALLOC_ARRAY_TASK_ID $PWD"
+    text = f"echo {told}; exit $(($COALLOC_ARRAY_TASK_ID % 2))"
     spec = pack(bed, text)
     assert bed.claim(spec).state is PartState.READY
     assert {report.state for report in bed.launcher.poll()} == {PartState.READY}
@@ -55,7 +56,7 @@ def test_each_member_runs_in_its_turn_with_what_is_its_own(bed: LaunchTestbed) -
     assert [(end.state, end.exit_code) for end in ends] == [
         (PartState.FINISHED, n % 2) for n in range(4)
     ]
-    for before, after in zip(ends, ends[1:], strict=False):
+    for before, after in pairwise(ends):
         assert before.ended is not None
         assert after.started is not None
         assert before.ended <= after.started + 0.01
@@ -158,8 +159,8 @@ def test_kills_in_a_stream_of_packs_run_nothing_twice(root: Path, kills: int) ->
         body["job"] = {**body["job"], **SHORT}
         number = site.ask("submit", **{**body, "array": list(range(count))})["job"]
         for kill in range(kills):
-            seen = len(os.listdir(marks))
-            site.until(lambda: len(os.listdir(marks)) >= min(seen + dice.randrange(5, 40), count))
+            enough = min(len(os.listdir(marks)) + dice.randrange(5, 40), count)
+            site.until(lambda enough=enough: len(os.listdir(marks)) >= enough)
             match kill % 3:
                 case 0:
                     site.kill_runner()
