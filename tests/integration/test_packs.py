@@ -7,6 +7,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,10 @@ def test_after_a_reboot_those_without_an_end_on_disk_are_lost(
     sign.close()
 
 
+def _has(folder: Path, count: int) -> bool:
+    return len(os.listdir(folder)) >= count
+
+
 @pytest.mark.parametrize(
     "kills",
     [4, pytest.param(20, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.nightly)],
@@ -160,7 +165,7 @@ def test_kills_in_a_stream_of_packs_run_nothing_twice(root: Path, kills: int) ->
         number = site.ask("submit", **{**body, "array": list(range(count))})["job"]
         for kill in range(kills):
             enough = min(len(os.listdir(marks)) + dice.randrange(5, 40), count)
-            site.until(lambda enough=enough: len(os.listdir(marks)) >= enough)
+            site.until(partial(_has, marks, enough))
             match kill % 3:
                 case 0:
                     site.kill_runner()
