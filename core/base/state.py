@@ -310,10 +310,6 @@ class State:
         jobs = dict.fromkeys(job for node in nodes for job in self.holding.get(node, ()))
         return (self.jobs[job] for job in jobs)
 
-    def cluster_of(self, node: str) -> ClusterState | None:
-        """The cluster of a node that is read."""
-        return next((c for c in self.clusters.values() if c.node(node) is not None), None)
-
     def node_cluster(self) -> Mapping[str, str]:
         """Every node's cluster."""
         return {n.name: name for name, cluster in self.clusters.items() for n in cluster.nodes}

@@ -153,11 +153,9 @@ def decide(state: State, first: JobRecord) -> None:
 def hand_on(state: State, pack: str) -> None:
     """Have one member that lives hold the slot of the pack: one that has begun, or any."""
     members = list(living(state, pack))
-    begun = [record for record in members if record.started is not None]
-    holder = next((r for r in begun or members if any(r.parts[0].held.values())), None)
-    holder = holder or next(iter(begun or members))
+    holder = max(members, key=lambda record: (record.started is not None, record.placed_slots))
     for record in members:
         (part,) = record.parts
         slots = {} if record is holder else dict.fromkeys(part.nodes, 0)
-        if dict(part.slots) != slots and (record is holder or record.started is None):
+        if record.started is None and part.slots != slots:
             state.put(replace(record, parts=(replace(part, slots=slots),)))

@@ -57,16 +57,17 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
     state.put(record)
     for part in record.parts:
         send_part(state, record, part, now)
-    state.emit(
-        now,
-        EventKind.JOB_PLACED,
-        record.id,
-        attempt=record.attempt,
-        round=record.round,
-        policy=record.policy,
-        nodes=record.nodes,
-        parts=list(record.clusters),
-    )
+    for each in packs.living(state, record.pack) if record.pack else (record,):
+        state.emit(
+            now,
+            EventKind.JOB_PLACED,
+            each.id,
+            attempt=each.attempt,
+            round=each.round,
+            policy=each.policy,
+            nodes=each.nodes,
+            parts=list(each.clusters),
+        )
     state.out.append(Wake(at=deadline or now))
 
 

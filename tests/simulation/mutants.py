@@ -100,15 +100,7 @@ MUTANTS: dict[str, Mutant] = {
     "pack-given-back-after-its-start": Mutant(
         requeue.settle_packs, "state is JobState.PREPARING", "started is None"
     ),
-    "pack-starts-without-those-taken-out": Mutant(
-        requeue.settle_packs, "members if each.state is", "members[:0] if each.state is"
-    ),
-    "pack-holds-two-slots": Mutant(
-        packs.hand_on, "{} if record is holder else dict.fromkeys(part.nodes, 0)", "{}"
-    ),
-    "pack-holds-no-slot": Mutant(
-        packs.hand_on, "{} if record is holder else", "{} and {} if record is holder else"
-    ),
+    "pack-holds-no-slot": Mutant(packs.hand_on, "{} if record is holder else ", ""),
     # Claims that wait, and how parts meet
     "arranged-before-all-are-granted": Mutant(
         negotiating.went_on,
