@@ -87,7 +87,8 @@ def snapshot(
 
 def _running(state: State, now: float) -> list[Running]:
     """The placed jobs and the clusters' native ones."""
-    running = [running_view(state, record, now) for record in state.placed_records()]
+    holders = (each for each in state.placed_records() if not each.pack or each.placed_slots)
+    running = [running_view(state, record, now) for record in holders]
     for cluster in state.clusters.values():
         running += map(_told_running, cluster.running)
     return running

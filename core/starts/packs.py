@@ -88,10 +88,11 @@ def _room(state: State, record: JobRecord, now: float) -> int:
         return 0
     if is_kept_from(state, record.user, nodes, now, now + ahead_s):
         return 0
-    left_s = min(ahead_s, *(_until_others(state, record, node, now) for node in nodes))
+    each_s = max(fmean(runs) * slowdown, LEAST_S)
+    left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
     slots = sum(node.slots for node in cluster.nodes)
     share = -(-len(state.packs.pending.get(record.array, ())) // max(slots, 1))
-    return min(int(left_s / max(fmean(runs) * slowdown, LEAST_S)), share, MOST_MEMBERS) - 1
+    return min(int(left_s / each_s), share, MOST_MEMBERS) - 1
 
 
 def _scopes(state: State, record: JobRecord) -> bool:
@@ -101,14 +102,17 @@ def _scopes(state: State, record: JobRecord) -> bool:
     return any(scope.limits.holds_starts for scope in scopes)
 
 
-def _until_others(state: State, record: JobRecord, node: str, now: float) -> float:
-    """Seconds until the plan has something else on a node, or keeps it for others."""
-    order, array = state.schedule.order, f"{record.array}_"
+def _until_others(state: State, record: JobRecord, node: str, soon: float) -> float:
+    """Seconds until the plan has another job on a node, or keeps it for others.
+
+    Those that are due soon take their turn after a pack, which is as long as anybody may wait.
+    """
+    order = state.schedule.order
     assert order is not None
-    others = (e for e in order.fronts(node) if e[1] or not e[0].startswith(array))
+    others = (e for e in order.fronts(node) if e[1] or not e[0].startswith(f"{record.array}_"))
     starts = [order.placements[entry].start for entry in others if entry in order.placements]
-    starts += [kept.start for kept in order.kept.get(node, ()) if record.id not in kept.jobs]
-    return max(0.0, min(starts, default=inf) - now)
+    kept = [each.start for each in order.kept.get(node, ()) if record.id not in each.jobs]
+    return max(0.0, min([*kept, *(start for start in starts if start > soon)], default=inf) - soon)
 
 
 def _may_follow(state: State, record: JobRecord, first: JobRecord, now: float) -> bool:

@@ -10,6 +10,7 @@ from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import ABILITIES, Abort, Forget, Hello, Prepare, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Submit
+from coalloc.core.rounds.snapshots import snapshot
 from coalloc.model.settings import LimitsConfig
 from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartState
 from tests.support.core_site import Site
@@ -131,3 +132,9 @@ def test_nothing_is_taken_ahead_of_what_may_not_be(
 def test_as_many_are_taken_as_make_a_second_of_work() -> None:
     site, _ = array(ran_s=0.24)
     assert len(behind(site)) == 3
+
+
+def test_a_round_sees_the_slot_of_a_pack_once() -> None:
+    site, (_, first, *_) = array()
+    (busy,) = snapshot(site.state, site.now).running
+    assert (busy.id, dict(busy.nodes)) == (first, {"a1": 1})
