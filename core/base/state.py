@@ -258,10 +258,8 @@ class State:
         """Send which ends of this step are to be forgotten, all of a cluster's in one order."""
         for name, target in self.clusters.items():
             if starts := target.forgotten:
-                target.forgotten = []
-                self.send(
-                    name, Forget(job=starts[0][0], attempt=starts[0][1], others=tuple(starts))
-                )
+                target.forgotten, (job, attempt) = [], starts[0]
+                self.send(name, Forget(job=job, attempt=attempt, others=tuple(starts)))
 
     def save_drained(self) -> None:
         """Have the drained clusters and nodes written."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Protocol
 
 from coalloc.core.base.messages import Report, Statement
@@ -78,17 +79,15 @@ def carry_out(
             _explained(SendStatement(statement=statement), error, hands)
 
 
-def _joined(said: Iterable[Statement]) -> list[Statement]:
+def _joined(said: Iterable[Statement]) -> Iterator[Statement]:
     """One report in place of several in a row; of each part it has what was said last."""
-    joined: list[Statement] = []
-    for statement in said:
-        before = joined[-1] if joined else None
-        if isinstance(statement, Report) and isinstance(before, Report):
-            parts = {part.key: part for part in (*before.parts, *statement.parts)}
-            joined[-1] = replace(statement, parts=tuple(parts.values()))
-        else:
-            joined.append(statement)
-    return joined
+    for is_report, run in groupby(said, lambda statement: isinstance(statement, Report)):
+        statements = list(run)
+        if is_report:
+            reports = [each for each in statements if isinstance(each, Report)]
+            parts = {part.key: part for each in reports for part in each.parts}
+            statements = [replace(reports[-1], parts=tuple(parts.values()))]
+        yield from statements
 
 
 def _performed(

@@ -73,12 +73,15 @@ def _room(state: State, record: JobRecord, now: float) -> int:
     job, order, ahead_s = record.job, state.schedule.order, state.settings.start.members_s
     if record.array_index is None or not isinstance(job, RigidJob) or order is None:
         return 0
-    (part, *others), scopes = record.parts, _scopes(state, record)
+    (part, *others), tree = record.parts, state.sharing.tree
+    scopes = tree.scopes(project_of(state, record), record.user) if tree.has_limits else ()
+    is_limited = any(scope.limits.holds_starts for scope in scopes)
     cluster, nodes = state.clusters[part.cluster], part.nodes
     is_plain = job.procs == 1 and job.shape == ONE_SLOT and not (job.proc_gbps or others)
-    is_special = record.once or record.stream or record.finish_by or record.throttle or scopes
+    is_special = record.once or record.stream or record.finish_by or record.throttle
     is_of_round = record.round != order.round  # it may know better what comes next there
-    if not is_plain or is_special or is_of_round or MEMBERS not in (cluster.abilities or ()):
+    is_able = MEMBERS in (cluster.abilities or ())
+    if not (is_plain and is_able) or is_special or is_limited or is_of_round:
         return 0
     runs = best_known(state.learning.history, UserProgram.of(record).history_keys)
     if not runs:
@@ -93,13 +96,6 @@ def _room(state: State, record: JobRecord, now: float) -> int:
     slots = sum(node.slots for node in cluster.nodes)
     share = -(-len(state.packs.pending.get(record.array, ())) // max(slots, 1))
     return min(int(left_s / each_s), share, MOST_MEMBERS) - 1
-
-
-def _scopes(state: State, record: JobRecord) -> bool:
-    """Whether limits hold starts of this job, by which each member would count."""
-    tree = state.sharing.tree
-    scopes = tree.scopes(project_of(state, record), record.user) if tree.has_limits else ()
-    return any(scope.limits.holds_starts for scope in scopes)
 
 
 def _until_others(state: State, record: JobRecord, node: str, soon: float) -> float:
@@ -144,14 +140,12 @@ def living(state: State, pack: str) -> Iterator[JobRecord]:
 
 def decide(state: State, first: JobRecord) -> None:
     """Have the members behind the first start with it: that is decided once for all."""
-    count = 0
     for record in living(state, first.pack):
         if record.id != first.id:
             parts = tuple(replace(part, state=PartState.READY) for part in record.parts)
             state.put(replace(record, state=JobState.STARTING, parts=parts))
-            count += 1
-    if count:
-        state.log("members_started", job=first.id, user=first.user, behind=count)
+    if count := len(state.packs.living.get(first.pack, ())):
+        state.log("members_started", job=first.id, user=first.user, behind=count - 1)
 
 
 def hand_on(state: State, pack: str) -> None:
