@@ -16,6 +16,7 @@ from pathlib import Path
 
 from coalloc.adapters.base import AdapterError, Claim, ClaimRefusedError
 from coalloc.adapters.fork_server import ForkServer
+from coalloc.adapters.packs import Pack
 from coalloc.adapters.part_folder import NEW, PartFolder, ended_report
 from coalloc.adapters.runner.grant import LAYOUT, LIMIT, keep, kept
 from coalloc.adapters.runner.status import decoded
@@ -56,6 +57,10 @@ class PartLauncher:
         self._parts: dict[PartKey, PartFolder] = {}
         self._live: dict[PartKey, PartReport] = {}
         self._ended: dict[PartKey, PartReport] = {}
+        self._packs: dict[PartKey, Pack] = {}
+        """By the first member."""
+        self._place: dict[PartKey, tuple[PartKey, int]] = {}
+        """Of each member of a pack: the first one, and its place."""
         self._left: set[PartKey] = set()
         self._limits: dict[PartKey, Mapping[str, float]] = {}
         """Of parts whose limit was changed: as their folders have it."""
@@ -96,8 +101,14 @@ class PartLauncher:
         except BaseException:
             self._sweeper.remove(folder.path)
             raise
-        self._parts[key] = folder
+        self._take(folder)
         return Claim(key=key)
+
+    def _take(self, folder: PartFolder) -> None:
+        self._parts[folder.key] = folder
+        if folder.members:
+            pack = self._packs[folder.key] = Pack(folder)
+            self._place |= {key: (folder.key, n) for n, key in enumerate(pack.keys)}
 
     def arrange(self, key: PartKey, nodes: Mapping[str, int], rendezvous: str) -> None:
         """Tell a part that might wait of all nodes of its job, in rank order, and their place."""
@@ -141,11 +152,13 @@ class PartLauncher:
 
     def go(self, key: PartKey) -> None:
         """Open the barrier; harmless when it is open, or the part has ended."""
-        self._order(key, "go")
+        self._order(self._place.get(key, (key,))[0], "go")
 
     def abort(self, key: PartKey, reason: str = "") -> None:
         """Give the claim up; where the processes run already, end them."""
-        self._order(key, f"abort - {' '.join(reason.split())}")
+        first, place = self._place.get(key, (key, -1))
+        word = "abort -" if place < 0 else f"drop {place}"
+        self._order(first, f"{word} {' '.join(reason.split())}")
 
     def renew(self) -> None:
         """Let every claim stand for another lease."""
@@ -175,8 +188,17 @@ class PartLauncher:
         for key, folder in self._parts.items():
             if key not in self._ended and (key in named or key not in self._live):
                 self._look_at(key, folder)
-        known = (self._ended.get(key) or self._live.get(key) for key in self._parts)
-        return tuple(report for report in known if report is not None)
+        for key, pack in tuple(self._packs.items()):
+            whole = self._ended.get(key) or (self._live.get(key) if key in named else None)
+            if whole is not None and not pack.is_over:
+                pack.look(whole)
+            if pack.is_over and not pack.reports:
+                with contextlib.suppress(AdapterError):  # tried again
+                    self._remove(key)
+        alone = (key for key in self._parts if key not in self._packs)
+        known = (self._ended.get(key) or self._live.get(key) for key in alone)
+        packed = (report for pack in self._packs.values() for report in pack.reports.values())
+        return (*packed, *(report for report in known if report is not None))
 
     def adopt(self) -> tuple[PartReport, ...]:
         """Find every part an earlier launcher left, and return how it is."""
@@ -188,6 +210,14 @@ class PartLauncher:
 
     def forget(self, key: PartKey) -> None:
         """Remove the folder of an ended part; one that has not ended is left alone."""
+        if key in self._place:
+            first = self._place[key][0]
+            if self._packs[first].forget(key):
+                self._remove(first)
+        else:
+            self._remove(key)
+
+    def _remove(self, key: PartKey) -> None:
         folder = self._parts.get(key)
         if folder is None:
             return
@@ -202,6 +232,9 @@ class PartLauncher:
         self._left.discard(key)
         for known in (self._parts, self._ended, self._live, self._limits):
             known.pop(key, None)
+        if pack := self._packs.pop(key, None):
+            for each in pack.keys:
+                del self._place[each]
 
     def left(self) -> dict[PartKey, int]:
         """Parts that have ended without processes that could not be ended, and how many live on."""
@@ -246,7 +279,8 @@ class PartLauncher:
                 continue
             folder = self.folder_type.load(path)
             if folder is not None:
-                self._parts.setdefault(folder.key, folder)
+                if folder.key not in self._parts:
+                    self._take(folder)
                 if changed := kept(str(path), LIMIT):
                     self._limits[folder.key] = changed
 

@@ -88,6 +88,8 @@ class PartFolder:
     memory_mb_per_proc: int = 0
     places: Sequence[Mapping[str, Any]] = ()
     """Of processes that have CPUs or GPUs of their node for themselves."""
+    members: Sequence[PartKey] = ()
+    """What runs behind it."""
 
     @classmethod
     def create(
@@ -143,6 +145,10 @@ class PartFolder:
             shape=convert(record.get("shape", {}), Shape),
             memory_mb_per_proc=record.get("memory_mb_per_proc", 0),
             places=[rank for rank in record["ranks"] if rank.get("cpus") or rank.get("gpus")],
+            members=[
+                PartKey(job=each["job"], attempt=each["attempt"], part=0)
+                for each in record.get("members", ())
+            ],
         )
 
     def order(self, line: str) -> bool:
@@ -297,6 +303,8 @@ def _runner_spec(
         "queue": None if spec.queue is None else structs.asdict(spec.queue),
         "shape": to_builtins(spec.shape),
     }
+    if spec.members:
+        own["members"] = to_builtins(spec.members)
     keys = RunnerSpec.__required_keys__ & given.keys()
     return cast("RunnerSpec", {**{name: given[name] for name in keys}, **own})
 

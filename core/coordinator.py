@@ -132,6 +132,7 @@ class Coordinator:
         for each in event.events if isinstance(event, Together) else (event,):
             self._take(each, now)
         deadlines.end_due(state, now)
+        requeueing.settle_packs(state, now)
         if dispatch.carry_on(state, now):
             state.rounds.answered(urgent)
         arrays.follow(state, now)
@@ -139,6 +140,7 @@ class Coordinator:
         self._forget_oldest()
         accounting.close_accounts(state)
         promises.settle(state)
+        state.forget_together()
         out, state.out = state.out, []
         return out
 

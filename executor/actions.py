@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,14 +175,17 @@ class LauncherActions:
         return why
 
     def _claim(self, order: Prepare) -> list[PartNews]:
-        refused = partial(order.key.report, PartState.REFUSED)
+        def refused(reason: str, detail: str) -> list[PartNews]:
+            told = {"reason": reason, "detail": detail}
+            return [PartNews(report=key.report(PartState.REFUSED, **told)) for key in order.keys]
+
         if fault := self._may_run(order):
             self._log.warning("order_refused", audit=True, job=order.job, uid=order.uid, why=fault)
-            return [PartNews(report=refused(reason="user_unknown", detail=fault))]
+            return refused("user_unknown", fault)
         try:
             self._launcher.claim(spec_of(order, self._state.cluster, self._state.epoch))
         except ClaimRefusedError as error:
-            return [PartNews(report=refused(reason=error.reason, detail=error.detail))]
+            return refused(error.reason, error.detail)
         fields: dict[str, Any] = {"attempt": order.attempt, "nodes": fold(order.nodes)}
         self._log.info("part_claimed", job=order.job, **fields)
         return []

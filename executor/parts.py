@@ -13,7 +13,13 @@ from coalloc.model.values import replace
 def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
     """Specification of a part, for the launcher."""
     shared = {name: getattr(order, name) for name in JobPart.__struct_fields__}
-    shared["launch"] = None if order.launch is None else _filled_in(order.launch, order)
+    if order.launch is not None:
+        shared["launch"] = _filled_in(order.launch, order)
+        shared["members"] = tuple(
+            replace(each, stdout=out, stderr=err)
+            for each in order.members
+            for out, err in [_outputs(order.launch, each.job, order)]
+        )
     return PartSpec(
         **shared,
         cluster=cluster,
@@ -35,10 +41,11 @@ def _filled_in(launch: Launch, order: Prepare) -> Launch:
     if order.task:
         env["COALLOC_TASK"] = order.task
         env["COALLOC_WORKFLOW"] = order.job.partition(".")[0]
-    of = order.job, order.name, order.user
-    return replace(
-        launch,
-        env=env,
-        stdout=pattern_of_ranks(launch.stdout, *of, once=order.once),
-        stderr=pattern_of_ranks(launch.stderr, *of, once=order.once),
-    )
+    out, err = _outputs(launch, order.job, order)
+    return replace(launch, env=env, stdout=out, stderr=err)
+
+
+def _outputs(launch: Launch, job: str, order: Prepare) -> tuple[str, str]:
+    of = job, order.name, order.user
+    out = pattern_of_ranks(launch.stdout, *of, once=order.once)
+    return out, pattern_of_ranks(launch.stderr, *of, once=order.once)

@@ -21,6 +21,8 @@ import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import (
+    ABILITIES,
+    MEMBERS,
     Goodbye,
     Numbered,
     Ping,
@@ -100,6 +102,8 @@ class ExecutorService:
         state = ExecutorState(
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
         )
+        if not adapter.takes_members:
+            state.abilities = tuple(word for word in ABILITIES if word != MEMBERS)
         progress = ProgressFile(state_dir / "progress.json", log)
         started = StartedFile(state_dir / "started")
         if progress.kept is not None:
@@ -237,7 +241,8 @@ class ExecutorService:
         self._known = {report.key: report for report in reports}
         for report in news:
             before = self.core.state.parts.get(report.key)
-            if before is not None and before.state is not report.state:
+            is_usual = report.pack and not (report.exit_code or report.detail)
+            if before is not None and before.state is not report.state and not is_usual:
                 fields: dict[str, Any] = {"job": report.job, "attempt": report.attempt}
                 if report.is_ended:
                     fields["exit_code"] = report.exit_code

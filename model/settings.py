@@ -155,6 +155,7 @@ class StartConfig(Struct, frozen=True, kw_only=True):
     backoff_first_s: Period = 1.0
     backoff_max_s: Period = 300.0
     overrun_s: Overrun = 60.0
+    members_s: Annotated[float, Meta(ge=0, le=3600)] = 1.0
 
 
 class JobDefaultsConfig(Struct, frozen=True, kw_only=True):

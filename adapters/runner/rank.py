@@ -16,7 +16,7 @@ import signal
 import stat
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from coalloc.adapters.runner import cgroup
 from coalloc.adapters.runner.once import HOLDS
@@ -32,7 +32,21 @@ DEFAULT_OUTPUT = "coalloc-%j.out"
 # What belongs to the executor's service, not to a job that was submitted from one.
 FOREIGN = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID")
 
+SHED = set(range(1, signal.NSIG)) - {signal.SIGKILL, signal.SIGSTOP, 32, 33}
+"""Signals that can be reset; the last two are the C library's own."""
+
 prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+def unspare(pid: int | str) -> None:
+    """Have a process, and what it starts, end like others when memory is short."""
+    with (
+        contextlib.suppress(OSError, ValueError),
+        open(f"/proc/{pid}/oom_score_adj", "r+", encoding="ascii") as file,
+    ):
+        if int(file.read()) < 0:
+            file.seek(0)
+            file.write("0")
 
 
 def be_subreaper() -> None:
@@ -91,13 +105,18 @@ class Rank:
             else:
                 os.setpgid(0, group)
             self._pin()
+            unspare("self")
             self._drop_privileges()
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != runner:
                 os._exit(1)
             env = self.environment()
-            path = "" if self.is_holder else self._prepare_files(env)
-            argv = [path if self.spec["script"] else self.spec["argv"][0], *self.spec["argv"][1:]]
+            path = ""
+            if not self.is_holder:
+                path, ends = self._prepare_files(env)
+                for target, fd in enumerate(ends):
+                    os.dup2(fd, target, inheritable=True)
+            argv = self._arguments(path)
             os.write(say_fd, b"R %d\n" % self.index)
             if os.read(go_fd, 1) != b"g":
                 os._exit(1)
@@ -117,11 +136,60 @@ class Rank:
         os.write(say_fd, text.encode(errors="replace"))
         os._exit(127)
 
+    def _arguments(self, path: str) -> list[str]:
+        spec = self.spec
+        return [path if spec["script"] else spec["argv"][0], *spec["argv"][1:]]
+
+    def spawn(self) -> int:
+        """Start the process at once, without a fork; returns its id. Raises `FaultError`.
+
+        A fork copies the runner, which costs more than many a task. Whatever a spawn cannot change
+        the runner itself becomes for that while: of the part's cgroup, no better than any job, the
+        job's user. An exec leaves nothing of the saved user, by which it comes back.
+        """
+        group, nice = self.spec.get("cgroup", ""), os.getpriority(os.PRIO_PROCESS, 0)
+        groups, ends, is_other = os.getgroups(), list[int](), os.geteuid() == 0
+        try:
+            cgroup.enter(group)
+            self._pin()
+            self._drop_privileges(for_good=False)
+            env = self.environment()
+            path, ends = self._prepare_files(env)
+            pid = self._spawned(path, self._arguments(path), env, ends)
+        finally:
+            if is_other:
+                os.setresuid(0, 0, 0)
+                os.setresgid(0, 0, 0)
+                os.setgroups(groups)
+            if group:
+                cgroup.enter(os.path.dirname(group))
+            if nice < 0:
+                os.setpriority(os.PRIO_PROCESS, 0, nice)
+            for fd in ends:
+                with contextlib.suppress(OSError):  # two may be one
+                    os.close(fd)
+        unspare(pid)
+        return pid
+
+    @staticmethod
+    def _spawned(path: str, argv: list[str], env: dict[str, str], ends: list[int]) -> int:
+        more: dict[str, Any] = {"setpgroup": 0, "setsigmask": (), "setsigdef": SHED}
+        more["file_actions"] = [(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(ends)]
+        try:
+            try:
+                return os.posix_spawn(path, argv, env, **more)
+            except OSError as error:
+                if error.errno != errno.ENOEXEC:
+                    raise
+                return os.posix_spawn("/bin/sh", ["/bin/sh", path, *argv[1:]], env, **more)
+        except OSError as error:
+            raise FaultError("not_executable", f"{argv[0]}: {error.strerror}") from error
+
     @staticmethod
     def _shed_signals() -> None:
         signal.set_wakeup_fd(-1)
         # All: whoever started the executor from a shell may have left some ignored.
-        for number in set(range(1, signal.NSIG)) - {signal.SIGKILL, signal.SIGSTOP}:
+        for number in SHED:
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -146,27 +214,21 @@ class Rank:
         # An executor's protection is not its jobs', nor is its place before them.
         if os.getpriority(os.PRIO_PROCESS, 0) < 0:
             os.setpriority(os.PRIO_PROCESS, 0, 0)
-        with (
-            contextlib.suppress(OSError, ValueError),
-            open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file,
-        ):
-            if int(file.read()) < 0:
-                file.seek(0)
-                file.write("0")
 
-    def _drop_privileges(self) -> None:
+    def _drop_privileges(self, *, for_good: bool = True) -> None:
         os.umask(0o022)
-        if self.spec["uid"] is None or self.account is None or os.geteuid() != 0:
+        uid = self.spec["uid"]
+        if uid is None or self.account is None or os.geteuid() != 0:
             return
         gid = self.account.pw_gid
         try:
             os.initgroups(self.account.pw_name, gid)
             os.setresgid(gid, gid, gid)
-            os.setresuid(self.spec["uid"], self.spec["uid"], self.spec["uid"])
+            os.setresuid(uid, uid, uid if for_good else 0)
         except OSError as error:
-            raise FaultError("user_unknown", f"uid {self.spec['uid']}: {error.strerror}") from error
-        if 0 in (*os.getresuid(), *os.getresgid()) and 0 not in (self.spec["uid"], gid):
-            raise FaultError("user_unknown", f"uid {self.spec['uid']}: root's rights remain")
+            raise FaultError("user_unknown", f"uid {uid}: {error.strerror}") from error
+        if 0 in (*os.getresuid()[: 2 + for_good], *os.getresgid()) and 0 not in (uid, gid):
+            raise FaultError("user_unknown", f"uid {uid}: root's rights remain")
 
     def environment(self) -> dict[str, str]:
         """The user's variables, those of the account, and ours."""
@@ -220,8 +282,11 @@ class Rank:
         )
         return env
 
-    def _prepare_files(self, env: dict[str, str]) -> str:
-        """Enter the folder, find the command, open its output; the path to execute."""
+    def _prepare_files(self, env: dict[str, str]) -> tuple[str, list[int]]:
+        """Enter the folder, find the command, open its output.
+
+        Returns the path to execute, and what is to be its input, output and errors.
+        """
         spec = self.spec
         try:
             os.chdir(spec["cwd"])
@@ -236,12 +301,8 @@ class Rank:
         if self.ends is None:
             out = self._output(spec["stdout"] or DEFAULT_OUTPUT)
             err = self._output(spec["stderr"]) if spec["stderr"] else out
-            ends = null, out, err
-        else:
-            ends = self.ends
-        for target, fd in enumerate(ends):
-            os.dup2(null if fd < 0 else fd, target, inheritable=True)
-        return str(path)
+            return str(path), [null, out, err]
+        return str(path), [null if fd < 0 else fd for fd in self.ends]
 
     def _output(self, pattern: str) -> int:
         path = output_path(pattern, self.spec["job"], self.rank, self.node)

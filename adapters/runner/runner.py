@@ -87,7 +87,7 @@ class Runner(OrderLoop):
         self.group, self.cgroup = 0, ""
         self.cpu_s = self.max_rss_mb = 0.0
         self.link: StreamLink | None = None
-        self.limit_end = self.kill_at = self.look_at = float("inf")
+        self.limit_end = self.kill_at = self.look_at = self.tell_at = float("inf")
         self.go_at = 0.0
 
     def run(self) -> None:
@@ -102,15 +102,13 @@ class Runner(OrderLoop):
         if not self.left:
             self._end_all()
         self._let_read()
-        self._finish()
+        self._finish(self._run_behind())
         self._stay()
 
     # -- up to the barrier
 
     def _open(self) -> None:
-        self.wake_fd = wake_on_signals(
-            self.orders_fd, lambda: self.stop("cancelled", "its runner was told to")
-        )
+        self.wake_fd = wake_on_signals(self.orders_fd, self._told_to_end)
         be_subreaper()
         self._load()
         self.spec["cgroup"] = self.cgroup = cgroup.make(self.spec.get("cgroup", ""))
@@ -122,11 +120,15 @@ class Runner(OrderLoop):
         self.streams = Streams(self._say_stream, self._signal_all, kind)
         self._renew()
 
+    def _told_to_end(self) -> None:
+        self.stop("cancelled", "its runner was told to")
+
     def _load(self) -> None:
         try:
             with open(f"{self.folder}/spec.json", encoding="utf-8") as file:
                 self.spec = json.load(file)
-            self.status.preallocate(len(self.spec["ranks"]))
+            members = len(self.spec.get("members", ()))
+            self.status.preallocate(len(self.spec["ranks"]), members and members + 1)
         except (OSError, ValueError) as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error
 
@@ -182,7 +184,8 @@ class Runner(OrderLoop):
     # -- the loop
 
     def _step(self) -> None:
-        self._wait(self.limit_end, self.kill_at, self.look_at, self.streams.look_at)
+        look_at = self.streams.look_at
+        self._wait(self.limit_end, self.kill_at, self.look_at, self.tell_at, look_at)
         self.streams.answer()
         self._reap()
         self._look_at_clock()
@@ -389,14 +392,24 @@ class Runner(OrderLoop):
         started = self.first_ns / 1e9
         return {"started": time.time() - time.monotonic() + started, "started_mono": started}
 
-    def _finish(self) -> None:
+    def _run_behind(self) -> dict[str, Any]:
+        """Run what else this part has; returns its end."""
+        return self._end_record()
+
+    def _finish(self, record: dict[str, Any]) -> None:
+        # The launcher hears of an end that cannot be written, and may forget the part.
+        while not self._record(END, record, durable=True) and os.path.isdir(self.folder):
+            time.sleep(RETRY_S)
+
+    def _end_record(self) -> dict[str, Any]:
+        """The end of what has run last, or never ran."""
         self._reap()
         ran = self.is_started and self.first_ns is not None
         if not self.reason:
             self.reason, self.detail = self._verdict()
         if self.left:
             self.detail = f"{self.detail} ({self.left} processes could not be ended)".strip()
-        record = {
+        return {
             "state": "finished" if ran else "refused",
             "reason": self.reason,
             "detail": self.detail,
@@ -407,9 +420,6 @@ class Runner(OrderLoop):
             **({"left": self.left} if self.left else {}),
             **self._start_times(),
         }
-        # The launcher hears of an end that cannot be written, and may forget the part.
-        while not self._record(END, record, durable=True) and os.path.isdir(self.folder):
-            time.sleep(RETRY_S)
 
     def _verdict(self) -> tuple[str, str]:
         for index, code in enumerate(self.codes):

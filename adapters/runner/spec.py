@@ -46,6 +46,8 @@ class RunnerHome(TypedDict, total=False):
 
     cgroup: str
     """Folder of the part's cgroup, which the runner makes; empty: none."""
+    members: Sequence[dict[str, Any]]
+    """What runs behind it, one after the other (`coalloc.model.sites.parts.Member`)."""
 
 
 class RunnerSpec(RunnerHome):

@@ -23,6 +23,8 @@ from coalloc.adapters.runner import durable
 
 PAGE = 4096
 READY, START, RUN, END = range(4)
+MEMBER = 1024
+"""Bytes of each member's slot, behind those of the steps."""
 NO_RUNNER = 203
 """Exit code of a wrapper that has not reached its part's runner."""
 FORK_SERVER_NAME, RUNNER_NAME = "coalloc-nest", "coalloc-part"
@@ -43,9 +45,15 @@ def decoded(raw: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def status_size(procs: int) -> int:
-    """Bytes of a status file; the last slot has room for every exit code."""
-    return PAGE * (END + 1) + 8 * procs
+def status_size(procs: int, members: int = 0) -> int:
+    """Bytes of a status file; the last slot of a step has room for every exit code."""
+    return PAGE * (END + 1) + 8 * procs + MEMBER * members
+
+
+def member_end(raw: bytes, place: int) -> dict[str, Any] | None:
+    """The end of a member, of one process, in the content of a status file."""
+    at = status_size(1, place)
+    return decoded(raw[at : at + MEMBER]) if raw[at : at + 1] > b"\0" else None
 
 
 class StatusFile:
@@ -55,10 +63,10 @@ class StatusFile:
         self.folder = folder
         self.fd = -1
 
-    def preallocate(self, procs: int) -> None:
+    def preallocate(self, procs: int, members: int = 0) -> None:
         """Make the file such that writing into it needs no more space, for good."""
         self.open()
-        os.pwrite(self.fd, b"\0" * status_size(procs), 0)
+        os.pwrite(self.fd, b"\0" * status_size(procs, members), 0)
         os.fsync(self.fd)
         for folder in (self.folder, os.path.dirname(self.folder)):
             durable.synchronise(folder)

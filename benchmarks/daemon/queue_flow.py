@@ -41,9 +41,14 @@ def queue(site: Running, jobs: int, distinct: bool) -> None:
 
 
 def starts(site: Running) -> list[float]:
-    """Times of all starts so far, seconds."""
-    lines = site.lines("job_started")
-    return [datetime.fromisoformat(line["timestamp"]).timestamp() for line in lines]
+    """Times of all starts so far, seconds; of members of an array that of their first."""
+    lines = [(line, 1) for line in site.lines("job_started")]
+    lines += [(line, line["behind"]) for line in site.lines("members_started")]
+    return [
+        datetime.fromisoformat(line["timestamp"]).timestamp()
+        for line, count in lines
+        for _ in range(count)
+    ]
 
 
 def measured(policy: str, jobs: int, distinct: bool) -> dict[str, Any]:

@@ -80,6 +80,8 @@ class ClusterState:
     """Words of the batch system that nobody here knows, and that were logged."""
     asked: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """Orders under way that say nothing new when repeated, with their numbers."""
+    forgotten: list[tuple[str, int]] = field(default_factory=list)
+    """Ends of this step that its executor is to forget: job and attempt of each."""
     verdicts: dict[Hashable, Verdict] = field(default_factory=dict, compare=False, repr=False)
     """What its batch system would say to jobs, by the rules it was read with."""
     openings: dict[Hashable, tuple[NodeReading, ...]] = field(

@@ -21,7 +21,10 @@ SHAPES = "shapes"
 """Ability of an executor: it takes what a job's shape asks for; another one gets no such part."""
 STREAMS = "streams"
 """Ability of an executor: its parts' output can be read while they run, and terminals be had."""
-ABILITIES = (LIMIT, SHAPES, STREAMS)
+MEMBERS = "members"
+"""Ability of an executor: a part of its may run further members of an array; another one is sent
+each by itself."""
+ABILITIES = (LIMIT, SHAPES, STREAMS, MEMBERS)
 """Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -94,6 +97,9 @@ class Abort(OfAttempt, frozen=True, kw_only=True):
 
 class Forget(OfAttempt, frozen=True, kw_only=True):
     """The end of this part is on the daemon's disk."""
+
+    others: tuple[tuple[str, int], ...] = ()
+    """Jobs and attempts of which the same is true; where the executor knows ``members`` alone."""
 
 
 class Dismiss(Struct, frozen=True, kw_only=True):
@@ -173,7 +179,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     version: str = ""
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
-    """What it can do that earlier ones could not: ``limit``, ``shapes``, ``streams``."""
+    """What it can do that earlier ones could not: ``limit``, ``shapes``, ``streams``,
+    ``members``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

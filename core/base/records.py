@@ -244,6 +244,9 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """host:port at which the ranks of the current attempt meet."""
     planned: float = 0.0
     """Planned run time of the current attempt, seconds."""
+    pack: str = ""
+    """Of a member of an array that was taken ahead, or is the first of such: id and attempt of the
+    first, in whose runner it is, with a colon between them."""
     link_gbps: Mapping[str, float] = field(default_factory=dict)
     """Bandwidth that the current attempt takes of each cluster's link, Gbit/s."""
     round: int = 0
@@ -373,6 +376,11 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return frozenset(place for place in places if place)
 
     @property
+    def is_pack_first(self) -> bool:
+        """The others of its pack are prepared and started with it."""
+        return self.pack == f"{self.id}:{self.attempt}"
+
+    @property
     def is_meeting(self) -> bool:
         """Its parts take their turns in queues, and hold their nodes for each other."""
         is_tried = self.queued and self.state is JobState.PREPARING and not self.siblings
@@ -418,6 +426,7 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             behind="",
             siblings=0,
             dropped={},
+            pack="",
         )
 
     def alone(self, part: PartRecord) -> JobRecord:

@@ -14,7 +14,7 @@ from typing import Any
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.composites import ChunkPool, WorkflowState
 from coalloc.core.base.effects import AppendEvent, Effect, LogLine, SaveJob, SaveMeta, SendOrder
-from coalloc.core.base.messages import Abort, Dismiss, Forget, Order, Prepare
+from coalloc.core.base.messages import MEMBERS, Abort, Dismiss, Forget, Order, Prepare
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.round_control import Isolation, RoundControl
 from coalloc.core.base.state_tables import (
@@ -26,6 +26,7 @@ from coalloc.core.base.state_tables import (
     Maintenance,
     Marked,
     NativeJobs,
+    Packs,
     PendingCount,
     Presence,
     Sharing,
@@ -110,6 +111,7 @@ class State:
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
     """The waiting jobs that depend on a job."""
     pending: PendingCount = field(default_factory=PendingCount)
+    packs: Packs = field(default_factory=Packs)
     marked: Marked = field(default_factory=Marked)
     deadlines: Deadlines = field(default_factory=Deadlines)
     findings: Findings = field(default_factory=Findings)
@@ -156,7 +158,8 @@ class State:
             ends = self.array_changes.setdefault(record.array, [])
             if record.is_ended and old is not None and not old.is_ended and record.rest is None:
                 ends.append(record)
-        self.schedule.follow(old, record)
+        self.packs.follow(old, record)
+        self.schedule.follow(old, record, frees=old is not None and not self.packs.lives(old.pack))
         if not record.is_waiting:
             self.findings.forget(record.id)
         self.marked.follow(record, is_planned=record.id in self.waiting)
@@ -198,8 +201,9 @@ class State:
             self.meeting |= record.meeting_places
             self.queued.update(record.claims)
             for part in record.parts:
-                for node in part.held:
-                    self.holding.setdefault(node, {})[record.id] = None
+                for node, slots in part.held.items():
+                    if slots:
+                        self.holding.setdefault(node, {})[record.id] = None
             if record.link_gbps:
                 self.loading[record.id] = None
         self.pending.count(record, 1)
@@ -224,6 +228,7 @@ class State:
         record = self.jobs.pop(job, None)
         if record is not None:
             self._uncount(record)
+            self.packs.forget(record)
             self.native.forget(record)
         for table in (self.waiting, self.placed, self.ended):
             table.pop(job, None)
@@ -241,16 +246,27 @@ class State:
         repeats what it knows until it has carried them out.
         """
         target = self.clusters[cluster]
-        if isinstance(order, Abort | Forget | Dismiss):
+        is_several = isinstance(order, Forget) and bool(order.others)
+        if isinstance(order, Abort | Forget | Dismiss) and not is_several:
             asked = (type(order).__name__, order.job, order.attempt)
             if target.asked.get(asked, 0) > target.acked_seq:
                 return
             target.asked[asked] = target.next_seq
+            if isinstance(order, Forget) and MEMBERS in (target.abilities or ()):
+                target.forgotten.append((order.job, order.attempt))
+                return
         elif isinstance(order, Prepare):  # An abort that is still under way is not of this part.
             target.asked.pop((Abort.__name__, order.job, order.attempt), None)
         self.out.append(SendOrder(cluster=cluster, seq=target.next_seq, order=order))
         target.next_seq += 1
         self.out.append(SaveMeta(key=f"seq.{cluster}", value=str(target.next_seq)))
+
+    def forget_together(self) -> None:
+        """Send which ends of this step are to be forgotten, all of a cluster's in one order."""
+        for name, target in self.clusters.items():
+            if starts := target.forgotten:
+                target.forgotten, (job, attempt) = [], starts[0]
+                self.send(name, Forget(job=job, attempt=attempt, others=tuple(starts)))
 
     def save_drained(self) -> None:
         """Have the drained clusters and nodes written."""

@@ -108,6 +108,45 @@ class Marked:
 
 
 @dataclass(slots=True)
+class Packs:
+    """Members of arrays that share a runner, and those that wait for a place in one."""
+
+    living: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By pack: its placed members."""
+    left: dict[str, None] = field(default_factory=dict)
+    """Packs of which a member is not placed any more."""
+    pending: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By array: the members that wait."""
+
+    def lives(self, pack: str) -> bool:
+        """Whether a member of the pack is placed."""
+        return bool(pack) and pack in self.living
+
+    def follow(self, old: JobRecord | None, record: JobRecord) -> None:
+        """Keep the tables as the record has it."""
+        if record.state is JobState.PENDING and record.array:
+            self.pending.setdefault(record.array, {})[record.id] = None
+        elif record.array:
+            self.forget(record)
+        if record.pack and record.is_placed:
+            self.living.setdefault(record.pack, {})[record.id] = None
+        elif old is not None and old.pack and old.is_placed:
+            self.left[old.pack] = None
+            _drop(self.living, old.pack, old.id)
+
+    def forget(self, record: JobRecord) -> None:
+        """Drop a job that waits no more."""
+        _drop(self.pending, record.array, record.id)
+
+
+def _drop(table: dict[str, dict[str, None]], key: str, job: str) -> None:
+    if (jobs := table.get(key)) is not None:
+        jobs.pop(job, None)
+        if not jobs:
+            del table[key]
+
+
+@dataclass(slots=True)
 class Findings:
     """Findings of the latest rounds about jobs that wait."""
 
@@ -269,8 +308,11 @@ class FollowedPlan:
     later: dict[tuple[str, str], float] = field(default_factory=dict)
     """Workflow and task: those whose data are under way, and when they arrive."""
 
-    def follow(self, old: JobRecord | None, record: JobRecord) -> None:
-        """Note the nodes that a job has left, and what the plan has no place for any more."""
+    def follow(self, old: JobRecord | None, record: JobRecord, *, frees: bool) -> None:
+        """Note the nodes that a job has left, and what the plan has no place for any more.
+
+        `frees`: nothing of its pack goes on there.
+        """
         was_pending = old is not None and old.state is JobState.PENDING
         is_same = old is not None and old.job is record.job and old.batch is record.batch
         if record.flow or record.rest is not None:
@@ -282,7 +324,7 @@ class FollowedPlan:
             self.arrived.append(record.id)
         if self.order is None or old is None:
             return
-        if old.is_placed and not record.is_placed:
+        if frees and old.is_placed and not record.is_placed:
             self.freed.update(node for part in old.parts for node in part.nodes)
             self.has_ended |= record.is_ended or bool(record.flow)
         planned = self.order.placements.get((record.id, ""))

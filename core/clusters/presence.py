@@ -96,6 +96,7 @@ def _informed(
             _behind(state, cluster, statement, now)
             for report in statement.parts:
                 starting.reported(state, statement.cluster, report, now)
+            requeueing.settle_packs(state, now)
             if cluster.connected and statement.last_seq >= cluster.acked_seq:
                 after_restore.release_claims(state, statement)
         case Read():
@@ -133,6 +134,7 @@ def _greeted(state: State, cluster: ClusterState, hello: Hello, peer: Hashable, 
     state.out.append(ResendOrders(cluster=hello.cluster, from_seq=base))
     for report in (*missing, *hello.parts):
         starting.reported(state, hello.cluster, report, now)
+    requeueing.settle_packs(state, now)
 
 
 def lost(state: State, name: str, now: float, why: str) -> None:

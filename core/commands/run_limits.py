@@ -29,6 +29,8 @@ def refusal(state: State, record: JobRecord, limit: object, *, operator: bool) -
         return f"job {record.id} is {record.state}; its limit stays"
     if record.foreign:
         return f"job {record.id} is {record.origin}'s own job {record.foreign}; change it there"
+    if record.pack:
+        return f"job {record.id} was taken ahead with others of its array; its limit stays"
     if not isinstance(limit, int | float) or not 0.0 < limit <= LONGEST_S:
         return f"job {record.id} is {record.state}, and needs a time limit"
     if record.state in BEGUN and not operator and (most is None or limit > most):

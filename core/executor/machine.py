@@ -22,7 +22,6 @@ restart does not lose them.
 from __future__ import annotations
 
 from coalloc.core.base.messages import (
-    ABILITIES,
     Abort,
     Arrange,
     Dismiss,
@@ -96,7 +95,7 @@ class ExecutorCore:
             last_seq=self._written(),
             parts=tuple(state.parts.values()),
             version=state.version,
-            abilities=ABILITIES,
+            abilities=state.abilities,
         )
         return [SendStatement(statement=hello)]
 
@@ -187,17 +186,23 @@ class ExecutorCore:
         match order:
             case Prepare():
                 key, parts = order.key, self.state.parts
-                if any(k.job == order.job and k.attempt > order.attempt for k in parts):
+                newest = {each.job: each.attempt for each in order.keys}
+                if any(k.attempt > newest.get(k.job, k.attempt) for k in parts):
                     refusal = {"reason": "superseded", "detail": "a newer attempt is here"}
-                    parts.setdefault(key, key.report(PartState.REFUSED, **refusal))
+                    for each in order.keys:
+                        parts.setdefault(each, each.report(PartState.REFUSED, **refusal))
                 elif key not in parts:
-                    parts[key] = key.report(PartState.PREPARING)
+                    pack = key.pack if order.members else ""
+                    for each in order.keys:
+                        parts[each] = each.report(PartState.PREPARING, pack=pack)
                     self._out.append(ClaimPart(order=order))
             case Dismiss(foreign=foreign):
                 self._out.append(DismissJob(foreign=foreign))
             case _:
-                start = order.job, order.attempt
-                for key in [key for key in self.state.parts if key.start == start]:
+                starts = {(order.job, order.attempt)}
+                if isinstance(order, Forget):
+                    starts.update(order.others)
+                for key in [key for key in self.state.parts if key.start in starts]:
                     self._change(order, key, now)
 
     def _change(self, order: Order, key: PartKey, now: float) -> None:
@@ -212,7 +217,7 @@ class ExecutorCore:
                 self._out.append(LimitPart(key=key, limit_s=limit_s, instead_of=before))
             case Start() if part in HELD:
                 self.state.undone.pop(EndPart(key=key, reason=LAPSED), None)  # it spoke
-                self.state.let_go.setdefault(key, now)
+                self._let_go(key, now)
                 self._out.append(StartPart(key=key))
             case Abort(reason=reason, claim_only=claim_only) if part not in PART_ENDED:
                 runs = part is PartState.RUNNING or key in self.state.let_go
@@ -224,6 +229,14 @@ class ExecutorCore:
                 self.state.let_go.pop(key, None)
                 self._remove(report)
 
+    def _let_go(self, key: PartKey, now: float) -> None:
+        """Note that a part was told to start, and with it those behind it."""
+        self.state.let_go.setdefault(key, now)
+        if pack := self.state.parts[key].pack:
+            for each, report in self.state.parts.items():
+                if report.pack == pack:
+                    self.state.let_go.setdefault(each, now)
+
     def _news(self, report: PartReport, now: float) -> None:
         """Take in what the launcher says; an end is final."""
         key = report.key
@@ -233,6 +246,8 @@ class ExecutorCore:
         if old is None or old.state in PART_ENDED or old == report:
             return
         self.state.parts[key] = report
+        if report.is_behind:
+            return  # How the first of its pack is says the same.
         self._out.append(
             SendStatement(
                 statement=Report(
@@ -256,7 +271,8 @@ class ExecutorCore:
         match effect:
             case ClaimPart(order=order):
                 refusal = {"reason": "executor_failed", "detail": why}
-                self._news(order.key.report(PartState.REFUSED, **refusal), now)
+                for each in order.keys:
+                    self._news(each.report(PartState.REFUSED, **refusal), now)
                 self._out.append(EndPart(key=order.key, reason="its claim failed"))
             case ArrangePart(key=key):
                 self._out.append(EndPart(key=key, reason=f"it could not be arranged: {why}"))
@@ -280,7 +296,7 @@ class ExecutorCore:
                     if part is not None and part.state in HELD:
                         if not state.welcomed:
                             continue  # another daemon may have been put in its place
-                        state.let_go.setdefault(key, now)
+                        self._let_go(key, now)
                         self._out.append(effect)
                 case HastenPart(key=key):
                     part = state.parts.get(key)

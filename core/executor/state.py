@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from coalloc.core.base.messages import ABILITIES
 from coalloc.core.executor.effects import (
     EndPart,
     HastenPart,
@@ -23,6 +24,7 @@ class ExecutorState:
     cluster: str
     identity: str = ""
     version: str = ""
+    abilities: tuple[str, ...] = ABILITIES
     store: str = ""
     epoch: int = 0
     last_seq: int = 0

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Protocol
 
-from coalloc.core.base.messages import Statement
+from coalloc.core.base.messages import Report, Statement
 from coalloc.core.executor.effects import (
     EffectFailed,
     ExecutorEffect,
@@ -23,6 +24,7 @@ from coalloc.core.executor.effects import (
     SendStatement,
 )
 from coalloc.core.executor.machine import ExecutorCore
+from coalloc.model.values import replace
 
 
 class Actions(Protocol):
@@ -70,11 +72,22 @@ def carry_out(
         unwritten = ProgressUnwritten(kept=hands.kept)
         said = [e.statement for e in core.handle(unwritten, now) if isinstance(e, SendStatement)]
         said_after = []
-    for statement in said + said_after:
+    for statement in _joined(said + said_after):
         try:
             hands.say(statement)
         except Exception as error:
             _explained(SendStatement(statement=statement), error, hands)
+
+
+def _joined(said: Iterable[Statement]) -> Iterator[Statement]:
+    """One report in place of several in a row; of each part it has what was said last."""
+    for is_report, run in groupby(said, lambda statement: isinstance(statement, Report)):
+        statements = list(run)
+        if is_report:
+            reports = [each for each in statements if isinstance(each, Report)]
+            parts = {part.key: part for each in reports for part in each.parts}
+            statements = [replace(reports[-1], parts=tuple(parts.values()))]
+        yield from statements
 
 
 def _performed(

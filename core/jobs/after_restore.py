@@ -232,7 +232,8 @@ def repeat_starts(state: State, cluster: str) -> None:
     """Tell a cluster again to start what it has ready and was told to start."""
     for record in list(state.placed_records()):
         waits = any(p.cluster == cluster and p.state is PartState.READY for p in record.parts)
-        if record.state is JobState.STARTING and waits:
+        is_alone = not record.pack or record.is_pack_first
+        if record.state is JobState.STARTING and waits and is_alone:
             state.send(cluster, Start(job=record.id, attempt=record.attempt))
 
 

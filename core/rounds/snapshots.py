@@ -90,8 +90,9 @@ def _running(state: State, now: float) -> list[Running]:
     """The placed jobs and the clusters' native ones."""
     running = []
     for record in state.placed_records():
-        running.append(run := running_view(state, record, now))
-        running += runs_on_twins(state, record, run)
+        if not record.pack or record.placed_slots:
+            running.append(run := running_view(state, record, now))
+            running += runs_on_twins(state, record, run)
     for cluster in state.clusters.values():
         running += map(_told_running, cluster.running)
     return running

@@ -20,6 +20,7 @@ from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.occupation import SlotsInUse, loads_of, meeting_place, parts_of
 from coalloc.core.jobs.workflows import begin, part_record, task_record
 from coalloc.core.starts.negotiation import parts_to_queue
+from coalloc.core.starts.packs import with_followers
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.two_phase import prepare
 from coalloc.core.starts.waits import is_crowded
@@ -109,7 +110,7 @@ def place(
         chosen = replace(chosen, parts=(only,), siblings=1, rendezvous="")
     if chosen.flow:
         begin(state, state.jobs[chosen.flow], chosen, now)
-    prepare(state, chosen, now)
+    prepare(state, chosen if queued else with_followers(state, chosen, now), now)
     view.place(chosen)
     if state.schedule.order is not None:
         state.schedule.order.drop((placement.job, placement.task or ""))

@@ -16,7 +16,7 @@ from coalloc.core.jobs.avoided_nodes import note_refused
 from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.workflows import settle, task_ended
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts import rivals, siblings
+from coalloc.core.starts import packs, rivals, siblings
 from coalloc.core.starts.waits import due, overdue, remember_late
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.settings import StartConfig
@@ -24,6 +24,7 @@ from coalloc.model.sites.parts import (
     ADMIN,
     CANCELLED_THERE,
     ENDED_BY_ADMIN,
+    NOT_BEGUN,
     OVER_LIMIT,
     PERMANENT,
     PartState,
@@ -89,13 +90,30 @@ def give_back(
         settle(state, state.composites[record.flow], now)
 
 
+def settle_packs(state: State, now: float) -> None:
+    """Follow what has become of members of packs, before anything else is started.
+
+    One that was taken out before the start takes out all: none has been told to start.
+    """
+    while state.packs.left:
+        pack, _ = state.packs.left.popitem()
+        members = list(packs.living(state, pack))
+        unstarted = [each for each in members if each.state is JobState.PREPARING]
+        for record in unstarted:
+            give_back(state, record, now, "", NOT_BEGUN, "")
+        if members and not unstarted:
+            packs.hand_on(state, pack)
+
+
 def _pause(start: StartConfig, refusals: int, reason: str) -> float:
     """Until a job that was given back may be tried again, seconds.
 
     One behind other jobs, or over a limit of accounts, is tried when that cluster's queue changes
     or a job of ours ends there, and no later than after the longest pause; one that has waited its
-    turn in vain asks for the next at once.
+    turn in vain asks for the next at once, one that was taken ahead is placed anew at once.
     """
+    if reason == NOT_BEGUN:
+        return 0.0
     if reason in {negotiating.OTHERS_FIRST, OVER_LIMIT}:
         return start.backoff_max_s
     if reason in {NOT_GRANTED, GAVE_WAY}:

@@ -33,7 +33,7 @@ from coalloc.core.jobs.outcome import remember, verdict
 from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
-from coalloc.core.starts import siblings
+from coalloc.core.starts import packs, siblings
 from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, try_those_behind
 from coalloc.core.starts.waits import due
 from coalloc.core.starts.will import see_hold
@@ -57,16 +57,17 @@ def prepare(state: State, record: JobRecord, now: float) -> None:
     state.put(record)
     for part in record.parts:
         send_part(state, record, part, now)
-    state.emit(
-        now,
-        EventKind.JOB_PLACED,
-        record.id,
-        attempt=record.attempt,
-        round=record.round,
-        policy=record.policy,
-        nodes=record.nodes,
-        parts=list(record.clusters),
-    )
+    for each in packs.living(state, record.pack) if record.pack else (record,):
+        state.emit(
+            now,
+            EventKind.JOB_PLACED,
+            each.id,
+            attempt=each.attempt,
+            round=each.round,
+            policy=each.policy,
+            nodes=each.nodes,
+            parts=list(each.clusters),
+        )
     state.out.append(Wake(at=deadline or now))
 
 
@@ -116,6 +117,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         chunk_first=record.chunk_first,
         chunks=record.chunks,
         chunks_total=whole.chunks if isinstance(whole, DivisibleJob) else 0,
+        members=packs.behind(state, record),
         queue=negotiating.terms(state, record, part, now) if may_wait else None,
         batch=told(state.clusters[part.cluster].settings, record),
         once=record.once,
@@ -136,8 +138,8 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         return
     record = run_limits.followed(state, record, part, report, now)
     part = _part(record, cluster, report) or part
-    step = _step(report.state, has_nodes=bool(report.nodes))
-    if step <= _step(part.state, has_nodes=part.granted is not None):
+    step = _step(report, has_nodes=bool(report.nodes))
+    if step <= _step(part, has_nodes=part.granted is not None):
         if report.state is part.state is PartState.WAITING:
             negotiating.still_waits(state, part, report, record, now)
             see_hold(state, state.jobs[record.id], cluster, report, now)
@@ -151,7 +153,9 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         part,
         state=report.state,
         nodes=nodes,
-        slots=slots_on([state.clusters[cluster]], record.job, nodes) if is_other else part.slots,
+        slots=slots_on([state.clusters[cluster]], record.job, nodes)
+        if is_other or (record.pack and report.started is not None)
+        else part.slots,
         granted=now if part.granted is None and step in HOLDS_NODES else part.granted,
         expected=report.expected,
         exit_code=report.exit_code,
@@ -178,7 +182,7 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
     _advance(state, record, now)
 
 
-ASKED, WAITS, GRANTED, AT_BARRIER, RUNS, OVER = range(6)
+ASKED, WAITS, GRANTED, AT_BARRIER, LET_GO, RUNS, OVER = range(7)
 HOLDS_NODES = range(GRANTED, OVER)
 _STEPS = {
     PartState.PREPARING: ASKED,
@@ -188,11 +192,13 @@ _STEPS = {
 }
 
 
-def _step(state: PartState, *, has_nodes: bool) -> int:
+def _step(part: PartRecord | PartReport, *, has_nodes: bool) -> int:
     """Progress of a part: what is said of an earlier step comes late."""
-    if state is PartState.PREPARING and has_nodes:
+    if part.state is PartState.PREPARING and has_nodes:
         return GRANTED
-    return _STEPS.get(state, OVER)
+    if part.state is PartState.RUNNING and part.started is None:
+        return LET_GO
+    return _STEPS.get(part.state, OVER)
 
 
 def _part(record: JobRecord, cluster: str, report: PartReport) -> PartRecord | None:
@@ -258,6 +264,8 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
         if any(s in PART_ENDED for s in states):
             first = next(part for part in record.parts if part.state in PART_ENDED)
             give_back(state, record, now, first.cluster, first.reason, first.detail)
+        elif record.pack and not record.is_pack_first:
+            return  # It starts with the first one.
         elif all(s is PartState.READY for s in states):
             if deadlines.misses(record, now, record.planned):
                 names = ", ".join(record.clusters)
@@ -266,6 +274,7 @@ def _advance(state: State, record: JobRecord, now: float) -> None:
                 return
             record = replace(record, state=JobState.STARTING, deadline=None)
             state.put(record)
+            packs.decide(state, record)
             for part in record.parts:
                 state.send(part.cluster, Start(job=record.id, attempt=record.attempt))
     elif all(s in PART_ENDED for s in states):
@@ -309,8 +318,9 @@ def _all_run(state: State, record: JobRecord, now: float) -> JobRecord:
     if skew is not None:
         fields["skew_ms"] = round(skew * 1e3, 3)
     state.emit(now, EventKind.JOB_STARTED, record.id, **fields)
-    nodes = fold(record.nodes)
-    state.log("job_started", job=record.id, **_whose(record), nodes=nodes, **fields)
+    if not record.pack or record.is_pack_first:
+        nodes = fold(record.nodes)
+        state.log("job_started", job=record.id, **_whose(record), nodes=nodes, **fields)
     return record
 
 
@@ -372,12 +382,14 @@ def _end(state: State, record: JobRecord, now: float) -> None:
     state.emit(now, EventKind.JOB_ENDED, record.id, **fields)
     level = "info" if end in {JobState.COMPLETED, JobState.CANCELLED} else "warning"
     told = fields if detail else {key: value for key, value in fields.items() if key != "detail"}
-    state.log("job_ended", level, job=record.id, **_whose(record), **told)
+    if end is not JobState.COMPLETED or not record.pack or record.is_pack_first:
+        state.log("job_ended", level, job=record.id, **_whose(record), **told)
     release_dependents(state, record.id, now)
     if record.flow:
         task_ended(state, record, now)
         return
-    state.rounds.happened("job_finished")
+    if not state.packs.lives(record.pack):
+        state.rounds.happened("job_finished")
 
 
 def skip_numbers(state: State, cluster: str, last_seq: int) -> None:

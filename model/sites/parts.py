@@ -46,6 +46,11 @@ class PartKey(Struct, frozen=True, kw_only=True, order=True):
         return self.job, self.attempt
 
     @property
+    def pack(self) -> str:
+        """Name of the pack whose first member this is."""
+        return f"{self.job}:{self.attempt}"
+
+    @property
     def folder(self) -> str:
         """A file name that stands for this key, and for no other."""
         return f"part+{quote(self.job, safe='')}+{self.attempt}+{self.part}"
@@ -104,6 +109,17 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The same of the errors; empty: the file of `stdout`."""
 
 
+class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A further member of an array, which is to run behind another one on the same slot."""
+
+    job: str
+    attempt: int
+    array_index: int
+    stdout: str = ""
+    stderr: str = ""
+    """Patterns of its output files, which the executor fills in."""
+
+
 class JobPart(Struct, frozen=True, kw_only=True):
     """A part of a job, as daemon and launcher both know it."""
 
@@ -148,11 +164,20 @@ class JobPart(Struct, frozen=True, kw_only=True):
     that it may use."""
     stream: str = ""
     """As in ``submit``."""
+    members: tuple[Member, ...] = ()
+    """Of a member of an array: those that run behind it, one after the other. They are prepared,
+    started and released with it; from the start on each is a part of its own."""
 
     @property
     def key(self) -> PartKey:
         """Name of this part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+
+    @property
+    def keys(self) -> tuple[PartKey, ...]:
+        """Names of this part and of those behind it."""
+        behind = (PartKey(job=m.job, attempt=m.attempt, part=0) for m in self.members)
+        return (self.key, *behind)
 
     @property
     def procs(self) -> int:
@@ -184,9 +209,9 @@ class PartReport(Struct, frozen=True, kw_only=True):
     attempt: int
     part: int
     state: PartState
-    """``waiting`` (in the batch system's queue), ``preparing``, ``ready``, ``running``,
-    ``finished`` (ran and ended), ``refused`` (never started), ``lost`` (started; its end cannot
-    be known)."""
+    """``waiting`` (in the batch system's queue), ``preparing``, ``ready``, ``running`` (without
+    ``started``: it begins when those of its pack before it have ended), ``finished`` (ran and
+    ended), ``refused`` (never started), ``lost`` (started; its end cannot be known)."""
     exit_code: int | None = None
     """Highest of the processes' codes; 128 + signal where one was killed."""
     started: float | None = None
@@ -220,11 +245,19 @@ class PartReport(Struct, frozen=True, kw_only=True):
     """CPU time of all its processes; None: not known."""
     max_rss_mb: float | None = None
     """Memory of the largest of them, MiB; null: not known."""
+    pack: str = ""
+    """Of a member of an array that shares a runner: which one. Stays with the executor."""
 
     @property
     def key(self) -> PartKey:
         """Name of this part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
+
+    @property
+    def is_behind(self) -> bool:
+        """It was to start behind another member of its pack, and has not begun yet."""
+        is_first = not self.pack or self.pack == self.key.pack
+        return not is_first and self.started is None and self.state not in PART_ENDED
 
     @property
     def is_ended(self) -> bool:
@@ -253,9 +286,11 @@ ADMIN = frozenset({ENDED_BY_ADMIN, HELD_BY_ADMIN})
 """The administrator's will: not on this cluster."""
 LASTING = frozenset({"bad_time_limit", "no_such_nodes", "not_permitted"})
 """What another attempt on the same cluster cannot mend; another cluster may take the job."""
+NOT_BEGUN = "not_begun"
+"""A member that was taken ahead, and will not begin there: it is placed anew at once."""
 OVER_LIMIT = "over_limit"
 """Over a limit of the batch system's accounts or of a partition, for the moment."""
-OF_THE_EXECUTOR = frozenset({"codes"})
+OF_THE_EXECUTOR = frozenset({"codes", "pack"})
 """Fields of a report that are not sent: one value per process is too much for large parts."""
 
 

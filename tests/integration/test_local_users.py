@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.parts import Member, PartKey, PartState
 from coalloc.policies.warming import RIGID
 from tests.support.launch_bed import LaunchTestbed
 from tests.support.live_site import Running
@@ -58,6 +58,24 @@ def test_runs_as_the_user(user_bed: LaunchTestbed) -> None:
     assert lines[6].split()[2] == "0", "whoever owns a file can enlarge it"
     output = (bed.cwd / "coalloc-1.out").stat()
     assert (output.st_uid, output.st_mode & 0o777) == (NOBODY, 0o644)
+
+
+@needs_root
+def test_a_member_behind_another_has_the_users_rights_for_good(user_bed: LaunchTestbed) -> None:
+    """The runner, which is root's, is the user's only while it starts one."""
+    bed = user_bed
+    text = "grep -E '^(Uid|Gid|Groups|CapPrm|CapEff|CapInh|CapAmb)' /proc/self/status; umask"
+    later = Member(job="1_1", attempt=1, array_index=1, stdout="second.out")
+    spec = bed.shell(text, job="1_0", stdout="first.out", members=(later,), uid=NOBODY)
+    bed.start(spec)
+    key = PartKey(job="1_1", attempt=1, part=0)
+    report = bed.ended(key)
+    assert (report.state, report.exit_code) == (PartState.FINISHED, 0), report
+    assert bed.output("second.out") == bed.output("first.out")
+    assert (bed.cwd / "second.out").stat().st_uid == NOBODY
+    assert f"Uid:\t{NOBODY}\t{NOBODY}\t{NOBODY}\t{NOBODY}\n" in bed.output("second.out")
+    ended = bed.ended(spec.key)
+    assert ended.exit_code == 0
 
 
 @needs_root

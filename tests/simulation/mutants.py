@@ -32,9 +32,9 @@ from coalloc.core.jobs import (
 )
 from coalloc.core.sharing import accounting, limit_book, limits
 from coalloc.core.starts import negotiation as negotiating
+from coalloc.core.starts import packs, requeue, siblings, start_rule
 from coalloc.core.starts import placements as placing
 from coalloc.core.starts import queued_claims as queueing
-from coalloc.core.starts import siblings, start_rule
 from coalloc.core.starts import two_phase as starting
 from coalloc.daemon import outbox
 from coalloc.daemon.store import restore
@@ -97,6 +97,11 @@ MUTANTS: dict[str, Mutant] = {
         "elif all(s in PART_ENDED for s in states):",
         "elif any(s in PART_ENDED for s in states):",
     ),
+    # Members taken ahead
+    "pack-given-back-after-its-start": Mutant(
+        requeue.settle_packs, "state is JobState.PREPARING", "started is None"
+    ),
+    "pack-holds-no-slot": Mutant(packs.hand_on, "{} if record is holder else ", ""),
     # Claims that wait, and how parts meet
     "arranged-before-all-are-granted": Mutant(
         negotiating.went_on,

@@ -6,9 +6,18 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from coalloc.core.base.messages import Arrange, Prepare
 from coalloc.model.shape import ONE_SLOT
-from coalloc.model.sites.parts import OVER_LIMIT, PART_ENDED, PartKey, PartReport, PartState
+from coalloc.model.sites.parts import (
+    NOT_BEGUN,
+    OVER_LIMIT,
+    PART_ENDED,
+    PartKey,
+    PartReport,
+    PartState,
+)
 from coalloc.model.sites.reading import NodeReading
 from tests.simulation.guests import Guests
 from tests.simulation.shaped import check_layout, over
@@ -55,6 +64,10 @@ class Part:
     arranged: Arrange | None = None
     is_unwanted: bool = False
     """Its end was asked for while it waited; it may be granted nevertheless."""
+    first: Part | None = None
+    """Of one that runs behind others: the first of them."""
+    is_let_go: bool = False
+    """It begins when those before it have ended."""
 
     @property
     def key(self) -> PartKey:
@@ -66,7 +79,8 @@ class Part:
             job=self.order.job,
             attempt=self.order.attempt,
             part=self.order.part,
-            state=self.state,
+            state=PartState.RUNNING if self.is_let_go else self.state,
+            pack=self.pack,
             exit_code=self.code,
             started=None if self.started is None else self.started + offset,
             ended=self.ends + offset if self.state is PartState.FINISHED else None,
@@ -83,8 +97,14 @@ class Part:
             return True
         return self.order.size == sum(self.nodes.values()) and self.nodes == self.order.nodes
 
+    @property
+    def pack(self) -> str:
+        if self.first is not None:
+            return self.first.pack
+        return self.key.pack if self.order.members else ""
+
     def refuse(self, reason: str) -> None:
-        self.state, self.reason = PartState.REFUSED, reason
+        self.state, self.reason, self.is_let_go = PartState.REFUSED, reason, False
 
     def finish(self, code: int, reason: str, now: float) -> None:
         self.state, self.code, self.reason, self.ends = PartState.FINISHED, code, reason, now
@@ -156,15 +176,47 @@ class Batch:
         assert is_known, f"{part.key} has a shape, and its executor is older"
         self.on_claim(order)
         self.parts[part.key] = part
+        for member in order.members:
+            own = structs.replace(
+                order,
+                job=member.job,
+                attempt=member.attempt,
+                array_index=member.array_index,
+                members=(),
+            )
+            assert own.key not in self.claimed, f"{own.key} is claimed a second time"
+            self.claimed.add(own.key)
+            self.parts[own.key] = Part(own, nodes=order.nodes, first=part)
         if order.queue is not None and self.waits.random() < self.faults:
             part.refuse(OVER_LIMIT)
         elif self.dice.random() < 0.2 * self.faults or (self.is_strict and self._taken(part)):
-            part.refuse("nodes_taken")
+            self._end_pack(part, "nodes_taken")
         elif order.foreign and not self.guests.bind(order.foreign):
             is_bound = self.guests.jobs[order.foreign].state == "bound"  # by an earlier attempt
             part.refuse("nodes_taken" if is_bound else "cancelled_there")
         elif order.queue is not None:
             self._enqueue(part, now)
+
+    def _pack(self, part: Part) -> list[Part]:
+        """The members of a part's pack, in their order; the part alone where it is in none."""
+        pack = part.pack
+        return [
+            each for each in self.parts.values() if each is part or (pack and each.pack == pack)
+        ]
+
+    def _end_pack(self, part: Part, reason: str) -> None:
+        """Refuse a claim, and what would have run behind it."""
+        for each in self._pack(part):
+            each.refuse(reason)
+
+    def _kill_runner(self, part: Part) -> None:
+        """What runs is lost; what has not begun will not, which a reboot leaves unknown."""
+        is_rebooted = self.dice.random() < 0.5
+        for each in self._pack(part):
+            if each.state is PartState.RUNNING or (is_rebooted and each.is_let_go):
+                each.state, each.reason, each.is_let_go = PartState.LOST, "node_died", False
+            elif each.is_let_go:
+                each.refuse(NOT_BEGUN)
 
     def _enqueue(self, part: Part, now: float) -> None:
         """Grant a claim at once, or let it wait for a time that nobody knows."""
@@ -251,8 +303,17 @@ class Batch:
             If not every process of the job is at its barrier, or this part has started before.
         """
         part = self.parts.get(key)
-        if part is None or part.state is not PartState.READY:
+        if part is None or part.is_let_go or part.state is not PartState.READY:
             return
+        if part.first is not None:
+            self.start(part.first.key, now)
+            return
+        for each in self._pack(part):
+            each.is_let_go = each is not part
+        self._begin(part, now)
+
+    def _begin(self, part: Part, now: float) -> None:
+        key = part.key
         self._look_at_hold(part, now)
         job, attempt, number = key.job, key.attempt, key.part
         seen = self.readied.get((job, attempt), {})
@@ -271,7 +332,7 @@ class Batch:
         self.on_start(part.order)
         if part.order.foreign:
             self.guests.let_go(part.order.foreign)
-        part.state, part.started = PartState.RUNNING, now
+        part.state, part.started, part.is_let_go = PartState.RUNNING, now, False
         part.ends = now + self.dice.choice([0.0, 1.0, 5.0, 30.0])
 
     def _taken(self, part: Part, nodes: Mapping[str, int] | None = None) -> bool:
@@ -279,7 +340,8 @@ class Batch:
         mine = part.nodes if nodes is None else nodes
         held = [(part.order, mine)]
         for other in self.parts.values():
-            if other is not part and other.state not in PART_ENDED:
+            waits = other.first is not None and other.state is not PartState.RUNNING
+            if other is not part and other.state not in PART_ENDED and not waits:
                 held.append((other.order, {n: c for n, c in other.nodes.items() if n in mine}))
         return bool(over(self.nodes, held))
 
@@ -302,8 +364,10 @@ class Batch:
             pass  # it is lost on its way: the batch system has not heard it
         elif part.state is PartState.WAITING and self.waits.random() < 0.5:
             part.is_unwanted = True  # the queue takes its time, and may grant it meanwhile
-        elif part.state in HELD or part.state is PartState.WAITING:
+        elif part.is_let_go:
             part.refuse("aborted")
+        elif part.state in HELD or part.state is PartState.WAITING:
+            self._end_pack(part, "aborted")
         elif part.state is PartState.RUNNING:
             part.finish(143, "aborted", now)
         self._follow(part)
@@ -324,7 +388,7 @@ class Batch:
         for part in self.parts.values():
             if part.state is PartState.RUNNING:
                 if self.dice.random() < 0.01 * self.faults:
-                    part.state, part.reason = PartState.LOST, "node_died"
+                    self._kill_runner(part)
                 elif self._is_preempted(part):
                     self.preempted[part.order.job] = self.preempted.get(part.order.job, 0) + 1
                     part.finish(143, "preempted", now)
@@ -337,10 +401,17 @@ class Batch:
                 self._grant(part, now)
             elif part.state in HELD and part.is_unwanted:
                 part.refuse("aborted")
+            elif part.is_let_go:
+                before = self._pack(part)
+                if not any(each.state is PartState.RUNNING for each in before):
+                    self._begin(part, now)
+            elif part.first is not None:
+                pass  # It is ready when the first one is.
             elif part.state is PartState.PREPARING and part.has_all and self.dice.random() < 0.7:
-                part.state = PartState.READY
-                seen = self.readied.setdefault((part.order.job, part.order.attempt), {})
-                seen[part.order.part] = sum(part.nodes.values())
+                for each in self._pack(part):
+                    each.state = PartState.READY
+                    seen = self.readied.setdefault(each.key.start, {})
+                    seen[each.order.part] = sum(each.nodes.values())
             self._follow(part)
 
     def _is_preempted(self, part: Part) -> bool:
@@ -369,7 +440,7 @@ class Batch:
 
     def held(self) -> list[Part]:
         """Claims that have not started."""
-        return [part for part in self.parts.values() if part.state in HELD]
+        return [p for p in self.parts.values() if p.state in HELD and not p.is_let_go]
 
     def overfull(self) -> str:
         """A node on which more runs than it has room for; empty if there is none."""

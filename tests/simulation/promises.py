@@ -235,9 +235,7 @@ def _after_parents(daemon: DaemonHost, record: JobRecord) -> None:
 
 def _members(daemon: DaemonHost, number: str) -> list[JobRecord]:
     jobs = daemon.disk.jobs
-    return [
-        jobs[name] for name in (number, f"{number}_", f"{number}_1", f"{number}_2") if name in jobs
-    ]
+    return [job for name, job in jobs.items() if name == number or job.array == number]
 
 
 def at_end(daemon: DaemonHost, batches: dict[str, Batch], touched: set[str]) -> None:

@@ -83,6 +83,8 @@ class Users:
     held: set[str] = field(default_factory=set)
     drained: set[str] = field(default_factory=set)
     paused: bool = False
+    members: int = 2
+    """Of each array."""
     made: int = 0
     asked: int = 0
     requests: dict[str, Command] = field(default_factory=dict)
@@ -227,7 +229,11 @@ class Users:
         if known and dice.random() < 0.2:
             needs = ((dice.choice(["afterok", "afterany"]), dice.choice(known)),)
         self.needs[token] = needs
-        array = (1, 2) if dice.random() < 0.3 else ()
+        is_many = self.members > 2
+        is_array = dice.random() < (0.8 if is_many else 0.3)
+        array = tuple(range(1, self.members + 1)) if is_array else ()
+        if array and is_many:
+            job |= {"procs": 1, "proc_gbps": 0.0}
         launch = Launch(argv=("work",))
         self._want(token, Submit(token=token, job=job, launch=launch, needs=needs, array=array))
 

@@ -33,6 +33,10 @@ LEASE_S = 20.0
 JOBS = 10
 GUESTS = 3
 """Jobs submitted in each batch system itself."""
+MEMBERS = 12
+"""Of each array, in worlds where members are taken ahead of others."""
+PACK_S = 1000.0
+"""Work that is taken ahead there, seconds."""
 CALM_S = 2.0 * LEASE_S
 """What was lost or late is made good this long after the last fault, seconds."""
 SETTLED_S = 14_400.0
@@ -43,7 +47,7 @@ class UnsettledError(AssertionError):
     """Faults have ceased, and something never ends."""
 
 
-def drawn_settings(seed: int, *, queues: bool, is_wider: bool) -> Config:
+def drawn_settings(seed: int, *, queues: bool, is_wider: bool, has_packs: bool) -> Config:
     """The daemon's settings in the world of this seed."""
     settings = core_settings(
         clusters=tuple(ClusterConfig(name=n, link_gbps=SITE[n][2]) for n in SITE),
@@ -63,6 +67,7 @@ def drawn_settings(seed: int, *, queues: bool, is_wider: bool) -> Config:
         backoff_first_s=0.5,
         backoff_max_s=4.0,
         keep_ended=10_000,
+        members_s=PACK_S if has_packs else 0.0,
     )
     if is_wider:
         settings = core_settings(settings, projects=PROJECTS, priority=PRIORITY)
@@ -97,9 +102,12 @@ class World:
         self.network = Network(names, self.dice)
         wider = Wider(seed, names) if random.Random(f"wider {seed}").random() < 0.5 else None
         queues = random.Random(f"queues {seed}").random() < 0.5
-        settings = drawn_settings(seed, queues=queues, is_wider=wider is not None)
-        # arrays are of two members: in half of the worlds that is too long for the queue
-        arrays.WINDOW = 1 if random.Random(f"long {seed}").random() < 0.5 else 2
+        has_packs = random.Random(f"packs {seed}").random() < 1.0 / 3.0
+        settings = drawn_settings(
+            seed, queues=queues, is_wider=wider is not None, has_packs=has_packs
+        )
+        # in half of the worlds an array is too long for the queue
+        arrays.WINDOW = 1 if random.Random(f"long {seed}").random() < 0.5 else MEMBERS
         self.capacity = {name: SITE[name][2] for name in names}
         self.daemon = DaemonHost(settings, self.network, self.dice, self._committed)
         bounds = random.Random(f"bounds {seed}").random() < 1.0 / 3.0
@@ -107,6 +115,7 @@ class World:
         has_shapes = random.Random(f"shapes {seed}").random() < 1.0 / 3.0
         shaped = Shaped(seed) if has_shapes else None
         self.users = Users(self.dice, JOBS, names, wider, bounded, shaped)
+        self.users.members = MEMBERS if has_packs else 2
         self.daemon.planner.slow = random.Random(f"slow {seed}") if bounds else None
         self._are_full = queues and random.Random(f"full {seed}").random() < 0.6
         self.batches: dict[str, Batch] = {}

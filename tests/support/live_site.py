@@ -191,6 +191,11 @@ class Running:
             _kill_runner(status)
             _give_up(status.parent)
 
+    def kill_runner(self) -> None:
+        """Kill the runner of the newest part, if there is one."""
+        for status in sorted(self.root.glob("state/executors/*/*/status"))[-1:]:
+            _kill_runner(status)
+
     @property
     def asker(self) -> RequestConnection:
         """A connection to the daemon."""

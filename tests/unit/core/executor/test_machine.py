@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from coalloc.core.base.messages import (
     Abort,
@@ -37,7 +38,8 @@ from coalloc.core.executor.effects import (
 )
 from coalloc.core.executor.machine import ExecutorCore
 from coalloc.core.executor.state import ExecutorState
-from coalloc.model.sites.parts import PartKey, PartReport, PartState
+from coalloc.core.executor.turn import _joined
+from coalloc.model.sites.parts import Member, PartKey, PartReport, PartState
 
 
 def prepare(job: str = "1", attempt: int = 1) -> Prepare:
@@ -314,3 +316,37 @@ def test_a_part_is_arranged_once_it_has_its_nodes() -> None:
     assert [e.reason for e in failed if isinstance(e, EndPart)] == [
         "it could not be arranged: broken"
     ]
+
+
+def test_members_of_one_part_are_let_go_with_the_first_and_forgotten_together() -> None:
+    bench = Bench()
+    members = tuple(Member(job=f"1_{n}", attempt=1, array_index=n) for n in (1, 2))
+    bench.order(structs.replace(prepare("1_0"), members=members))
+    keys = [PartKey(job=f"1_{n}", attempt=1, part=0) for n in range(3)]
+    assert list(bench.core.state.parts) == keys
+    effects = bench.order(Start(job="1_0", attempt=1))
+    assert [e.key for e in effects if isinstance(e, StartPart)] == keys[:1]
+    bench.now += 1000.0
+    lapsed = bench.core.handle(ExecutorTicked(), bench.now)
+    assert not [each for each in lapsed if isinstance(each, EndPart)], "all were told to start"
+    pack = keys[0].pack
+    assert not bench.news(PartState.RUNNING, "1_1", pack=pack), "the first one's start says it"
+    for key in keys:
+        assert bench.news(PartState.FINISHED, key.job, pack=pack, started=1.0, ended=2.0)
+    others = tuple(key.start for key in keys)
+    effects = bench.order(Forget(job="1_0", attempt=1, others=others))
+    assert [e.key for e in effects if isinstance(e, RemovePart)] in (keys, [])
+    bench.core.handle(ExecutorTicked(), bench.now)
+    assert not bench.core.state.parts
+
+
+def test_reports_of_one_turn_go_out_as_one() -> None:
+    first, second = (
+        Report(cluster="a", last_seq=n, parts=(PartKey(job="1", attempt=1, part=n).report(state),))
+        for n, state in ((1, PartState.READY), (2, PartState.RUNNING))
+    )
+    hello = Hello(cluster="a")
+    (joined, between, alone) = _joined([first, second, hello, first])
+    assert isinstance(joined, Report)
+    assert (joined.last_seq, joined.parts) == (2, (*first.parts, *second.parts))
+    assert (between, alone) == (hello, first)

@@ -1,0 +1,159 @@
+"""Packs: members of an array that one runner runs one after the other, on the same slot.
+
+A start costs about as much as a task of some milliseconds. So where the members of an array are
+known to be short, the first one takes as many of the next along as make `start.members_s` of work.
+They are jobs like any other, each with its attempt and its part. What is theirs alone:
+
+- They are prepared with the first, by its order, and started with it: in the step that decides its
+  start all of them become `starting`. What takes one out before that takes out all.
+- After it, only a report that one has not begun, and never will, lets it wait again
+  (`requeue.give_back`); nothing in here ever concludes that.
+- One of those that live has the pack's slot, and the others have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from math import inf
+from statistics import fmean
+
+from coalloc.core.base.messages import MEMBERS
+from coalloc.core.base.records import JobRecord, JobState
+from coalloc.core.base.state import State
+from coalloc.core.commands.reservations import is_kept_from
+from coalloc.core.jobs.dependencies import delayed, open_needs
+from coalloc.core.learning.estimates import UserProgram, best_known
+from coalloc.core.sharing.priority import project_of
+from coalloc.model.jobs import RigidJob
+from coalloc.model.shape import ONE_SLOT
+from coalloc.model.sites.parts import Member, PartState
+from coalloc.model.values import replace
+
+MOST_MEMBERS = 200
+"""Of a pack."""
+LEAST_S = 0.005
+"""No member is expected to take less, seconds."""
+SHORT = 0.25
+"""Members are short of which most took no more than this share of what is taken ahead."""
+MOST = 0.9
+"""So many of the last runs."""
+
+
+def with_followers(state: State, first: JobRecord, now: float) -> JobRecord:
+    """A member that is about to be prepared, with those placed behind it that run after it."""
+    room, order = _room(state, first, now), state.schedule.order
+    if room <= 0 or order is None:
+        return first
+    pending = (state.jobs[job] for job in islice(state.packs.pending[first.array], 2 * room + 1))
+    behind = islice((each for each in pending if _may_follow(state, each, first, now)), room)
+    first = replace(first, pack=f"{first.id}:{first.attempt}")
+    parts = tuple(replace(part, slots=dict.fromkeys(part.nodes, 0)) for part in first.parts)
+    for record in tuple(behind):
+        placed = replace(
+            record.unplaced(),
+            state=JobState.PREPARING,
+            attempt=max(record.attempt, record.reserved) + 1,
+            parts=parts,
+            pack=first.pack,
+            planned=first.planned,
+            round=first.round,
+            policy=first.policy,
+            rendezvous=first.rendezvous,
+            reason="",
+            detail="",
+        )
+        state.put(placed)
+        order.drop((record.id, ""))
+    return first if state.packs.lives(first.pack) else replace(first, pack="")
+
+
+def _room(state: State, record: JobRecord, now: float) -> int:
+    """Members that may run behind one before anything else is to start on its slot."""
+    job, order, ahead_s = record.job, state.schedule.order, state.settings.start.members_s
+    if record.array_index is None or not isinstance(job, RigidJob) or order is None:
+        return 0
+    (part, *others), tree = record.parts, state.sharing.tree
+    scopes = tree.scopes(project_of(state, record), record.user) if tree.has_limits else ()
+    is_limited = any(scope.limits.holds_starts for scope in scopes)
+    cluster, nodes = state.clusters[part.cluster], part.nodes
+    is_plain = job.procs == 1 and job.shape == ONE_SLOT and not (job.proc_gbps or others)
+    is_special = record.once or record.stream or record.finish_by or record.throttle
+    is_of_round = record.round != order.round  # it may know better what comes next there
+    is_able = MEMBERS in (cluster.abilities or ())
+    if not (is_plain and is_able) or is_special or is_limited or is_of_round:
+        return 0
+    runs = best_known(state.learning.history, UserProgram.of(record).history_keys)
+    if not runs:
+        runs = (job.base_time if record.sources.get("base_time") == "user" else inf,)
+    slowdown = max(1.0, record.planned / job.base_time)
+    if sorted(runs)[int(MOST * (len(runs) - 1))] * slowdown > SHORT * ahead_s:
+        return 0
+    if is_kept_from(state, record.user, nodes, now, now + ahead_s):
+        return 0
+    each_s = max(fmean(runs) * slowdown, LEAST_S)
+    left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
+    slots = sum(node.slots for node in cluster.nodes)
+    share = -(-len(state.packs.pending.get(record.array, ())) // max(slots, 1))
+    return min(int(left_s / each_s), share, MOST_MEMBERS) - 1
+
+
+def _until_others(state: State, record: JobRecord, node: str, soon: float) -> float:
+    """Seconds until the plan has another job on a node, or keeps it for others.
+
+    Those that are due soon take their turn after a pack, which is as long as anybody may wait.
+    """
+    order = state.schedule.order
+    assert order is not None
+    others = (e for e in order.fronts(node) if e[1] or not e[0].startswith(f"{record.array}_"))
+    starts = [order.placements[entry].start for entry in others if entry in order.placements]
+    kept = [each.start for each in order.kept.get(node, ()) if record.id not in each.jobs]
+    return max(0.0, min([*kept, *(start for start in starts if start > soon)], default=inf) - soon)
+
+
+def _may_follow(state: State, record: JobRecord, first: JobRecord, now: float) -> bool:
+    """Whether a waiting member of the first one's array may start where that does."""
+    is_changed = state.round is not None and record.id in state.round.changed
+    is_unknown = record.reserved > record.attempt and bool(state.presence.unreconciled)
+    if record.id == first.id or record.id in state.findings.aside or is_changed or is_unknown:
+        return False
+    names = ("batch", "priority", "barred", "finish_by", "throttle", "cancelled_by")
+    is_alike = all(getattr(record, name) == getattr(first, name) for name in names)
+    if not is_alike or replace(record.job, id=first.id) != first.job or open_needs(state, record):
+        return False
+    return max(record.not_before, record.opens(now), delayed(state, record)) <= now
+
+
+def behind(state: State, first: JobRecord) -> tuple[Member, ...]:
+    """The members behind the first of a pack, as its executor is told."""
+    return tuple(
+        Member(job=record.id, attempt=record.attempt, array_index=record.array_index or 0)
+        for record in living(state, first.pack)
+        if record.id != first.id
+    )
+
+
+def living(state: State, pack: str) -> Iterator[JobRecord]:
+    """The members of a pack that are placed."""
+    return (state.jobs[job] for job in tuple(state.packs.living.get(pack, ())))
+
+
+def decide(state: State, first: JobRecord) -> None:
+    """Have the members behind the first start with it: that is decided once for all."""
+    for record in living(state, first.pack):
+        if record.id != first.id:
+            parts = tuple(replace(part, state=PartState.READY) for part in record.parts)
+            state.put(replace(record, state=JobState.STARTING, parts=parts))
+    if count := len(state.packs.living.get(first.pack, ())):
+        state.log("members_started", job=first.id, user=first.user, behind=count - 1)
+
+
+def hand_on(state: State, pack: str) -> None:
+    """Have one member that lives hold the slot of the pack: one that has begun, or any."""
+    members = list(living(state, pack))
+    holder = max(members, key=lambda record: (record.started is not None, record.placed_slots))
+    for record in members:
+        (part,) = record.parts
+        slots = {} if record is holder else dict.fromkeys(part.nodes, 0)
+        if record.started is None and part.slots != slots:
+            state.put(replace(record, parts=(replace(part, slots=slots),)))

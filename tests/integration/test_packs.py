@@ -1,0 +1,187 @@
+"""Members of an array that one runner runs: in turn, each with what is its own, told and kept."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coalloc.model.sites.parts import Member, PartKey, PartReport, PartSpec, PartState
+from tests.support.launch_bed import LaunchTestbed, Signpost
+from tests.support.live_site import Running
+
+START = "prepare_timeout_s = 5.0\nbackoff_first_s = 0.1\nbackoff_max_s = 1.0"
+SHORT = {"base_time": 0.001}
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[LaunchTestbed]:
+    bed = LaunchTestbed(tmp_path)
+    yield bed
+    bed.close()
+
+
+def pack(bed: LaunchTestbed, text: str, count: int = 4, **fields: Any) -> PartSpec:
+    """A part of an array's members, numbered from 0, that run this."""
+    members = tuple(
+        Member(job=f"1_{n}", attempt=n, array_index=n, stdout=f"{n}.out") for n in range(1, count)
+    )
+    env = {"COALLOC_ARRAY_TASK_ID": "0", "PATH": os.environ["PATH"]}
+    return bed.shell(text, job="1_0", env=env, stdout="0.out", members=members, **fields)
+
+
+def keys(count: int = 4) -> list[PartKey]:
+    return [PartKey(job=f"1_{n}", attempt=max(n, 1), part=0) for n in range(count)]
+
+
+def all_ended(bed: LaunchTestbed, count: int = 4) -> list[PartReport]:
+    return bed.wait(keys(count), lambda report: report.is_ended)
+
+
+def test_each_member_runs_in_its_turn_with_what_is_its_own(bed: LaunchTestbed) -> None:
+    told = "$COALLOC_JOB_ID $COALLOC_ATTEMPT $COALLOC_ARRAY_TASK_ID $PWD"
+    text = f"echo {told}; exit $(($COALLOC_ARRAY_TASK_ID % 2))"
+    spec = pack(bed, text)
+    assert bed.claim(spec).state is PartState.READY
+    assert {report.state for report in bed.launcher.poll()} == {PartState.READY}
+    bed.launcher.go(spec.key)
+    ends = all_ended(bed)
+    assert [(end.state, end.exit_code) for end in ends] == [
+        (PartState.FINISHED, n % 2) for n in range(4)
+    ]
+    for before, after in pairwise(ends):
+        assert before.ended is not None
+        assert after.started is not None
+        assert before.ended <= after.started + 0.01
+    for n in range(4):
+        assert bed.output(f"{n}.out") == f"1_{n} {max(n, 1)} {n} {bed.cwd}\n"
+    for key in keys():
+        bed.launcher.forget(key)
+    bed.wait_until(lambda: not bed.launcher.poll() and not (bed.state / spec.key.folder).exists())
+
+
+def test_dropped_members_do_not_begin_and_the_others_go_on(
+    bed: LaunchTestbed, tmp_path: Path
+) -> None:
+    sign = Signpost(tmp_path / "sign")
+    spec = pack(
+        bed,
+        f"echo $COALLOC_ARRAY_TASK_ID > {sign.path}; test $COALLOC_ARRAY_TASK_ID = 3 || sleep 60",
+    )
+    bed.start(spec)
+    assert sign.line() == "0"
+    bed.launcher.abort(keys()[2], reason="not wanted")
+    refused = bed.wait_one(keys()[2], lambda report: report.is_ended)
+    assert (refused.state, refused.reason) == (PartState.REFUSED, "aborted")
+    bed.launcher.abort(keys()[0])
+    assert sign.line() == "1"
+    bed.launcher.abort(keys()[1])
+    ends = all_ended(bed)
+    assert [end.reason for end in ends] == ["aborted", "aborted", "aborted", "exited"]
+    assert [end.state for end in ends].count(PartState.FINISHED) == 3
+    sign.close()
+
+
+def test_before_the_start_one_takes_out_all(bed: LaunchTestbed) -> None:
+    spec = pack(bed, "true")
+    bed.claim(spec)
+    bed.launcher.abort(keys()[2], reason="cancelled")
+    bed.launcher.go(spec.key)
+    assert {end.state for end in all_ended(bed)} == {PartState.REFUSED}
+
+
+def test_each_member_has_its_own_time_limit_and_its_own_faults(bed: LaunchTestbed) -> None:
+    spec = pack(bed, "test $COALLOC_ARRAY_TASK_ID != 1 || sleep 60", time_limit=0.5, grace_s=0.1)
+    (bed.cwd / "2.out").mkdir()
+    bed.start(spec)
+    ends = all_ended(bed)
+    assert [end.reason for end in ends] == ["exited", "time_limit", "output_unwritable", "exited"]
+    assert ends[2].state is PartState.REFUSED
+
+
+def test_what_a_member_leaves_is_ended_before_the_next_begins(bed: LaunchTestbed) -> None:
+    spec = pack(bed, "test -e left && kill -0 $(cat left) && exit 9; sleep 60 & echo $! > left")
+    bed.start(spec)
+    assert [end.exit_code for end in all_ended(bed)] == [0, 0, 0, 0]
+
+
+def test_with_a_killed_runner_only_what_ran_is_lost(bed: LaunchTestbed, tmp_path: Path) -> None:
+    sign = Signpost(tmp_path / "sign")
+    spec = pack(
+        bed,
+        f"echo $COALLOC_ARRAY_TASK_ID > {sign.path}; test $COALLOC_ARRAY_TASK_ID != 1 || sleep 60",
+    )
+    bed.start(spec)
+    assert [sign.line(), sign.line()] == ["0", "1"]
+    os.kill(bed.runner_pid(spec.key), signal.SIGKILL)
+    ends = all_ended(bed)
+    assert [end.state for end in ends] == ["finished", "lost", "refused", "refused"]
+    assert {end.reason for end in ends[2:]} == {"not_begun"}
+    sign.close()
+
+
+def test_after_a_reboot_those_without_an_end_on_disk_are_lost(
+    bed: LaunchTestbed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sign = Signpost(tmp_path / "sign")
+    spec = pack(
+        bed,
+        f"echo $COALLOC_ARRAY_TASK_ID > {sign.path}; test $COALLOC_ARRAY_TASK_ID != 1 || sleep 60",
+    )
+    bed.start(spec)
+    assert [sign.line(), sign.line()] == ["0", "1"]
+    monkeypatch.setattr("coalloc.adapters.part_folder.boot_id", lambda: "another")
+    os.kill(bed.runner_pid(spec.key), signal.SIGKILL)
+    assert [end.state for end in all_ended(bed)] == ["finished", "lost", "lost", "lost"]
+    sign.close()
+
+
+def _has(folder: Path, count: int) -> bool:
+    return len(os.listdir(folder)) >= count
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [4, pytest.param(20, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.nightly)],
+)
+def test_kills_in_a_stream_of_packs_run_nothing_twice(root: Path, kills: int) -> None:
+    """Each task leaves its own mark when it begins; daemon, executor or runner are killed."""
+    dice = random.Random(kills)
+    count = 60 * kills
+    with Running(root, clusters={"alpha": 1}, slots=4, start=START, policy="fcfs") as site:
+        marks = root / "marks"
+        marks.mkdir()
+        command = ["sh", "-c", f"echo $$ >> {marks}/$COALLOC_ARRAY_TASK_ID"]
+        body = site.submission(command)
+        body["job"] = {**body["job"], **SHORT}
+        number = site.ask("submit", **{**body, "array": list(range(count))})["job"]
+        for kill in range(kills):
+            enough = min(len(os.listdir(marks)) + dice.randrange(5, 40), count)
+            site.until(partial(_has, marks, enough))
+            match kill % 3:
+                case 0:
+                    site.kill_runner()
+                case 1:
+                    site.kill("alpha")
+                    site.start_executor("alpha")
+                case _:
+                    site.kill("coallocd")
+                    site.start_daemon()
+        site.until(lambda: site.ask("status")["waiting"] + site.ask("status")["placed"] == 0, 300.0)
+        begun = Counter(
+            {name: len((marks / name).read_text().split()) for name in os.listdir(marks)}
+        )
+        assert not [name for name, runs in begun.items() if runs > 1]
+        states = Counter(site.job(f"{number}_{n}")["state"] for n in range(count))
+        assert set(states) <= {"completed", "lost"}
+        assert states["completed"] == count - states["lost"]
+        assert states["lost"] <= 2 * kills
+        assert any(line["behind"] > 1 for line in site.lines("members_started"))

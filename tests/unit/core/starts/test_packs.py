@@ -1,0 +1,140 @@
+"""Members taken ahead: which, when all of them start or none, and who holds the slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coalloc.core.base.events import StatementReceived
+from coalloc.core.base.messages import ABILITIES, Abort, Forget, Hello, Prepare, Start
+from coalloc.core.base.records import JobState
+from coalloc.core.base.requests import Cancel, Done, Submit
+from coalloc.core.rounds.snapshots import snapshot
+from coalloc.model.settings import LimitsConfig
+from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartState
+from tests.support.core_site import Site
+
+SHORT = {"kind": "rigid", "procs": 1, "base_time": 0.02}
+
+
+def array(
+    job: dict[str, Any] = SHORT, abilities: tuple[str, ...] = ABILITIES, **settings: Any
+) -> tuple[Site, list[str]]:
+    """A node of one slot, and an array whose first member has just ended there."""
+    throttle, ran_s = settings.pop("throttle", 0), settings.pop("ran_s", 0.02)
+    site = Site({"a": 1}, min_interval_s=1e6, **settings)
+    site.do(StatementReceived(statement=Hello(cluster="a", abilities=abilities)))
+    launch = Launch(argv=("true",))
+    command = Submit(token="t", job=job, launch=launch, array=tuple(range(6)), throttle=throttle)
+    answer = site.ask(command)
+    assert isinstance(answer, Done)
+    members: list[str] = answer.body["jobs"]
+    site.run(members[0])
+    ended = {"started": site.now, "ended": site.now + ran_s, "exit_code": 0}
+    site.say(members[0], PartState.FINISHED, **ended)
+    return site, members
+
+
+def behind(site: Site) -> list[str]:
+    """The members that the last order takes along."""
+    order = [order for _, _, order in site.orders if isinstance(order, Prepare)][-1]
+    return [member.job for member in order.members]
+
+
+def told(site: Site, job: str, state: PartState, **fields: Any) -> PartReport:
+    key = PartKey(job=job, attempt=site.job(job).attempt, part=0)
+    return key.report(state, **fields)
+
+
+def states(site: Site, members: list[str]) -> list[str]:
+    return [str(site.job(member).state) for member in members]
+
+
+def slots(site: Site, members: list[str]) -> list[int]:
+    return [sum(part.held.values()) for m in members for part in site.job(m).parts]
+
+
+def test_the_next_members_are_prepared_and_started_with_the_first() -> None:
+    site, (_, first, *others) = array()
+    assert behind(site) == others
+    assert states(site, [first, *others]) == ["preparing"] * 5
+    assert slots(site, [first, *others]) == [1, 0, 0, 0, 0]
+    site.say(first, PartState.READY)
+    assert states(site, [first, *others]) == ["starting"] * 5
+    starts = [o.job for _, _, o in site.orders if isinstance(o, Start)]
+    assert starts[1:] == [first], "its executor starts them all"
+    assert {site.saved()[job].state for job in others} == {JobState.STARTING}
+
+
+def test_the_slot_goes_from_one_that_ends_to_one_that_lives() -> None:
+    site, (_, first, second, third, *_) = array()
+    site.say(first, PartState.READY)
+    times = {"started": site.now, "ended": site.now, "exit_code": 0}
+    site.report("a", told(site, first, PartState.FINISHED, **times))
+    assert slots(site, [second, third]) == [1, 0]
+    ends = [told(site, job, PartState.FINISHED, **times) for job in (second, third)]
+    running = told(site, site.job(third).id, PartState.RUNNING, started=site.now)
+    site.report("a", running, *ends)
+    assert states(site, [first, second, third]) == ["completed"] * 3
+    together = [o for _, _, o in site.orders if isinstance(o, Forget)][-1]
+    assert {job for job, _ in together.others} == {second, third}
+    assert site.restarted().state.packs.living == site.state.packs.living
+
+
+def test_before_the_start_one_that_is_cancelled_takes_all_out() -> None:
+    site, (_, first, second, *others) = array()
+    site.ask(Cancel(job=second))
+    assert site.job(second).state is JobState.CANCELLED
+    assert site.orders_for(first, Abort)
+    again = [order for _, order in site.orders_for(first, Prepare)]
+    assert [order.attempt for order in again] in ([1], [1, 2])
+    site.say(first, PartState.READY)
+    assert all(site.job(job).attempt <= 2 for job in others)
+
+
+def test_after_the_start_only_a_report_gives_one_back() -> None:
+    site, (_, first, second, third, *_) = array()
+    site.say(first, PartState.READY)
+    site.ask(Cancel(job=second))
+    site.wait(3600.0)
+    assert states(site, [first, second, third]) == ["starting"] * 3
+    site.report(
+        "a",
+        told(site, first, PartState.LOST, started=site.now),
+        told(site, second, PartState.REFUSED, reason="not_begun"),
+        told(site, third, PartState.REFUSED, reason="not_begun"),
+    )
+    ended = states(site, [first, second])
+    assert ended == ["lost", "cancelled"]
+    assert site.job(third).state in {JobState.PENDING, JobState.PREPARING}
+    assert site.job(third).attempt <= 2
+
+
+@pytest.mark.parametrize(
+    ("job", "settings"),
+    [
+        ({}, {"ran_s": 0.3}),  # not short
+        ({"procs": 1, "proc_gbps": 0.1}, {}),  # loads a link
+        ({}, {"throttle": 3}),
+        ({}, {"members_s": 0.0}),
+        ({}, {"users": {"ann": LimitsConfig(max_running_jobs=4)}}),
+        ({}, {"abilities": ()}),  # an older executor
+    ],
+)
+def test_nothing_is_taken_ahead_of_what_may_not_be(
+    job: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    site, _ = array({**SHORT, **job}, **settings)
+    assert not behind(site)
+
+
+def test_as_many_are_taken_as_make_a_second_of_work() -> None:
+    site, _ = array(ran_s=0.24)
+    assert len(behind(site)) == 3
+
+
+def test_a_round_sees_the_slot_of_a_pack_once() -> None:
+    site, (_, first, *_) = array()
+    (busy,) = snapshot(site.state, site.now).running
+    assert (busy.id, dict(busy.nodes)) == (first, {"a1": 1})
