@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.runner.batch_part import BatchPart
-from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.status import NO_RUNNER
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.parsers.records import QueueEntry
@@ -40,7 +38,7 @@ class FakeQueue(FakeSlurm):
         self.jobs.mkdir()
         (self.jobs / "state").write_text(PENDING)
         scripts = {
-            "sbatch": f"n=$(ls {self.jobs} | wc -l); env -0 > {self.jobs}/$n; echo $n\n"
+            "sbatch": f"n=$(ls {self.jobs} | wc -l); cat > {self.jobs}/$n; echo $n\n"
             'for w in "$@"; do case $w in --comment=*) '
             f'echo "$n ${{w#*=}}" > {root}/marks;; esac; done\n',
             "scontrol": f'case "$*" in *hostnames*) echo n1;; *) cat {self.jobs}/state;; esac\n',
@@ -69,10 +67,9 @@ class FakeQueue(FakeSlurm):
         self.adopt()
 
     def wrapper(self, number: int = 1) -> subprocess.Popen[bytes]:
-        """Start what Slurm runs once the job is granted its node."""
-        rows = (self.jobs / str(number)).read_text().split("\0")
-        env = dict(row.split("=", 1) for row in rows if row) | {"SLURMD_NODENAME": "n1"}
-        return subprocess.Popen([sys.executable, "-I", "-S", "-c", BOOT], env=env)
+        """Start the script as Slurm does once the job is granted its node; no export is needed."""
+        env = {"PATH": os.defpath, "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "n1"}
+        return subprocess.Popen(["/bin/sh", str(self.jobs / str(number))], env=env)
 
     def read(self, *entries: QueueEntry, asked: float | None = None) -> None:
         asked = time.monotonic() if asked is None else asked
