@@ -272,7 +272,8 @@ def ease(
 
     axes = _axes(counts, in_order(allocation, heaviest))
     descent = Descent(axes, counts, tell, at_most=least, stop=stop, work=work)
-    return in_order(best, allocation.jobs), descent.run().checks
+    checks = descent.run().checks
+    return in_order(best, allocation.jobs), checks
 
 
 def _axes(counts: Counts, allocation: Allocation) -> Axes:
