@@ -12,6 +12,7 @@ from coalloc.policies.bounds import lower_bound
 from coalloc.policies.bounds.measure import measure_of, raised
 from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas.exact import ExactSearch
+from tests.unit.policies.bounds.bounds_case import optimum
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
 A = [cluster("a", 2)]
@@ -48,6 +49,16 @@ def test_a_bound_goes_up_to_the_next_multiple() -> None:
     assert lower_bound(planner).value == 70.0
     completion = lower_bound(planner, "weighted_completion").value
     assert completion == 10.0 * round(completion / 10.0)
+
+
+def test_bounds_of_fast_and_slow_nodes_go_up_to_an_optimum() -> None:
+    # shared out they would end at 80 / 3 s; whole runs of 10 s and 20 s end at 30 s
+    snapshot = case(
+        [cluster("a", 1, power=1.0), cluster("b", 1, power=0.5)],
+        [rigid(n, 1, 10.0) for n in range(4)],
+    )
+    assert lower_bound(Planner(snapshot, {})).value == 30.0
+    assert optimum(snapshot, "makespan", {}) == 30.0
 
 
 @pytest.mark.parametrize("seed", range(6))
