@@ -116,7 +116,9 @@ class Enrolment:
         clusters = body.get("clusters") or ()
         if not isinstance(user, str) or not isinstance(clusters, list | tuple):
             raise RequestError("bad_request", "user, clusters: are not a text and a list")
-        own = [str(cluster) for cluster in clusters if cluster not in self.clusters]
+        own = [
+            str(name) for name in clusters if not (isinstance(name, str) and name in self.clusters)
+        ]
         is_own = role is Role.SUBMIT or (role is Role.EXECUTOR and len(own) == len(clusters) > 0)
         account = _account(user) if peer.is_admin or user == peer.user else None
         if account is None or not (peer.is_admin or (account.pw_uid == peer.uid and is_own)):

@@ -53,8 +53,9 @@ class FakeLogin:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's home, with no daemon; processes are listed in `started` rather than started."""
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"):
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")  # paths of sockets have to be short
     monkeypatch.delenv("COALLOC_CONFIG", raising=False)
     monkeypatch.setattr("coalloc.runtime.config.file.SYSTEM_PATH", tmp_path / "none.toml")
     monkeypatch.setattr(os, "getuid", lambda: 1000)
