@@ -124,9 +124,9 @@ class Packs:
 
     def follow(self, old: JobRecord | None, record: JobRecord) -> None:
         """Keep the tables as the record has it."""
-        if record.state is JobState.PENDING and record.array:
+        if record.state is JobState.PENDING and record.array_index is not None:
             self.pending.setdefault(record.array, {})[record.id] = None
-        elif record.array:
+        elif record.array_index is not None:
             self.forget(record)
         if record.pack and record.is_placed:
             self.living.setdefault(record.pack, {})[record.id] = None
