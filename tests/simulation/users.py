@@ -115,7 +115,8 @@ class Users:
                 self.held.add(job)
                 self._wish(Hold(job=job))
             case 2 if self.held:
-                self._wish(Release(job=self.held.pop()))
+                self.held.remove(job := min(self.held))  # a set pops what its hashes say
+                self._wish(Release(job=job))
             case 3:
                 target = dice.choice(self.clusters)
                 self.drained.add(target)
@@ -178,10 +179,11 @@ class Users:
                 if self.dice.random() < 0.5:
                     user = "u" if self.wider is None else self.wider.owners[token]
                     self.wishes[token] = Wish(self.requests[token], user=user)
+        records = {job: jobs.get(job) or jobs.get(f"{job}_") for job in self.cancelled}
         self.cancelled = {
             job
-            for job in self.cancelled
-            if job not in jobs or jobs[job].is_ended or jobs[job].cancelled_by
+            for job, record in records.items()
+            if record is None or record.is_ended or record.cancelled_by
         }
         self.held = {job for job, record in jobs.items() if record.state is JobState.HELD}
         self.drained = set(drained_of(disk.meta.get("drained", "")))
