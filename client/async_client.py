@@ -74,10 +74,10 @@ class CallConnection:
 
     def send(self, body: Mapping[str, Any]) -> str:
         """Send a request; returns its id."""
+        if self._connection is None:
+            self._connection = self._shared()  # which says so where all was closed
         if self._closed.is_set():
             raise NoAnswerError("the request was given up")
-        if self._connection is None:
-            self._connection = self._shared()
         request = self._connection.send(body)
         self._sent.add(request)
         if self._closed.is_set():
