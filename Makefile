@@ -21,7 +21,7 @@ SIMGRID := g++ libsimgrid-dev
 BROWSER := chromium chromium-driver fonts-dejavu-core
 
 .PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online nightly docs site stage deb rpm dist \
-  kernels coverage mutation clean links slurm gridengine simgrid snakemake prometheus rpmbuild browser
+  kernels coverage mutation clean links slurm ssh gridengine simgrid snakemake prometheus rpmbuild browser
 
 help:
 	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | site | deb | rpm | dist | clean"
@@ -51,7 +51,7 @@ mutation: .venv/.installed
 	$(BIN)/mutmut run --max-children 1 $(MUTANTS)
 	$(BIN)/mutmut results --all true | $(BIN)/python -m tests.support.mutation_score
 
-test-slurm: .venv/.installed slurm
+test-slurm: .venv/.installed slurm ssh
 	$(BIN)/pytest -n 2 --dist loadfile -m "slurm and not nightly" -rs tests/slurm tests/contract
 
 slurm-demo: .venv/.installed slurm
@@ -100,6 +100,16 @@ prometheus:
 	      echo "Prometheus could not be installed" >&2; \
 	  else \
 	    echo "Prometheus is not installed; as root: apt-get install prometheus" >&2; \
+	  fi
+
+# login nodes of the tests: an sshd of their own; the service is not started
+ssh:
+	@if [ -x /usr/sbin/sshd ] && command -v ssh >/dev/null 2>&1; then exit 0; fi; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends openssh-server openssh-client || \
+	      echo "openssh-server could not be installed: tests of ssh skip" >&2; \
+	  else \
+	    echo "openssh-server is not installed; as root: apt-get install openssh-server" >&2; \
 	  fi
 
 # Debian's rpm, for the package of systems like RHEL.
