@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from math import inf
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -446,26 +445,3 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         """Time from which it may start; now, where the clock was set back since its submit."""
         job = self.job
         return now if job.earliest <= job.submitted > now else job.earliest
-
-
-class ClaimWait(NamedTuple):
-    """Wait of a claim for its turn."""
-
-    seconds: float
-    """From when on it could be granted."""
-    ahead: int = 0
-    """Jobs that were in the queue before it."""
-    was_put_off: bool = False
-    """It had kept its place since before that."""
-    width: float = 1.0
-    """Nodes that it asked for."""
-
-
-class Outlook(Struct, frozen=True, kw_only=True):
-    """The latest round's answer for a waiting job; not persistent."""
-
-    round: int
-    start: float | None = None
-    nodes: Mapping[str, int] = field(default_factory=dict)
-    reason: str = ""
-    detail: str = ""

@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec import field as struct_field
 
 from coalloc.core.base.plan_order import PlanOrder, Precedence
 from coalloc.core.base.projects import ProjectTree
-from coalloc.core.base.records import NOT_STARTED, ClaimWait, JobRecord, JobState, Outlook
+from coalloc.core.base.records import NOT_STARTED, JobRecord, JobState
 from coalloc.core.base.round_control import Aside
 from coalloc.core.base.speedup_fit import SizedRun
 from coalloc.core.base.start_intervals import Calibration, Promise
@@ -21,6 +24,29 @@ from coalloc.core.base.usage import ProjectUser, Usage
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
 from coalloc.model.plan import Plan
 from coalloc.model.sites.reserved import Reserved
+
+
+class ClaimWait(NamedTuple):
+    """Wait of a claim for its turn."""
+
+    seconds: float
+    """From when on it could be granted."""
+    ahead: int = 0
+    """Jobs that were in the queue before it."""
+    was_put_off: bool = False
+    """It had kept its place since before that."""
+    width: float = 1.0
+    """Nodes that it asked for."""
+
+
+class Outlook(Struct, frozen=True, kw_only=True):
+    """The latest round's answer for a waiting job; not persistent."""
+
+    round: int
+    start: float | None = None
+    nodes: Mapping[str, int] = struct_field(default_factory=dict)
+    reason: str = ""
+    detail: str = ""
 
 
 @dataclass(slots=True)

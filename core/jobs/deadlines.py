@@ -19,8 +19,9 @@ from __future__ import annotations
 from math import inf
 
 from coalloc.core.base.effects import Wake
-from coalloc.core.base.records import JobRecord, JobState, Outlook
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs.after_restore import is_held
 from coalloc.core.jobs.ends import abort_parts, end_waiting
 from coalloc.core.jobs.offers import Offers

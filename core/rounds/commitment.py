@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-from coalloc.core.base.records import JobRecord, JobState, Outlook
+from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State, arrival
+from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.occupation import occupation
 from coalloc.core.sharing import limits

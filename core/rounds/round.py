@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 from coalloc.core.base.effects import Publish, RoundFinished, SaveNotes, SavePlan, Solve, Wake
 from coalloc.core.base.events import IncumbentFound, Solved, SolveFailed
-from coalloc.core.base.records import Outlook
 from coalloc.core.base.round_control import OPERATOR
 from coalloc.core.base.state import RoundState, State
+from coalloc.core.base.state_tables import Outlook
 from coalloc.core.clusters import presence
 from coalloc.core.jobs import deadlines, twins
 from coalloc.core.jobs.eligibility import refused_by_all, reserved_text

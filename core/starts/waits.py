@@ -13,8 +13,9 @@ from statistics import median
 
 from coalloc.core.base.clusters import ClusterState
 from coalloc.core.base.effects import SaveMeta
-from coalloc.core.base.records import ClaimWait, JobRecord, PartRecord
+from coalloc.core.base.records import JobRecord, PartRecord
 from coalloc.core.base.state import State
+from coalloc.core.base.state_tables import ClaimWait
 from coalloc.model.sites.parts import PART_ENDED
 
 Claims = Counter[tuple[str, str]]

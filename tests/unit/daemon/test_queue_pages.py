@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from coalloc.client.client import Client
-from coalloc.core.base.records import JobState, Outlook
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, RequestError
+from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs import arrays
 from coalloc.daemon.queries import answers
 from coalloc.daemon.queries.answers import Health, Sources, answered

@@ -9,9 +9,9 @@ import pytest
 from coalloc.core.base.effects import SaveMeta
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import Abort, Arrange, Hasten, Prepare, Read, Start
-from coalloc.core.base.records import ClaimWait, JobState
+from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, PauseRounds, ResumeRounds
-from coalloc.core.base.state_tables import Learning
+from coalloc.core.base.state_tables import ClaimWait, Learning
 from coalloc.core.coordinator import Coordinator, StoredState
 from coalloc.core.jobs.occupation import occupation
 from coalloc.core.starts.meetings import PUT_OFF_S

@@ -22,7 +22,7 @@ from coalloc.core.base.effects import (
     Wake,
 )
 from coalloc.core.base.messages import Abort
-from coalloc.core.base.records import ClaimWait
+from coalloc.core.base.state_tables import ClaimWait
 from coalloc.core.starts.waits import WAITS_KEY
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.errors import StoreBusyError, StoreCorruptError, StoreError
