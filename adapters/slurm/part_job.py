@@ -87,17 +87,16 @@ class SlurmJob(PartJob):
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes at once, or take a turn in the queue; whether it waits there."""
         queue, is_far = self._spec["queue"], bool(self._spec["site"].get("ssh"))
-        may_try = queue is not None and queue["at_once"] and may_be_at_once(self._spec)
-        if is_far:  # no srun outlives the connection
-            may_try = False
-        if queue is not None and not (may_try and self._is_granted_at_once(port)):
-            self.submit(port)
-            keep()
-            return True
-        if is_far:
+        if queue is None and is_far:  # no srun outlives the connection
             self.submit_at_once(port, keep)
-        else:
+        elif queue is None:
             self.allocate(port)
+        else:
+            may_try = queue["at_once"] and not is_far and may_be_at_once(self._spec)
+            if not (may_try and self._is_granted_at_once(port)):
+                self.submit(port)
+                keep()
+                return True
         keep()
         return False
 

@@ -10,6 +10,7 @@ import pytest
 from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.runner.grant import dealt, settled
 from coalloc.adapters.runner.rank import FaultError
+from coalloc.adapters.slurm import part_job
 from coalloc.adapters.slurm.part_commands import (
     allocated,
     allocation,
@@ -206,3 +207,15 @@ def test_others_that_go_first_are_told_from_nodes_that_are_busy() -> None:
 )
 def test_a_claim_that_never_starts(state: str, why: str, reason: str) -> None:
     assert explained(state, why)[0] == reason
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_claim_is_asked_for_once(monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
+    job: Any = object.__new__(part_job.SlurmJob)
+    job._spec = {"queue": {"at_once": at_once}, "site": {}}
+    asked: list[str] = []
+    monkeypatch.setattr(part_job, "may_be_at_once", lambda spec: True)
+    job.allocate = lambda port: asked.append("srun")
+    job.submit = lambda port: asked.append("sbatch")
+    assert job.claim(1, lambda: None) is not at_once
+    assert asked == ["srun" if at_once else "sbatch"]
