@@ -89,7 +89,7 @@ class PartFolder:
     places: Sequence[Mapping[str, Any]] = ()
     """Of processes that have CPUs or GPUs of their node for themselves."""
     members: Sequence[PartKey] = ()
-    """What runs behind it."""
+    """Members that run behind it."""
 
     @classmethod
     def create(

@@ -130,7 +130,7 @@ class Commands:
     extra_env: Mapping[str, str] = field(default_factory=dict)
     """Further variables for every command."""
     ssh: str = ""
-    """What `ssh.master.stem_of` calls the login on whose node they run; empty: they run here."""
+    """The login on whose node they run, by `ssh.master.stem_of`; empty: they run here."""
 
     def run(
         self,

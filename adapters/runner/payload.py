@@ -43,7 +43,7 @@ BOOT = (
     "gc.enable()\n"
     "m.main()"
 )
-"""What ``python3 -I -S -c`` is given; any Python from 3.6 on runs it."""
+"""Program of ``python3 -I -S -c``; any Python from 3.6 on runs it."""
 
 
 @functools.cache

@@ -47,7 +47,7 @@ class RunnerHome(TypedDict, total=False):
     cgroup: str
     """Folder of the part's cgroup, which the runner makes; empty: none."""
     members: Sequence[dict[str, Any]]
-    """What runs behind it, one after the other (`coalloc.model.sites.parts.Member`)."""
+    """Members that run behind it, one after the other (`coalloc.model.sites.parts.Member`)."""
 
 
 class RunnerSpec(RunnerHome):

@@ -38,7 +38,7 @@ class Channel:
     def __init__(self) -> None:
         self.socks: dict[int, asyncio.StreamWriter] = {}
         self.early: dict[int, bytearray] = {}
-        """What came for sockets that are not there yet."""
+        """Data for sockets that are not there yet."""
         self._tasks: set[asyncio.Future[None]] = set()
 
     def go(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:

@@ -50,7 +50,7 @@ exec(compile(t.decode(), "agent", "exec"))
 main()
 '
 """
-"""What ``sh`` there reads; after the mark it is Python that reads."""
+"""Script for ``sh`` there; after the mark it is Python that reads."""
 LOST = "the connection was lost"
 
 

@@ -24,7 +24,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     begin: float | None = None
     """Left end, seconds on the plan's axis; None: the first start."""
     now: float | None = None
-    """Where the line for now is; None: nowhere."""
+    """Place of the line for now; None: there is none."""
     running: int = 0
     """How many placements, the last ones, run already."""
 
