@@ -75,6 +75,10 @@ class PartJob:
         """It waits in the queue, and its wrappers call the gate: no runner has to stay."""
         self._undo_until = 0.0
 
+    def take_along(self, claims: dict[str, BatchSpec]) -> None:
+        """Give up other claims with this one; by the numbers of their jobs."""
+        self.number = ",".join([self.number, *claims])
+
     @property
     def has_lost_step(self) -> bool:
         """Whether the wrappers were ours to start, and what started them has ended."""

@@ -22,7 +22,7 @@ import fcntl
 import json
 import os
 import time
-from typing import Any
+from typing import Any, cast
 
 from coalloc.adapters.runner.batch_job import PartJob
 from coalloc.adapters.runner.ends import bare_end, has_started
@@ -133,13 +133,15 @@ class BatchPart:
         Returns for each its status, the reason, and its lock, which is held.
         """
         found: dict[str, tuple[StatusFile, str, int]] = {}
+        claims: dict[str, BatchSpec] = {}
         root, own = os.path.split(self.folder)
         for name in os.listdir(root):
             folder = f"{root}/{name}"
             claim, reason = kept(folder, CLAIM), ordered(folder, ABORT)
             if reason is None or name == own or len(found) >= MOST_TAKEN_ALONG:
                 continue
-            if not claim.get("waits") or kept(folder, "spec.json").get("uid") != self.uid:
+            spec = cast(BatchSpec, kept(folder, "spec.json"))
+            if not claim.get("waits") or spec.get("uid") != self.uid:
                 continue
             with contextlib.suppress(OSError):
                 lock, status = (
@@ -151,8 +153,9 @@ class BatchPart:
                     status.open()
                     if status.read(END) is None:
                         found[claim["job"]] = status, reason, lock
+                        claims[claim["job"]] = spec
                 finally:
                     if claim["job"] not in found:
                         os.close(lock)
-        job.number = ",".join([job.number, *found])
+        job.take_along(claims)
         return list(found.values())

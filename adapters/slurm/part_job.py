@@ -84,6 +84,10 @@ class SlurmJob(PartJob):
         self._step: StartedCommand | None = None
         self._leave_until = 0.0
 
+    def take_along(self, claims: dict[str, BatchSpec]) -> None:
+        super().take_along(claims)
+        self._shown.marks |= {spec["token"]["comment"] for spec in claims.values()}
+
     def claim(self, port: int, keep: Callable[[], None]) -> bool:
         """Claim the nodes at once, or take a turn in the queue; whether it waits there."""
         queue, is_far = self._spec["queue"], bool(self._spec["site"].get("ssh"))

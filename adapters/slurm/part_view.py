@@ -34,6 +34,8 @@ class ShownJob:
 
     def __init__(self, slurm: Slurm, spec: BatchSpec) -> None:
         self._slurm, self._spec = slurm, spec
+        self.marks = {spec["token"]["comment"]}
+        """Comments of the jobs that are meant, where their numbers were given again."""
 
     def state(self, number: str) -> tuple[str | None, str]:
         """The job's state and its reason; None: not known; empty: there is no such job."""
@@ -97,27 +99,25 @@ class ShownJob:
             if is_no_such_job(error):
                 return ""
             raise
-        state, _, comment = text.strip().partition(" ")
-        return "" if "," not in number and self._is_anothers(comment) else state
+        rows = (line.partition(" ") for line in text.splitlines())
+        return next((state for state, _, comment in rows if not self._is_anothers(comment)), "")
 
     def own(self, numbers: str) -> list[str]:
         """Those of these jobs that are not known to be another claim's.
 
-        A slurmctld that has lost its last seconds gives numbers again. Several, of claims that are
-        given up together, are not looked at.
+        A slurmctld that has lost its last seconds gives numbers again.
         """
-        if "," in numbers:
-            return numbers.split(",")
         text = ""
         with contextlib.suppress(CommandRefusedError):  # some have ended
             text = self._slurm.run("squeue", "--local", "-h", "-a", "-j", numbers, "-o", "%i %k")
-        number, _, comment = text.strip().partition(" ")
-        return [] if number == numbers and self._is_anothers(comment) else [numbers]
+        rows = (line.partition(" ") for line in text.splitlines())
+        others = {number for number, _, comment in rows if self._is_anothers(comment)}
+        return [number for number in numbers.split(",") if number not in others]
 
     def _is_anothers(self, comment: str) -> bool:
         """Whether a job's comment is the mark of another of our claims."""
-        mark = self._spec["token"]["comment"]
-        return comment.startswith(mark.partition(":")[0] + ":") and comment != mark
+        ours = self._spec["token"]["comment"].partition(":")[0] + ":"
+        return comment.startswith(ours) and comment not in self.marks
 
     def canceller(self, number: str, limit_s: float) -> str:
         """Uid of who has cancelled a job, once accounting says so; empty: it does not in time."""

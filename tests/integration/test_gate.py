@@ -143,7 +143,8 @@ def test_who_gives_a_claim_up_takes_its_users_others_along(fake: FakeQueue) -> N
     os.close(lock)
     job.release(has_run=False)
     assert fake.asked("scancel") == ["1 4"]
-    assert fake.asked("squeue") == ["--local -h -j 1,4 -o %T %k"]
+    shown = ["--local -h -a -j 1,4 -o %i %k", "--local -h -j 1,4 -o %T %k"]
+    assert fake.asked("squeue") == shown, "one look before, one after, for all"
     (folders[1] / "abort").unlink()  # nobody of this machine
 
 

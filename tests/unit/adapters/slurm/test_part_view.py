@@ -59,6 +59,20 @@ def test_a_job_that_slurm_does_not_know() -> None:
     assert turn.state == ""
 
 
+def test_a_number_that_was_given_again_is_not_given_up_with_others() -> None:
+    """A slurmctld that was killed has given 8 and 9 to other claims since."""
+    job = shown(squeue=CommandOutput(code=0, out="", err=""))
+    mark = job._spec["token"]["comment"]
+    ours = mark.partition(":")[0]
+    job.marks.add(f"{ours}:along")
+    rows = f"7 {mark}\n8 {ours}:another\n9 {ours}:third\n10 {ours}:along\n12 of a user\n"
+    Said.answers["squeue"] = CommandOutput(code=0, out=rows, err="")
+    assert job.own("7,8,10,11,12") == ["7", "10", "11", "12"]
+    rows = f"PENDING {ours}:another\nRUNNING {ours}:along\n"
+    Said.answers["squeue"] = CommandOutput(code=0, out=rows, err="")
+    assert job.listed_after("8,10", 0.0) == "RUNNING"
+
+
 def test_accounting_says_who_has_cancelled_a_job() -> None:
     job = shown(scontrol=GONE, sacct=CommandOutput(code=0, out="CANCELLED by 0\n", err=""))
     assert job.state("7")[0] == "CANCELLED"
