@@ -4,6 +4,8 @@
 this machine for each length, queues so many jobs that run ``true`` while rounds pause, and counts
 the starts of 25 seconds in the daemon's log, or of less where all have begun. The jobs are arrays
 of 10,000 at most; with ``--distinct`` each is a submission of its own with its own time limit.
+``processor_ms`` is what each process has used for a job that has started; a runner's is that of all
+that it ran, the job's own process included.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 from tests.support.live_site import Running
 
+NAMES = ("daemon.main", "daemon.solver", "executor.main")
 LENGTHS = (100, 1_000, 10_000)
 SPAN_S = 25.0
 MOST_IN_ARRAY = 10_000
@@ -51,6 +56,20 @@ def starts(site: Running) -> list[float]:
     ]
 
 
+def spent_s() -> dict[str, float]:
+    """Processor time so far of daemon, solver, executor, fork server and what it has reaped."""
+    total: dict[str, float] = defaultdict(float)
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            words, times = " ".join(process.cmdline()), process.cpu_times()
+            named = (name for name in NAMES if f"coalloc.{name}" in words)
+            name = next(named, "fork server")
+            total[name] += times.user + times.system
+            if name == "fork server":
+                total["runner and job"] += times.children_user + times.children_system
+    return total
+
+
 def measured(policy: str, jobs: int, distinct: bool) -> dict[str, Any]:
     """Starts a second beside so many waiting jobs, and the rounds meanwhile."""
     with (
@@ -60,6 +79,7 @@ def measured(policy: str, jobs: int, distinct: bool) -> dict[str, Any]:
         site.until(lambda: bool(site.lines("solver_warmed")), 300.0)
         site.ask("pause_rounds")
         queue(site, jobs, distinct)
+        before = spent_s()
         began = time.time()
         site.ask("resume_rounds")
         while True:
@@ -69,12 +89,14 @@ def measured(policy: str, jobs: int, distinct: bool) -> dict[str, Any]:
             time.sleep(1.0)
         span_s = min(SPAN_S, max(found, default=began + SPAN_S) - began)
         ended = site.lines("round_finished")
+        used = {name: spent - before[name] for name, spent in spent_s().items()}
         return {
             "jobs": jobs,
             "started": len(found),
             "a second": round(len(found) / max(span_s, 1e-3), 1),
             "rounds": len(ended),
             "policies": dict(Counter(line["policy"] for line in ended)),
+            "processor_ms": {n: round(each / len(found) * 1e3, 2) for n, each in used.items()},
         }
 
 
