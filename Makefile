@@ -20,11 +20,11 @@ GRIDENGINE := gridengine-master gridengine-exec gridengine-client
 SIMGRID := g++ libsimgrid-dev
 BROWSER := chromium chromium-driver fonts-dejavu-core
 
-.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online nightly docs site stage deb rpm dist \
+.PHONY: help run test test-slurm test-gridengine test-simgrid test-snakemake test-browser slurm-demo lint types fmt bench bench-online bench-instances nightly docs site stage deb rpm dist \
   kernels coverage mutation clean links slurm ssh gridengine simgrid snakemake prometheus rpmbuild browser
 
 help:
-	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | nightly | docs | site | deb | rpm | dist | clean"
+	@echo "make run | test | test-slurm | test-gridengine | test-simgrid | test-snakemake | test-browser | slurm-demo | coverage | mutation | lint | types | fmt | bench | bench-online | bench-instances | nightly | docs | site | deb | rpm | dist | clean"
 
 run: .venv/.installed-run
 	$(BIN)/coalloc demo
@@ -171,6 +171,10 @@ bench: .venv/.installed
 # was interrupted; make bench-online ONLINE='--half report --logs KTH-SP2' replays a part.
 bench-online: .venv/.installed
 	$(BIN)/coalloc reproduce online $(ONLINE)
+
+# Our plans of the instance library beside the best known; better ones are kept.
+bench-instances: .venv/.installed
+	$(BIN)/python -m benchmarks instances --processes 2 --keep
 
 # What it draws is new in every run; make nightly SEED=n repeats the run that showed n.
 nightly: SEED := $(strip $(shell od -An -N3 -tu4 /dev/urandom))

@@ -25,6 +25,11 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "moldable_bounds": (("--sizes", "25x200", "400x200", "--seeds", "2"), ()),
     "bicriteria": (("--seeds", "1"), ("--seeds", "10", "--sizes", "25x200", "100x200", "400x200")),
     "workflow": (("--seconds", "2", "--pf", "0.95"), ("--seeds", "3")),
+    "instances": (("--only", "split-15-00"), ("--seeds", "3")),
+    "learned": (
+        ("../shared/data/swf", "--only", "lublin-256", "--windows", "2"),
+        ("../shared/data/swf",),
+    ),
     "mbpc": (("--cap", "20", "--seeds", "1"), ("--full",)),
     "store": (("--jobs", "20000"), ("--jobs", "100000")),
     "commands": ((), ()),
@@ -43,11 +48,12 @@ MEASUREMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Name, its arguments, its arguments at full size."""
 HERE = Path(__file__).parent
+ROOMS = ("daemon", "logs", "plans", "rounds", "slurm")
 
 
 def command(name: str, arguments: Sequence[str]) -> list[str]:
     """The command of a measurement; `SystemExit` where there is none of this name."""
-    files = [path for path in sorted(HERE.glob("*/[a-z]*.py")) if path.parent.name != "lab"]
+    files = sorted(path for room in ROOMS for path in HERE.glob(f"{room}/[a-z]*.py"))
     modules = {"lab": "lab"} | {path.stem: f"{path.parent.name}.{path.stem}" for path in files}
     if name not in modules:
         raise SystemExit(f"there is no measurement {name!r}; there are {', '.join(modules)}")

@@ -1,0 +1,147 @@
+"""Our policies on what learned schedulers were measured on, by the protocols of their papers.
+
+    python -m benchmarks learned FOLDER [--windows 10] [--seed 1] [--only lublin-256]
+
+FOLDER has the logs (``../shared/data/swf``). Windows of `WINDOW` consecutive jobs of a log begin at
+places that the seed draws, each on an idle machine (RLScheduler, SchedInspector, RLBackfilling);
+``cert-knn`` replays 2,000 jobs of CERIT 2013 whose predecessors, 3,000 jobs, are known (kNN-EASY).
+Each line gives the mean wait and the mean bounded slowdown, which turn round in overload, by EASY's
+on the same windows: geometric means, with intervals of 95 % from resampling windows, and on how
+many windows a policy is better than every single order. A log's estimates are its users', or none:
+then every policy has the run times that were. ``exact`` gives all of them these.
+
+Of the published logs SDSC-SP2, PIK-IPLEX, ANL-Intrepid and Lublin's other one are not in FOLDER.
+
+References
+----------
+Zhang et al., RLScheduler, SC 2020; Zhang et al., SchedInspector, HPDC 2022; Kolker-Hicks et al.,
+RLBackfilling, 2024; Klusáček, Soysal, walltime prediction in Alea, JSSPP 2020.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from msgspec import Struct
+
+from coalloc.adapters.formats.platforms import Platform
+from coalloc.model.platform import Cluster, Node
+from coalloc.model.values import replace
+from coalloc.simulation.metrics import measure
+from coalloc.simulation.replay import replay
+from coalloc.simulation.workload import Workload, piece_of, read_workload
+
+WINDOW = 1_024
+ORDERS = ("fcfs", "easy", "easy-spf", "easy-saf", "easy-f1", "easy-wfp3", "easy-unicef")
+POLICIES = (*ORDERS, "conservative", "easy-sjbf", "auto")
+MEASURES = ("mean_wait_s", "mean_bounded_slowdown")
+LEAST = {"mean_wait_s": 1.0, "mean_bounded_slowdown": 1e-3}
+"""Smaller figures count as this: a ratio to nothing says nothing."""
+RESAMPLES = 2_000
+
+
+class Protocol(Struct, frozen=True, kw_only=True):
+    """A log, its machine, and the pieces of it."""
+
+    file: str
+    nodes: int
+    slots: int = 1
+    window: int = WINDOW
+    first: int | None = None
+    """Of the only window; None: windows are drawn."""
+    has_estimates: bool = True
+
+
+PROTOCOLS = {
+    "lublin-256": Protocol(file="lublin_256.swf.gz", nodes=256, has_estimates=False),
+    "hpc2n": Protocol(file="HPC2N-2002-2.1-cln.first25k.swf.gz", nodes=120, slots=2),
+    "sdsc-blue": Protocol(file="SDSC-BLUE-2000-4.2-cln.first25k.swf.gz", nodes=144, slots=8),
+    "cert-knn": Protocol(
+        file="CERIT-wagap-2013.part1.xswf.gz", nodes=136, slots=16, window=2_000, first=3_000
+    ),
+}
+
+
+def windows(workload: Workload, how: Protocol, count: int, seed: int) -> Iterator[Workload]:
+    """Pieces of a log; what ended before a drawn one is not known, as the machine is idle."""
+    logged = [one for one in workload.jobs if one.job.procs <= how.nodes * how.slots]
+    if how.first is not None:
+        yield piece_of(logged, how.first, how.window, how.file)
+        return
+    draw = random.Random(seed)
+    for _ in range(count):
+        first = draw.randrange(len(logged) - how.window)
+        yield replace(piece_of(logged, first, how.window, f"{how.file}@{first}"), earlier=())
+
+
+def exact(workload: Workload) -> Workload:
+    """The same jobs, whose run times are known beforehand."""
+    jobs, earlier = (
+        tuple(replace(one, job=replace(one.job, base_time=one.run_s)) for one in logged)
+        for logged in (workload.jobs, workload.earlier)
+    )
+    return replace(workload, jobs=jobs, earlier=earlier)
+
+
+def measured(pieces: Sequence[Workload], how: Protocol) -> dict[str, np.ndarray]:
+    """By policy: its figures, a row for each measure and a column for each window."""
+    nodes = tuple(Node(name=f"n{n}", slots=how.slots) for n in range(how.nodes))
+    machine = Platform(name=how.file, clusters=(Cluster(name="c", nodes=nodes),))
+    out = {}
+    for policy in POLICIES:
+        found = [measure(replay(piece, machine, policy, {})) for piece in pieces]
+        rows = [[max(getattr(each, m), LEAST[m]) for each in found] for m in MEASURES]
+        out[policy] = np.array(rows)
+    return out
+
+
+def interval(ratios: np.ndarray, draw: np.random.Generator) -> tuple[float, float]:
+    """Of the geometric mean, 95 %."""
+    picks = draw.integers(len(ratios), size=(RESAMPLES, len(ratios)))
+    means = np.exp(np.log(ratios)[picks].mean(axis=1))
+    low, high = np.percentile(means, (2.5, 97.5))
+    return float(low), float(high)
+
+
+def report(title: str, figures: dict[str, np.ndarray]) -> None:
+    """Print a table."""
+    draw = np.random.default_rng(0)
+    count = figures["easy"].shape[1]
+    print(f"\n{title}, {count} windows, by EASY's (mean of EASY: ", end="")
+    print(", ".join(f"{m} {v:.6g}" for m, v in zip(MEASURES, figures["easy"].mean(1), strict=True)))
+    print("| policy | mean wait | mean bounded slowdown | windows better than every order |")
+    print("|---|---|---|---|")
+    best = np.min([figures[order] for order in ORDERS], axis=0)
+    for policy, rows in figures.items():
+        ratios = rows / figures["easy"]
+        texts = []
+        for each in ratios:
+            low, high = interval(each, draw)
+            texts.append(f"{np.exp(np.log(each).mean()):.3f} ({low:.3f} to {high:.3f})")
+        wins = ", ".join(str(int(n)) for n in (rows <= best * (1.0 + 1e-9)).sum(axis=1))
+        print(f"| {policy} | {' | '.join(texts)} | {wins} |", flush=True)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks learned", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--windows", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=PROTOCOLS)
+    given = parser.parse_args(argv)
+    for name in (given.only,) if given.only else PROTOCOLS:
+        how = PROTOCOLS[name]
+        workload = read_workload([given.folder / how.file])
+        pieces = list(windows(workload, how, given.windows, given.seed))
+        if how.has_estimates:
+            report(f"{name}, users' estimates", measured(pieces, how))
+        report(f"{name}, exact run times", measured([*map(exact, pieces)], how))
+
+
+if __name__ == "__main__":
+    main()
