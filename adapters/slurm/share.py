@@ -24,8 +24,6 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from msgspec import Struct
-
 from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
 from coalloc.adapters.slurm.local_delays import LocalDelays
@@ -63,30 +61,26 @@ STUCK_S = 30.0
 """A node that is kept and not free after so long is changed for one that is sooner free."""
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
-    """A node that may be kept for us."""
+def chosen(
+    nodes: Iterable[NodeRecord],
+    ours: Collection[str],
+    busy: Mapping[str, float],
+    since: Mapping[str, float],
+    count: int,
+    now: float,
+) -> list[str]:
+    """The nodes to keep: ours, then those that are kept, then those that are free soonest.
 
-    name: str
-    ours: bool = False
-    """A part of ours has it."""
-    free_at: float = 0.0
-    """When the last local job there must have ended; the present where there is none."""
-    kept_s: float = -1.0
-    """For so long it has been kept; negative: it is not."""
-    weight: int = 1
+    `busy` has the last end of the local jobs on a node, `since` when one that is kept came to be.
+    """
 
+    def rank(node: NodeRecord) -> tuple[float, ...]:
+        free_at = max(busy.get(node.name, now), now)
+        is_stuck = free_at > now and now - since.get(node.name, now) > STUCK_S
+        is_kept = node.name in since and not is_stuck
+        return (node.name not in ours, not is_kept, free_at, node.weight)
 
-def chosen(candidates: Iterable[Candidate], count: int, now: float) -> tuple[str, ...]:
-    """The nodes to keep: ours, then those that are kept, then those that are free soonest."""
-
-    def rank(node: Candidate) -> tuple[float, ...]:
-        is_stuck = node.kept_s > STUCK_S and node.free_at > now
-        is_kept = node.kept_s >= 0.0 and not is_stuck
-        return (not node.ours, not is_kept, max(node.free_at, now), node.weight)
-
-    ranked = sorted(candidates, key=rank)
-    ours = sum(node.ours for node in ranked)
-    return tuple(node.name for node in ranked[: max(ours, count)])
+    return [node.name for node in sorted(nodes, key=rank)[: max(len(ours), count)]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,18 +181,12 @@ class Share:
             paused = f"job {worst} has waited {delay_s:.0f} s for us"
         slots = sorted(slots_of(self.settings, entry) for entry in entries.values())
         wanted = 0 if paused else self._demand.nodes(len(ours), max(slots, default=1), now)
-        candidates = [
-            Candidate(
-                name=entry.name,
-                ours=entry.name in ours,
-                free_at=busy.get(entry.name, now),
-                kept_s=now - self._since[entry.name] if entry.name in kept else -1.0,
-                weight=entry.weight,
-            )
+        usable = [
+            entry
             for entry in entries.values()
             if entry.name in ours or node_state(entry.states)[0] is NodeState.UP
         ]
-        self._goal = frozenset(chosen(candidates, wanted, now)[:room])
+        self._goal = frozenset(chosen(usable, ours, busy, self._since, wanted, now)[:room])
         self._there, self._planned_at = there if is_there else None, now
         self.use = ShareUse(
             nodes=most,
