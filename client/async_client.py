@@ -73,7 +73,6 @@ class CallConnection:
         self._closed = threading.Event()
 
     def send(self, body: Mapping[str, Any]) -> str:
-        """Send a request; returns its id."""
         if self._connection is None:
             self._connection = self._shared()  # which says so where all was closed
         if self._closed.is_set():
@@ -85,7 +84,6 @@ class CallConnection:
         return request
 
     def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
-        """Wait for the answer to a request that was sent."""
         assert self._connection is not None
         answer = self._connection.answer_to(request, timeout_s=timeout_s)
         self._sent.discard(request)

@@ -31,7 +31,6 @@ class DaemonThreads(Executor):
         """Threads there are, and calls that have not ended."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a call as soon as a thread is free."""
         future: Future[T] = Future()
         self._calls.put(partial(_run, future, partial(fn, *args, **kwargs)))
         with self._lock:

@@ -110,11 +110,9 @@ class LauncherActions:
 
     @property
     def kept(self) -> SaveProgress | None:
-        """The progress that is on disk."""
         return self._progress.kept
 
     def perform(self, effect: ExecutorEffect) -> list[PartNews]:
-        """Carry out one effect; returns what the core is to hear of it."""
         launcher = self._launcher
         match effect:
             case ClaimPart(order=order):
@@ -153,11 +151,9 @@ class LauncherActions:
             self._log.info("progress_written")
 
     def say(self, statement: Statement) -> None:
-        """Send a statement to the daemon."""
         self._send(statement)
 
     def explain(self, effect: ExecutorEffect, error: Exception) -> str:
-        """Log a failure; returns it in words."""
         why = in_words(error)
         job = effect.order.job if isinstance(effect, ClaimPart) else ""
         if isinstance(effect, PartEffect) and not isinstance(effect, ClaimPart):

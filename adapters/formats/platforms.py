@@ -61,7 +61,6 @@ class Platform:
 
     @property
     def slots(self) -> int:
-        """Slots of all clusters."""
         return sum(cluster.slots for cluster in self.clusters)
 
 

@@ -109,13 +109,11 @@ class SwfSummary:
     """Jobs whose number was seen before."""
 
     def count_bad(self, number: int, fault: str) -> None:
-        """Count a bad line."""
         self.bad += 1
         if len(self.bad_lines) < BAD_LINES_KEPT:
             self.bad_lines.append((number, fault))
 
     def describe(self) -> str:
-        """Say in one line what was read and repaired."""
         parts = [f"{self.jobs} jobs"]
         for count, what in (
             (self.bad, "bad lines skipped"),

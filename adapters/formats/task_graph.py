@@ -93,7 +93,6 @@ class Draft:
             )
 
     def task(self) -> Task:
-        """The task of the model."""
         n, fraction = self.measured_on, self.parallel_fraction
         runtime = ASSUMED_RUNTIME_S if self.runtime_s is None else self.runtime_s
         return Task(

@@ -57,7 +57,6 @@ def _check(node: str, what: str, wanted: int, free: int, size: int) -> None:
 
 
 def _held(what: str, node: LocalNode, there: Iterable[PartFolder]) -> set[int]:
-    """The CPUs or GPUs of a node that processes of these parts have."""
     places = (place for each in there for place in each.places if place["node"] == node.name)
     return {number for place in places for number in place.get(what) or ()}
 

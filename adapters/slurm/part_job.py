@@ -180,7 +180,6 @@ class SlurmJob(PartJob):
             time.sleep(LATER_POLL_S)
 
     def _said(self) -> str:
-        """All that srun and the wrappers have said."""
         try:
             with open(self._log, encoding="utf-8", errors="replace") as file:
                 return file.read(LONGEST_LOG)
@@ -212,11 +211,9 @@ class SlurmJob(PartJob):
         return self._step is not None and self._step.has_ended
 
     def state(self) -> tuple[str | None, str]:
-        """The job's state and its reason; None: not known; empty: there is no such job."""
         return self._shown.state(self.number) if self.number else ("", "")
 
     def turn(self) -> Turn | None:
-        """The job's place in the queue; None: out of reach."""
         return self._shown.turn(self.number)
 
     def _begin_now(self) -> None:
@@ -233,7 +230,6 @@ class SlurmJob(PartJob):
             time.sleep(POLL_S)
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
-        """Reason and detail of a part whose job is in this state."""
         if state == "FAILED" and reason == UNREACHED:
             return self._is_cut_off()
         known = explained(state, reason)
@@ -257,7 +253,6 @@ class SlurmJob(PartJob):
         return "step_failed", f"{why}; see the settings address and ports"
 
     def kill(self) -> None:
-        """Kill every process of the job."""
         with contextlib.suppress(BatchError):
             self.cancel("--signal=KILL", "--full")
 

@@ -152,7 +152,6 @@ class SlurmReader:
         self._site = ""
 
     def read(self) -> ClusterReading:
-        """Return the cluster as Slurm describes it now. Raises `AdapterError`."""
         try:
             given_back = self._given_back()
             answers = self._ask()
@@ -191,7 +190,6 @@ class SlurmReader:
         return EASED if rests or self._is_busy else 1.0
 
     def due(self) -> tuple[Act, ...]:
-        """The acts that the last reading has shown to be due in Slurm."""
         return acts(self._due, self._slurm, self._share)
 
     def _controller(self) -> str:
