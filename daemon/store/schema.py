@@ -36,7 +36,7 @@ from coalloc.daemon.store.records_json import (
     account_object,
     write_object,
 )
-from coalloc.daemon.store.rows import UsedDay
+from coalloc.daemon.store.tables import UsedDay
 from coalloc.wire.codec import encode_order
 
 APPLICATION_ID = 0x636F616C

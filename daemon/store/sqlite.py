@@ -22,8 +22,8 @@ from coalloc.daemon.store.compaction import release
 from coalloc.daemon.store.database import Database
 from coalloc.daemon.store.disk import write_error
 from coalloc.daemon.store.errors import StoreError, error_of
-from coalloc.daemon.store.rows import EventRow, JobRow, PlanRow, StoredAccount, UsedDay
 from coalloc.daemon.store.schema import LASTING, carry_out
+from coalloc.daemon.store.tables import EventRow, JobRow, PlanRow, StoredAccount, UsedDay
 
 KEEP_PLANS = 20
 PAGE_ROWS = 2000
