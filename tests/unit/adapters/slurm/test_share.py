@@ -9,11 +9,10 @@ import pytest
 
 from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.local_delays import LocalDelays
 from coalloc.adapters.slurm.parsers.records import NodeRecord, QueueEntry, ReservationEntry
 from coalloc.adapters.slurm.reading import Answers
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
-from coalloc.adapters.slurm.share import LASTS_S, LINGER_S, STUCK_S, Share, chosen
+from coalloc.adapters.slurm.share import LASTS_S, LINGER_S, STUCK_S, LocalDelays, Share, chosen
 from coalloc.model.errors import InputError
 from coalloc.model.values import replace
 
