@@ -19,10 +19,10 @@ from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, words_of
 from coalloc.client.workflow_submission import workflow_submission
 from coalloc.daemon.access.key_table import KeyTableError, parse_table
 from coalloc.model.errors import ConfigError, InputError
+from coalloc.model.formats.decoded import decode_json
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.formats.plan_json import read_plan
 from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
-from coalloc.model.formats.text import decode_json
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from coalloc.runtime import texts
