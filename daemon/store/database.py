@@ -81,6 +81,7 @@ class Database:
         return self._connection
 
     def check_place(self) -> None:
+        """Look whether its file is still found under its name. Raises `StoreError`."""
         if _file_id(self.path) != self._file:
             how = "another file is in its place" if os.path.lexists(self.path) else "it is gone"
             raise StoreError(f"{self.path}: {how}; what this daemon would write there is lost")
