@@ -72,10 +72,10 @@ from coalloc.adapters.slurm.reading import (
     suspended_parts,
     unknown_jobs,
 )
-from coalloc.adapters.slurm.rivals import marked_claims
 from coalloc.adapters.slurm.rules import site_rules
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
+from coalloc.adapters.slurm.turns import marked_claims
 from coalloc.adapters.slurm.upkeep import Due, acts
 from coalloc.adapters.ssh.master import SshMaster
 from coalloc.model.platform import NodeState
