@@ -24,8 +24,8 @@ from msgspec import Meta
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
+from coalloc.model.formats.job_json import check_graph
 from coalloc.model.formats.structs import read_json
-from coalloc.model.formats.workflow_graph import check_graph
 from coalloc.model.jobs import Edge, Task, WorkflowJob
 from coalloc.model.ranges import LARGEST, Name, Procs
 
