@@ -18,11 +18,10 @@ from coalloc.core.base.effects import Effect, SaveJob, SavePlan
 from coalloc.core.base.projects import DAY_S
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.backup import write_copy
-from coalloc.daemon.store.compaction import release
 from coalloc.daemon.store.database import Database
 from coalloc.daemon.store.disk import write_error
 from coalloc.daemon.store.errors import StoreError, error_of
-from coalloc.daemon.store.schema import LASTING, carry_out
+from coalloc.daemon.store.schema import LASTING, carry_out, release
 from coalloc.daemon.store.tables import EventRow, JobRow, PlanRow, StoredAccount, UsedDay
 
 KEEP_PLANS = 20
