@@ -95,14 +95,12 @@ class SwfSummary:
     """Counts of what was met while reading."""
 
     jobs: int = 0
-    comments: int = 0
     bad: int = 0
-    """This and the two before: lines."""
+    """Lines that are no jobs."""
     bad_lines: list[tuple[int, str]] = field(default_factory=list)
     """Number and fault of the first ones."""
     short: int = 0
-    """Jobs with fewer than 18 fields; the next, with more."""
-    extended: int = 0
+    """Jobs with fewer than 18 fields."""
     unsorted: int = 0
     """Jobs submitted before the one on the line above."""
     repeated: int = 0
@@ -187,7 +185,6 @@ def read_lines(lines: Iterable[bytes], where: str = "") -> SwfLog:
     for number, raw in enumerate(lines, 1):
         line = raw.strip()
         if line.startswith(b";"):
-            summary.comments += 1
             _take_comment(line, header)
         elif line:
             try:
@@ -200,7 +197,6 @@ def read_lines(lines: Iterable[bytes], where: str = "") -> SwfLog:
             summary.unsorted += bool(jobs) and job.submit_s < jobs[-1].submit_s
             summary.repeated += job.number in numbers
             summary.short += job.fields < FIELDS
-            summary.extended += job.fields > FIELDS
             numbers.add(job.number)
             jobs.append(job)
     if not jobs and (summary.bad or not header):

@@ -78,7 +78,7 @@ def test_log_without_header_unsorted_short_repeated_and_bad_lines() -> None:
     assert [(job.number, job.submit_s) for job in log.jobs] == [(2, 10), (1, 50), (2, 60), (7, 100)]
     assert log.header == {}
     summary = log.summary
-    assert (summary.jobs, summary.bad, summary.short, summary.extended) == (4, 1, 3, 1)
+    assert (summary.jobs, summary.bad, summary.short) == (4, 1, 3)
     assert (summary.unsorted, summary.repeated) == (1, 1)
     assert summary.bad_lines == [(2, "has 2 fields, not 18")]
     assert log.jobs[-1].extra == ("{1}", "q", "1:ppn=4")
@@ -96,7 +96,6 @@ def test_jobs_of_one_second_keep_the_order_of_the_file() -> None:
 def test_header_joins_repeated_keys() -> None:
     log = read_bytes(b"; MaxProcs: 100\n;   Note: a\n; Note: b\n;free text\n1 0 0 1 1\n")
     assert log.header == {"MaxProcs": "100", "Note": "a\nb"}
-    assert log.summary.comments == 4
 
 
 def test_header_without_jobs_is_an_empty_log() -> None:
