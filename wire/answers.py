@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from coalloc.model.sites.streams import StreamChunks
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, ReservationRow
 
@@ -126,7 +127,7 @@ class EndedAnswer(Answer, frozen=True, kw_only=True, tag="ended"):
     jobs: tuple[EndedJob, ...]
 
 
-class StreamAnswer(Answer, frozen=True, kw_only=True, tag="stream"):
+class StreamAnswer(StreamChunks, Answer, frozen=True, kw_only=True, tag="stream"):
     """Output of a job's part, or how the job is."""
 
     state: str
@@ -139,10 +140,6 @@ class StreamAnswer(Answer, frozen=True, kw_only=True, tag="stream"):
     """How many it has."""
     stream: str = ""
     """As in ``submit``."""
-    chunks: tuple[tuple[str, int, str], ...] = ()
-    """As in ``streamed``, like the next two."""
-    taken: int = 0
-    ended: bool = False
 
 
 class ReserveAnswer(Answer, frozen=True, kw_only=True, tag="done"):

@@ -163,7 +163,6 @@ class Server:
         return self._publisher.watch_seq
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Bind and begin to listen."""
         if self._guard is not None:
             self._gate = ZapAuthenticator(self._context, (CLIENTS, EXECUTORS), self._guard.admits)
             self._gate.start()

@@ -158,7 +158,6 @@ class GridEngineJob(PartJob):
                 self._delete()
 
     def release(self, *, has_run: bool) -> bool:
-        """Give the slots back; whether it is known that they are."""
         if not self._numbers and not self.is_unsure:
             return True
         try:

@@ -207,7 +207,6 @@ class SlurmJob(PartJob):
 
     @property
     def has_lost_step(self) -> bool:
-        """Whether the step was ours to start, and has ended."""
         return self._step is not None and self._step.has_ended
 
     def state(self) -> tuple[str | None, str]:
@@ -263,12 +262,10 @@ class SlurmJob(PartJob):
                 self._slurm.run("scancel", *options, *own, account=self._account)
 
     def withdraw(self) -> None:
-        """Cancel the job; harmless when it has ended, or slurmctld is out of reach."""
         with contextlib.suppress(BatchError):
             self.cancel()
 
     def release(self, *, has_run: bool) -> bool:
-        """Give the nodes back to Slurm; whether it is known that they are."""
         if not self.number and not self.is_unsure:
             return True
         try:

@@ -258,7 +258,6 @@ class NativeLauncher:
         self._keep(part)
 
     def _bind(self, part: NativePart) -> None:
-        """Hold it, move it, name its nodes."""
         self._command("scontrol", "hold", part.foreign)
         target = self._settings.partition or part.partition
         count = len(part.nodes)
