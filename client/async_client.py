@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from functools import partial, wraps
 from itertools import islice
@@ -25,7 +27,6 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from coalloc.client.client import Client, NoAnswerError, RefusedError
-from coalloc.client.daemon_threads import DaemonThreads
 from coalloc.client.endpoint import PATIENCE_S, await_listener
 from coalloc.wire.client import AnswerFrame
 from coalloc.wire.shared_client import SharedConnection
@@ -37,6 +38,8 @@ THREADS = 64
 """For requests that are answered at once."""
 LONG_THREADS = 10_000
 """For calls that may go on for days; a thread that waits costs next to nothing."""
+IDLE_S = 2.0
+"""A thread ends after this long without a call, seconds."""
 
 
 def awaited(
@@ -63,6 +66,57 @@ def iterated(
     return iterate
 
 
+class DaemonThreads(Executor):
+    """Runs calls in at most so many threads, which end when they are idle, or with the program.
+
+    `concurrent.futures.ThreadPoolExecutor` lets the interpreter wait at its exit for every call
+    that runs, and one that waits for a job may do so for days.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most, self._name = most, name
+        self._lock = threading.Lock()
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._threads = self._left = 0
+        """Threads there are, and calls that have not ended."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        self._calls.put(partial(_run, future, partial(fn, *args, **kwargs)))
+        with self._lock:
+            self._left += 1
+            is_needed = self._threads < min(self._left, self._most)
+            self._threads += is_needed
+        if is_needed:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            try:
+                call = self._calls.get(timeout=IDLE_S)
+            except queue.Empty:
+                with self._lock:
+                    if self._left < self._threads:
+                        self._threads -= 1
+                        return
+                continue
+            call()
+            del call  # what it has refers to is not kept while we wait
+            with self._lock:
+                self._left -= 1
+
+
+def _run(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)
+        del future, call  # the error's frames would make a cycle with them
+
+
 class CallConnection:
     """The requests of one call, over the connection that all calls share."""
 
@@ -73,7 +127,6 @@ class CallConnection:
         self._closed = threading.Event()
 
     def send(self, body: Mapping[str, Any]) -> str:
-        """Send a request; returns its id."""
         if self._connection is None:
             self._connection = self._shared()  # which says so where all was closed
         if self._closed.is_set():
@@ -85,7 +138,6 @@ class CallConnection:
         return request
 
     def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
-        """Wait for the answer to a request that was sent."""
         assert self._connection is not None
         answer = self._connection.answer_to(request, timeout_s=timeout_s)
         self._sent.discard(request)

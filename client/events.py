@@ -52,7 +52,6 @@ class Follower:
     """How long the daemon may be away, seconds."""
 
     def polled(self) -> Iterator[Event]:
-        """Ask for what is new, again and again."""
         while not self.is_over():
             yield from self._missed(self.job)
             self.pause(POLL_S)

@@ -32,7 +32,6 @@ class Reading:
         self._ended: set[int] = set()
 
     def at(self, part: int) -> Mapping[str, int]:
-        """Places to ask for."""
         return self._at.get(part, {"o": self._begin, "e": self._begin} if self._begin else {})
 
     def take(self, part: int, answer: StreamAnswer) -> list[tuple[str, int, bytes]]:
@@ -56,7 +55,6 @@ class Reading:
 
     @property
     def is_whole(self) -> bool:
-        """Everything was read."""
         return len(self._ended) >= self.parts
 
 
@@ -97,7 +95,6 @@ class StreamSession:
 
     @property
     def input_left(self) -> int:
-        """Bytes that were not taken."""
         return len(self._input)
 
     def tell(self, **wish: Any) -> None:
@@ -154,5 +151,4 @@ class StreamSession:
         return self.connection.send({"type": "stream", "job": self.job, **fields})
 
     def close(self) -> None:
-        """Close the connection."""
         self.connection.close()

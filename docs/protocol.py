@@ -46,6 +46,8 @@ KINDS = re.compile(r"(<!-- kinds: events -->\n).*?(<!-- end -->)", re.DOTALL)
 FIRST = re.compile(r"^\| (.+?) \| Kind", re.MULTILINE)
 ONE = {str: "text", int: "integer", float: "number", bool: "flag"}
 MANY = {str: "text", int: "integers", float: "numbers", bool: "flags"}
+OBJECTS = frozenset({"object", "object or null", "list of objects"})
+"""Kinds that have a table of their own below, unless something else is said of them."""
 
 
 def with_fields(text: str) -> str:
@@ -92,7 +94,8 @@ def rows(form: type[msgspec.Struct], hidden: frozenset[str] = frozenset()) -> It
         kind = kind_of(hints[field.name])
         if not field.required:
             kind += f", default {_default(field)}"
-        said = words.get(field.name, "").replace("``", "`").replace("|", "\\|")
+        said = words.get(field.name, "Below" if kind.partition(",")[0] in OBJECTS else "")
+        said = said.replace("``", "`").replace("|", "\\|")
         yield f"| `{field.encode_name}` | {kind} | {said.removesuffix('.')} |"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -33,10 +34,11 @@ from coalloc.core.executor.effects import (
 )
 from coalloc.core.executor.state import ExecutorState
 from coalloc.executor.access import ExecutorAccess
-from coalloc.executor.parts import spec_of
 from coalloc.executor.started import StartedFile
 from coalloc.model.formats.nodeset import fold
-from coalloc.model.sites.parts import PartState
+from coalloc.model.output_names import pattern_of_ranks
+from coalloc.model.sites.parts import JobPart, Launch, PartSpec, PartState
+from coalloc.model.values import replace
 from coalloc.runtime.logs import RateLimit
 
 FAILURES_TOLD_S = 60.0
@@ -110,11 +112,9 @@ class LauncherActions:
 
     @property
     def kept(self) -> SaveProgress | None:
-        """The progress that is on disk."""
         return self._progress.kept
 
     def perform(self, effect: ExecutorEffect) -> list[PartNews]:
-        """Carry out one effect; returns what the core is to hear of it."""
         launcher = self._launcher
         match effect:
             case ClaimPart(order=order):
@@ -153,11 +153,9 @@ class LauncherActions:
             self._log.info("progress_written")
 
     def say(self, statement: Statement) -> None:
-        """Send a statement to the daemon."""
         self._send(statement)
 
     def explain(self, effect: ExecutorEffect, error: Exception) -> str:
-        """Log a failure; returns it in words."""
         why = in_words(error)
         job = effect.order.job if isinstance(effect, ClaimPart) else ""
         if isinstance(effect, PartEffect) and not isinstance(effect, ClaimPart):
@@ -214,3 +212,44 @@ _VERBS = {
     SendStatement: "say",
     ExecutorLogLine: "log",
 }
+
+
+def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
+    """Specification of a part, for the launcher."""
+    shared = {name: getattr(order, name) for name in JobPart.__struct_fields__}
+    if order.launch is not None:
+        shared["launch"] = _filled_in(order.launch, order)
+        shared["members"] = tuple(
+            replace(each, stdout=out, stderr=err)
+            for each in order.members
+            for out, err in [_outputs(order.launch, each.job, order)]
+        )
+    return PartSpec(
+        **shared,
+        cluster=cluster,
+        epoch=epoch,
+        # Its groups are those of the account when it starts, not those of the enrolment.
+        uid=None if order.uid in {os.getuid(), -1} else order.uid,
+        chunks=(order.chunk_first, order.chunks, order.chunks_total) if order.chunks else None,
+    )
+
+
+def _filled_in(launch: Launch, order: Prepare) -> Launch:
+    """The command with our variables, and with output files of which only ranks are left open."""
+    env = dict(launch.env)
+    if order.array_index is not None:
+        env["COALLOC_ARRAY_TASK_ID"] = str(order.array_index)
+        env["COALLOC_ARRAY_JOB_ID"] = order.job.partition("_")[0]
+    if order.name:
+        env["COALLOC_JOB_NAME"] = order.name
+    if order.task:
+        env["COALLOC_TASK"] = order.task
+        env["COALLOC_WORKFLOW"] = order.job.partition(".")[0]
+    out, err = _outputs(launch, order.job, order)
+    return replace(launch, env=env, stdout=out, stderr=err)
+
+
+def _outputs(launch: Launch, job: str, order: Prepare) -> tuple[str, str]:
+    of = job, order.name, order.user
+    out = pattern_of_ranks(launch.stdout, *of, once=order.once)
+    return out, pattern_of_ranks(launch.stderr, *of, once=order.once)

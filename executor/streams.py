@@ -44,20 +44,17 @@ class PartStreams:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen where the runners call."""
         self._server = await asyncio.start_unix_server(
             self._serve, sock=listening(self._home / SOCKET), limit=LONGEST_LINE
         )
 
     def close(self) -> None:
-        """Hang up."""
         if self._server is not None:
             self._server.close()
         for writer in self._runners.values():
             writer.close()
 
     def wish(self, wish: Stream) -> None:
-        """Pass a wish on to the part's runner."""
         key = PartKey(job=wish.job, attempt=wish.attempt, part=wish.part)
         name = key.folder
         if name in self._runners:

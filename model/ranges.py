@@ -33,7 +33,6 @@ class Range(Struct, frozen=True, kw_only=True):
     """0 is admitted as well."""
 
     def holds(self, value: float) -> bool:
-        """Whether a value is admitted."""
         return self.low <= value <= self.high or (self.zero and value == 0)
 
     @property

@@ -42,7 +42,6 @@ class AmdahlSpeedup(
     """Share that scales."""
 
     def time(self, procs: int) -> float:
-        """Seconds on `procs` processes."""
         fraction = self.parallel_fraction
         return self.time_1 * (1.0 - fraction + fraction / procs)
 
@@ -77,7 +76,6 @@ class DowneySpeedup(
         return a
 
     def time(self, procs: int) -> float:
-        """Seconds on `procs` processes."""
         return self.time_1 / self.speedup(procs)
 
 

@@ -10,12 +10,20 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from coalloc.model.sites.streams import StreamChunks
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, ReservationRow
 
 
 class Answer(Struct, frozen=True, kw_only=True, tag_field="type"):
     """An answer; its ``type`` is the tag of its class."""
+
+
+class TimedAnswer(Answer, frozen=True, kw_only=True):
+    """An answer that says when it was made."""
+
+    time: float = 0.0
+    """The daemon's clock."""
 
 
 class Refusal(Answer, frozen=True, kw_only=True, tag="refused"):
@@ -51,24 +59,20 @@ class Concerned(Answer, frozen=True, kw_only=True, tag="done"):
     """Those that were cancelled, held or released; of other commands, none."""
 
 
-class QueueAnswer(Answer, frozen=True, kw_only=True, tag="queue"):
+class QueueAnswer(TimedAnswer, frozen=True, kw_only=True, tag="queue"):
     """A page of the queue."""
 
     jobs: tuple[QueueRow, ...]
     """*job rows* in arrival order, an array's members as they were named."""
     more: bool = False
     """There are others behind them: the client asks again, with the last id in ``after``."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
-class ShowAnswer(Answer, frozen=True, kw_only=True, tag="show"):
+class ShowAnswer(TimedAnswer, frozen=True, kw_only=True, tag="show"):
     """One job."""
 
     job: JobDetails
     """A *job row* with the fields of *Job details* besides."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class Why(Struct, frozen=True, kw_only=True):
@@ -99,13 +103,10 @@ class Why(Struct, frozen=True, kw_only=True):
     """Why there is no explanation; empty where there is one, or the job does not wait."""
 
 
-class WhyAnswer(Answer, frozen=True, kw_only=True, tag="why"):
+class WhyAnswer(TimedAnswer, frozen=True, kw_only=True, tag="why"):
     """The reason why one job does not start."""
 
     why: Why
-    """Below."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class EndedJob(Struct, frozen=True, kw_only=True):
@@ -124,10 +125,9 @@ class EndedAnswer(Answer, frozen=True, kw_only=True, tag="ended"):
     """The jobs that were waited for have ended."""
 
     jobs: tuple[EndedJob, ...]
-    """Below."""
 
 
-class StreamAnswer(Answer, frozen=True, kw_only=True, tag="stream"):
+class StreamAnswer(StreamChunks, Answer, frozen=True, kw_only=True, tag="stream"):
     """Output of a job's part, or how the job is."""
 
     state: str
@@ -140,10 +140,6 @@ class StreamAnswer(Answer, frozen=True, kw_only=True, tag="stream"):
     """How many it has."""
     stream: str = ""
     """As in ``submit``."""
-    chunks: tuple[tuple[str, int, str], ...] = ()
-    """As in ``streamed``, like the next two."""
-    taken: int = 0
-    ended: bool = False
 
 
 class ReserveAnswer(Answer, frozen=True, kw_only=True, tag="done"):
@@ -157,15 +153,12 @@ class ReserveAnswer(Answer, frozen=True, kw_only=True, tag="done"):
     """Jobs of other users that may still run there when it begins."""
 
 
-class NodesAnswer(Answer, frozen=True, kw_only=True, tag="nodes"):
+class NodesAnswer(TimedAnswer, frozen=True, kw_only=True, tag="nodes"):
     """All clusters, and what is kept of their nodes."""
 
     clusters: tuple[ClusterRow, ...]
-    """Below."""
     reservations: tuple[ReservationRow, ...] = ()
     """What is kept of the nodes, below."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class NewestPlan(Struct, frozen=True, kw_only=True):
@@ -227,11 +220,10 @@ class RuleCostsRow(Struct, frozen=True, kw_only=True):
     """Of each rule, and of ``guard`` where the policy has that, its cost, below."""
 
 
-class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
+class PlanAnswer(TimedAnswer, frozen=True, kw_only=True, tag="plan"):
     """The newest plan, and what runs."""
 
     plan: NewestPlan
-    """Below."""
     node_clusters: dict[str, str] = field(default_factory=dict)
     """Each node's cluster."""
     edges: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
@@ -246,8 +238,6 @@ class PlanAnswer(Answer, frozen=True, kw_only=True, tag="plan"):
     rule_costs: RuleCostsRow | None = None
     """Of the newest round for which they were computed, below; null: of none since the daemon's
     start."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -261,18 +251,15 @@ class Event(Struct, frozen=True, kw_only=True):
     job: str = ""
     """Id, or ""."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """Below."""
 
 
-class EventsAnswer(Answer, frozen=True, kw_only=True, tag="events"):
+class EventsAnswer(TimedAnswer, frozen=True, kw_only=True, tag="events"):
     """Stored events by rising ``seq``, and the newest ``seq`` of all."""
 
     events: tuple[Event, ...]
     """By rising ``seq``, as in section 3 without ``watch_seq``."""
     last: int = 0
     """The newest ``seq`` of all."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class SnapshotAnswer(Answer, frozen=True, kw_only=True, tag="snapshot"):
@@ -282,7 +269,7 @@ class SnapshotAnswer(Answer, frozen=True, kw_only=True, tag="snapshot"):
     """What a round that began now would be given, in the snapshot format."""
 
 
-class Estimate(Answer, frozen=True, kw_only=True, tag="estimate"):
+class Estimate(TimedAnswer, frozen=True, kw_only=True, tag="estimate"):
     """The start of a job if it were submitted now; nothing is queued."""
 
     start_estimate: float | None = None
@@ -297,8 +284,6 @@ class Estimate(Answer, frozen=True, kw_only=True, tag="estimate"):
     """Why there is no start."""
     detail: str = ""
     """In words."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class BackupAnswer(Answer, frozen=True, kw_only=True, tag="backup"):
@@ -368,7 +353,6 @@ class ServiceStatus(Answer, frozen=True, kw_only=True, tag="status"):
     orders_waiting: dict[str, int] = field(default_factory=dict)
     """Orders that executors have not carried out, by cluster."""
     solver: SolverStatus = field(default_factory=SolverStatus)
-    """Below."""
     protocol: int = 1
     """Version of this document."""
     version: str = ""

@@ -222,7 +222,6 @@ class RequestConnection:
             self.silence.handshaken(outcome)
 
     def close(self) -> None:
-        """Close the connection."""
         self._end()
 
 
@@ -252,7 +251,6 @@ class EventSubscriber:
             yield read_publication(frames)
 
     def close(self) -> None:
-        """Close the subscription."""
         self._end()
 
 

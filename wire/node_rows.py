@@ -51,7 +51,6 @@ class ClusterRow(Struct, frozen=True, kw_only=True):
     drained: bool
     """By an operator."""
     nodes: tuple[NodeRow, ...]
-    """Below."""
     error: str = ""
     """Why there is no newer reading."""
     age_s: float | None = None

@@ -105,7 +105,6 @@ class Publisher:
                 self.restore()
 
     def publish(self, topic: str, body: Mapping[str, Any]) -> None:
-        """Tell every watcher that asked for this topic."""
         self.watch_seq += 1
         frame = encode({"watch_seq": self.watch_seq, **body})
         if self._port is not None:

@@ -160,11 +160,9 @@ class Server:
 
     @property
     def watch_seq(self) -> int:
-        """Number of the last publication."""
         return self._publisher.watch_seq
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Bind and begin to listen."""
         if self._guard is not None:
             self._gate = ZapAuthenticator(self._context, (CLIENTS, EXECUTORS), self._guard.admits)
             self._gate.start()
@@ -177,7 +175,6 @@ class Server:
         self._publisher.open(loop)
 
     def close(self) -> None:
-        """Close all three."""
         for port in (self._clients, self._executors):
             port.close()
         self._publisher.close()
@@ -215,7 +212,6 @@ class Server:
         self._fault("executor", peer.connection, error)
 
     def publish(self, topic: str, body: Mapping[str, Any]) -> None:
-        """Tell every watcher that asked for this topic."""
         self._publisher.publish(topic, body)
 
     def _from_client(self, frames: list[bytes]) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from coalloc.core.base.accuracy import RunTimeAccuracy, StartAccuracy
 from coalloc.core.base.projects import Lead
 from coalloc.core.base.records import JobState
-from coalloc.wire.answers import Answer
+from coalloc.wire.answers import Answer, TimedAnswer
 
 
 class PriorityRow(Struct, frozen=True, kw_only=True):
@@ -40,13 +40,11 @@ class PriorityRow(Struct, frozen=True, kw_only=True):
     """Entitlement of its project that the project's earlier jobs take, seconds."""
 
 
-class PriorityAnswer(Answer, frozen=True, kw_only=True, tag="priority"):
+class PriorityAnswer(TimedAnswer, frozen=True, kw_only=True, tag="priority"):
     """Waiting jobs by falling effective weight."""
 
     jobs: tuple[PriorityRow, ...]
     """Below, the greatest effective weight first; a job that is not being planned is left out."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class AccountRow(Struct, frozen=True, kw_only=True):
@@ -86,15 +84,13 @@ class AccountRow(Struct, frozen=True, kw_only=True):
     """Memory of its largest process, MiB; None: not known."""
 
 
-class AccountAnswer(Answer, frozen=True, kw_only=True, tag="account"):
+class AccountAnswer(TimedAnswer, frozen=True, kw_only=True, tag="account"):
     """A page of the accounts of ended jobs, by their end."""
 
     jobs: tuple[AccountRow, ...]
     """Below; it may be empty while there are more."""
     after: str = ""
     """What to ask with for the next page; empty: this is the last one."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
@@ -115,29 +111,23 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     """Of these."""
 
 
-class UsageAnswer(Answer, frozen=True, kw_only=True, tag="usage"):
+class UsageAnswer(TimedAnswer, frozen=True, kw_only=True, tag="usage"):
     """A page of usage by day."""
 
     rows: tuple[UsageRow, ...]
-    """Below."""
     more: bool = False
     """There are others behind it: ask again with the last row's `day`, `project`, `user` and
     `cluster` as `after`."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
-class AccuracyAnswer(Answer, frozen=True, kw_only=True, tag="estimates"):
+class AccuracyAnswer(TimedAnswer, frozen=True, kw_only=True, tag="estimates"):
     """Accuracy of the estimates on this site."""
 
     wanted: float
     """Share of the starts that is to be in its interval, 0..1."""
     starts: tuple[StartAccuracy, ...]
-    """Below."""
     run_times: RunTimeAccuracy | None = None
     """Below; null: no run is remembered."""
-    time: float = 0.0
-    """The daemon's clock."""
 
 
 class RulesAnswer(Answer, frozen=True, kw_only=True, tag="rules"):

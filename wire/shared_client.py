@@ -38,7 +38,6 @@ class SharedConnection:
         self._thread.start()
 
     def send(self, body: Mapping[str, Any]) -> str:
-        """Send a request; returns its id for `answer_to`."""
         talk = self._talk
         request, frame = talk.connection.frame_of(body)
         with talk.lock:
@@ -51,7 +50,6 @@ class SharedConnection:
         return request
 
     def answer_to(self, request: str, *, timeout_s: float | None = None) -> AnswerFrame:
-        """Wait for the answer to a request that was sent."""
         limit, talk = self.timeout_s if timeout_s is None else timeout_s, self._talk
         with talk.lock:
             answer = talk.answers.get(request)

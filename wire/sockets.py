@@ -20,7 +20,6 @@ import zmq
 
 from coalloc.wire.contexts import Context
 from coalloc.wire.curve import CurveServer, Handshakes, OnHandshake, Security
-from coalloc.wire.paths import FileId, file_id, make_folder
 
 OnFrames = Callable[[list[bytes]], None]
 
@@ -30,6 +29,24 @@ MAX_FRAMES_AT_ONCE, MAX_DRAIN_S = 2000, 0.01
 REST_S = 0.005
 SEND_HWM = 10_000
 """Messages that may lie in one connection's queue to its peer."""
+
+
+FileId = tuple[int, int]
+"""Device and inode; a listening socket keeps its inode from being given to another file."""
+
+
+def make_folder(path: Path, *, is_shared: bool) -> None:
+    """Make a socket's folder, which others may pass only to a shared socket."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755 if is_shared else 0o700)
+
+
+def file_id(path: Path) -> FileId | None:
+    """Identify the file of this name; None: there is none."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class AsyncSocket:

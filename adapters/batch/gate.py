@@ -51,7 +51,6 @@ class Gate:
         return self._epoll.fileno()
 
     def listen(self) -> None:
-        """Take in who calls."""
         with contextlib.suppress(OSError):
             while True:
                 sock, _ = self._sock.accept()
@@ -69,14 +68,12 @@ class Gate:
                 self._drop(caller)
 
     def answer(self, claim: str, *words: str) -> None:
-        """Answer all who called for this claim."""
         for caller in self.calls.get(claim, [])[:]:
             with contextlib.suppress(OSError):
                 caller.say(*words)
             self._drop(caller)
 
     def close(self) -> None:
-        """Close every connection."""
         for caller in list(self._callers):
             self._drop(caller)
         self._epoll.close()

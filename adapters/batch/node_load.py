@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -50,26 +49,20 @@ class _Past:
     """Allocations of the last while."""
 
 
-class MeasuredNode(Protocol):
-    """A node by its batch system's words.
+class MeasuredNode(Struct, frozen=True, kw_only=True):
+    """A node by its batch system's words."""
 
-    `cpu_load` is of runnable processes, the mean of a minute; None: not said. `free_mb` is learned
-    together with it: a change shows that the load is a new one. `cpus_taken` are allocated by the
-    batch system; a probe leaves its reading in `extra`.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def cpu_load(self) -> float | None: ...
-    @property
-    def free_mb(self) -> int | None: ...
-    @property
-    def cpus(self) -> int: ...
-    @property
-    def cpus_taken(self) -> int: ...
-    @property
-    def extra(self) -> str: ...
+    name: str
+    cpus: int = 1
+    """Usable by jobs."""
+    cpus_taken: int = 0
+    """Allocated to jobs."""
+    cpu_load: float | None = None
+    """Runnable processes, a mean over a minute or so; None: not known."""
+    free_mb: int | None = None
+    """MiB that the operating system calls free, learned with the load: a change shows a new one."""
+    extra: str = ""
+    """The free text that the probe writes to."""
 
 
 class LoadWatch:

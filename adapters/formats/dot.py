@@ -199,7 +199,6 @@ class _DotReader:
 
 
 def _describe(draft: Draft, attributes: Mapping[str, str]) -> None:
-    """Read the attributes of a node."""
     if "runtime" in attributes:
         draft.runtime_s = number(attributes["runtime"], Seconds, f"{draft.where}: runtime")
     elif "size" in attributes:

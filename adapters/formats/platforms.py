@@ -57,11 +57,9 @@ class Platform:
     clusters: tuple[Cluster, ...]
     partitions: Mapping[int, str] = field(default_factory=dict)
     """Cluster of each SWF partition; may be empty."""
-    description: str = ""
 
     @property
     def slots(self) -> int:
-        """Slots of all clusters."""
         return sum(cluster.slots for cluster in self.clusters)
 
 
@@ -126,7 +124,7 @@ def _from_json(text: str, name: str) -> Platform:
         return _own({"clusters": top.get("clusters")}, name)
     clusters = array(top.get("clusters"), "clusters")
     if clusters and isinstance(clusters[0], dict) and "cpus" in clusters[0]:
-        return _published(clusters, name, str(top.get("source", "")))
+        return _published(clusters, name)
     return _own(top, name)
 
 
@@ -147,7 +145,6 @@ def _own(top: dict[str, Any], name: str) -> Platform:
         name=str(top.get("name", name)),
         clusters=read_clusters(top["clusters"], "clusters"),
         partitions=partitions,
-        description=str(top.get("description", "")),
     )
 
 
@@ -157,7 +154,7 @@ def spread(cpus: int, nodes: int) -> list[tuple[int, int]]:
     return [(n, s) for n, s in ((nodes - larger, slots), (larger, slots + 1)) if n and s]
 
 
-def _published(clusters: Any, name: str, source: str) -> Platform:
+def _published(clusters: Any, name: str) -> Platform:
     rows = [_row(item, f"clusters[{i}]") for i, item in enumerate(clusters)]
     fastest = max((clock for *_, clock, _ in rows if clock), default=0.0)
     out, partitions = [], {}
@@ -166,12 +163,7 @@ def _published(clusters: Any, name: str, source: str) -> Platform:
         out.append(_cluster(label, spread(cpus, nodes), power))
         if partition is not None:
             partitions[partition] = label
-    return Platform(
-        name=name,
-        clusters=read_clusters(out, "clusters"),
-        partitions=partitions,
-        description=source,
-    )
+    return Platform(name=name, clusters=read_clusters(out, "clusters"), partitions=partitions)
 
 
 def _row(item: Any, where: str) -> tuple[str, int, int, float, int | None]:

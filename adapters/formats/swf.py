@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import BinaryIO
 
-from coalloc.adapters.formats.files import opened, unpacked
+from coalloc.adapters.formats.files import opened
 from coalloc.model.errors import InputError
 from coalloc.model.shape import ONE_SLOT, Shape
 
@@ -95,27 +95,23 @@ class SwfSummary:
     """Counts of what was met while reading."""
 
     jobs: int = 0
-    comments: int = 0
     bad: int = 0
-    """This and the two before: lines."""
+    """Lines that are no jobs."""
     bad_lines: list[tuple[int, str]] = field(default_factory=list)
     """Number and fault of the first ones."""
     short: int = 0
-    """Jobs with fewer than 18 fields; the next, with more."""
-    extended: int = 0
+    """Jobs with fewer than 18 fields."""
     unsorted: int = 0
     """Jobs submitted before the one on the line above."""
     repeated: int = 0
     """Jobs whose number was seen before."""
 
     def count_bad(self, number: int, fault: str) -> None:
-        """Count a bad line."""
         self.bad += 1
         if len(self.bad_lines) < BAD_LINES_KEPT:
             self.bad_lines.append((number, fault))
 
     def describe(self) -> str:
-        """Say in one line what was read and repaired."""
         parts = [f"{self.jobs} jobs"]
         for count, what in (
             (self.bad, "bad lines skipped"),
@@ -138,61 +134,6 @@ class SwfLog:
     header: dict[str, str]
     jobs: tuple[SwfJob, ...]
     summary: SwfSummary
-
-
-class SwfReader:
-    """Iterates over a log's jobs in its order; raises `InputError` where no line is a job."""
-
-    def __init__(self, lines: Iterable[bytes], where: str = "") -> None:
-        self._lines = lines
-        self._where = where
-        self._numbers: set[int] = set()
-        self.header: dict[str, str] = {}
-        """``; Key: value`` comments met so far; values of a repeated key are joined by newlines."""
-        self.summary = SwfSummary()
-
-    def __iter__(self) -> Iterator[SwfJob]:
-        summary, last = self.summary, float("-inf")
-        for number, raw in enumerate(self._lines, 1):
-            line = raw.strip()
-            if not line:
-                continue
-            if line.startswith(b";"):
-                summary.comments += 1
-                self._comment(line)
-                continue
-            try:
-                job = read_line(line, number)
-            except ValueError as error:
-                self._count_bad(number, str(error))
-                continue
-            summary.jobs += 1
-            summary.unsorted += job.submit_s < last
-            summary.repeated += job.number in self._numbers
-            summary.short += job.fields < FIELDS
-            summary.extended += job.fields > FIELDS
-            self._numbers.add(job.number)
-            last = job.submit_s
-            yield job
-        if not summary.jobs and (summary.bad or not self.header):
-            raise InputError(self._where, self._no_swf())
-
-    def _comment(self, line: bytes) -> None:
-        key, colon, value = line.lstrip(b"; \t").decode("utf-8", "replace").partition(":")
-        if colon and key and len(key) <= 40:
-            text = value.strip()
-            self.header[key] = f"{self.header[key]}\n{text}" if key in self.header else text
-
-    def _count_bad(self, number: int, fault: str) -> None:
-        self.summary.count_bad(number, fault)
-        if not self.summary.jobs and self.summary.bad >= GIVE_UP_AFTER:
-            raise InputError(self._where, self._no_swf())
-
-    def _no_swf(self) -> str:
-        if not self.summary.bad:
-            return "is no SWF log: no job and no header"
-        number, fault = self.summary.bad_lines[0]
-        return f"is no SWF log: none of {self.summary.bad} lines is a job; line {number}: {fault}"
 
 
 def read_line(line: bytes, number: int = 0) -> SwfJob:
@@ -234,25 +175,51 @@ def read_swf(path: str | Path) -> SwfLog:
     it cannot be read, or is no SWF at all.
     """
     with opened(Path(path)) as stream:
-        return _log_of(stream, str(path))
+        return read_lines(bounded_lines(stream), str(path))
 
 
-def read_stream(file: BinaryIO, where: str = "", limit: int | None = None) -> SwfLog:
-    """Read a log from an open binary file that can seek; see `read_swf`."""
-    with unpacked(file, where) as stream:
-        return _log_of(stream, where, limit)
-
-
-def _log_of(stream: BinaryIO, where: str, limit: int | None = None) -> SwfLog:
-    reader = SwfReader(bounded_lines(stream), where)
-    jobs: list[SwfJob] = []
-    for job in reader:
-        jobs.append(job)
-        if len(jobs) == limit:
-            break
+def read_lines(lines: Iterable[bytes], where: str = "") -> SwfLog:
+    """Read a log from its lines; `InputError` where none of them is a job."""
+    header: dict[str, str] = {}
+    summary, jobs, numbers = SwfSummary(), list[SwfJob](), set[int]()
+    for number, raw in enumerate(lines, 1):
+        line = raw.strip()
+        if line.startswith(b";"):
+            _take_comment(line, header)
+        elif line:
+            try:
+                job = read_line(line, number)
+            except ValueError as error:
+                summary.count_bad(number, str(error))
+                if not jobs and summary.bad >= GIVE_UP_AFTER:
+                    break
+                continue
+            summary.unsorted += bool(jobs) and job.submit_s < jobs[-1].submit_s
+            summary.repeated += job.number in numbers
+            summary.short += job.fields < FIELDS
+            numbers.add(job.number)
+            jobs.append(job)
+    if not jobs and (summary.bad or not header):
+        raise InputError(where, _no_swf(summary))
+    summary.jobs = len(jobs)
     # Nearly sorted already, and the sort is stable.
     jobs.sort(key=lambda job: job.submit_s)
-    return SwfLog(header=reader.header, jobs=tuple(jobs), summary=reader.summary)
+    return SwfLog(header=header, jobs=tuple(jobs), summary=summary)
+
+
+def _take_comment(line: bytes, header: dict[str, str]) -> None:
+    """Add a ``; Key: value`` to the header; values of a repeated key are joined by newlines."""
+    key, colon, value = line.lstrip(b"; \t").decode("utf-8", "replace").partition(":")
+    if colon and key and len(key) <= 40:
+        text = value.strip()
+        header[key] = f"{header[key]}\n{text}" if key in header else text
+
+
+def _no_swf(summary: SwfSummary) -> str:
+    if not summary.bad:
+        return "is no SWF log: no job and no header"
+    number, fault = summary.bad_lines[0]
+    return f"is no SWF log: none of {summary.bad} lines is a job; line {number}: {fault}"
 
 
 def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -6,8 +6,10 @@ say which. What SWF has no field for is left out; see `adapters.formats.swf` for
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import count
 
 from msgspec import Struct
 
@@ -36,20 +38,10 @@ class ExportedJob(Struct, frozen=True, kw_only=True):
     max_rss_mb: float | None = None
 
 
-class Numbers:
-    """Numbers names as they come, from 1."""
-
-    def __init__(self) -> None:
-        self.of: dict[str, int] = {}
-
-    def __getitem__(self, name: str) -> int:
-        return self.of.setdefault(name, len(self.of) + 1)
-
-
 def swf_lines(jobs: Iterable[ExportedJob], source: str) -> Iterator[str]:
     """The lines of a log, in the order of submission; its header says what made it."""
     rows = sorted(jobs, key=lambda job: job.eligible)
-    users, projects, programs = Numbers(), Numbers(), Numbers()
+    users, projects, programs = (defaultdict[str, int](count(1).__next__) for _ in range(3))
     first = int(rows[0].eligible) if rows else 0
     names = [(users[job.user], projects[job.project], programs[job.command]) for job in rows]
     yield "; Version: 2.2"
@@ -60,7 +52,7 @@ def swf_lines(jobs: Iterable[ExportedJob], source: str) -> Iterator[str]:
     yield f"; MaxJobs: {len(rows)}"
     yield f"; MaxRecords: {len(rows)}"
     for kind, numbers in (("User", users), ("Group", projects), ("Executable", programs)):
-        for name, number in numbers.of.items():
+        for name, number in numbers.items():
             yield f"; {kind} {number}: {''.join(c if c.isprintable() else '?' for c in name)}"
     for number, (job, numbered) in enumerate(zip(rows, names, strict=True), 1):
         yield _line(number, job, first, numbered)

@@ -24,8 +24,8 @@ from msgspec import Meta
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
+from coalloc.model.formats.job_json import check_graph
 from coalloc.model.formats.structs import read_json
-from coalloc.model.formats.workflow_graph import check_graph
 from coalloc.model.jobs import Edge, Task, WorkflowJob
 from coalloc.model.ranges import LARGEST, Name, Procs
 
@@ -93,7 +93,6 @@ class Draft:
             )
 
     def task(self) -> Task:
-        """The task of the model."""
         n, fraction = self.measured_on, self.parallel_fraction
         runtime = ASSUMED_RUNTIME_S if self.runtime_s is None else self.runtime_s
         return Task(

@@ -117,7 +117,6 @@ def _extend(draft: Draft, entry: Mapping[str, Any]) -> None:
 
 
 def _execution(workflow: Mapping[str, Any], graph: TaskGraph) -> None:
-    """Take over what was measured."""
     place = "workflow.execution"
     execution = mapping(workflow.get("execution") or {}, place)
     powers = _powers(execution, graph)

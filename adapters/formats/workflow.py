@@ -23,10 +23,9 @@ from coalloc.adapters.formats.task_graph import WorkflowFile, named
 from coalloc.adapters.formats.wfformat import read_wfformat
 from coalloc.adapters.formats.yaml_events import decode_yaml
 from coalloc.model.errors import InputError
-from coalloc.model.formats.decoded import array, mapping
+from coalloc.model.formats.decoded import array, decode_json, mapping
 from coalloc.model.formats.job_json import read_job
 from coalloc.model.formats.structs import read_json
-from coalloc.model.formats.text import decode_json
 from coalloc.model.jobs import Task, WorkflowJob
 from coalloc.model.ranges import Name
 

@@ -62,7 +62,6 @@ def _put(
     top: list[Any],
     where: str,
 ) -> None:
-    """Add a value to the collection it stands in."""
     if not stack:
         top.append(value)
         return

@@ -56,7 +56,6 @@ class GridEngine(Commands):
     """0: the environment's, else that of ``/etc/services``."""
 
     def steering(self) -> dict[str, str]:
-        """SGE_ROOT and its like."""
         given = {
             "SGE_ROOT": self.root,
             "SGE_CELL": self.cell,

@@ -106,7 +106,6 @@ class GridEngineLauncher(BatchLauncher):
         return slots, words
 
     def _site(self, part: PartSpec) -> GridEngineSite:
-        """The cell's settings, for the runner."""
         site = self._settings
         options = [
             word

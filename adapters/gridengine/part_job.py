@@ -117,7 +117,6 @@ class GridEngineJob(PartJob):
         self._run("qalter", "-a", instant(time.time()), *self._numbers)
 
     def turn(self) -> Turn | None:
-        """The jobs' place in the queue, or what they were given; None: out of reach."""
         if not self._is_queued:
             return self._turn_at_once()
         try:
@@ -141,7 +140,6 @@ class GridEngineJob(PartJob):
         return Turn(state, reason, slots={name: counts[name] for name in names} if granted else {})
 
     def state(self) -> tuple[str | None, str]:
-        """The jobs' joint state; None: not known; empty: one of them is not there."""
         try:
             state = self._read("-xml")[1]
         except (QstatError, BatchError):
@@ -152,17 +150,14 @@ class GridEngineJob(PartJob):
         return state, ""
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
-        """Reason and detail of a part whose jobs are in this state."""
         return explained(state, site_of(self._spec)["queue_wait_s"])
 
     def kill(self) -> None:
-        """Kill every process of the jobs."""
         if self._numbers:
             with contextlib.suppress(BatchError):
                 self._delete()
 
     def release(self, *, has_run: bool) -> bool:
-        """Give the slots back; whether it is known that they are."""
         if not self._numbers and not self.is_unsure:
             return True
         try:

@@ -61,7 +61,6 @@ class GridEngineReader:
         self._loads = LoadWatch(settings.load)
 
     def read(self) -> ClusterReading:
-        """Return the cluster as Grid Engine describes it now. Raises `AdapterError`."""
         settings, odd = self._settings, list[str]()
         status = read_status(settings, self._commands, odd)
         # After it: a job that is in the queue has its claim on disk.

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from msgspec import Struct
-
+from coalloc.adapters.batch.node_load import MeasuredNode
 from coalloc.adapters.batch.token import claim_in_name
 from coalloc.adapters.gridengine.parse_xml import (
     MIB,
@@ -49,17 +48,6 @@ STATES = {
     "a": (NodeState.DRAINING, "its load is over the threshold"),
 }
 """Letters of a queue instance's state, the worst first, and what they mean for new work."""
-
-
-class MeasuredHost(Struct, frozen=True, kw_only=True):
-    """A host as `node_load` wants it; Grid Engine has no place for a probe's reading."""
-
-    name: str
-    cpu_load: float | None
-    cpus: int
-    cpus_taken: int
-    free_mb: int | None = None
-    extra: str = ""
 
 
 def chosen_queues(settings: GridEngineSettings, status: CellStatus) -> list[QueueInstance]:
@@ -112,13 +100,13 @@ def relative_power(settings: GridEngineSettings, host: str) -> float:
     return settings.power_by_node.get(host, settings.power)
 
 
-def measured(entries: Iterable[QueueInstance], status: CellStatus) -> list[MeasuredHost]:
+def measured(entries: Iterable[QueueInstance], status: CellStatus) -> list[MeasuredNode]:
     """Hosts of these instances, and the slots that jobs of any queue have there."""
     used = Counter[str]()
     for each in status.queues:
         used[each.host] += each.used
     return [
-        MeasuredHost(
+        MeasuredNode(
             name=entry.host,
             cpu_load=entry.load,
             cpus=max(1, entry.cpus or entry.slots),

@@ -61,30 +61,23 @@ class CombinedLauncher:
         return self._handed if self._handed.has(key) else self._own
 
     def claim(self, part: PartSpec) -> Claim:
-        """Claim the nodes."""
         return (self._handed if part.foreign else self._own).claim(part)
 
     def go(self, key: PartKey) -> None:
-        """Open the barrier, or release the job."""
         self._of(key).go(key)
 
     def abort(self, key: PartKey, reason: str = "") -> None:
-        """Give the claim up."""
         self._of(key).abort(key, reason)
 
     def poll(self) -> tuple[PartReport, ...]:
-        """Return how every part is."""
         return (*self._own.poll(), *self._handed.poll())
 
     def adopt(self) -> tuple[PartReport, ...]:
-        """Find every part that earlier launchers left."""
         return (*self._own.adopt(), *self._handed.adopt())
 
     def forget(self, key: PartKey) -> None:
-        """Remove what is kept of an ended part."""
         self._of(key).forget(key)
 
     def close(self) -> None:
-        """Let go of both."""
         self._handed.close()
         self._own.close()

@@ -67,7 +67,6 @@ class Slurm(Commands):
     """File that grows by a byte with each request to slurmctld, the runners' too; empty: none."""
 
     def about_to_run(self, name: str, arguments: tuple[str, ...]) -> None:
-        """Count the requests."""
         if self.tally:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             with contextlib.suppress(OSError):
@@ -76,5 +75,4 @@ class Slurm(Commands):
                 os.close(fd)
 
     def steering(self) -> dict[str, str]:
-        """SLURM_CONF."""
         return {"SLURM_CONF": self.conf} if self.conf else {}

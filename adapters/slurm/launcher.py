@@ -152,7 +152,6 @@ class SlurmLauncher(BatchLauncher):
             self._limited.pop(key, None)
 
     def _check_nodes(self, part: PartSpec) -> None:
-        """Refuse nodes that Slurm does not know."""
         if part.batch.passed and part.queue is None:
             why = f"{part.batch.passed[0]} cannot be honoured by a claim that is made at once"
             raise ClaimRefusedError("not_permitted", why)
@@ -182,7 +181,6 @@ class SlurmLauncher(BatchLauncher):
         return fold(sorted(found)) if found else ""
 
     def _site(self, part: PartSpec) -> SlurmSite:
-        """Facts of the cluster for the runner."""
         site = self._settings
         own = {
             "partition": site.partition,
@@ -252,7 +250,6 @@ class Ledger:
         self.claims = frozenset(self._order)
 
     def add(self, claim: str) -> None:
-        """Keep one more."""
         self._order[claim] = None
         self._trim()
         self.claims = frozenset(self._order)

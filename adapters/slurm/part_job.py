@@ -184,7 +184,6 @@ class SlurmJob(PartJob):
             time.sleep(LATER_POLL_S)
 
     def _said(self) -> str:
-        """All that srun and the wrappers have said."""
         try:
             with open(self._log, encoding="utf-8", errors="replace") as file:
                 return file.read(LONGEST_LOG)
@@ -212,15 +211,12 @@ class SlurmJob(PartJob):
 
     @property
     def has_lost_step(self) -> bool:
-        """Whether the step was ours to start, and has ended."""
         return self._step is not None and self._step.has_ended
 
     def state(self) -> tuple[str | None, str]:
-        """The job's state and its reason; None: not known; empty: there is no such job."""
         return self._shown.state(self.number) if self.number else ("", "")
 
     def turn(self) -> Turn | None:
-        """The job's place in the queue; None: out of reach."""
         return self._shown.turn(self.number)
 
     def _begin_now(self) -> None:
@@ -237,7 +233,6 @@ class SlurmJob(PartJob):
             time.sleep(POLL_S)
 
     def explained(self, state: str, reason: str) -> tuple[str, str]:
-        """Reason and detail of a part whose job is in this state."""
         if state == "FAILED" and reason == UNREACHED:
             return self._is_cut_off()
         known = explained(state, reason)
@@ -261,7 +256,6 @@ class SlurmJob(PartJob):
         return "step_failed", f"{why}; see the settings address and ports"
 
     def kill(self) -> None:
-        """Kill every process of the job."""
         with contextlib.suppress(BatchError):
             self.cancel("--signal=KILL", "--full")
 
@@ -272,12 +266,10 @@ class SlurmJob(PartJob):
                 self._slurm.run("scancel", *options, *own, account=self._account)
 
     def withdraw(self) -> None:
-        """Cancel the job; harmless when it has ended, or slurmctld is out of reach."""
         with contextlib.suppress(BatchError):
             self.cancel()
 
     def release(self, *, has_run: bool) -> bool:
-        """Give the nodes back to Slurm; whether it is known that they are."""
         if not self.number and not self.is_unsure:
             return True
         try:

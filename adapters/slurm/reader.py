@@ -72,10 +72,10 @@ from coalloc.adapters.slurm.reading import (
     suspended_parts,
     unknown_jobs,
 )
-from coalloc.adapters.slurm.rivals import marked_claims
 from coalloc.adapters.slurm.rules import site_rules
 from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.adapters.slurm.share import Share
+from coalloc.adapters.slurm.turns import marked_claims
 from coalloc.adapters.slurm.upkeep import Due, acts
 from coalloc.adapters.ssh.master import SshMaster
 from coalloc.model.platform import NodeState
@@ -152,7 +152,6 @@ class SlurmReader:
         self._site = ""
 
     def read(self) -> ClusterReading:
-        """Return the cluster as Slurm describes it now. Raises `AdapterError`."""
         try:
             given_back = self._given_back()
             answers = self._ask()
@@ -191,7 +190,6 @@ class SlurmReader:
         return EASED if rests or self._is_busy else 1.0
 
     def due(self) -> tuple[Act, ...]:
-        """The acts that the last reading has shown to be due in Slurm."""
         return acts(self._due, self._slurm, self._share)
 
     def _controller(self) -> str:

@@ -24,7 +24,7 @@ from coalloc.model.sites.site_rules import (
     SiteRules,
     narrower,
 )
-from coalloc.model.values import replace
+from coalloc.model.values import fields_of, replace
 
 MOST_ASSOCIATIONS = 2000
 """With more of them, what they forbid is learnt: all are sent with each reading."""
@@ -97,19 +97,8 @@ def _rooms(settings: SlurmSettings, manager: Manager, smallest: int) -> Iterator
 
 def _partition(entry: PartitionEntry) -> PartitionRules:
     gids, members = _groups(entry.groups)
-    return PartitionRules(
-        name=entry.name,
-        state=entry.state,
-        limits=Limits(time_s=entry.max_time_s, nodes=entry.max_nodes, least_nodes=entry.min_nodes),
-        default_time_s=entry.default_time_s,
-        qos=entry.qos,
-        accounts=entry.accounts,
-        denied_accounts=entry.denied_accounts,
-        allowed_qos=entry.allowed_qos,
-        denied_qos=entry.denied_qos,
-        gids=gids,
-        members=members,
-    )
+    fields = fields_of(entry, PartitionRules) | {"gids": gids, "members": members}
+    return PartitionRules(**fields)
 
 
 def _groups(names: tuple[str, ...] | None) -> tuple[tuple[int, ...] | None, tuple[str, ...]]:

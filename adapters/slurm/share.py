@@ -24,11 +24,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from msgspec import Struct
-
 from coalloc.adapters.runner.command import CommandRefusedError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.local_delays import LocalDelays
 from coalloc.adapters.slurm.parsers.records import (
     HOLDS_NODES,
     WAITS,
@@ -61,32 +58,71 @@ LINGER_S = 5.0
 """Nodes are kept so long after they were last wanted: a claim may be under way."""
 STUCK_S = 30.0
 """A node that is kept and not free after so long is changed for one that is sooner free."""
+LONGEST_GAP_S = 60.0
+"""Between two readings; of a longer time it is not known who has waited."""
+STARTABLE = frozenset({"None", "Priority", "Resources", "ReqNodeNotAvail", "Reserved"})
+"""Reasons of a job that only nodes are missing to."""
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
-    """A node that may be kept for us."""
+def chosen(
+    nodes: Iterable[NodeRecord],
+    ours: Collection[str],
+    busy: Mapping[str, float],
+    since: Mapping[str, float],
+    count: int,
+    now: float,
+) -> list[str]:
+    """The nodes to keep: ours, then those that are kept, then those that are free soonest.
 
-    name: str
-    ours: bool = False
-    """A part of ours has it."""
-    free_at: float = 0.0
-    """When the last local job there must have ended; the present where there is none."""
-    kept_s: float = -1.0
-    """For so long it has been kept; negative: it is not."""
-    weight: int = 1
+    `busy` has the last end of the local jobs on a node, `since` when one that is kept came to be.
+    """
+
+    def rank(node: NodeRecord) -> tuple[float, ...]:
+        free_at = max(busy.get(node.name, now), now)
+        is_stuck = free_at > now and now - since.get(node.name, now) > STUCK_S
+        is_kept = node.name in since and not is_stuck
+        return (node.name not in ours, not is_kept, free_at, node.weight)
+
+    return [node.name for node in sorted(nodes, key=rank)[: max(len(ours), count)]]
 
 
-def chosen(candidates: Iterable[Candidate], count: int, now: float) -> tuple[str, ...]:
-    """The nodes to keep: ours, then those that are kept, then those that are free soonest."""
+class LocalDelays:
+    """By how much the local jobs of a cluster wait longer since nodes are kept for us.
 
-    def rank(node: Candidate) -> tuple[float, ...]:
-        is_stuck = node.kept_s > STUCK_S and node.free_at > now
-        is_kept = node.kept_s >= 0.0 and not is_stuck
-        return (not node.ours, not is_kept, max(node.free_at, now), node.weight)
+    Counted from one reading to the next. With the nodes that are idle and those that are kept for
+    us, some of the local jobs that wait could run, taken in the order of their submission; those of
+    them that the idle nodes alone would not take wait for us, and the time between the readings is
+    added to their delay. It is an estimate from above: another rule of Slurm's may keep them too.
+    """
 
-    ranked = sorted(candidates, key=rank)
-    ours = sum(node.ours for node in ranked)
-    return tuple(node.name for node in ranked[: max(ours, count)])
+    def __init__(self) -> None:
+        self._delay_s: dict[str, float] = {}
+        self._looked = 0.0
+
+    def take(self, now: float, waiting: Iterable[QueueEntry], idle: int, kept: int) -> None:
+        """Count the time since the last look.
+
+        `waiting` local jobs could run on nodes that are kept for us. Anybody may have the `idle`
+        nodes; only we may have, or do have, the `kept` ones.
+        """
+        passed = min(max(0.0, now - self._looked), LONGEST_GAP_S) if self._looked else 0.0
+        self._looked = now
+        jobs = {entry.id: entry for entry in waiting}
+        self._delay_s = {job: self._delay_s.get(job, 0.0) for job in jobs}
+        free, room = idle, idle + kept
+        for entry in sorted(jobs.values(), key=lambda e: (e.submitted or now, e.id)):
+            if entry.reason not in STARTABLE or entry.node_count > room:
+                continue
+            room -= entry.node_count
+            if entry.node_count <= free:
+                free -= entry.node_count
+            else:
+                self._delay_s[entry.id] += passed
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """Of the local jobs that wait, the one delayed most, and by how many seconds."""
+        return max(self._delay_s.items(), key=lambda found: found[1], default=("", 0.0))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,18 +223,12 @@ class Share:
             paused = f"job {worst} has waited {delay_s:.0f} s for us"
         slots = sorted(slots_of(self.settings, entry) for entry in entries.values())
         wanted = 0 if paused else self._demand.nodes(len(ours), max(slots, default=1), now)
-        candidates = [
-            Candidate(
-                name=entry.name,
-                ours=entry.name in ours,
-                free_at=busy.get(entry.name, now),
-                kept_s=now - self._since[entry.name] if entry.name in kept else -1.0,
-                weight=entry.weight,
-            )
+        usable = [
+            entry
             for entry in entries.values()
             if entry.name in ours or node_state(entry.states)[0] is NodeState.UP
         ]
-        self._goal = frozenset(chosen(candidates, wanted, now)[:room])
+        self._goal = frozenset(chosen(usable, ours, busy, self._since, wanted, now)[:room])
         self._there, self._planned_at = there if is_there else None, now
         self.use = ShareUse(
             nodes=most,

@@ -1,4 +1,4 @@
-"""The claims that wait in Slurm's queue without a runner, as each reading shows them."""
+"""Claims in Slurm's queue by each reading: ours without a runner, and those of other services."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from math import inf
 
 from coalloc.adapters.batch.token import parse_comment
 from coalloc.adapters.part_folder import PartFolder
-from coalloc.adapters.slurm.parsers.records import QueueEntry
+from coalloc.adapters.slurm.parsers.records import HOLDS_NODES, WAITS, QueueEntry
 from coalloc.adapters.slurm.part_commands import ALIVE, FIRST
 from coalloc.adapters.slurm.pending_reasons import is_stuck, waits
-from coalloc.adapters.slurm.reading import SlurmFacts
+from coalloc.adapters.slurm.reading import Answers, SlurmFacts
 from coalloc.model.sites.parts import PartKey, PartReport, PartState
+from coalloc.model.sites.reading import MarkedClaim
 from coalloc.model.values import replace
 
 PUT_OFF, TAKE_TURNS = "BeginTime", frozenset({FIRST, "Priority"})
@@ -107,3 +108,32 @@ def waiting(known: PartReport, entry: QueueEntry, first: float) -> PartReport:
         is_next=entry.reason == FIRST
         or (entry.reason == PUT_OFF and entry.submitted is not None and entry.submitted <= first),
     )
+
+
+HELD = HOLDS_NODES - {"COMPLETING"}
+"""States of a claim that keeps its nodes, as long as nobody ends it."""
+
+
+def marked_claims(answers: Answers) -> tuple[MarkedClaim, ...]:
+    """Claims that bear a mark of coalloc's; empty where no other service has any.
+
+    Two services know nothing of each other but what the queue shows of both: by that they decide,
+    each for itself and in the same way, which of two jobs gives way (`core.starts.rivals`).
+    """
+    found = []
+    for entry in answers.queue:
+        token = parse_comment(entry.comment)
+        is_live = entry.state in HELD or entry.state in WAITS
+        if token is None or entry.submitted is None or not is_live:
+            continue
+        found.append(
+            MarkedClaim(
+                job=token.job,
+                attempt=token.attempt,
+                claim=token.claim,
+                submitted=entry.submitted,
+                holds=entry.state in HELD,
+                ours=answers.is_ours(entry),
+            )
+        )
+    return tuple(found) if any(not claim.ours for claim in found) else ()

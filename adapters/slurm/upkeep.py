@@ -50,7 +50,6 @@ def _lots(jobs: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _carry_out(run: Callable[[], object]) -> None:
-    """Run commands, with an error of theirs as an adapter's."""
     try:
         run()
     except CommandRefusedError:

@@ -62,7 +62,6 @@ class CallOutcome(
 
     @property
     def failed(self) -> bool:
-        """It raised."""
         return bool(self.kind)
 
     def exception(self) -> Exception:

@@ -85,7 +85,6 @@ class DaemonConnection:
         return self._pid == os.getpid()
 
     def submit(self, call: Call) -> None:
-        """Have a call sent."""
         with self._changed:
             self._to_send.append(call)
             self._changed.notify_all()

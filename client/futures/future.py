@@ -128,7 +128,6 @@ class Call:
     """Nobody wants it any more."""
 
     def ended(self, ending: EndedJob) -> None:
-        """Give the future its result."""
         self.future.begin()
         if self.future.done():
             return

@@ -75,7 +75,6 @@ class PooledWorker:
     is_leaving: bool = False
 
     def accepted(self, job: str) -> None:
-        """The daemon has its job."""
         if self.call is not None and self.call.worker is self:
             self.call.future.accept(job)
 
@@ -103,7 +102,6 @@ class CallWorkers:
         self._thread = threading.Thread(target=self._run, name="coalloc-workers", daemon=True)
 
     def make(self, call: PooledCall) -> None:
-        """Have a call made."""
         if self._goes_by_files:
             self._by_file(call)
             return

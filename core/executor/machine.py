@@ -85,7 +85,6 @@ class ExecutorCore:
         self._out: list[ExecutorEffect] = []
 
     def hello(self, now: float) -> list[ExecutorEffect]:
-        """Begin or resume a conversation."""
         state = self.state
         state.last_said = state.last_hello = now
         hello = Hello(

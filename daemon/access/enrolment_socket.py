@@ -20,7 +20,7 @@ from typing import Any
 
 from coalloc.core.base.requests import RequestError
 from coalloc.daemon.access.enrolment import Conversation, Enrolment, Peer
-from coalloc.wire.paths import FileId, file_id, make_folder
+from coalloc.wire.sockets import FileId, file_id, make_folder
 
 MAX_LINE_BYTES = 4096
 PATIENCE_S = 5.0

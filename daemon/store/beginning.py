@@ -9,10 +9,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from coalloc.adapters.runner import durable
-from coalloc.daemon.store.compaction import prepare
 from coalloc.daemon.store.disk import make_private
 from coalloc.daemon.store.mark import ENDING
-from coalloc.daemon.store.schema import migrate
+from coalloc.daemon.store.schema import migrate, prepare
 
 BESIDE = (ENDING, "-wal")
 KEYS = ("keys.json", "server-key.json")

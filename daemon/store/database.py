@@ -81,7 +81,7 @@ class Database:
         return self._connection
 
     def check_place(self) -> None:
-        """As of `Store`."""
+        """Look whether its file is still found under its name. Raises `StoreError`."""
         if _file_id(self.path) != self._file:
             how = "another file is in its place" if os.path.lexists(self.path) else "it is gone"
             raise StoreError(f"{self.path}: {how}; what this daemon would write there is lost")
@@ -173,7 +173,6 @@ class Database:
 
     @contextmanager
     def errors_translated(self) -> Iterator[None]:
-        """Turn SQLite's errors into ours."""
         try:
             yield
         except sqlite3.Error as error:

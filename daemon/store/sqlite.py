@@ -18,18 +18,17 @@ from coalloc.core.base.effects import Effect, SaveJob, SavePlan
 from coalloc.core.base.projects import DAY_S
 from coalloc.daemon.store import tables
 from coalloc.daemon.store.backup import write_copy
-from coalloc.daemon.store.compaction import release
 from coalloc.daemon.store.database import Database
 from coalloc.daemon.store.disk import write_error
 from coalloc.daemon.store.errors import StoreError, error_of
-from coalloc.daemon.store.rows import EventRow, JobRow, PlanRow, StoredAccount, UsedDay
-from coalloc.daemon.store.schema import LASTING, carry_out
+from coalloc.daemon.store.schema import LASTING, carry_out, release
+from coalloc.daemon.store.tables import EventRow, JobRow, PlanRow, StoredAccount, UsedDay
 
 KEEP_PLANS = 20
 PAGE_ROWS = 2000
 
 
-class Store:
+class Store(Database):
     """A store in one SQLite file on a local disk, made with mode 0600 where it does not exist.
 
     The plans of the last `keep_plans` rounds are kept. Raises `StoreBusyError`,
@@ -38,9 +37,8 @@ class Store:
     """
 
     def __init__(self, path: Path, *, keep_plans: int = KEEP_PLANS) -> None:
-        self.path = path
+        super().__init__(path)
         self._keep_plans = keep_plans
-        self._database = Database(path)
 
     def commit(self, effects: Iterable[Effect]) -> bool:
         """Write the lasting ones among the effects, all or none, in order; on disk on return.
@@ -54,7 +52,7 @@ class Store:
         lasting = [*kept.values()]
         if not lasting:
             return False
-        with self._database.errors_translated(), self._database.transaction() as connection:
+        with self.errors_translated(), self.transaction() as connection:
             for kind, run in groupby(lasting, type):
                 carry_out(connection, kind, run)
                 if kind is SavePlan:
@@ -82,8 +80,8 @@ class Store:
         self, table: tables.Table[tables.Row], where: str = "", *values: str | float
     ) -> list[tables.Row]:
         """Rows of a table, each compared with its checksum."""
-        with self._database.errors_translated():
-            found = self._database.open().execute(f"{table.select} {where}", values).fetchall()
+        with self.errors_translated():
+            found = self.open().execute(f"{table.select} {where}", values).fetchall()
             return list(table.read(found))
 
     def job(self, job: str) -> JobRow | None:
@@ -143,7 +141,7 @@ class Store:
 
         When it equals `at_most`, there is more to do.
         """
-        with self._database.errors_translated(), self._database.transaction() as connection:
+        with self.errors_translated(), self.transaction() as connection:
             connection.execute("DELETE FROM usage_days WHERE day < ?", (int(before // DAY_S),))
             return connection.execute(
                 "DELETE FROM accounts WHERE seq IN (SELECT seq FROM accounts WHERE ended < ?"
@@ -161,9 +159,9 @@ class Store:
 
     def examine(self) -> Iterator[None]:
         """Compare every row with its checksum and every index with its table, step by step."""
-        steps = tables.examined(self._database.open(), tables.EXAMINED_AT_ONCE)
+        steps = tables.examined(self.open(), tables.EXAMINED_AT_ONCE)
         while True:
-            with self._database.errors_translated():
+            with self.errors_translated():
                 try:
                     next(steps)
                 except StopIteration:
@@ -177,7 +175,7 @@ class Store:
         removes `at_most` so many, so that the daemon is not held up; when it returns as many, there
         is more to do.
         """
-        with self._database.errors_translated(), self._database.transaction() as connection:
+        with self.errors_translated(), self.transaction() as connection:
             # asked for together, they would be sought in the whole table
             oldest, newest = connection.execute(
                 "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events)"
@@ -202,8 +200,8 @@ class Store:
         An eighth of the file stays free for what comes next. One call moves `at_most` so many, so
         that the daemon is not held up; after 0 there is nothing more to do.
         """
-        with self._database.errors_translated():
-            return release(self._database.open(), at_most)
+        with self.errors_translated():
+            return release(self.open(), at_most)
 
     def backup(self, path: Path) -> None:
         """Write a consistent copy while the store is in use; `path` appears only when complete.
@@ -214,18 +212,10 @@ class Store:
         if path.exists() and path.samefile(self.path):
             raise StoreError(f"{path}: is the store itself, not a place for a backup")
         try:
-            write_copy(self._database.shared(), path)
+            write_copy(self.shared(), path)
         # the copy is written by SQLite, so its errors are about the target
         except sqlite3.Error as error:
             code = write_error(path.parent)
             raise error_of(code, f"{path}: {error}") from error
         except OSError as error:
             raise error_of(error.errno or errno.EIO, str(path)) from error
-
-    def check_place(self) -> None:
-        """Look whether its file is still found under its name. Raises `StoreError`."""
-        self._database.check_place()
-
-    def close(self) -> None:
-        """Move the WAL into the database and let go of the file; again is harmless."""
-        self._database.close()

@@ -6,7 +6,7 @@ SQLite's own checks look at the structure of pages, not at what rows hold. So ea
 column ``crc``, the CRC-32 of its table's name and its columns, written with it and compared
 whenever it is read. Of each table the store counts its rows and sums up their checksums (table
 ``tallies``), by triggers of its own connection: a row that is lost, doubled, older than its last
-write, or changed by somebody else does not add up.
+write, or changed by somebody else does not add up. Bodies are JSON texts.
 """
 
 from __future__ import annotations
@@ -18,21 +18,6 @@ from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 from zlib import crc32
 
 import msgspec
-
-from coalloc.daemon.store.rows import (
-    EventRow,
-    HistoryRow,
-    JobRow,
-    JobTextRow,
-    MetaRow,
-    OrderRow,
-    PlanRow,
-    StartErrorRow,
-    StoredAccount,
-    TokenRow,
-    UsageRow,
-    UsedDay,
-)
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 NUMBERED = "seq"
@@ -119,6 +104,114 @@ class Table(Generic[Row]):
         ).fetchall()
         rows = list(self.read(found))
         return tuple(rows[-1][n] for n in self._walked) if len(rows) == limit else None
+
+
+class JobRow(NamedTuple):
+    """A job as it was last written."""
+
+    seq: int
+    """Its place in the queue: when it was first written."""
+    id: str
+    ended: float | None
+    flow: str | None
+    """The workflow or divisible job that it is a part of."""
+    body: str
+
+
+class JobTextRow(NamedTuple):
+    """The command of a job, or the starts that it was told to expect."""
+
+    job: str
+    body: str
+
+
+class TokenRow(NamedTuple):
+    """The job that a user's token made."""
+
+    user: str
+    token: str
+    job: str
+
+
+class OrderRow(NamedTuple):
+    """An order that its executor has not yet carried out."""
+
+    cluster: str
+    seq: int
+    body: str
+
+
+class EventRow(NamedTuple):
+    """One event of the stream."""
+
+    seq: int
+    time: float
+    kind: str
+    job: str
+    body: str
+
+
+class PlanRow(NamedTuple):
+    """The plan of one round."""
+
+    round: int
+    time: float
+    body: str
+
+
+class MetaRow(NamedTuple):
+    """A number, mark or note."""
+
+    key: str
+    value: str
+
+
+class HistoryRow(NamedTuple):
+    """Run times of jobs of one kind."""
+
+    key: str
+    body: str
+
+
+class StartErrorRow(NamedTuple):
+    """Error of an expected start."""
+
+    number: int
+    body: str
+
+
+class UsageRow(NamedTuple):
+    """Decayed use of a user in a project."""
+
+    project: str
+    user: str
+    proc_s: float
+    at: float
+
+
+class UsedDay(NamedTuple):
+    """Use of one cluster by a user in a project on one day of UTC."""
+
+    day: int
+    project: str
+    user: str
+    cluster: str
+    proc_s: float
+    coallocated_proc_s: float
+    jobs: int
+    wait_s: float
+
+
+class StoredAccount(NamedTuple):
+    """The account of a job that has ended."""
+
+    seq: int
+    id: str
+    project: str
+    user: str
+    state: str
+    ended: float
+    body: str
 
 
 JOBS = Table("jobs", JobRow, "id", is_numbered=True)

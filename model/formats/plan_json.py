@@ -11,8 +11,7 @@ from msgspec import to_builtins
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import of_format, plain
 from coalloc.model.formats.nodeset import expand_counts
-from coalloc.model.formats.structs import read_json
-from coalloc.model.formats.written import written
+from coalloc.model.formats.structs import read_json, written
 from coalloc.model.plan import PLAN_FORMAT, FrontPoint, Placement, Plan
 from coalloc.model.values import replace
 

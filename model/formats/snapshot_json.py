@@ -13,8 +13,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import of_format, shown
 from coalloc.model.formats.job_json import amounts, checked, completed, write_job
 from coalloc.model.formats.nodeset import expand, expand_counts
-from coalloc.model.formats.structs import read_json
-from coalloc.model.formats.written import written
+from coalloc.model.formats.structs import read_json, written
 from coalloc.model.jobs import Job, WorkflowJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import (

@@ -1,4 +1,4 @@
-"""Structs as the one description of what comes from outside: read, or refused in plain words.
+"""Structs as the one description of the public formats: written, read, or refused in plain words.
 
 A key's range is in its type (`msgspec.Meta`). msgspec reads; where it refuses, the value is walked
 beside the type once more, key by key, for the place and the words. A text with a ``pattern`` says
@@ -16,7 +16,7 @@ from math import inf
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import inspect
+from msgspec import NODEFAULT, inspect
 
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown, shown_number
@@ -304,3 +304,41 @@ def path_text(where: str, path: Path) -> str:
 def key_text(path: Path) -> str:
     """A path as one writes it."""
     return path_text("", path)
+
+
+def written(value: msgspec.Struct, *always: str) -> dict[str, Any]:
+    """The fields by their keys, after the tag; what equals its default is left out.
+
+    Keys in `always` are written in any case; a struct with ``omit_defaults`` has none.
+    """
+    out: dict[str, Any] = msgspec.to_builtins(value)
+    defaults, lists = _optional(type(value), always)
+    for key, default in defaults:
+        if key in out and out[key] == default:
+            del out[key]
+    for key in lists:
+        if key in out:
+            out[key] = list(out[key])
+    return out
+
+
+@cache
+def _optional(
+    form: type[msgspec.Struct], always: tuple[str, ...]
+) -> tuple[list[tuple[str, Any]], list[str]]:
+    """Keys to leave out where they are as by default, and keys of lists."""
+    info = inspect.type_info(form)
+    assert isinstance(info, inspect.StructType)
+    defaults, lists = [], []
+    for field in info.fields:
+        default = field.default
+        if field.default_factory is not NODEFAULT:
+            default = field.default_factory()
+        # With omit_defaults msgspec leaves out what is the default itself: all but equal floats.
+        is_open = isinstance(default, float) or not form.__struct_config__.omit_defaults
+        if is_open and default is not NODEFAULT and field.encode_name not in always:
+            defaults.append((field.encode_name, default))
+        kinds = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        if any(isinstance(kind, inspect.VarTupleType) for kind in kinds):
+            lists.append(field.encode_name)
+    return defaults, lists

@@ -56,7 +56,6 @@ class PartKey(Struct, frozen=True, kw_only=True, order=True):
         return f"part+{quote(self.job, safe='')}+{self.attempt}+{self.part}"
 
     def report(self, state: PartState, **fields: Any) -> PartReport:
-        """A report of the part."""
         return PartReport(**structs.asdict(self), state=state, **fields)
 
     @classmethod
@@ -170,7 +169,6 @@ class JobPart(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> PartKey:
-        """Name of this part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
     @property
@@ -181,7 +179,6 @@ class JobPart(Struct, frozen=True, kw_only=True):
 
     @property
     def procs(self) -> int:
-        """Processes of this part."""
         return sum(self.nodes.values())
 
 
@@ -250,7 +247,6 @@ class PartReport(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> PartKey:
-        """Name of this part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
     @property
@@ -261,7 +257,6 @@ class PartReport(Struct, frozen=True, kw_only=True):
 
     @property
     def is_ended(self) -> bool:
-        """Finished, refused or lost."""
         return self.state in PART_ENDED
 
 

@@ -118,7 +118,6 @@ class ClusterReading(Struct, frozen=True, kw_only=True):
 
     cluster: str
     nodes: tuple[NodeReading, ...]
-    """Below."""
     resources: Amounts = field(default_factory=dict)
     """Counted resources of no particular node."""
     running: tuple[Running, ...] = ()

@@ -63,6 +63,7 @@ class PartitionRules(Struct, frozen=True, kw_only=True):
     state: str = UP
     """``UP`` where it starts jobs."""
     limits: Limits = NO_LIMITS
+    """As above."""
     default_time_s: float | None = None
     """Of a job that names no time limit, seconds."""
     qos: str = ""

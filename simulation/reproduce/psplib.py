@@ -24,9 +24,9 @@ from msgspec import Meta, Struct
 
 from coalloc.adapters.formats.files import read_bytes
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import decode_json
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.formats.structs import read_json
-from coalloc.model.formats.text import decode_json
 from coalloc.model.jobs import Edge, Task, WorkflowJob
 from coalloc.model.plan import Status
 from coalloc.model.platform import Cluster, Node

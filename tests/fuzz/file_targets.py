@@ -6,12 +6,10 @@ import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from coalloc.adapters.formats.platforms import parse_platform
-from coalloc.adapters.formats.swf import read_stream
 from coalloc.adapters.formats.swf_jobs import make_jobs
 from coalloc.adapters.formats.workflow import parse_workflow
 from coalloc.cli import arguments
@@ -21,16 +19,17 @@ from coalloc.cli.submit.script_lines import COALLOC, SBATCH, lines_of, words_of
 from coalloc.client.workflow_submission import workflow_submission
 from coalloc.daemon.access.key_table import KeyTableError, parse_table
 from coalloc.model.errors import ConfigError, InputError
+from coalloc.model.formats.decoded import decode_json
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.formats.plan_json import read_plan
 from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
-from coalloc.model.formats.text import decode_json
 from coalloc.model.values import replace
 from coalloc.policies.checking.check import check
 from coalloc.runtime import texts
 from coalloc.runtime.config import file as config_file
 from coalloc.runtime.key_files import KeyFileError, parse_key
 from tests.fuzz.target import Target
+from tests.support.swf_bytes import read_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS: dict[str, Callable[[str], object]] = {
@@ -78,7 +77,7 @@ def _workflow(name: str) -> Callable[[bytes], None]:
 
 
 def _log(content: bytes) -> None:
-    make_jobs(read_stream(BytesIO(content), "log"))
+    make_jobs(read_bytes(content))
 
 
 def _platform(content: bytes) -> None:

@@ -30,7 +30,7 @@ from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.store.errors import StoreError
 from coalloc.daemon.store.schema import LASTING, carry_out, migrate
 from coalloc.daemon.store.sqlite import Store
-from coalloc.executor.parts import spec_of
+from coalloc.executor.actions import spec_of
 from coalloc.model.settings import AccessConfig, ClusterConfig, Config
 from coalloc.wire.codec import (
     COMMANDS,

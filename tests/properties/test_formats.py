@@ -14,10 +14,10 @@ from jsonschema import Draft202012Validator
 
 from coalloc.daemon.solver.sent import decode_plan, decode_snapshot, encode_snapshot
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import decode_json
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.formats.plan_json import read_plan, write_plan
 from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
-from coalloc.model.formats.text import decode_json
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace

@@ -2,15 +2,14 @@
 
 import contextlib
 import gzip
-from io import BytesIO
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coalloc.adapters.formats.platforms import parse_platform
-from coalloc.adapters.formats.swf import read_stream
 from coalloc.adapters.formats.swf_jobs import make_jobs
 from coalloc.model.errors import InputError
+from tests.support.swf_bytes import read_bytes
 
 NUMBERS = st.one_of(
     st.just("-1"),
@@ -26,21 +25,21 @@ LINES = st.lists(NUMBERS, max_size=22).map(" ".join)
 @example(b"\x1f\x8b\x08\x00\x00\x00\x00\x00")
 def test_bytes_are_a_log_or_an_input_error(content: bytes) -> None:
     with contextlib.suppress(InputError):
-        read_stream(BytesIO(content), "log")
+        read_bytes(content)
 
 
 @given(st.binary(max_size=400).map(gzip.compress), st.integers(0, 60), st.integers(0, 255))
 def test_zipped_and_damaged(content: bytes, place: int, byte: int) -> None:
     damaged = content[: place + 2] + bytes([byte]) + content[place + 3 :]
     with contextlib.suppress(InputError):
-        read_stream(BytesIO(damaged), "log")
+        read_bytes(damaged)
 
 
-@given(st.lists(LINES, max_size=12), st.integers(0, 2**32))
-def test_near_logs_become_jobs_that_the_model_accepts(lines: list[str], limit: int) -> None:
+@given(st.lists(LINES, max_size=12))
+def test_near_logs_become_jobs_that_the_model_accepts(lines: list[str]) -> None:
     text = "\n".join(lines).encode("utf-8", "surrogatepass")
     try:
-        log = read_stream(BytesIO(text), "log", limit or None)
+        log = read_bytes(text)
     except InputError:
         return
     made = make_jobs(log)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coalloc import AsyncClient, Client, Executor
-from coalloc.client import daemon_threads
+from coalloc.client import async_client
 from coalloc.wire.client import EventSubscriber, NoAnswerError
 
 TIMEOUT_S = 0.03
@@ -161,7 +161,7 @@ def kept(daemon: Failing) -> list[Any]:
 
 
 def main(daemons: list[Failing]) -> None:
-    daemon_threads.IDLE_S = TIMEOUT_S
+    async_client.IDLE_S = TIMEOUT_S
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     for way in WAYS:
         for daemon in daemons:

@@ -114,7 +114,6 @@ class NativeLauncher:
         return Claim(key=part.key)
 
     def go(self, key: PartKey) -> None:
-        """Release the job."""
         part = self._parts.get(key)
         if part is None or part.stage is not Stage.READY:
             return
@@ -151,7 +150,6 @@ class NativeLauncher:
         return tuple(part.report() for part in self._parts.values() if not part.forgotten)
 
     def adopt(self) -> tuple[PartReport, ...]:
-        """Find every part an earlier launcher left."""
         paths = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
         for path in paths:
             key = PartKey.of_folder(path.name)
@@ -163,7 +161,6 @@ class NativeLauncher:
         return self.poll()
 
     def forget(self, key: PartKey) -> None:
-        """Remove what is kept of an ended part."""
         part = self._parts.get(key)
         if part is None or not part.is_final:
             return
@@ -218,7 +215,6 @@ class NativeLauncher:
             self._command("scancel", part.foreign)
 
     def _slots(self, entry: QueueEntry) -> dict[str, int]:
-        """Slots of a job on each of its nodes, as a reading counts them."""
         whole = self._settings.slots == "node"
         return {
             self._settings.published(name): 1 if whole else count for name, count in spread(entry)
@@ -262,7 +258,6 @@ class NativeLauncher:
         self._keep(part)
 
     def _bind(self, part: NativePart) -> None:
-        """Hold it, move it, name its nodes."""
         self._command("scontrol", "hold", part.foreign)
         target = self._settings.partition or part.partition
         count = len(part.nodes)

@@ -76,12 +76,10 @@ class NativePart(Struct, kw_only=True):
 
     @property
     def key(self) -> PartKey:
-        """Key of the part."""
         return PartKey(job=self.job, attempt=self.attempt, part=self.part)
 
     @property
     def is_final(self) -> bool:
-        """Whether its report will not change any more."""
         return self.state in PART_ENDED
 
     def end(
@@ -93,12 +91,10 @@ class NativePart(Struct, kw_only=True):
         code: int | None = None,
         ended: float | None = None,
     ) -> None:
-        """Make the report final."""
         self.state, self.reason, self.detail, self.ended = state, reason, detail, ended
         self.codes = [] if state is PartState.REFUSED else [code]
 
     def report(self) -> PartReport:
-        """Report of its state."""
         codes = tuple(self.codes or ())
         return self.key.report(
             self.state,

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from coalloc.adapters.batch.node_load import MeasuredNode
 from coalloc.model.platform import NodeState
+from coalloc.model.sites.site_rules import PartitionRules
 
 
 class ParseError(ValueError):
@@ -17,25 +19,17 @@ class ParseError(ValueError):
         self.where, self.what = where, what
 
 
-class NodeRecord(Struct, frozen=True, kw_only=True):
+class NodeRecord(MeasuredNode, frozen=True, kw_only=True):
     """One node."""
 
-    name: str
     states: tuple[str, ...] = ("UNKNOWN",)
     """Base state and flags in capitals, as `state_words` gives them."""
-    cpus: int = 1
-    """Usable by jobs."""
     cpus_per_core: int = 1
-    cpus_taken: int = 0
-    """Allocated to jobs, as the next two."""
     memory_taken_mb: int = 0
+    """Allocated to jobs, as the next."""
     gres_taken: Mapping[str, int] = field(default_factory=dict)
-    cpu_load: float | None = None
-    """Runnable processes, a mean over a minute or so; None: not known."""
     memory_mb: int | None = None
     """Usable by jobs."""
-    free_mb: int | None = None
-    """MiB that the operating system calls free."""
     features: tuple[str, ...] = ()
     weight: int = 1
     partitions: tuple[str, ...] = ()
@@ -44,8 +38,6 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     """Why it is drained or down."""
     gres: Mapping[str, int] = field(default_factory=dict)
     """Generic resources, with and without their type."""
-    extra: str = ""
-    """The free text that the probe writes to."""
     odd: str = ""
     """Parts of it that are not understood, in words; then it counts as down."""
 
@@ -111,28 +103,11 @@ class ReservationEntry(Struct, frozen=True, kw_only=True):
     """Parts of it that are not understood, in words; then it has no end."""
 
 
-class PartitionEntry(Struct, frozen=True, kw_only=True):
-    """One partition; `state` in capitals, ``UP`` where it queues and starts jobs."""
+class PartitionEntry(PartitionRules, frozen=True, kw_only=True):
+    """One partition; it is open to the users of `groups`, all where there are none."""
 
-    name: str
-    state: str
     is_default: bool = False
-    max_time_s: float | None = None
-    """Longest time limit of a job, seconds; None is unlimited."""
-    default_time_s: float | None = None
-    """Time limit of a job that names none, seconds; None is unlimited."""
-    max_nodes: int | None = None
-    min_nodes: int = 0
-    qos: str = ""
-    """Its own."""
-    accounts: tuple[str, ...] | None = None
-    """Those that may use it; None: all."""
-    denied_accounts: tuple[str, ...] = ()
-    allowed_qos: tuple[str, ...] | None = None
-    """Those that may use it; None: all."""
-    denied_qos: tuple[str, ...] = ()
     groups: tuple[str, ...] | None = None
-    """Those that may use it; None: all."""
     odd: str = ""
     """Parts of it that are not understood, in words; then it counts as closed."""
 

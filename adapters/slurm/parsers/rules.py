@@ -17,7 +17,7 @@ from coalloc.adapters.slurm.parsers.text import (
     read_pairs,
     read_words,
 )
-from coalloc.model.sites.site_rules import Room, narrower
+from coalloc.model.sites.site_rules import Limits, Room, narrower
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
@@ -84,10 +84,12 @@ def _partition(pairs: Mapping[str, str], where: str) -> PartitionEntry:
         name=pairs["PartitionName"],
         state=pairs["State"].upper(),
         is_default=_is_default(pairs),
-        max_time_s=read_duration(pairs.get("MaxTime", ""), where),
+        limits=Limits(
+            time_s=read_duration(pairs.get("MaxTime", ""), where),
+            nodes=bound(pairs.get("MaxNodes", "")),
+            least_nodes=bound(pairs.get("MinNodes", "")) or 0,
+        ),
         default_time_s=read_duration(pairs.get("DefaultTime", ""), where),
-        max_nodes=bound(pairs.get("MaxNodes", "")),
-        min_nodes=bound(pairs.get("MinNodes", "")) or 0,
         qos=present(pairs.get("QoS", "")),
         accounts=_allowed(pairs.get("AllowAccounts", "ALL")),
         denied_accounts=read_words(pairs.get("DenyAccounts", "")),

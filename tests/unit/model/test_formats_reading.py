@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from coalloc.model.errors import InputError
+from coalloc.model.formats.decoded import decode_json
 from coalloc.model.formats.nodeset import LARGEST_SET, expand, fold
 from coalloc.model.formats.plan_json import read_plan, write_plan
 from coalloc.model.formats.snapshot_json import read_snapshot, write_snapshot
-from coalloc.model.formats.text import decode_json
 from coalloc.model.jobs import DivisibleJob, Edge, MoldableJob, RigidJob, Task, WorkflowJob
 from coalloc.model.plan import Deferred, FrontPoint, Objective, Placement, Plan, Reason, Status
 from coalloc.model.platform import Cluster, Node, NodeState

@@ -78,7 +78,6 @@ class Executor(RemoteExecutor):
             self._told(one)
 
     def run_job(self, job: JobExecutorInterface) -> None:
-        """Submit one."""
         self._told(self._sent(job))
 
     def _sent(self, job: JobExecutorInterface) -> SubmittedJobInfo:

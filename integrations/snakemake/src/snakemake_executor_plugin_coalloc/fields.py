@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import ceil
 from typing import Any, TypeVar
 
@@ -104,15 +105,7 @@ def _rate(value: Any) -> float:
     return float(found[1]) * GBPS[found[2]]
 
 
-def _names(value: Any) -> list[str]:
-    return _listed(value, ",")
-
-
-def _features(value: Any) -> list[str]:
-    return _listed(value, "&")
-
-
-def _listed(value: Any, separator: str) -> list[str]:
+def _listed(separator: str, value: Any) -> list[str]:
     names = [name.strip() for name in str(value).split(separator)]
     if not all(names):
         raise ValueError(f"is not a list of names with {separator!r} in between")
@@ -124,8 +117,8 @@ READ: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "coalloc_base_time": ("base_time", _positive),
     "coalloc_bandwidth": ("proc_gbps", _rate),
     "coalloc_sigma": ("sigma", _number),
-    "coalloc_clusters": ("clusters", _names),
-    "coalloc_constraint": ("features", _features),
+    "coalloc_clusters": ("clusters", partial(_listed, ",")),
+    "coalloc_constraint": ("features", partial(_listed, "&")),
     "coalloc_weight": ("weight", _positive),
 }
 """Our resources, the fields they set, and how they are read."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import ClaimRefusedError
-from coalloc.adapters.local.places import places_on
+from coalloc.adapters.local.launcher import places_on
 from coalloc.adapters.local.settings import LocalNode, read_settings
 from coalloc.adapters.part_folder import PartFolder
 from coalloc.adapters.runner.spec import OwnPlace

@@ -16,7 +16,7 @@ from coalloc.adapters.slurm.settings import SlurmSettings
 from coalloc.core.base.messages import Prepare
 from coalloc.core.executor.effects import DismissJob
 from coalloc.core.executor.turn import carry_out
-from coalloc.executor.parts import spec_of
+from coalloc.executor.actions import spec_of
 from coalloc.executor.service import ExecutorService
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.sites.reading import ClusterReading

@@ -28,9 +28,10 @@ from coalloc.adapters.slurm.parsers.text import parse_clock
 from coalloc.adapters.slurm.part_commands import refusal
 from coalloc.adapters.slurm.reading import Answers
 from coalloc.adapters.slurm.settings import SlurmSettings
+from coalloc.model.sites.site_rules import Limits
 
 MAIN = PartitionEntry(name="main", state="UP", is_default=True)
-GPU = PartitionEntry(name="gpu", state="UP", max_time_s=3600.0)
+GPU = PartitionEntry(name="gpu", state="UP", limits=Limits(time_s=3600.0))
 NODES = (
     NodeRecord(name="n1", partitions=("main", "gpu")),
     NodeRecord(name="n2", partitions=("gpu",)),

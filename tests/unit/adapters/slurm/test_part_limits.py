@@ -32,4 +32,4 @@ def test_partitions_limit_is_read() -> None:
         "PartitionName=main Default=YES MaxTime=UNLIMITED State=UP\n"
         "PartitionName=short Default=NO MaxTime=1-00:05:00 State=UP\n"
     )
-    assert [each.max_time_s for each in parse_partitions(text)] == [None, 86700.0]
+    assert [each.limits.time_s for each in parse_partitions(text)] == [None, 86700.0]

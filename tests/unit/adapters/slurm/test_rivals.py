@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coalloc.adapters.slurm.parsers.records import QueueEntry
 from coalloc.adapters.slurm.reading import Answers
-from coalloc.adapters.slurm.rivals import marked_claims
+from coalloc.adapters.slurm.turns import marked_claims
 
 OURS, THEIRS = "1" * 32, "2" * 32
 

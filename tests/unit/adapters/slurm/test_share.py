@@ -9,11 +9,10 @@ import pytest
 
 from coalloc.adapters.runner.command import CommandRefusedError, UnreachableError
 from coalloc.adapters.slurm.commands import Slurm
-from coalloc.adapters.slurm.local_delays import LocalDelays
 from coalloc.adapters.slurm.parsers.records import NodeRecord, QueueEntry, ReservationEntry
 from coalloc.adapters.slurm.reading import Answers
 from coalloc.adapters.slurm.settings import SlurmSettings, read_settings
-from coalloc.adapters.slurm.share import LASTS_S, LINGER_S, STUCK_S, Candidate, Share, chosen
+from coalloc.adapters.slurm.share import LASTS_S, LINGER_S, STUCK_S, LocalDelays, Share, chosen
 from coalloc.model.errors import InputError
 from coalloc.model.values import replace
 
@@ -79,21 +78,22 @@ OURS = "coalloc:7.1.0:0123456789abcdef0123456789abcdef"
 
 def test_ours_come_first_then_kept_then_those_soonest_free() -> None:
     nodes = [
-        Candidate(name="busy", free_at=NOW + 50.0),
-        Candidate(name="idle", free_at=NOW, weight=5),
-        Candidate(name="light", free_at=NOW, weight=1),
-        Candidate(name="kept", free_at=NOW + 20.0, kept_s=1.0),
-        Candidate(name="ours", ours=True, free_at=NOW),
+        NodeRecord(name="busy"),
+        NodeRecord(name="idle", weight=5),
+        NodeRecord(name="light", weight=1),
+        NodeRecord(name="kept"),
+        NodeRecord(name="ours"),
     ]
-    assert chosen(nodes, 4, NOW) == ("ours", "kept", "light", "idle")
-    assert chosen(nodes, 0, NOW) == ("ours",), "where a part runs stays"
+    busy, since = {"busy": NOW + 50.0, "kept": NOW + 20.0}, {"kept": NOW - 1.0}
+    assert chosen(nodes, {"ours"}, busy, since, 4, NOW) == ["ours", "kept", "light", "idle"]
+    assert chosen(nodes, {"ours"}, busy, since, 0, NOW) == ["ours"], "where a part runs stays"
 
 
 def test_kept_node_that_stays_busy_is_changed_for_a_free_one() -> None:
-    stuck = Candidate(name="stuck", free_at=NOW + 9000.0, kept_s=STUCK_S + 1.0)
-    idle = Candidate(name="idle", free_at=NOW)
-    assert chosen([stuck, idle], 1, NOW) == ("idle",)
-    assert chosen([replace(stuck, free_at=NOW), idle], 1, NOW) == ("stuck",)
+    nodes = [NodeRecord(name="stuck"), NodeRecord(name="idle")]
+    since = {"stuck": NOW - STUCK_S - 1.0}
+    assert chosen(nodes, (), {"stuck": NOW + 9000.0}, since, 1, NOW) == ["idle"]
+    assert chosen(nodes, (), {"stuck": NOW}, since, 1, NOW) == ["stuck"]
 
 
 def test_nothing_is_done_without_a_share() -> None:

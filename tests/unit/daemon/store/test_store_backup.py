@@ -226,7 +226,7 @@ def test_a_backup_goes_on_beside_commits(path: Path, tmp_path: Path) -> None:
             store.commit([put(str(3_000 + steps))])
 
     copy = tmp_path / "copy.db"
-    source = BetweenSteps(store._database.open(), commit)
+    source = BetweenSteps(store.open(), commit)
     backup.write_copy(cast(sqlite3.Connection, source), copy)
     assert steps > 1, "all was copied in one step"
     store.close()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.daemon.store import upkeep
-from coalloc.daemon.store.compaction import INCREMENTAL, SPARE_SHARE
 from coalloc.daemon.store.errors import StoreError
+from coalloc.daemon.store.schema import INCREMENTAL, SPARE_SHARE
 from coalloc.daemon.store.sqlite import Store
 from coalloc.runtime import logs
 from tests.support.stored import event, saved_job
