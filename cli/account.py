@@ -14,6 +14,7 @@ import msgspec
 from coalloc.cli.command import DONE, Command, connect, note, print_json, print_json_rows
 from coalloc.cli.output import show_table
 from coalloc.model.values import fields_of
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import instant, length
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ GROUPS = ("project", "user", "cluster", "day")
 HOUR_S = 3600.0
 
 
-def _add_period(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--since", type=_day, metavar="TIME", help="from then on: 2026-11-01, or with THH:MM (UTC)")
-    add("--until", type=_day, metavar="TIME", help="before then")
-    add("-u", "--user", default="", metavar="NAME", help="of this user")
-    add("-p", "--project", metavar="NAME", help="of this project; empty: of none")
-    add("--csv", action="store_true", help="print CSV, with all columns")
+PERIOD = """
+--since TIME         from then on: 2026-11-01, or with THH:MM (UTC)
+--until TIME         before then
+-u --user NAME =     of this user
+-p --project NAME    of this project; empty: of none
+--csv                print CSV, with all columns
+"""
+ACCOUNT_OPTIONS = """
+-s --state   that ended so
+--swf        print a log for coalloc simulate
+"""
+USAGE_OPTIONS = "--by KEYS =project,user   of project, user, cluster, day (default project,user)"
 
 
 def _day(text: str) -> float:
@@ -48,9 +54,7 @@ def _day(text: str) -> float:
 
 
 def _add_account(parser: argparse.ArgumentParser) -> None:
-    _add_period(parser)
-    parser.add_argument("-s", "--state", choices=STATES, help="that ended so")
-    parser.add_argument("--swf", action="store_true", help="print a log for coalloc simulate")
+    add_options(parser, PERIOD + ACCOUNT_OPTIONS, since=_day, until=_day, state=STATES)
 
 
 def _account(args: argparse.Namespace) -> int:
@@ -124,14 +128,7 @@ def _cells(row: AccountRow) -> tuple[str, ...]:
 
 
 def _add_usage(parser: argparse.ArgumentParser) -> None:
-    _add_period(parser)
-    parser.add_argument(
-        "--by",
-        type=_groups,
-        default=("project", "user"),
-        metavar="KEYS",
-        help="of project, user, cluster, day (default project,user)",
-    )
+    add_options(parser, PERIOD + USAGE_OPTIONS, since=_day, until=_day, by=_groups)
 
 
 def _groups(text: str) -> tuple[str, ...]:

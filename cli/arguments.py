@@ -18,6 +18,7 @@ from coalloc.model.formats.indices import Indices
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.jobs import DEPENDENCY_KINDS
 from coalloc.model.mail import ALL, IDLE, TYPES
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000
@@ -275,15 +276,10 @@ def jobs(text: str) -> tuple[str, ...]:
     return tuple(job(one) for one in out)
 
 
-def add_jobs(parser: ArgumentParser, count: str | None = "+") -> None:
+def add_jobs(parser: ArgumentParser, count: str = "+") -> None:
     """Declare the argument JOB ...: as the queue prints them."""
-    parser.add_argument(
-        "jobs",
-        nargs=count,
-        type=jobs,
-        metavar="JOB",
-        help="as the queue prints them: 12, 12_3, 12_[0-9]",
-    )
+    about = "as the queue prints them: 12, 12_3, 12_[0-9]"
+    add_options(parser, f"JOB{count} @jobs   {about}", jobs=jobs)
 
 
 FEW = 4

@@ -7,18 +7,20 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from coalloc.cli.command import Command, CommandError, configuration
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import to_install
 
 NEEDS = ("starlette", "uvicorn")
 
 
+OPTIONS = """
+--address HOST:PORT =   where to listen, instead of the file's
+--token-file FILE =     whose token all who look must show
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--address", default="", metavar="HOST:PORT", help="where to listen, instead of the file's"
-    )
-    parser.add_argument(
-        "--token-file", default="", metavar="FILE", help="whose token all who look must show"
-    )
+    add_options(parser, OPTIONS)
 
 
 def _dashboard(args: argparse.Namespace) -> int:

@@ -12,20 +12,21 @@ import msgspec
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect
 from coalloc.cli.output import node_set, precise, printable
+from coalloc.option_text import add_options
 from coalloc.wire.answers import Event
 
 LATEST = 20
 
 
+OPTIONS = f"""
+-f --follow     go on as they happen
+--since N       after event N, 0 for all (default: the latest {LATEST}; of a job, all)
+-j --job JOBS   only of these
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as they happen")
-    parser.add_argument(
-        "--since",
-        type=parse.count,
-        metavar="N",
-        help=f"after event N, 0 for all (default: the latest {LATEST}; of a job, all)",
-    )
-    parser.add_argument("-j", "--job", type=parse.jobs, metavar="JOBS", help="only of these")
+    add_options(parser, OPTIONS, since=parse.count, job=parse.jobs)
 
 
 def _events(args: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from coalloc.cli.output import figure, show_table
 from coalloc.client.client import Client, NoAnswerError
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.values import replace
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import length
 from coalloc.wire.answers import NodesAnswer
 from coalloc.wire.node_rows import ClusterRow, NodeRow
@@ -30,16 +31,16 @@ LOAD_STEP = 0.1
 """Nodes whose loads and raw powers differ by less are shown together."""
 
 
+OPTIONS = """
+-M --clusters NAMES   only these
+--noheader            no headings
+-N --each             a line for every node
+--wait TIME           until a daemon answers and every cluster is read, at most so long (60s, 2m)
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-M", "--clusters", type=parse.names, metavar="NAMES", help="only these")
-    parser.add_argument("--noheader", action="store_true", help="no headings")
-    parser.add_argument("-N", "--each", action="store_true", help="a line for every node")
-    parser.add_argument(
-        "--wait",
-        type=parse.seconds,
-        metavar="TIME",
-        help="until a daemon answers and every cluster is read, at most so long (60s, 2m)",
-    )
+    add_options(parser, OPTIONS, clusters=parse.names, wait=parse.seconds)
 
 
 def _nodes(args: argparse.Namespace) -> int:

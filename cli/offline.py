@@ -29,6 +29,7 @@ from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.values import replace
+from coalloc.option_text import add_options
 from coalloc.policies.base import Policy
 from coalloc.runtime import texts
 
@@ -38,27 +39,25 @@ CERTIFICATE_STEPS = 2_000_000_000
 """What ``check`` spends on a plan's certificates, about a minute."""
 
 
+SOLVE_OPTIONS = """
+SNAPSHOT               file, or - for stdin
+--policy NAME =auto    see coalloc policies (default: auto)
+--time-limit SECONDS   then the best plan so far
+--work N               limit of work, as the policy counts it
+--seed N =0            default 0
+--set NAME=VALUE * @options   an option of the policy; may be repeated
+-o --output PLAN       default: stdout
+"""
+
+
 def _add_solve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="file, or - for stdin")
-    parser.add_argument(
-        "--policy", default="auto", metavar="NAME", help="see coalloc policies (default: auto)"
+    add_options(
+        parser,
+        SOLVE_OPTIONS,
+        **dict.fromkeys(("snapshot", "output"), Path),
+        **dict.fromkeys(("work", "seed"), parse.count),
+        time_limit=texts.number,
     )
-    parser.add_argument(
-        "--time-limit", type=texts.number, metavar="SECONDS", help="then the best plan so far"
-    )
-    parser.add_argument(
-        "--work", type=parse.count, metavar="N", help="limit of work, as the policy counts it"
-    )
-    parser.add_argument("--seed", type=parse.count, default=0, metavar="N", help="default 0")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="options",
-        metavar="NAME=VALUE",
-        help="an option of the policy; may be repeated",
-    )
-    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="default: stdout")
 
 
 def _solve(args: argparse.Namespace) -> int:
@@ -91,8 +90,7 @@ def _solve(args: argparse.Namespace) -> int:
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT")
-    parser.add_argument("plan", type=Path, metavar="PLAN")
+    add_options(parser, "SNAPSHOT\nPLAN", snapshot=Path, plan=Path)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -145,7 +143,7 @@ def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def _add_policies(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one's options")
+    add_options(parser, "NAME?   show this one's options")
 
 
 def _policies(args: argparse.Namespace) -> int:
@@ -210,15 +208,17 @@ def _options(policy: Policy) -> dict[str, dict[str, Any]]:
     }
 
 
+SNAPSHOT_OPTIONS = """
+-o --output FILE   default: stdout
+--workload FILE    take the jobs of a log, or a workflow
+--platform FILE    and these clusters
+--limit N          only the log's first N jobs
+"""
+
+
 def _add_snapshot(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: stdout")
-    parser.add_argument(
-        "--workload", type=Path, metavar="FILE", help="take the jobs of a log, or a workflow"
-    )
-    parser.add_argument("--platform", type=Path, metavar="FILE", help="and these clusters")
-    parser.add_argument(
-        "--limit", type=parse.count, metavar="N", help="only the log's first N jobs"
-    )
+    files = dict.fromkeys(("output", "workload", "platform"), Path)
+    add_options(parser, SNAPSHOT_OPTIONS, **files, limit=parse.count)
 
 
 def _snapshot(args: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from coalloc.model.formats.plan_json import read_plan, write_plan
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.pictures.plans import counts, headline, name_of
 from coalloc.model.plan import Placement, Plan
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import instant, length
 from coalloc.wire.answers import RuleCostRow, RuleCostsRow
 
@@ -25,17 +26,16 @@ HEADERS = ("JOBID", "START", "END", "RUNS", "PROCS", "CLUSTERS", "NODELIST")
 WAITING_HEADERS = ("JOBID", "REASON", "DETAIL")
 
 
+OPTIONS = """
+PLAN? @file       one made by solve, not the daemon's
+--snapshot FILE   the snapshot PLAN was made for
+--gantt           draw it
+--cost            what shares, limits, guarantees and the guard cost
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", nargs="?", type=Path, metavar="PLAN", help="one made by solve, not the daemon's"
-    )
-    parser.add_argument(
-        "--snapshot", type=Path, metavar="FILE", help="the snapshot PLAN was made for"
-    )
-    parser.add_argument("--gantt", choices=("text",), help="draw it")
-    parser.add_argument(
-        "--cost", action="store_true", help="what shares, limits, guarantees and the guard cost"
-    )
+    add_options(parser, OPTIONS, file=Path, snapshot=Path, gantt=("text",))
 
 
 def _plan(args: argparse.Namespace) -> int:

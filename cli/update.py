@@ -8,15 +8,9 @@ from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect, each
-from coalloc.cli.submit.options import (
-    add,
-    add_batch,
-    add_begin,
-    add_deadline,
-    given_options,
-    usage_error,
-)
+from coalloc.cli.submit.options import add, add_batch, given_options, usage_error
 from coalloc.client.submission import JobOptions
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 
 ABOUT = """\
@@ -29,42 +23,34 @@ name stays as it is; an empty text ('') takes a dependency, clusters or features
 throttle or a deadline."""
 
 
+WAITING = """
+--weight --priority W   importance
+-d --dependency KIND:JOB,... @needs   instead of its dependencies
+-M --clusters NAMES     clusters that may run it
+-C --constraint FEATURES   features every node must have
+--begin TIME @earliest  no start before: now+1hour, 16:00
+--deadline TIME @finish_by   start it only if it can end by then, and end it once it cannot:
+                        now+2hours, 16:00
+--throttle N            of an array: so many of its members run at once, at the most; none: all
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
     parse.add_jobs(parser)
     add(parser, "time_limit", "its new time limit; infinite: none")
     add(parser, "procs", "processes")
     add(parser, "base_time")
     add(parser, "memory_mb_per_proc")
-    parser.add_argument("--weight", "--priority", type=texts.number, metavar="W", help="importance")
-    parser.add_argument(
-        "-d",
-        "--dependency",
-        dest="needs",
-        type=_or_none(parse.needs),
-        metavar="KIND:JOB,...",
-        help="instead of its dependencies",
-    )
-    parser.add_argument(
-        "-M",
-        "--clusters",
-        type=_or_none(parse.names),
-        metavar="NAMES",
-        help="clusters that may run it",
-    )
-    parser.add_argument(
-        "-C",
-        "--constraint",
-        type=_or_none(parse.constraint),
-        metavar="FEATURES",
-        help="features every node must have",
-    )
-    add_begin(parser, "--begin")
-    add_deadline(parser, _deadline)
-    parser.add_argument(
-        "--throttle",
-        type=parse.throttle,
-        metavar="N",
-        help="of an array: so many of its members run at once, at the most; none: all",
+    add_options(
+        parser,
+        WAITING,
+        weight=texts.number,
+        needs=_or_none(parse.needs),
+        clusters=_or_none(parse.names),
+        constraint=_or_none(parse.constraint),
+        earliest=parse.begin,
+        finish_by=_deadline,
+        throttle=parse.throttle,
     )
     add_batch(parser)
     add(parser, "name", "unchanged")

@@ -28,6 +28,7 @@ from coalloc.cli.output import WALL_CLOCK_S, reason
 from coalloc.client.client import Client
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 from coalloc.runtime.texts import between, clock, instant
 from coalloc.wire.answers import Why, WhyAnswer
@@ -38,22 +39,18 @@ SAME_START_S = 60.0
 """Starts are shown to the minute; the last round's is not repeated within so much."""
 
 
+OPTIONS = """
+JOB+ @jobs             as the queue prints them: 12, 12_3, 12_[0-9]
+--snapshot FILE        ask this file, not the daemon
+--plan FILE            a plan of that snapshot
+--policy NAME          without a plan: make one (default: auto)
+--time-limit SECONDS   with --snapshot: then no further change is tried (default: no limit)
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    # of a snapshot: any name
-    parser.add_argument(
-        "jobs", nargs="+", metavar="JOB", help="as the queue prints them: 12, 12_3, 12_[0-9]"
-    )
-    parser.add_argument(
-        "--snapshot", type=Path, metavar="FILE", help="ask this file, not the daemon"
-    )
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="a plan of that snapshot")
-    parser.add_argument("--policy", metavar="NAME", help="without a plan: make one (default: auto)")
-    parser.add_argument(
-        "--time-limit",
-        type=texts.number,
-        metavar="SECONDS",
-        help="with --snapshot: then no further change is tried (default: no limit)",
-    )
+    # jobs have any name in a snapshot
+    add_options(parser, OPTIONS, snapshot=Path, plan=Path, time_limit=texts.number)
 
 
 def _why(args: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.platform import NodeState
 from coalloc.model.settings import Config
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 
 AT_ONCE = 8
@@ -29,20 +30,17 @@ SPARE_S = 15.0
 """For starting and ending a job, seconds."""
 
 
+OPTIONS = """
+CLUSTER+ @clusters   a Slurm cluster
+--config FILE        the daemon's configuration
+--nodes SET          only these nodes
+--seconds =2         how long each node is measured
+--wait SECONDS =60   for a node that is busy; then it is left out
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("clusters", nargs="+", metavar="CLUSTER", help="a Slurm cluster")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the daemon's configuration")
-    parser.add_argument("--nodes", metavar="SET", help="only these nodes")
-    parser.add_argument(
-        "--seconds", type=texts.number, default=2.0, help="how long each node is measured"
-    )
-    parser.add_argument(
-        "--wait",
-        type=texts.number,
-        default=60.0,
-        metavar="SECONDS",
-        help="for a node that is busy; then it is left out",
-    )
+    add_options(parser, OPTIONS, config=Path, seconds=texts.number, wait=texts.number)
 
 
 def _calibrate(args: argparse.Namespace) -> int:

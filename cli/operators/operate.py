@@ -12,25 +12,24 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, DONE, Command, CommandError, connect, each, note
 from coalloc.client.client import Client, RefusedError
 from coalloc.model.formats.nodeset import fold
+from coalloc.option_text import add_options
 
 COUNT = re.compile(r"x[0-9]+$")
 COUNTED_SET = re.compile(r"\]x[0-9]+(?=,|$)")
 """Processes on each node, as ``queue`` prints them behind its names."""
 
 
+CANCEL_OPTIONS = """
+-u --user NAME    all jobs of this user
+-n --name NAME    all jobs of this name
+-t --state        only those in this state
+--reason TEXT =   kept, and shown to those who ask about the job
+"""
+
+
 def _add_cancel(parser: argparse.ArgumentParser) -> None:
     parse.add_jobs(parser, "*")
-    parser.add_argument("-u", "--user", metavar="NAME", help="all jobs of this user")
-    parser.add_argument("-n", "--name", metavar="NAME", help="all jobs of this name")
-    parser.add_argument(
-        "-t", "--state", choices=("pending", "held", "running"), help="only those in this state"
-    )
-    parser.add_argument(
-        "--reason",
-        default="",
-        metavar="TEXT",
-        help="kept, and shown to those who ask about the job",
-    )
+    add_options(parser, CANCEL_OPTIONS, state=("pending", "held", "running"))
 
 
 def _cancel(args: argparse.Namespace) -> int:
@@ -74,10 +73,9 @@ def _ask_all(
 
 
 def _add_set_priority(parser: argparse.ArgumentParser) -> None:
-    parse.add_jobs(parser, None)
-    parser.add_argument(
-        "priority", type=float, metavar="N", help="doublings of its weight, -30..30; 0 is usual"
-    )
+    parse.add_jobs(parser, "")
+    about = "doublings of its weight, -30..30; 0 is usual"
+    add_options(parser, f"N @priority   {about}", priority=float)
 
 
 def _set_priority(args: argparse.Namespace) -> int:
@@ -86,13 +84,8 @@ def _set_priority(args: argparse.Namespace) -> int:
 
 
 def _add_targets(parser: argparse.ArgumentParser, metavar: str) -> None:
-    parser.add_argument(
-        "targets",
-        nargs="+",
-        type=_targets,
-        metavar=metavar,
-        help="nodes may be written as sets: alpha[1-4,7]",
-    )
+    about = "nodes may be written as sets: alpha[1-4,7]"
+    add_options(parser, f"{metavar}+ @targets   {about}", targets=_targets)
 
 
 def _targets(text: str) -> tuple[str, ...]:
@@ -121,15 +114,15 @@ def _do_as_printed(client: Client, name: str, do: Callable[[Client, str], None])
             do(client, one)
 
 
+DRAIN_OPTIONS = """
+--reason TEXT =   for the record
+--by TIME         be empty then, and run until then what ends in time: 18:00, now+2hours
+"""
+
+
 def _add_drain(parser: argparse.ArgumentParser) -> None:
     _add_targets(parser, "CLUSTER|NODES")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
-    parser.add_argument(
-        "--by",
-        type=parse.begin,
-        metavar="TIME",
-        help="be empty then, and run until then what ends in time: 18:00, now+2hours",
-    )
+    add_options(parser, DRAIN_OPTIONS, by=parse.begin)
 
 
 def _drain(args: argparse.Namespace) -> int:

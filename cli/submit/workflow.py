@@ -10,6 +10,7 @@ from coalloc.cli.command import BAD_USAGE, Command, CommandError, note
 from coalloc.cli.submit import options as shared
 from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
 from coalloc.model.errors import InputError
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import Estimate, Submitted
 
@@ -27,13 +28,8 @@ go on, and the workflow has failed; with --keep-going, what does not depend on i
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument(
-        "--command-template",
-        dest="template",
-        metavar="WORDS",
-        help="such as 'run.sh {task} {procs}'",
-    )
+    template = "--command-template WORDS @template   such as 'run.sh {task} {procs}'"
+    add_options(parser, f"FILE\n{template}", file=Path)
     shared.add_failures(parser, "task", "run what can be run")
     shared.add(parser, "name", "the file's")
     shared.add(parser, "time_limit", "each task is ended after this run time")

@@ -19,6 +19,7 @@ from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
 from coalloc.cli.output import is_terminal, printable, show_table
 from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of, rank_marks
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 from coalloc.runtime.texts import clock, length
 from coalloc.wire.answers import ServiceStatus
@@ -144,16 +145,14 @@ LEAST_S = 0.2
 NUMBERS = frozenset({"NODES", "SLOTS", "FREE", "LINK", "USED", "READ", "TIME", "PROCS"})
 
 
+OPTIONS = """
+-i --interval SECONDS =2   between two looks (default 2)
+--once                     print it once, and end
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-i",
-        "--interval",
-        type=texts.number,
-        default=2.0,
-        metavar="SECONDS",
-        help="between two looks (default 2)",
-    )
-    parser.add_argument("--once", action="store_true", help="print it once, and end")
+    add_options(parser, OPTIONS, interval=texts.number)
 
 
 def _run(args: argparse.Namespace) -> int:
