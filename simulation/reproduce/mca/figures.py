@@ -8,6 +8,7 @@ The paper draws MCA-HEFT, M-HEFT and the critical path. Here stand every form of
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import exp, log
@@ -139,10 +140,7 @@ def correlation(rows: Rows) -> float:
     """Of the gain with the critical path."""
     paths = [row["critical_path_s"] for row in rows.where(policy="mca-heft")]
     won = gains(rows, "mca-heft", "m-heft")
-    a, b = fmean(paths), fmean(won)
-    across = sum((x - a) * (y - b) for x, y in zip(paths, won, strict=True))
-    own = sum((x - a) ** 2 for x in paths) * sum((y - b) ** 2 for y in won)
-    return float(across / own**0.5) if own > 0.0 else 0.0
+    return statistics.correlation(paths, won) if min(len(set(paths)), len(set(won))) > 1 else 0.0
 
 
 def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
