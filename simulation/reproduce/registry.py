@@ -15,7 +15,7 @@ from coalloc.model.errors import InputError
 from coalloc.simulation.reproduce import plots, provenance, words
 from coalloc.simulation.reproduce.rows import Rows, from_csv, table, to_csv
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run
-from coalloc.simulation.reproduce.words import Story, Template, fill, read_template
+from coalloc.simulation.reproduce.words import Template, fill, read_template
 
 DECLARED: Mapping[str, Any] = tomli.loads(
     (Path(__file__).parent / "data" / "experiments.toml").read_text(encoding="utf-8")
@@ -26,10 +26,7 @@ MODULES = {key: where for one in DECLARED.values() for key, where in one["experi
 
 
 def find(name: str) -> str:
-    """Return the name, if there is such an experiment.
-
-    Raises `InputError` if there is none; the message lists the names.
-    """
+    """The name, if there is such an experiment. Raises `InputError`."""
     if name not in MODULES:
         names = ", ".join(MODULES)
         raise InputError("reproduce", f"there is no experiment {name!r}; there are all, {names}")
@@ -52,13 +49,11 @@ def load(name: str) -> Experiment:
 
 def carry_out(
     name: str, template: Template, experiment: Experiment, run: Run, folder: Path
-) -> tuple[Story, float, str]:
-    """Measure, and write NAME.csv, NAME.md, NAME.png and NAME.pdf.
+) -> tuple[Template, float, str]:
+    """Measure, and write NAME.csv, NAME.md, NAME.png and NAME.pdf. Raises `OSError`.
 
     What the rows say, the wall time of the measurement in seconds, and why there is no picture,
     where there is none.
-
-    Raises `OSError` with the file that could not be written.
     """
     began = time.monotonic()
     text = to_csv(template.columns, experiment.measure(run))
@@ -77,10 +72,10 @@ def carry_out(
     return story, elapsed, missing
 
 
-def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> str:
+def to_markdown(name: str, story: Template, *, quick: bool, elapsed_s: float) -> str:
     """The text of an experiment as a page."""
-    about, sections = story.template, story.sections
-    parts = [f"# {name}: {about.title}", f"{PAPERS[about.paper]}, {about.place}."]
+    sections = story.sections
+    parts = [f"# {name}: {story.title}", f"{PAPERS[story.paper]}, {story.place}."]
     if quick:
         reduced = " ".join(sections[words.REDUCED])
         parts.append(f"**Reduced run** (`--quick`), a smoke test and no reproduction: {reduced}")
