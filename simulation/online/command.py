@@ -21,7 +21,7 @@ from coalloc.simulation.online.pieces import (
     cut,
     find_data,
 )
-from coalloc.simulation.online.report import write_report
+from coalloc.simulation.online.report import headline, write_report
 from coalloc.simulation.progress import Report
 
 NAME = "online"
@@ -75,12 +75,12 @@ def run(args: argparse.Namespace, report: Report) -> int:
         raise InputError("--half", f"no piece of these logs belongs to {args.half}")
     args.output.mkdir(parents=True, exist_ok=True)
     rows = carry_out(bench, args.output / f"{NAME}.{ROWS}", afresh=args.afresh, on_progress=report)
-    written = write_report(bench, rows, args.output)
-    print(f"{NAME}: {len(rows)} replays, {written.headline}")
+    missing = write_report(bench, rows, args.output)
+    print(f"{NAME}: {len(rows)} replays, {headline(bench, rows)}")
     print(f"report: {args.output / NAME}.md")
-    if written.missing:
-        print(f"coalloc: error: {written.missing}", file=sys.stderr)
-    return 1 if written.missing else 0
+    if missing:
+        print(f"coalloc: error: {missing}", file=sys.stderr)
+    return 1 if missing else 0
 
 
 def _listed(text: str | None) -> list[str]:

@@ -35,11 +35,7 @@ Results = Sequence[tuple[Trace, Metrics]]
 
 
 def compare_page(results: Results) -> str:
-    """The page.
-
-    `results` (sequence of (Trace, Metrics)): at least one; all of the same workload on the same
-    platform.
-    """
+    """The page of at least one result; all are of the same workload on the same platform."""
     trace = results[0][0]
     platform, jobs = trace.slot_map.platform, len(trace.start)
     names = ", ".join(each.policy for each, _ in results)

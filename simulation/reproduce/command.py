@@ -42,10 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out the command: 0 done, 1 something could not be written or drawn.
-
-    Raises `InputError` if an experiment is not known, or none is named, or its data are absent.
-    """
+    """Carry out the command: 0 done, 1 something could not be drawn. Raises `InputError`."""
     if args.list:
         print(listing())
         return DONE

@@ -36,12 +36,7 @@ def oas_clusters(nodes_per_cluster: int) -> tuple[Cluster, ...]:
 
 
 def oas_instance(seed: int, nodes_per_cluster: int, jobs: int) -> Snapshot:
-    """Draw a queue by the rule of this module.
-
-    `seed`: the same seed gives the same base times and bandwidths whatever the platform.
-    `nodes_per_cluster`: 4 and 2 in the papers.
-    `jobs`: 8 in the papers.
-    """
+    """Draw a queue by the rule of this module; a seed has its times whatever the platform."""
     rng = random.Random(f"oas-{seed}")
     widest = min(WIDEST, len(POWERS) * nodes_per_cluster)
     queue = []

@@ -56,11 +56,7 @@ class Workload:
 
 
 def workloads(nodes: int, seed: int = 0) -> list[Workload]:
-    """WL-1 to WL-6 on one platform.
-
-    `nodes`: per cluster; there are three.
-    `seed`: 0 gives the documented ones.
-    """
+    """WL-1 to WL-6 on three clusters of so many nodes; of seed 0 the documented ones."""
     first = seed * STRIDE + FIRST[nodes]
     draws = {
         name: DRAWS[nodes][name] if seed == 0 else find_draw(name, nodes, first)
