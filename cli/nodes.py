@@ -161,28 +161,17 @@ def node_lines(cluster: ClusterRow, *, each: bool = False) -> list[tuple[str, ..
 
     Of a cluster that cannot be reached, the state of the nodes is unknown, and nothing is free.
     """
-    groups: dict[tuple[object, ...], list[NodeRow]] = {}
+    groups: dict[str, list[NodeRow]] = {}
     for node in cluster.nodes:
-        groups.setdefault((node.name,) if each else _likeness(node), []).append(node)
+        groups.setdefault(node.name if each else _likeness(node), []).append(node)
     is_known = state_of(cluster) not in UNKNOWN
     return [_node_line(cluster.cluster, group, is_known) for group in groups.values()]
 
 
-def _likeness(node: NodeRow) -> tuple[object, ...]:
-    return (
-        node.state,
-        node.slots,
-        node.free,
-        node.power,
-        round(node.raw_power / LOAD_STEP),
-        round(node.load / LOAD_STEP),
-        node.features,
-        node.memory_mb,
-        node.free_memory_mb,
-        tuple(node.resources.items()),
-        tuple(node.free_resources.items()),
-        node.reason,
-    )
+def _likeness(node: NodeRow) -> str:
+    """What nodes of one line have in common."""
+    raw, load = round(node.raw_power / LOAD_STEP), round(node.load / LOAD_STEP)
+    return repr(replace(node, name="", load_age_s=0.0, cpus=None, raw_power=raw, load=load))
 
 
 def _node_line(cluster: str, group: list[NodeRow], is_known: bool) -> tuple[str, ...]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from coalloc.cli.command import Command, Parser, connect, note
 from coalloc.cli.interactive.terminal import SignalledError, Terminal, told_end
@@ -27,8 +25,6 @@ An interrupt (Ctrl-C) is passed on to the job's processes; a second one within 2
 SIGTERM and SIGHUP end it at once. If this command is killed, its job is cancelled when it was not
 heard of for 60 s. A restart of the daemon is waited for, and nothing of the output is lost."""
 
-UNSAID: Mapping[str, Any] = {"stdout": None, "stderr": None}
-
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.usage = "coalloc run [options] [--] COMMAND [ARG...]"
@@ -44,7 +40,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
     shared.add(launch, "name", "the command's")
     shared.add_launched(launch)
     add_words(parser)
-    parser.set_defaults(work=None, chunk_s=None, retries=None, keep_going=False, **UNSAID)
+    parser.set_defaults(work=None, chunk_s=None, retries=None, keep_going=False)
+    parser.set_defaults(stdout=None, stderr=None)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND [ARG...]")
 
 
@@ -55,9 +52,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.pty and not os.isatty(1):
         raise shared.usage_error("run", "--pty: the output is no terminal")
     told = Told("run")
-    parser = Parser(prog="coalloc run", add_help=False)
-    _add(parser)
-    options = merged(args, parser, [], told)
+    options = merged(args, _add, [], told)
     judge(options, told)
     judge_marks(options, told, once=options.pty)
     lay_out(options, told, counts=False)

@@ -71,11 +71,9 @@ def _run(args: argparse.Namespace) -> int:
     if not script:
         raise shared.usage_error("sbatch", "a script is wanted; --wrap takes a command")
     told = Told("sbatch")
-    parser = Parser(prog="coalloc sbatch", add_help=False)
-    _add(parser)
     said = script_options(script, argv[0], PREFIXES, told)
     said += variables_of(os.environ)
-    options = merged(args, parser, said, told, completes=True)
+    options = merged(args, _add, said, told, completes=True)
     _warn_of_unread(options, script, argv[0], told)
     judge(options, told)
     judge_marks(options, told, once=True)
