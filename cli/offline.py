@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.values import replace
 from coalloc.option_text import add_options
 from coalloc.policies.base import Policy
 from coalloc.runtime import texts
@@ -61,24 +59,22 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 
 def _solve(args: argparse.Namespace) -> int:
+    from coalloc import solving
     from coalloc.model.formats.plan_json import write_plan
-    from coalloc.policies.base import Budget
     from coalloc.policies.options import parse_options, read_options
     from coalloc.policies.registry import lookup
     from coalloc.policies.warming import warm_off_line
 
     policy = lookup(args.policy)
-    options = read_options(parse_options(args.options, policy.options), policy.options)
+    options = parse_options(args.options, policy.options)
     snapshot = load_snapshot(args.snapshot)
     for warning in snapshot.warnings:
         note(warning)
     with compiling() as compiled:
-        warm_off_line(policy, snapshot, options)
-    began = time.monotonic()
-    stop = until(args.time_limit)
-    plan = policy.solve(snapshot, options, Budget(work=args.work, seed=args.seed, stop=stop))
-    elapsed = round(time.monotonic() - began, 6)
-    plan = replace(plan, stats={**plan.stats, "elapsed_s": elapsed})
+        warm_off_line(policy, snapshot, read_options(options, policy.options))
+    limits = {"time_limit": args.time_limit, "work": args.work, "seed": args.seed}
+    plan = solving.solve(snapshot, args.policy, options=options, **limits)
+    elapsed = plan.stats["elapsed_s"]
     write_text(json.dumps(write_plan(plan), indent=1) + "\n", args.output)
     if args.output is not None:
         from coalloc.model.pictures.plans import counts, headline

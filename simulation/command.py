@@ -218,19 +218,16 @@ def _replay_once(
         args.report.write_text(compare_page(results), encoding="utf-8")
 
 
+SETTINGS = (
+    *("sigma", "bandwidth", "seed", "moldable", "moldable_share", "keep_clusters", "limit"),
+    "work",
+)
+
+
 def _settings(args: argparse.Namespace, options: dict[str, Any]) -> dict[str, Any]:
     """Return what the figures depend on besides log and platform."""
-    return {
-        "policy": options,
-        "sigma": args.sigma,
-        "bandwidth": args.bandwidth,
-        "seed": args.seed,
-        "moldable": args.moldable,
-        "moldable_share": None if args.moldable is None else args.moldable_share,
-        "keep_clusters": args.keep_clusters,
-        "limit": args.limit,
-        "work": args.work,
-    }
+    found = {"policy": options, **{name: getattr(args, name) for name in SETTINGS}}
+    return found if args.moldable is not None else found | {"moldable_share": None}
 
 
 def _describe(workload: Workload, platform: Platform) -> None:

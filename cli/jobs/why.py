@@ -156,19 +156,15 @@ def _off_line(args: argparse.Namespace) -> int:
 
 
 def _plan_of(args: argparse.Namespace, snapshot: Snapshot) -> Plan:
+    from coalloc import solving
     from coalloc.cli.files import load_plan
-    from coalloc.policies.base import Budget
-    from coalloc.policies.checking.check import check
-    from coalloc.policies.options import read_options
-    from coalloc.policies.registry import lookup
 
     if args.plan is None:
-        policy = lookup(args.policy or "auto")
-        return policy.solve(snapshot, read_options({}, policy.options), Budget())
+        return solving.solve(snapshot, args.policy or "auto")
     if args.policy is not None:
         raise CommandError("why: --plan or --policy, not both", BAD_USAGE)
     plan = load_plan(args.plan)
-    violations = check(snapshot, plan).violations
+    violations = solving.check(snapshot, plan).violations
     if violations:
         raise CommandError(
             f"{args.plan}: is no plan of {args.snapshot}: {violations[0]}", BAD_USAGE

@@ -357,19 +357,17 @@ def _draw_3(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
-    for n, (policy, (colour, marker, label)) in enumerate(looks.items()):
-        chosen = [rows.where(set=name, policy=policy) for name in sets]
-        at = [s + 0.08 * (n - len(POLICIES) / 2) for s in range(len(sets))]
-        axes.errorbar(
-            at,
-            [group.mean("comm_s") for group in chosen],
-            yerr=[[0.0] * len(sets), [group.mean("comm_sd_s") for group in chosen]],
-            color=colour,
-            marker=marker,
-            linestyle="none",
-            capsize=2.0,
-            label=label,
-        )
+
+    def point(policy: str, name: str) -> Estimate:
+        """The mean, with the standard deviation above it."""
+        group = rows.where(set=name, policy=policy)
+        mean = group.mean("comm_s")
+        return Estimate(low=mean, mean=mean, high=mean + group.mean("comm_sd_s"))
+
+    def beside(name: str, number: int) -> float:
+        return sets.index(name) + 0.08 * (number - len(POLICIES) / 2)
+
+    plots.curves(axes, looks, sets, point, beside, joined=False)
     axes.set_xticks(range(len(sets)), sets)
     axes.set_xlabel("tasks by level")
     axes.set_ylabel("communication of a task (s)")
