@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coalloc.simulation.reproduce import words
-from coalloc.simulation.reproduce.provenance import origins
 from coalloc.simulation.reproduce.registry import (
     MODULES,
     facts_of,
     load,
+    origins,
     stored_rows,
     template,
     word_table,

@@ -10,8 +10,14 @@ from zlib import crc32
 
 import pytest
 
-from coalloc.simulation.reproduce.provenance import origins
-from coalloc.simulation.reproduce.registry import MODULES, facts_of, load, stored_rows, template
+from coalloc.simulation.reproduce.registry import (
+    MODULES,
+    facts_of,
+    load,
+    origins,
+    stored_rows,
+    template,
+)
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, Template, fill
 

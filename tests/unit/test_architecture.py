@@ -152,7 +152,7 @@ PROCESSES = (
     "cli/demo.py",
     "cli/connect/connections.py",
     # asks git for the commit of a run
-    "simulation/reproduce/provenance.py",
+    "simulation/reproduce/registry.py",
 )
 # Modules under policies/ that own a mixed-integer program.
 MIPS: tuple[str, ...] = (
