@@ -33,19 +33,19 @@ ORDER = """
                            now+2hours, 16:00
 -H --hold                  queue it held
 """
-ORDER_READERS: Mapping[str, Reader] = {
-    "clusters": parse.names,
-    "constraint": parse.constraint,
-    "weight": texts.number,
-    "needs": parse.needs,
-    "earliest": parse.begin,
-    "finish_by": parse.begin,
-}
 
 
 def add_order(group: Any) -> None:
     """Options of time and place."""
-    add_options(group, ORDER, **ORDER_READERS)
+    add_options(
+        group,
+        ORDER,
+        **dict.fromkeys(("earliest", "finish_by"), parse.begin),
+        clusters=parse.names,
+        constraint=parse.constraint,
+        weight=texts.number,
+        needs=parse.needs,
+    )
 
 
 BATCH = """
