@@ -7,6 +7,7 @@ import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -51,10 +52,6 @@ def _day(text: str) -> float:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01") from error
-
-
-def _add_account(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, PERIOD + ACCOUNT_OPTIONS, since=_day, until=_day, state=STATES)
 
 
 def _account(args: argparse.Namespace) -> int:
@@ -125,10 +122,6 @@ def _cells(row: AccountRow) -> tuple[str, ...]:
         "+".join(row.clusters) or "-",
         row.detail or "-",
     )
-
-
-def _add_usage(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, PERIOD + USAGE_OPTIONS, since=_day, until=_day, by=_groups)
 
 
 def _groups(text: str) -> tuple[str, ...]:
@@ -203,7 +196,9 @@ COMMANDS: Mapping[str, Command] = {
         "keeps them.",
         example="coalloc account --since 2026-11-01 --user ada --csv\n"
         "  coalloc account --since 2026-11-01 --swf > november.swf",
-        add=_add_account,
+        add=partial(
+            add_options, text=PERIOD + ACCOUNT_OPTIONS, since=_day, until=_day, state=STATES
+        ),
         run=_account,
         query=True,
     ),
@@ -212,7 +207,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Processor-hours of what has ended, with waits and the share of jobs that ran on\n"
         "several clusters.",
         example="coalloc usage --since 2026-11-01 --by project\n  coalloc usage --by day,cluster",
-        add=_add_usage,
+        add=partial(add_options, text=PERIOD + USAGE_OPTIONS, since=_day, until=_day, by=_groups),
         run=_usage,
         query=True,
     ),

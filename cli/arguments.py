@@ -212,16 +212,13 @@ def array(text: str, most: int = MOST_INDICES) -> tuple[Indices, int]:
 
     As in sbatch, brackets may stand around them, and more indices behind the throttle.
     """
-    found = re.fullmatch(r"([^%]*)(?:%([0-9]{0,9})(,[^%]*)?)?", _unbracketed(text), re.ASCII)
+    inside = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
+    plain = text if inside is None else inside[1] + (inside[2] or "")
+    found = re.fullmatch(r"([^%]*)(?:%([0-9]{0,9})(,[^%]*)?)?", plain, re.ASCII)
     if found is None:
         at_once = text.partition("%")[2]
         raise BadText(f"{text!r}: {at_once!r} is not how many run at once, as in 0-9%5")
     return indices(found[1] + (found[3] or ""), most), int(found[2] or 0)
-
-
-def _unbracketed(text: str) -> str:
-    found = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
-    return text if found is None else found[1] + (found[2] or "")
 
 
 def throttle(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,10 +24,6 @@ OPTIONS = f"""
 --since N       after event N, 0 for all (default: the latest {LATEST}; of a job, all)
 -j --job JOBS   only of these
 """
-
-
-def _add(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, OPTIONS, since=parse.count, job=parse.jobs)
 
 
 def _events(args: argparse.Namespace) -> int:
@@ -66,7 +63,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="what has happened, numbered",
         about="What has happened, numbered. With --json, one object on each line.",
         example="coalloc events --follow",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, since=parse.count, job=parse.jobs),
         run=_events,
         query=True,
     )

@@ -6,6 +6,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, answer_json, connect
@@ -37,10 +38,6 @@ OPTIONS = """
 -N --each             a line for every node
 --wait TIME           until a daemon answers and every cluster is read, at most so long (60s, 2m)
 """
-
-
-def _add(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, OPTIONS, clusters=parse.names, wait=parse.seconds)
 
 
 def _nodes(args: argparse.Namespace) -> int:
@@ -169,7 +166,7 @@ def node_lines(cluster: ClusterRow, *, each: bool = False) -> list[tuple[str, ..
 
 
 def _likeness(node: NodeRow) -> str:
-    """What nodes of one line have in common."""
+    """All that nodes of one line have in common."""
     raw, load = round(node.raw_power / LOAD_STEP), round(node.load / LOAD_STEP)
     return repr(replace(node, name="", load_age_s=0.0, cpus=None, raw_power=raw, load=load))
 
@@ -200,7 +197,7 @@ COMMANDS: Mapping[str, Command] = {
         "what planning\nsees, RAW the latest reading, LOAD the share taken by work that is not "
         "ours, LINK and USED in Gbit/s;\nMEMORY and RESOURCES are free/all.",
         example="coalloc nodes -M alpha,beta\n  coalloc nodes --wait 30s",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, clusters=parse.names, wait=parse.seconds),
         run=_nodes,
         query=True,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +49,6 @@ SNAPSHOT               file, or - for stdin
 """
 
 
-def _add_solve(parser: argparse.ArgumentParser) -> None:
-    add_options(
-        parser,
-        SOLVE_OPTIONS,
-        **dict.fromkeys(("snapshot", "output"), Path),
-        **dict.fromkeys(("work", "seed"), parse.count),
-        time_limit=texts.number,
-    )
-
-
 def _solve(args: argparse.Namespace) -> int:
     from coalloc import solving
     from coalloc.model.formats.plan_json import write_plan
@@ -83,10 +74,6 @@ def _solve(args: argparse.Namespace) -> int:
     if compiled.seconds > FIRST_S:
         note(f"compiled in {compiled.seconds:.0f} s, planned in {elapsed:.3g} s")
     return DONE
-
-
-def _add_check(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, "SNAPSHOT\nPLAN", snapshot=Path, plan=Path)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -136,10 +123,6 @@ def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
         }
         for proof in proofs_of(snapshot, plan, until(PROOF_S))
     }
-
-
-def _add_policies(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, "NAME?   show this one's options")
 
 
 def _policies(args: argparse.Namespace) -> int:
@@ -265,7 +248,13 @@ COMMANDS: Mapping[str, Command] = {
         about="Plan a snapshot off line; the plan goes to standard output or to a file. With --work"
         "\ninstead of --time-limit, the same input and seed give the same plan.",
         example="coalloc solve --policy easy --set coallocation=needed snapshot.json -o plan.json",
-        add=_add_solve,
+        add=partial(
+            add_options,
+            text=SOLVE_OPTIONS,
+            **dict.fromkeys(("snapshot", "output"), Path),
+            **dict.fromkeys(("work", "seed"), parse.count),
+            time_limit=texts.number,
+        ),
         run=_solve,
         asks=False,
     ),
@@ -274,7 +263,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Check a plan against its snapshot: prints its violations (exit code 1), or what it "
         "is worth\nand what no plan with the same jobs can go below.",
         example="coalloc check snapshot.json plan.json",
-        add=_add_check,
+        add=partial(add_options, text="SNAPSHOT\nPLAN", snapshot=Path, plan=Path),
         run=_check,
         asks=False,
         query=True,
@@ -282,7 +271,7 @@ COMMANDS: Mapping[str, Command] = {
     "policies": Command(
         doc="the policies, one line each",
         example="coalloc policies\n  coalloc policies easy",
-        add=_add_policies,
+        add=partial(add_options, text="NAME?   show this one's options"),
         run=_policies,
         asks=False,
         query=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -32,10 +33,6 @@ PLAN? @file       one made by solve, not the daemon's
 --gantt           draw it
 --cost            what shares, limits, guarantees and the guard cost
 """
-
-
-def _add(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, OPTIONS, file=Path, snapshot=Path, gantt=("text",))
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -200,7 +197,7 @@ COMMANDS: Mapping[str, Command] = {
         about="The daemon's newest plan, or one made by 'coalloc solve', as a list or a picture.",
         example="coalloc plan --gantt text\n"
         "  coalloc plan plan.json --snapshot snapshot.json --gantt text",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, file=Path, snapshot=Path, gantt=("text",)),
         run=_plan,
         query=True,
     )

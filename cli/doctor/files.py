@@ -18,7 +18,7 @@ from coalloc.runtime.key_files import KeyFileError, parse_key, read_key, user_ke
 from coalloc.runtime.user import user_name
 
 EXECUTORS = Path("/var/lib/coalloc-executor")
-"""State of the executors that systemd runs."""
+"""State of the executors that systemd runs; users pass through it to their jobs."""
 LITTLE_BYTES, NO_BYTES = 1 << 30, 100 << 20
 """A disk with less is soon full; with less than the second, as good as full."""
 FEW_FILES = 1000
@@ -38,7 +38,9 @@ def file_findings(config: Config, path: Path | None) -> Iterator[Finding]:
         yield _configuration_file(path)
     yield state_finding(config)
     if config.daemon.mode == "multi-user" and _is_there(EXECUTORS):
-        yield _executors_folder()
+        modes = _state_modes(EXECUTORS, True, True)
+        unseen = partial(unknown, todo="ask again as root")
+        yield _folder_finding("executors' state folder", EXECUTORS, modes, unseen, "")
     yield _runtime_folder(config)
     yield from _disks(config)
     if config.daemon.mode == "multi-user":
@@ -84,13 +86,6 @@ def state_finding(config: Config) -> Finding:
             "name a folder on a local disk as daemon.state_dir",
         )
     return found
-
-
-def _executors_folder() -> Finding:
-    """Judge the folder through which users pass to their jobs, where systemd runs executors."""
-    about = "executors' state folder"
-    unseen = partial(unknown, todo="ask again as root")
-    return _folder_finding(about, EXECUTORS, _state_modes(EXECUTORS, True, True), unseen, "")
 
 
 def _state_modes(folder: Path, is_shared: bool, is_passed: bool) -> list[Mode]:

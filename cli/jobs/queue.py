@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, Parser, answer_json, connect
@@ -108,6 +108,7 @@ def show_queue(rows: Sequence[QueueRow], time: float, args: argparse.Namespace) 
 
 def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
     users = (*(args.user or ()), *((user_name(),) if args.me else ()))
+    on_nodes = set(() if row.state in WAITING else row.nodes)
     return (
         (not users or row.user in users)
         and (not args.jobs or row.id in args.jobs or row.id.partition("_")[0] in args.jobs)
@@ -115,12 +116,8 @@ def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
         and (not args.states or row.state in args.states)
         and (not args.start or row.state in WAITING)
         and (not args.clusters or bool(set(args.clusters).intersection(row.clusters)))
-        and (not args.nodelist or _has_one_of(row, args.nodelist))
+        and (not args.nodelist or bool(on_nodes.intersection(args.nodelist)))
     )
-
-
-def _has_one_of(row: QueueRow, nodes: Collection[str]) -> bool:
-    return row.state not in WAITING and not row.nodes.keys().isdisjoint(nodes)
 
 
 WAIT_OPTIONS = """

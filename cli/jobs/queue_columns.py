@@ -72,7 +72,7 @@ class Column(Struct, frozen=True):
         return now.at(value) if self.show is None else self.show(value)
 
     def key(self, group: Group, now: Now) -> tuple[bool, Any]:
-        """What a group is ordered by."""
+        """The value that a group is ordered by."""
         value = self.value(group, now)
         return value is None, value
 

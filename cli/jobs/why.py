@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from coalloc.cli import arguments as parse
@@ -46,11 +47,7 @@ JOB+ @jobs             as the queue prints them: 12, 12_3, 12_[0-9]
 --policy NAME          without a plan: make one (default: auto)
 --time-limit SECONDS   with --snapshot: then no further change is tried (default: no limit)
 """
-
-
-def _add(parser: argparse.ArgumentParser) -> None:
-    # jobs have any name in a snapshot
-    add_options(parser, OPTIONS, snapshot=Path, plan=Path, time_limit=texts.number)
+"""Jobs have any name in a snapshot, so they are read later."""
 
 
 def _why(args: argparse.Namespace) -> int:
@@ -179,7 +176,7 @@ COMMANDS: Mapping[str, Command] = {
         "which it would\nrun earlier. Each change was made and planned again, so what is said of "
         "it holds for this moment's\nqueue. With --snapshot no daemon is needed.",
         example="coalloc why 12\n  coalloc why 12 --snapshot now.json --plan plan.json",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, snapshot=Path, plan=Path, time_limit=texts.number),
         run=_why,
         query=True,
     ),

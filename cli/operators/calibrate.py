@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from coalloc.adapters.runner.command import BatchError
@@ -37,10 +38,6 @@ CLUSTER+ @clusters   a Slurm cluster
 --seconds =2         how long each node is measured
 --wait SECONDS =60   for a node that is busy; then it is left out
 """
-
-
-def _add(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, OPTIONS, config=Path, seconds=texts.number, wait=texts.number)
 
 
 def _calibrate(args: argparse.Namespace) -> int:
@@ -125,7 +122,9 @@ COMMANDS: Mapping[str, Command] = {
         "which the clusters'\nexecutors use from their next reading on. Run it where the executors "
         "run, as their user.",
         example="coalloc calibrate alpha beta",
-        add=_add,
+        add=partial(
+            add_options, text=OPTIONS, config=Path, seconds=texts.number, wait=texts.number
+        ),
         run=_calibrate,
         asks=False,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import DONE, Command, answer_json, connect, each, note
@@ -88,10 +89,6 @@ def _line(row: ReservationRow) -> tuple[str, ...]:
     )
 
 
-def _add_names(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, "NAME+ @names   as 'coalloc reserve' lists it")
-
-
 def _unreserve(args: argparse.Namespace) -> int:
     with connect(args) as client:
         return each(dict.fromkeys(args.names), client.unreserve)
@@ -110,7 +107,7 @@ COMMANDS: Mapping[str, Command] = {
     "unreserve": Command(
         doc="take reservations back",
         example="coalloc unreserve r1 course",
-        add=_add_names,
+        add=partial(add_options, text="NAME+ @names   as 'coalloc reserve' lists it"),
         run=_unreserve,
     ),
 }

@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -151,10 +152,6 @@ OPTIONS = """
 """
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, OPTIONS, interval=texts.number)
-
-
 def _run(args: argparse.Namespace) -> int:
     if args.once or not is_terminal() or not sys.stdin.isatty():
         with connect(args) as client:
@@ -193,7 +190,7 @@ COMMANDS: Mapping[str, Command] = {
             "Where there is no terminal, or TERM is dumb, it is printed once."
         ),
         example="coalloc top\n  coalloc top --once",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, interval=texts.number),
         run=_run,
     )
 }
