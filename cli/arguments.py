@@ -273,10 +273,12 @@ def jobs(text: str) -> tuple[str, ...]:
     return tuple(job(one) for one in out)
 
 
+JOBS = "JOB{} @jobs   as the queue prints them: 12, 12_3, 12_[0-9]\n"
+
+
 def add_jobs(parser: ArgumentParser, count: str = "+") -> None:
     """Declare the argument JOB ...: as the queue prints them."""
-    about = "as the queue prints them: 12, 12_3, 12_[0-9]"
-    add_options(parser, f"JOB{count} @jobs   {about}", jobs=jobs)
+    add_options(parser, JOBS.format(count), jobs=jobs)
 
 
 FEW = 4

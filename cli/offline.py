@@ -195,11 +195,6 @@ SNAPSHOT_OPTIONS = """
 """
 
 
-def _add_snapshot(parser: argparse.ArgumentParser) -> None:
-    files = dict.fromkeys(("output", "workload", "platform"), Path)
-    add_options(parser, SNAPSHOT_OPTIONS, **files, limit=parse.count)
-
-
 def _snapshot(args: argparse.Namespace) -> int:
     if (args.workload is None) != (args.platform is None):
         raise CommandError(
@@ -284,7 +279,12 @@ COMMANDS: Mapping[str, Command] = {
         example="coalloc snapshot -o now.json\n"
         "  coalloc snapshot --workload log.swf.gz --platform site.toml --limit 50 -o case.json\n"
         "  coalloc snapshot --workload montage.xml --platform site.toml -o case.json",
-        add=_add_snapshot,
+        add=partial(
+            add_options,
+            text=SNAPSHOT_OPTIONS,
+            **dict.fromkeys(("output", "workload", "platform"), Path),
+            limit=parse.count,
+        ),
         run=_snapshot,
     ),
 }

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, Parser, answer_json, connect
@@ -120,15 +121,10 @@ def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
     )
 
 
-WAIT_OPTIONS = """
---for TIME @limit   give up after this time (as for submit -t); exit code 1
+WAIT_OPTIONS = f"""
+{parse.JOBS.format("+")}--for TIME @limit   give up after this time (as for submit -t); exit code 1
 -q --quiet          print only what went wrong
 """
-
-
-def _add_wait(parser: argparse.ArgumentParser) -> None:
-    parse.add_jobs(parser)
-    add_options(parser, WAIT_OPTIONS, limit=parse.seconds)
 
 
 def _wait(args: argparse.Namespace) -> int:
@@ -163,7 +159,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Wait until jobs, or all members of arrays, have ended. The exit code is the highest "
         "of theirs;\n1 stands for a job that was cancelled, timed out or lost.",
         example="coalloc wait 12 13 --for 2h",
-        add=_add_wait,
+        add=partial(add_options, text=WAIT_OPTIONS, jobs=parse.jobs, limit=parse.seconds),
         run=_wait,
     ),
 }

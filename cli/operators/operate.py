@@ -19,17 +19,14 @@ COUNTED_SET = re.compile(r"\]x[0-9]+(?=,|$)")
 """Processes on each node, as ``queue`` prints them behind its names."""
 
 
-CANCEL_OPTIONS = """
--u --user NAME    all jobs of this user
+STATES = ("pending", "held", "running")
+SET_PRIORITY = parse.JOBS.format("") + "N @priority   doublings of its weight, -30..30; 0 is usual"
+CANCEL_OPTIONS = f"""
+{parse.JOBS.format("*")}-u --user NAME    all jobs of this user
 -n --name NAME    all jobs of this name
 -t --state        only those in this state
 --reason TEXT =   kept, and shown to those who ask about the job
 """
-
-
-def _add_cancel(parser: argparse.ArgumentParser) -> None:
-    parse.add_jobs(parser, "*")
-    add_options(parser, CANCEL_OPTIONS, state=("pending", "held", "running"))
 
 
 def _cancel(args: argparse.Namespace) -> int:
@@ -70,12 +67,6 @@ def _ask_all(
                     raise
 
         return each(parse.named_jobs(args) if jobs is None else jobs, ask)
-
-
-def _add_set_priority(parser: argparse.ArgumentParser) -> None:
-    parse.add_jobs(parser, "")
-    about = "doublings of its weight, -30..30; 0 is usual"
-    add_options(parser, f"N @priority   {about}", priority=float)
 
 
 def _set_priority(args: argparse.Namespace) -> int:
@@ -167,7 +158,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="end jobs, waiting or running",
         example="coalloc cancel 12 13_4 '14_[0-9]'\n  coalloc cancel --user ada --state pending\n"
         "  coalloc cancel 12 --reason 'wrong input file'",
-        add=_add_cancel,
+        add=partial(add_options, text=CANCEL_OPTIONS, jobs=parse.jobs, state=STATES),
         run=_cancel,
     ),
     "hold": Command(
@@ -186,7 +177,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="give a waiting job another place in the queue",
         about="Double the weight of a waiting job N times; below 0 it is halved. Operators only.",
         example="coalloc set-priority 12 3\n  coalloc set-priority 13 -5",
-        add=_add_set_priority,
+        add=partial(add_options, text=SET_PRIORITY, jobs=parse.jobs, priority=float),
         run=_set_priority,
     ),
     "drain": Command(
