@@ -8,10 +8,8 @@ from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect, each
-from coalloc.cli.submit.options import add, add_batch, given_options, usage_error
+from coalloc.cli.submit import options as shared
 from coalloc.client.submission import JobOptions
-from coalloc.option_text import add_options
-from coalloc.runtime import texts
 
 ABOUT = """\
 Change jobs that wait, with the checks of a submit; nothing is changed of a job that is refused.
@@ -23,7 +21,11 @@ name stays as it is; an empty text ('') takes a dependency, clusters or features
 throttle or a deadline."""
 
 
-WAITING = """
+WAITING = f"""
+{shared.TIME_LIMIT.format("its new time limit; infinite: none")}
+{shared.PROCS.format("processes")}
+{shared.BASE_TIME}
+{shared.MEMORY}
 --weight --priority W   importance
 -d --dependency KIND:JOB,... @needs   instead of its dependencies
 -M --clusters NAMES     clusters that may run it
@@ -32,28 +34,22 @@ WAITING = """
 --deadline TIME @finish_by   start it only if it can end by then, and end it once it cannot:
                         now+2hours, 16:00
 --throttle N            of an array: so many of its members run at once, at the most; none: all
+{shared.BATCH}
+{shared.NAME.format("unchanged")}
 """
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parse.add_jobs(parser)
-    add(parser, "time_limit", "its new time limit; infinite: none")
-    add(parser, "procs", "processes")
-    add(parser, "base_time")
-    add(parser, "memory_mb_per_proc")
-    add_options(
+    shared.add(
         parser,
         WAITING,
-        weight=texts.number,
         needs=_or_none(parse.needs),
         clusters=_or_none(parse.names),
         constraint=_or_none(parse.constraint),
-        earliest=parse.begin,
         finish_by=_deadline,
         throttle=parse.throttle,
     )
-    add_batch(parser)
-    add(parser, "name", "unchanged")
 
 
 def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -67,9 +63,9 @@ def _deadline(text: str) -> float:
 
 
 def _run(args: argparse.Namespace) -> int:
-    given = given_options(args, JobOptions, "update")
+    given = shared.given_options(args, JobOptions, "update")
     if not given:
-        raise usage_error("update", "nothing is to be changed")
+        raise shared.usage_error("update", "nothing is to be changed")
     with connect(args) as client:
 
         def change(job: str) -> None:

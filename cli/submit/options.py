@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from coalloc.wire.answers import Estimate, Submitted
 
 
+TIME_LIMIT = "-t --time TIME @time_limit   {}"
+PROCS = "-n --ntasks N|MIN-MAX @procs   {}"
+BASE_TIME = "--base-time TIME   expected run time on dedicated full-speed nodes"
+MEMORY = """\
+--mem-per-proc SIZE @memory_mb_per_proc   memory of one process, in M unless K, G or T is given
+"""
+NAME = "-J --job-name NAME @name   default: {}"
 ORDER = """
 -M --cluster --clusters NAMES @clusters   clusters that may run it
 -C --constraint FEATURES   features every node must have: fast&ib; what else Slurm knows is passed
@@ -33,21 +40,6 @@ ORDER = """
                            now+2hours, 16:00
 -H --hold                  queue it held
 """
-
-
-def add_order(group: Any) -> None:
-    """Options of time and place."""
-    add_options(
-        group,
-        ORDER,
-        **dict.fromkeys(("earliest", "finish_by"), parse.begin),
-        clusters=parse.names,
-        constraint=parse.constraint,
-        weight=texts.number,
-        needs=parse.needs,
-    )
-
-
 BATCH = """
 -A --account NAME            account to charge; sites map it for each cluster
 -q --qos NAME                quality of service
@@ -56,75 +48,20 @@ BATCH = """
 -L --licenses NAME[:N],...   of each cluster that runs a part
 --gres NAME[:TYPE][:N],...   on each of its nodes
 """
-
-
-def add_batch(group: Any) -> None:
-    """Options that are passed on to batch systems."""
-    add_options(group, BATCH, gres=parse.gres)
-
-
 OUTPUT = """
 -o --output PATTERN @stdout   file for its output: %j {of}, %A array, %a index, %x name, %u user,
                               %r rank (default coalloc-%j.out)
 -e --error PATTERN @stderr    file for its errors (default: that of -o)
 """
+"""``%j`` stands for `of`."""
 LAUNCHED = """
 -D --chdir DIR @cwd   working folder (default: this one)
 --export WHAT         environment: ALL (default), NONE, or VAR,VAR=value, also after ALL
 """
-
-
-def add_output(group: Any, of: str) -> None:
-    """Options of output, and those of `add_launched`; ``%j`` stands for `of`."""
-    add_options(group, OUTPUT.format(of=of))
-    add_launched(group)
-
-
-def add_launched(group: Any) -> None:
-    """Options of working folder and environment."""
-    add_options(group, LAUNCHED, cwd=_folder)
-
-
 FAILURES = """
 --retries N       run a failed {of} again so often (default 0)
 -k --keep-going   after a failure, {then}
 """
-
-
-def add_failures(group: Any, of: str, then: str) -> None:
-    """Options of retries of a piece or a task, and of what ``--keep-going`` does then."""
-    add_options(group, FAILURES.format(of=of, then=then), retries=parse.count)
-
-
-def _limit(text: str) -> float:
-    """A time limit; infinite is none (None would mean that the option was not given)."""
-    value = parse.time_limit(text)
-    return float("inf") if value is None else value
-
-
-SHARED: Mapping[str, tuple[str, Reader]] = {
-    "name": ("-J --job-name NAME @name   default: ", str),
-    "procs": ("-n --ntasks N|MIN-MAX @procs   ", parse.procs),
-    "base_time": (
-        "--base-time TIME   expected run time on dedicated full-speed nodes",
-        parse.seconds,
-    ),
-    "memory_mb_per_proc": (
-        "--mem-per-proc SIZE @memory_mb_per_proc   memory of one process, in M unless K, G or T is "
-        "given",
-        parse.mebibytes,
-    ),
-    "time_limit": ("-t --time TIME @time_limit   ", _limit),
-}
-"""Options of several commands, and what reads each, by the name of their values."""
-
-
-def add(group: Any, dest: str, about: str = "") -> None:
-    """Declare one of `SHARED`; what is said of it here ends its help."""
-    text, read = SHARED[dest]
-    add_options(group, text + about, **{dest: read})
-
-
 ANSWER = """
 --test-only    say when it would start; queue nothing
 -W --wait      until it has ended; its exit code is ours
@@ -134,9 +71,45 @@ ANSWER = """
 """
 
 
-def add_answer(group: Any) -> None:
-    """Options of the output, and of the command's end."""
-    add_options(group, ANSWER)
+def _limit(text: str) -> float:
+    """A time limit; infinite is none (None would mean that the option was not given)."""
+    value = parse.time_limit(text)
+    return float("inf") if value is None else value
+
+
+def _folder(path: str) -> str:
+    """The folder a job is to run in, which must be there."""
+    if not os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{path}: there is no such folder")
+    return path
+
+
+READERS: Mapping[str, Reader] = {
+    **dict.fromkeys(("base_time", "work", "chunk_s"), parse.seconds),
+    **dict.fromkeys(("earliest", "finish_by"), parse.begin),
+    "time_limit": _limit,
+    "procs": parse.procs,
+    "memory_mb_per_proc": parse.mebibytes,
+    "sigma": texts.fraction,
+    "proc_gbps": parse.gbps,
+    "speedup": texts.speedup,
+    "times": parse.times,
+    "clusters": parse.names,
+    "constraint": parse.constraint,
+    "weight": texts.number,
+    "needs": parse.needs,
+    "array": parse.array,
+    "gres": parse.gres,
+    "cwd": _folder,
+    "mail_type": parse.mail_types,
+    "retries": parse.count,
+}
+"""Of all these, and of what single commands add, by the names of the values."""
+
+
+def add(group: Any, *texts: str, **readers: Reader) -> None:
+    """Declare options of a submission, with other readers where they are given."""
+    add_options(group, "\n".join(texts), **{**READERS, **readers})
 
 
 def given_options(
@@ -153,13 +126,6 @@ def given_options(
     if "export" in args:
         given["env"] = _environment(args.export, command)
     return given
-
-
-def _folder(path: str) -> str:
-    """The folder a job is to run in, which must be there."""
-    if not os.path.isdir(path):
-        raise argparse.ArgumentTypeError(f"{path}: there is no such folder")
-    return path
 
 
 def _environment(export: str | None, command: str) -> dict[str, str]:

@@ -10,7 +10,6 @@ from coalloc.cli.command import BAD_USAGE, Command, CommandError, note
 from coalloc.cli.submit import options as shared
 from coalloc.client.workflow_submission import WorkflowOptions, workflow_submission
 from coalloc.model.errors import InputError
-from coalloc.option_text import add_options
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import Estimate, Submitted
 
@@ -27,16 +26,18 @@ A task that fails is run again --retries times. Then no further task is started,
 go on, and the workflow has failed; with --keep-going, what does not depend on it is run first."""
 
 
+OPTIONS = (
+    "FILE",
+    "--command-template WORDS @template   such as 'run.sh {task} {procs}'",
+    shared.FAILURES.format(of="task", then="run what can be run"),
+    shared.NAME.format("the file's"),
+    shared.TIME_LIMIT.format("each task is ended after this run time"),
+    *(shared.ORDER, shared.BATCH, shared.OUTPUT.format(of="task"), shared.LAUNCHED, shared.ANSWER),
+)
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    template = "--command-template WORDS @template   such as 'run.sh {task} {procs}'"
-    add_options(parser, f"FILE\n{template}", file=Path)
-    shared.add_failures(parser, "task", "run what can be run")
-    shared.add(parser, "name", "the file's")
-    shared.add(parser, "time_limit", "each task is ended after this run time")
-    shared.add_order(parser)
-    shared.add_batch(parser)
-    shared.add_output(parser, "task")
-    shared.add_answer(parser)
+    shared.add(parser, *OPTIONS, file=Path)
 
 
 def _run(args: argparse.Namespace) -> int:
