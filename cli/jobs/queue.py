@@ -109,7 +109,7 @@ def show_queue(rows: Sequence[QueueRow], time: float, args: argparse.Namespace) 
 
 def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
     users = (*(args.user or ()), *((user_name(),) if args.me else ()))
-    on_nodes = set(() if row.state in WAITING else row.nodes)
+    placed_on = row.nodes if row.state not in WAITING else {}
     return (
         (not users or row.user in users)
         and (not args.jobs or row.id in args.jobs or row.id.partition("_")[0] in args.jobs)
@@ -117,7 +117,7 @@ def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
         and (not args.states or row.state in args.states)
         and (not args.start or row.state in WAITING)
         and (not args.clusters or bool(set(args.clusters).intersection(row.clusters)))
-        and (not args.nodelist or bool(on_nodes.intersection(args.nodelist)))
+        and (not args.nodelist or not placed_on.keys().isdisjoint(args.nodelist))
     )
 
 
