@@ -124,12 +124,8 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 def _ranks(values: Sequence[float]) -> list[float]:
     # To six digits, or one power reached by two sums would be two ranks.
-    keys = [f"{value:.6e}" for value in values]
-    order = sorted(range(len(keys)), key=lambda i: float(keys[i]))
-    places: dict[str, list[int]] = {}
-    for place, i in enumerate(order):
-        places.setdefault(keys[i], []).append(place)
-    return [fmean(places[key]) for key in keys]
+    keys = [float(f"{value:.6e}") for value in values]
+    return [(sum(o < key for o in keys) + sum(o <= key for o in keys) - 1) / 2 for key in keys]
 
 
 def carried_out(snapshot: Snapshot, plan: Plan) -> float:
