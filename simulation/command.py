@@ -38,17 +38,6 @@ from coalloc.simulation.workload import Workload, read_workload
 DONE, FAILED = 0, 1
 Replayed = Callable[[Workload, str, int], Trace]
 """Replays a workload under a policy with a seed."""
-HELP = "replay a job log on a platform, under one or several policies"
-EXAMPLE = """\
-example:
-  coalloc simulate --workload KTH-SP2-1996-2.1-cln.swf.gz \\
-      --platform etc/platforms/kth-sp2.toml --policy fcfs,easy -o out
-
-Estimates plan, real run times end jobs; a job is killed at its estimate. Logs carry neither sigma
-nor bandwidth: they are 1 and 0 (no communication known) unless --sigma and --bandwidth say
-otherwise, as a number, uniform:LOW,HIGH or choice:A,B,..., drawn with --seed.
-With -o, each policy leaves POLICY.jobs.csv (Batsim's columns, for evalys), POLICY.summary.json
-and POLICY.gantt.svg there."""
 
 
 OPTIONS = """
@@ -81,9 +70,6 @@ OPTIONS = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.description = HELP[0].upper() + HELP[1:] + "."
-    parser.epilog = EXAMPLE
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_options(
         parser,
         OPTIONS,
