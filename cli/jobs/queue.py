@@ -85,8 +85,7 @@ def _queue(args: argparse.Namespace) -> int:
 
 def show_queue(rows: Sequence[QueueRow], time: float, args: argparse.Namespace) -> None:
     """Print the rows in the columns and the order that were asked for."""
-    is_short = is_terminal() and not args.format
-    now = columns.Now(time=time, brief=is_short, short_names=is_short)
+    now = columns.Now(time=time, brief=is_terminal() and not args.format)
     order = args.sort or ((("start", False),) if args.start else ())
     groups = columns.as_usual(columns.folded(rows, unfold=args.array))
     groups = columns.ordered(groups, order, now)

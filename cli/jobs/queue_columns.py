@@ -40,9 +40,8 @@ class Now(Struct, frozen=True, kw_only=True):
     time: float
     """Wall clock, seconds."""
     brief: bool = False
-    """Instants and reasons without what goes without saying: there is little room."""
-    short_names: bool = False
-    """Names are cut to `NAME_WIDTH`."""
+    """There is little room: names are cut to `NAME_WIDTH`, and instants and reasons are without
+    what goes without saying."""
 
     def at(self, value: float | None) -> str:
         """An instant."""
@@ -158,7 +157,7 @@ def _arrival(group: Group, now: Now | None = None) -> tuple[int, ...]:
 
 def _name(group: Group, now: Now) -> str:
     name = group[0].name
-    is_whole = len(name) <= NAME_WIDTH or not now.short_names
+    is_whole = len(name) <= NAME_WIDTH or not now.brief
     return name if is_whole else name[: NAME_WIDTH - 1] + CUT
 
 

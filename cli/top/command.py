@@ -66,7 +66,7 @@ def job_lines(
 
     The first `MOST_LINES`, each with its id, and the count of all that the filter finds.
     """
-    now = columns.Now(time=look.status.time, brief=True, short_names=True)
+    now = columns.Now(time=look.status.time, brief=True)
     groups = columns.as_usual(columns.folded(look.jobs))
     if order:
         groups = columns.ordered(groups, columns.read_order(order), now)
