@@ -7,6 +7,7 @@ import csv
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from coalloc.cli.command import DONE, Command, connect, note, print_json, print_json_rows
 from coalloc.cli.output import show_table
 from coalloc.model.values import fields_of
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import instant, length
 
 if TYPE_CHECKING:
@@ -31,13 +33,18 @@ GROUPS = ("project", "user", "cluster", "day")
 HOUR_S = 3600.0
 
 
-def _add_period(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--since", type=_day, metavar="TIME", help="from then on: 2026-11-01, or with THH:MM (UTC)")
-    add("--until", type=_day, metavar="TIME", help="before then")
-    add("-u", "--user", default="", metavar="NAME", help="of this user")
-    add("-p", "--project", metavar="NAME", help="of this project; empty: of none")
-    add("--csv", action="store_true", help="print CSV, with all columns")
+PERIOD = """
+--since TIME         from then on: 2026-11-01, or with THH:MM (UTC)
+--until TIME         before then
+-u --user NAME =     of this user
+-p --project NAME    of this project; empty: of none
+--csv                print CSV, with all columns
+"""
+ACCOUNT_OPTIONS = """
+-s --state   that ended so
+--swf        print a log for coalloc simulate
+"""
+USAGE_OPTIONS = "--by KEYS =project,user   of project, user, cluster, day (default project,user)"
 
 
 def _day(text: str) -> float:
@@ -45,12 +52,6 @@ def _day(text: str) -> float:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01") from error
-
-
-def _add_account(parser: argparse.ArgumentParser) -> None:
-    _add_period(parser)
-    parser.add_argument("-s", "--state", choices=STATES, help="that ended so")
-    parser.add_argument("--swf", action="store_true", help="print a log for coalloc simulate")
 
 
 def _account(args: argparse.Namespace) -> int:
@@ -120,17 +121,6 @@ def _cells(row: AccountRow) -> tuple[str, ...]:
         "-" if row.max_rss_mb is None else f"{row.max_rss_mb:.0f}M",
         "+".join(row.clusters) or "-",
         row.detail or "-",
-    )
-
-
-def _add_usage(parser: argparse.ArgumentParser) -> None:
-    _add_period(parser)
-    parser.add_argument(
-        "--by",
-        type=_groups,
-        default=("project", "user"),
-        metavar="KEYS",
-        help="of project, user, cluster, day (default project,user)",
     )
 
 
@@ -206,7 +196,9 @@ COMMANDS: Mapping[str, Command] = {
         "keeps them.",
         example="coalloc account --since 2026-11-01 --user ada --csv\n"
         "  coalloc account --since 2026-11-01 --swf > november.swf",
-        add=_add_account,
+        add=partial(
+            add_options, text=PERIOD + ACCOUNT_OPTIONS, since=_day, until=_day, state=STATES
+        ),
         run=_account,
         query=True,
     ),
@@ -215,7 +207,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Processor-hours of what has ended, with waits and the share of jobs that ran on\n"
         "several clusters.",
         example="coalloc usage --since 2026-11-01 --by project\n  coalloc usage --by day,cluster",
-        add=_add_usage,
+        add=partial(add_options, text=PERIOD + USAGE_OPTIONS, since=_day, until=_day, by=_groups),
         run=_usage,
         query=True,
     ),

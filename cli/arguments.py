@@ -18,6 +18,7 @@ from coalloc.model.formats.indices import Indices
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.jobs import DEPENDENCY_KINDS
 from coalloc.model.mail import ALL, IDLE, TYPES
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import number
 
 MOST_INDICES = 1_000_000
@@ -211,16 +212,13 @@ def array(text: str, most: int = MOST_INDICES) -> tuple[Indices, int]:
 
     As in sbatch, brackets may stand around them, and more indices behind the throttle.
     """
-    found = re.fullmatch(r"([^%]*)(?:%([0-9]{0,9})(,[^%]*)?)?", _unbracketed(text), re.ASCII)
+    inside = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
+    plain = text if inside is None else inside[1] + (inside[2] or "")
+    found = re.fullmatch(r"([^%]*)(?:%([0-9]{0,9})(,[^%]*)?)?", plain, re.ASCII)
     if found is None:
         at_once = text.partition("%")[2]
         raise BadText(f"{text!r}: {at_once!r} is not how many run at once, as in 0-9%5")
     return indices(found[1] + (found[3] or ""), most), int(found[2] or 0)
-
-
-def _unbracketed(text: str) -> str:
-    found = re.fullmatch(r"\[([^][]*)\](%.*)?", text)
-    return text if found is None else found[1] + (found[2] or "")
 
 
 def throttle(text: str) -> int:
@@ -275,15 +273,12 @@ def jobs(text: str) -> tuple[str, ...]:
     return tuple(job(one) for one in out)
 
 
-def add_jobs(parser: ArgumentParser, count: str | None = "+") -> None:
+JOBS = "JOB{} @jobs   as the queue prints them: 12, 12_3, 12_[0-9]\n"
+
+
+def add_jobs(parser: ArgumentParser, count: str = "+") -> None:
     """Declare the argument JOB ...: as the queue prints them."""
-    parser.add_argument(
-        "jobs",
-        nargs=count,
-        type=jobs,
-        metavar="JOB",
-        help="as the queue prints them: 12, 12_3, 12_[0-9]",
-    )
+    add_options(parser, JOBS.format(count), jobs=jobs)
 
 
 FEW = 4

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from coalloc.cli.output import printable
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
+CONFIG = "--config FILE   configuration (TOML)"
+CONNECTION = """
+--endpoint URL          of the daemon, instead of the file's
+--timeout SECONDS =10   for an answer (default 10)
+"""
 
 
 class CommandError(Exception):
@@ -123,18 +129,10 @@ def declare(parser: argparse.ArgumentParser, command: Command) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     command.add(parser)
     if command.query:
-        parser.add_argument("--json", action="store_true", help="print JSON")
+        add_options(parser, "--json   print JSON")
     if command.asks:
         group = parser.add_argument_group("connection")
-        group.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
-        group.add_argument("--endpoint", metavar="URL", help="of the daemon, instead of the file's")
-        group.add_argument(
-            "--timeout",
-            type=texts.number,
-            default=10.0,
-            metavar="SECONDS",
-            help="for an answer (default 10)",
-        )
+        add_options(group, CONFIG + CONNECTION, config=Path, timeout=texts.number)
     parser.set_defaults(run=command.run)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 
 from coalloc.cli.command import Command, CommandError, configuration
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import to_install
 
 NEEDS = ("starlette", "uvicorn")
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--address", default="", metavar="HOST:PORT", help="where to listen, instead of the file's"
-    )
-    parser.add_argument(
-        "--token-file", default="", metavar="FILE", help="whose token all who look must show"
-    )
+OPTIONS = """
+--address HOST:PORT =   where to listen, instead of the file's
+--token-file FILE =     whose token all who look must show
+"""
 
 
 def _dashboard(args: argparse.Namespace) -> int:
@@ -41,7 +40,7 @@ COMMANDS: Mapping[str, Command] = {
         "until it is interrupted. It listens on this machine alone, unless the configuration has\n"
         "a token or a reverse proxy's user header ([dashboard]).",
         example="coalloc dashboard\n  coalloc dashboard --address 127.0.0.1:9000",
-        add=_add,
+        add=partial(add_options, text=OPTIONS),
         run=_dashboard,
     )
 }

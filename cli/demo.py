@@ -201,16 +201,10 @@ class Show:
         self, name: str, arguments: Sequence[str], log: Path, module: str
     ) -> Iterator[None]:
         print(f"$ {' '.join([name, *arguments])} &")
+        program = [sys.executable, "-m", f"coalloc.{module}", "--config", str(self.config)]
         with open(log, "wb") as output:
             process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    f"coalloc.{module}",
-                    "--config",
-                    str(self.config),
-                    *arguments,
-                ],
+                [*program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

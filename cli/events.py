@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,20 +13,17 @@ import msgspec
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect
 from coalloc.cli.output import node_set, precise, printable
+from coalloc.option_text import add_options
 from coalloc.wire.answers import Event
 
 LATEST = 20
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as they happen")
-    parser.add_argument(
-        "--since",
-        type=parse.count,
-        metavar="N",
-        help=f"after event N, 0 for all (default: the latest {LATEST}; of a job, all)",
-    )
-    parser.add_argument("-j", "--job", type=parse.jobs, metavar="JOBS", help="only of these")
+OPTIONS = f"""
+-f --follow     go on as they happen
+--since N       after event N, 0 for all (default: the latest {LATEST}; of a job, all)
+-j --job JOBS   only of these
+"""
 
 
 def _events(args: argparse.Namespace) -> int:
@@ -65,7 +63,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="what has happened, numbered",
         about="What has happened, numbered. With --json, one object on each line.",
         example="coalloc events --follow",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, since=parse.count, job=parse.jobs),
         run=_events,
         query=True,
     )

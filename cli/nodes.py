@@ -6,6 +6,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, answer_json, connect
@@ -13,6 +14,7 @@ from coalloc.cli.output import figure, show_table
 from coalloc.client.client import Client, NoAnswerError
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.values import replace
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import length
 from coalloc.wire.answers import NodesAnswer
 from coalloc.wire.node_rows import ClusterRow, NodeRow
@@ -30,16 +32,12 @@ LOAD_STEP = 0.1
 """Nodes whose loads and raw powers differ by less are shown together."""
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-M", "--clusters", type=parse.names, metavar="NAMES", help="only these")
-    parser.add_argument("--noheader", action="store_true", help="no headings")
-    parser.add_argument("-N", "--each", action="store_true", help="a line for every node")
-    parser.add_argument(
-        "--wait",
-        type=parse.seconds,
-        metavar="TIME",
-        help="until a daemon answers and every cluster is read, at most so long (60s, 2m)",
-    )
+OPTIONS = """
+-M --clusters NAMES   only these
+--noheader            no headings
+-N --each             a line for every node
+--wait TIME           until a daemon answers and every cluster is read, at most so long (60s, 2m)
+"""
 
 
 def _nodes(args: argparse.Namespace) -> int:
@@ -160,28 +158,17 @@ def node_lines(cluster: ClusterRow, *, each: bool = False) -> list[tuple[str, ..
 
     Of a cluster that cannot be reached, the state of the nodes is unknown, and nothing is free.
     """
-    groups: dict[tuple[object, ...], list[NodeRow]] = {}
+    groups: dict[str, list[NodeRow]] = {}
     for node in cluster.nodes:
-        groups.setdefault((node.name,) if each else _likeness(node), []).append(node)
+        groups.setdefault(node.name if each else _likeness(node), []).append(node)
     is_known = state_of(cluster) not in UNKNOWN
     return [_node_line(cluster.cluster, group, is_known) for group in groups.values()]
 
 
-def _likeness(node: NodeRow) -> tuple[object, ...]:
-    return (
-        node.state,
-        node.slots,
-        node.free,
-        node.power,
-        round(node.raw_power / LOAD_STEP),
-        round(node.load / LOAD_STEP),
-        node.features,
-        node.memory_mb,
-        node.free_memory_mb,
-        tuple(node.resources.items()),
-        tuple(node.free_resources.items()),
-        node.reason,
-    )
+def _likeness(node: NodeRow) -> str:
+    """All that nodes of one line have in common."""
+    raw, load = round(node.raw_power / LOAD_STEP), round(node.load / LOAD_STEP)
+    return repr(replace(node, name="", load_age_s=0.0, cpus=None, raw_power=raw, load=load))
 
 
 def _node_line(cluster: str, group: list[NodeRow], is_known: bool) -> tuple[str, ...]:
@@ -210,7 +197,7 @@ COMMANDS: Mapping[str, Command] = {
         "what planning\nsees, RAW the latest reading, LOAD the share taken by work that is not "
         "ours, LINK and USED in Gbit/s;\nMEMORY and RESOURCES are free/all.",
         example="coalloc nodes -M alpha,beta\n  coalloc nodes --wait 30s",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, clusters=parse.names, wait=parse.seconds),
         run=_nodes,
         query=True,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.snapshot_json import write_snapshot
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.values import replace
+from coalloc.option_text import add_options
 from coalloc.policies.base import Policy
 from coalloc.runtime import texts
 
@@ -38,48 +38,34 @@ CERTIFICATE_STEPS = 2_000_000_000
 """What ``check`` spends on a plan's certificates, about a minute."""
 
 
-def _add_solve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="file, or - for stdin")
-    parser.add_argument(
-        "--policy", default="auto", metavar="NAME", help="see coalloc policies (default: auto)"
-    )
-    parser.add_argument(
-        "--time-limit", type=texts.number, metavar="SECONDS", help="then the best plan so far"
-    )
-    parser.add_argument(
-        "--work", type=parse.count, metavar="N", help="limit of work, as the policy counts it"
-    )
-    parser.add_argument("--seed", type=parse.count, default=0, metavar="N", help="default 0")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="options",
-        metavar="NAME=VALUE",
-        help="an option of the policy; may be repeated",
-    )
-    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="default: stdout")
+SOLVE_OPTIONS = """
+SNAPSHOT               file, or - for stdin
+--policy NAME =auto    see coalloc policies (default: auto)
+--time-limit SECONDS   then the best plan so far
+--work N               limit of work, as the policy counts it
+--seed N =0            default 0
+--set NAME=VALUE * @options   an option of the policy; may be repeated
+-o --output PLAN       default: stdout
+"""
 
 
 def _solve(args: argparse.Namespace) -> int:
+    from coalloc import solving
     from coalloc.model.formats.plan_json import write_plan
-    from coalloc.policies.base import Budget
     from coalloc.policies.options import parse_options, read_options
     from coalloc.policies.registry import lookup
     from coalloc.policies.warming import warm_off_line
 
     policy = lookup(args.policy)
-    options = read_options(parse_options(args.options, policy.options), policy.options)
+    options = parse_options(args.options, policy.options)
     snapshot = load_snapshot(args.snapshot)
     for warning in snapshot.warnings:
         note(warning)
     with compiling() as compiled:
-        warm_off_line(policy, snapshot, options)
-    began = time.monotonic()
-    stop = until(args.time_limit)
-    plan = policy.solve(snapshot, options, Budget(work=args.work, seed=args.seed, stop=stop))
-    elapsed = round(time.monotonic() - began, 6)
-    plan = replace(plan, stats={**plan.stats, "elapsed_s": elapsed})
+        warm_off_line(policy, snapshot, read_options(options, policy.options))
+    limits = {"time_limit": args.time_limit, "work": args.work, "seed": args.seed}
+    plan = solving.solve(snapshot, args.policy, options=options, **limits)
+    elapsed = plan.stats["elapsed_s"]
     write_text(json.dumps(write_plan(plan), indent=1) + "\n", args.output)
     if args.output is not None:
         from coalloc.model.pictures.plans import counts, headline
@@ -88,11 +74,6 @@ def _solve(args: argparse.Namespace) -> int:
     if compiled.seconds > FIRST_S:
         note(f"compiled in {compiled.seconds:.0f} s, planned in {elapsed:.3g} s")
     return DONE
-
-
-def _add_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("snapshot", type=Path, metavar="SNAPSHOT")
-    parser.add_argument("plan", type=Path, metavar="PLAN")
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -142,10 +123,6 @@ def _proved(snapshot: Snapshot, plan: Plan) -> dict[str, dict[str, Any]]:
         }
         for proof in proofs_of(snapshot, plan, until(PROOF_S))
     }
-
-
-def _add_policies(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one's options")
 
 
 def _policies(args: argparse.Namespace) -> int:
@@ -210,15 +187,12 @@ def _options(policy: Policy) -> dict[str, dict[str, Any]]:
     }
 
 
-def _add_snapshot(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: stdout")
-    parser.add_argument(
-        "--workload", type=Path, metavar="FILE", help="take the jobs of a log, or a workflow"
-    )
-    parser.add_argument("--platform", type=Path, metavar="FILE", help="and these clusters")
-    parser.add_argument(
-        "--limit", type=parse.count, metavar="N", help="only the log's first N jobs"
-    )
+SNAPSHOT_OPTIONS = """
+-o --output FILE   default: stdout
+--workload FILE    take the jobs of a log, or a workflow
+--platform FILE    and these clusters
+--limit N          only the log's first N jobs
+"""
 
 
 def _snapshot(args: argparse.Namespace) -> int:
@@ -269,7 +243,13 @@ COMMANDS: Mapping[str, Command] = {
         about="Plan a snapshot off line; the plan goes to standard output or to a file. With --work"
         "\ninstead of --time-limit, the same input and seed give the same plan.",
         example="coalloc solve --policy easy --set coallocation=needed snapshot.json -o plan.json",
-        add=_add_solve,
+        add=partial(
+            add_options,
+            text=SOLVE_OPTIONS,
+            **dict.fromkeys(("snapshot", "output"), Path),
+            **dict.fromkeys(("work", "seed"), parse.count),
+            time_limit=texts.number,
+        ),
         run=_solve,
         asks=False,
     ),
@@ -278,7 +258,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Check a plan against its snapshot: prints its violations (exit code 1), or what it "
         "is worth\nand what no plan with the same jobs can go below.",
         example="coalloc check snapshot.json plan.json",
-        add=_add_check,
+        add=partial(add_options, text="SNAPSHOT\nPLAN", snapshot=Path, plan=Path),
         run=_check,
         asks=False,
         query=True,
@@ -286,7 +266,7 @@ COMMANDS: Mapping[str, Command] = {
     "policies": Command(
         doc="the policies, one line each",
         example="coalloc policies\n  coalloc policies easy",
-        add=_add_policies,
+        add=partial(add_options, text="NAME?   show this one's options"),
         run=_policies,
         asks=False,
         query=True,
@@ -299,7 +279,12 @@ COMMANDS: Mapping[str, Command] = {
         example="coalloc snapshot -o now.json\n"
         "  coalloc snapshot --workload log.swf.gz --platform site.toml --limit 50 -o case.json\n"
         "  coalloc snapshot --workload montage.xml --platform site.toml -o case.json",
-        add=_add_snapshot,
+        add=partial(
+            add_options,
+            text=SNAPSHOT_OPTIONS,
+            **dict.fromkeys(("output", "workload", "platform"), Path),
+            limit=parse.count,
+        ),
         run=_snapshot,
     ),
 }

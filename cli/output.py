@@ -126,10 +126,11 @@ def aligned(
         widths = _fitted(widths, headers, right, columns)
     out = []
     for line in lines:
-        cells = [
-            _padded(_cut(cell, size) if columns is not None else cell, size, name in right)
-            for cell, size, name in zip(line, widths, headers, strict=True)
-        ]
+        cells = []
+        for cell, size, name in zip(line, widths, headers, strict=True):
+            shown = _cut(cell, size) if columns is not None else cell
+            space = " " * (size - _size(shown))
+            cells.append(space + shown if name in right else shown + space)
         text = " ".join(cells).rstrip()
         out.append(text if columns is None else _cut(text, columns))
     return out
@@ -182,11 +183,6 @@ def _cut(text: str, size: int) -> str:
     while text and _size(text) > size - 1:
         text = text[:-1]
     return text + CUT
-
-
-def _padded(text: str, size: int, is_right: bool) -> str:
-    space = " " * (size - _size(text))
-    return space + text if is_right else text + space
 
 
 def _coloured(line: str, cells: Sequence[str], *, is_header: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from coalloc.model.formats.plan_json import read_plan, write_plan
 from coalloc.model.jobs import WorkflowJob
 from coalloc.model.pictures.plans import counts, headline, name_of
 from coalloc.model.plan import Placement, Plan
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import instant, length
 from coalloc.wire.answers import RuleCostRow, RuleCostsRow
 
@@ -25,17 +27,12 @@ HEADERS = ("JOBID", "START", "END", "RUNS", "PROCS", "CLUSTERS", "NODELIST")
 WAITING_HEADERS = ("JOBID", "REASON", "DETAIL")
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", nargs="?", type=Path, metavar="PLAN", help="one made by solve, not the daemon's"
-    )
-    parser.add_argument(
-        "--snapshot", type=Path, metavar="FILE", help="the snapshot PLAN was made for"
-    )
-    parser.add_argument("--gantt", choices=("text",), help="draw it")
-    parser.add_argument(
-        "--cost", action="store_true", help="what shares, limits, guarantees and the guard cost"
-    )
+OPTIONS = """
+PLAN? @file       one made by solve, not the daemon's
+--snapshot FILE   the snapshot PLAN was made for
+--gantt           draw it
+--cost            what shares, limits, guarantees and the guard cost
+"""
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -200,7 +197,7 @@ COMMANDS: Mapping[str, Command] = {
         about="The daemon's newest plan, or one made by 'coalloc solve', as a list or a picture.",
         example="coalloc plan --gantt text\n"
         "  coalloc plan plan.json --snapshot snapshot.json --gantt text",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, file=Path, snapshot=Path, gantt=("text",)),
         run=_plan,
         query=True,
     )

@@ -8,11 +8,21 @@ from importlib import import_module
 from coalloc.cli.command import Command
 
 SIMULATE, REPRODUCE = "coalloc.simulation.command", "coalloc.simulation.reproduce.command"
+SIMULATED = """\
+coalloc simulate --workload KTH-SP2-1996-2.1-cln.swf.gz \\
+      --platform etc/platforms/kth-sp2.toml --policy fcfs,easy -o out
+
+Estimates plan, real run times end jobs; a job is killed at its estimate. Logs carry neither sigma
+nor bandwidth: they are 1 and 0 (no communication known) unless --sigma and --bandwidth say
+otherwise, as a number, uniform:LOW,HIGH or choice:A,B,..., drawn with --seed.
+With -o, each policy leaves POLICY.jobs.csv (Batsim's columns, for evalys), POLICY.summary.json
+and POLICY.gantt.svg there."""
 
 COMMANDS: Mapping[str, Command] = {
     "simulate": Command(
         doc="replay a job log under one or several policies",
-        example="coalloc simulate --workload log.swf.gz --platform site.toml --policy fcfs,easy",
+        about="Replay a job log on a platform, under one or several policies.",
+        example=SIMULATED,
         add=lambda parser: import_module(SIMULATE).add_arguments(parser),
         run=lambda args: import_module(SIMULATE).run(args),
         asks=False,

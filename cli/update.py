@@ -8,16 +8,8 @@ from typing import Any
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, connect, each
-from coalloc.cli.submit.options import (
-    add,
-    add_batch,
-    add_begin,
-    add_deadline,
-    given_options,
-    usage_error,
-)
+from coalloc.cli.submit import options as shared
 from coalloc.client.submission import JobOptions
-from coalloc.runtime import texts
 
 ABOUT = """\
 Change jobs that wait, with the checks of a submit; nothing is changed of a job that is refused.
@@ -29,45 +21,35 @@ name stays as it is; an empty text ('') takes a dependency, clusters or features
 throttle or a deadline."""
 
 
+WAITING = f"""
+{shared.TIME_LIMIT.format("its new time limit; infinite: none")}
+{shared.PROCS.format("processes")}
+{shared.BASE_TIME}
+{shared.MEMORY}
+--weight --priority W   importance
+-d --dependency KIND:JOB,... @needs   instead of its dependencies
+-M --clusters NAMES     clusters that may run it
+-C --constraint FEATURES   features every node must have
+--begin TIME @earliest  no start before: now+1hour, 16:00
+--deadline TIME @finish_by   start it only if it can end by then, and end it once it cannot:
+                        now+2hours, 16:00
+--throttle N            of an array: so many of its members run at once, at the most; none: all
+{shared.BATCH}
+{shared.NAME.format("unchanged")}
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
     parse.add_jobs(parser)
-    add(parser, "time_limit", "its new time limit; infinite: none")
-    add(parser, "procs", "processes")
-    add(parser, "base_time")
-    add(parser, "memory_mb_per_proc")
-    parser.add_argument("--weight", "--priority", type=texts.number, metavar="W", help="importance")
-    parser.add_argument(
-        "-d",
-        "--dependency",
-        dest="needs",
-        type=_or_none(parse.needs),
-        metavar="KIND:JOB,...",
-        help="instead of its dependencies",
+    shared.add(
+        parser,
+        WAITING,
+        needs=_or_none(parse.needs),
+        clusters=_or_none(parse.names),
+        constraint=_or_none(parse.constraint),
+        finish_by=_deadline,
+        throttle=parse.throttle,
     )
-    parser.add_argument(
-        "-M",
-        "--clusters",
-        type=_or_none(parse.names),
-        metavar="NAMES",
-        help="clusters that may run it",
-    )
-    parser.add_argument(
-        "-C",
-        "--constraint",
-        type=_or_none(parse.constraint),
-        metavar="FEATURES",
-        help="features every node must have",
-    )
-    add_begin(parser, "--begin")
-    add_deadline(parser, _deadline)
-    parser.add_argument(
-        "--throttle",
-        type=parse.throttle,
-        metavar="N",
-        help="of an array: so many of its members run at once, at the most; none: all",
-    )
-    add_batch(parser)
-    add(parser, "name", "unchanged")
 
 
 def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -81,9 +63,9 @@ def _deadline(text: str) -> float:
 
 
 def _run(args: argparse.Namespace) -> int:
-    given = given_options(args, JobOptions, "update")
+    given = shared.given_options(args, JobOptions, "update")
     if not given:
-        raise usage_error("update", "nothing is to be changed")
+        raise shared.usage_error("update", "nothing is to be changed")
     with connect(args) as client:
 
         def change(job: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from coalloc.wire.answers import Event, RuleCostRow, ServiceStatus, Why
+from coalloc.wire.answers import Event, RuleCostRow, RunningRow, ServiceStatus, Why
 from coalloc.wire.job_rows import JobDetails, QueueRow
 from coalloc.wire.node_rows import ClusterRow, NodeRow
 
@@ -165,20 +165,15 @@ class JobWhy(Struct, frozen=True, kw_only=True):
     time: float
 
 
-class Bar(Struct, frozen=True, kw_only=True):
+class Bar(RunningRow, frozen=True, kw_only=True):
     """Work on nodes."""
 
-    job: str
     kind: str
     """``running``, ``planned``, or ``local``: a batch system's own job."""
-    start: float
-    end: float
-    nodes: dict[str, int]
     clusters: tuple[str, ...]
     """More than one: it is co-allocated."""
     link_gbps: dict[str, float] = field(default_factory=dict)
     """Load on the link of each cluster."""
-    task: str | None = None
     name: str = ""
     user: str = ""
 

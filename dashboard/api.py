@@ -1,4 +1,7 @@
-"""The routes of the dashboard: the page's files, the REST interface, and the way in."""
+"""The routes of the dashboard: the page's files, the REST interface, its document, and the way in.
+
+Security headers are the same on every answer.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,23 @@ from contextlib import suppress
 from functools import cache as once
 from importlib.resources import files
 from inspect import isawaitable, signature
-from typing import Any
+from typing import Any, get_type_hints
 from urllib.parse import parse_qs
 
 import msgspec
 from msgspec import Struct
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import coalloc
 from coalloc.dashboard import views
 from coalloc.dashboard.access import COOKIE, Denied, Gate, Viewer
-from coalloc.dashboard.answers import Fault, Job, JobAsked, JobWhy
-from coalloc.dashboard.headers import SecurityHeaders
+from coalloc.dashboard.answers import Change, Fault, Job, JobAsked, JobWhy, Nothing
 from coalloc.dashboard.known import Known
-from coalloc.dashboard.openapi import document, signature_of
 from coalloc.dashboard.questions import BusyError, Questions
 from coalloc.dashboard.stream import Hub
 from coalloc.wire.answers import Event
@@ -50,6 +54,51 @@ class DashboardSite(Struct, frozen=True, kw_only=True):
     hub: Hub
     questions: Questions
     gate: Gate
+
+
+CONTENT_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+    )
+)
+"""Nothing inline, nothing from elsewhere; a text that was meant for a page cannot become one."""
+HEADERS = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class SecurityHeaders:
+    """Adds the headers to every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
 
 
 def application(site: DashboardSite) -> SecurityHeaders:
@@ -226,6 +275,76 @@ API: Mapping[str, Answering] = {
     "/api/v1/timeline": views.timeline,
     "/api/v1/events": _events,
 }
+
+
+# The OpenAPI document, made from the routes: their parameters, answers and docstrings
+
+TEMPLATE = "#/components/schemas/{name}"
+
+
+@once
+def signature_of(answer: Answering) -> tuple[type[msgspec.Struct], Any]:
+    """The types of a route's parameters and of its answer."""
+    hints = get_type_hints(answer)
+    return hints.get("asked", Nothing), hints["return"]
+
+
+def document(api: Mapping[str, Answering]) -> dict[str, Any]:
+    """The document of these routes."""
+    types = [signature_of(answer)[1] for answer in api.values()]
+    schemas, components = msgspec.json.schema_components(
+        [*(Change if each is StreamingResponse else each for each in types), Fault],
+        ref_template=TEMPLATE,
+    )
+    *of_answers, fault = schemas
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "coalloc dashboard",
+            "version": coalloc.__version__,
+            "description": "Read-only. Times are seconds since 1970.",
+        },
+        "paths": {
+            path: {"get": _operation(path, answer, schema, fault)}
+            for (path, answer), schema in zip(api.items(), of_answers, strict=True)
+        },
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+def _operation(path: str, answer: Answering, schema: Any, fault: Any) -> dict[str, Any]:
+    asked, returned = signature_of(answer)
+    media = "text/event-stream" if returned is StreamingResponse else "application/json"
+    failed = {"description": "not answered", "content": {"application/json": {"schema": fault}}}
+    return {
+        "summary": (answer.__doc__ or "").rstrip("."),
+        "parameters": list(_parameters(path, asked)),
+        "responses": {
+            "200": {"description": "answered", "content": {media: {"schema": schema}}},
+            "default": failed,
+        },
+    }
+
+
+def _parameters(path: str, asked: type[msgspec.Struct]) -> list[dict[str, Any]]:
+    (fields,) = msgspec.json.schema(asked)["$defs"].values()
+    found = []
+    for name, schema in fields["properties"].items():
+        in_path = f"{{{name}}}" in path
+        found.append(
+            {
+                "name": name,
+                "in": "path" if in_path else "query",
+                "required": in_path,
+                "description": schema.pop("description"),
+                "schema": schema,
+            }
+        )
+    return found
 
 
 def _document() -> Response:

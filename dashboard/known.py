@@ -30,6 +30,8 @@ OF_ACCOUNTS = (
     *("exit_code", "detail", "nodes"),
 )
 """Fields that rows of ended jobs have from their accounts."""
+OF_ROUND = ("round", "policy", "status", "objective", "value", "bound")
+"""Fields that a round has from the daemon's state."""
 
 
 class Known:
@@ -83,13 +85,8 @@ class Known:
         # the later plan of one round replaces the earlier
         self.rounds[-1] = replace(
             self.rounds[-1],
-            round=last.round,
+            **{name: getattr(last, name) for name in OF_ROUND},
             heard=last.time,
-            policy=last.policy,
-            status=last.status,
-            objective=last.objective,
-            value=last.value,
-            bound=last.bound,
             gap=None if last.bound is None else gap_of(last.value, last.bound),
         )
         self._finish_round()

@@ -27,8 +27,8 @@ OVERLAP_S = 60.0
 """Ends that may become known late, seconds."""
 ACCOUNTS_AT_ONCE = 2_000
 
-Post = Callable[[Callable[[Known], None]], None]
-"""Has a change of what is known made in the thread it belongs to."""
+Post = Callable[..., None]
+"""Has a method of what is known called with what follows, in the thread that it belongs to."""
 
 
 class Polling(threading.Thread):
@@ -52,8 +52,7 @@ class Polling(threading.Thread):
                 with self._connect() as client:
                     self._poll(client)
             except (NoAnswerError, RefusedError, ConfigError, OSError) as error:
-                fault = " ".join(str(error).split())
-                self._post(lambda known, fault=fault: known.unanswered(fault))  # type: ignore[misc]
+                self._post(Known.unanswered, " ".join(str(error).split()))
                 self._stopped.wait(RETRY_S)
 
     def _poll(self, client: Client) -> None:
@@ -62,8 +61,8 @@ class Polling(threading.Thread):
         peace_until = 0.0
         while not self._stopped.is_set():
             status, nodes = client.status(), client.known_nodes()
-            self._post(lambda known, status=status: known.take_status(status))  # type: ignore[misc]
-            self._post(lambda known, nodes=nodes: known.take_nodes(nodes))  # type: ignore[misc]
+            self._post(Known.take_status, status)
+            self._post(Known.take_nodes, nodes)
             news = (client.last_event(), status.rounds, status.epoch)
             begin = time.monotonic()
             if news != seen and begin >= peace_until:
@@ -78,11 +77,9 @@ class Polling(threading.Thread):
             self._post(Known.reset)
             self._last_end = time.time() - HISTORY_S
         self._last_event = last_event
-        queue = client.whole_queue()
-        self._post(lambda known: known.take_queue(queue))
+        self._post(Known.take_queue, client.whole_queue())
         accounts = client.account(since=self._last_end - OVERLAP_S)
         while ended := list(islice(accounts, ACCOUNTS_AT_ONCE)):
             self._last_end = max(self._last_end, ended[-1].ended)
-            self._post(lambda known, ended=ended: known.take_accounts(ended))  # type: ignore[misc]
-        plan = client.plan()
-        self._post(lambda known: known.take_plan(plan))
+            self._post(Known.take_accounts, ended)
+        self._post(Known.take_plan, client.plan())

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -81,13 +82,13 @@ class DashboardServer:
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
         return f"http://{host}:{self.port}/"
 
-    def post(self, change: Callable[[Known], None]) -> None:
+    def post(self, change: Callable[..., None], *heard: Any) -> None:
         """Have what is known changed by the event loop, and watchers told; from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._changed, change)
+            self._loop.call_soon_threadsafe(self._changed, change, heard)
 
-    def _changed(self, change: Callable[[Known], None]) -> None:
-        change(self.known)
+    def _changed(self, change: Callable[..., None], heard: tuple[Any, ...]) -> None:
+        change(self.known, *heard)
         self.hub.tell()
 
     async def serve(self, *, on_signals: bool = True) -> None:

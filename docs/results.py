@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coalloc.simulation.reproduce import words
-from coalloc.simulation.reproduce.provenance import origins
 from coalloc.simulation.reproduce.registry import (
     MODULES,
     facts_of,
     load,
+    origins,
     stored_rows,
     template,
     word_table,
 )
 from coalloc.simulation.reproduce.rows import Row
-from coalloc.simulation.reproduce.words import Story, fill
+from coalloc.simulation.reproduce.words import Template, fill
 
 FIGURES = "figures.md"
 MARKED = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -45,12 +45,12 @@ def with_results(text: str, folder: Path) -> str:
     return MARKED.sub(fill_in, text)
 
 
-def stored_story(name: str, folder: Path) -> Story:
+def stored_story(name: str, folder: Path) -> Template:
     """An experiment, told from its stored data."""
     return fill(template(name), facts_of(load(name), stored_rows(name, folder), folder))
 
 
-Stories = dict[str, Story]
+Stories = dict[str, Template]
 Runs = Mapping[str, Row]
 
 
@@ -58,8 +58,8 @@ def _overview(stories: Stories, runs: Runs, figures: str) -> str:
     lines = [
         (
             _link(name, figures),
-            f"{story.template.paper}, {story.template.place}",
-            story.template.takes,
+            f"{story.paper}, {story.place}",
+            story.takes,
             story.headline,
         )
         for name, story in stories.items()
@@ -79,7 +79,7 @@ def _sections(stories: Stories, runs: Runs, figures: str) -> str:
     parts: list[str] = []
     said: dict[str, str] = {}
     for name, story in stories.items():
-        about = story.template
+        about = story
         again: dict[str, None] = {}
         parts += [f"## {name}", f"![{name}]({name}.png)"]
         parts.append(f"*{told(runs[name])}*")

@@ -12,6 +12,7 @@ from typing import Any
 from coalloc.adapters.formats.platforms import Platform, read_platform
 from coalloc.adapters.formats.swf_jobs import JobRule, read_bandwidth, read_sigma
 from coalloc.model.errors import InputError
+from coalloc.option_text import add_options
 from coalloc.policies.options import parse_options
 from coalloc.policies.registry import lookup
 from coalloc.simulation.gantt import can_draw_jobs, draw_gantt
@@ -37,123 +38,47 @@ from coalloc.simulation.workload import Workload, read_workload
 DONE, FAILED = 0, 1
 Replayed = Callable[[Workload, str, int], Trace]
 """Replays a workload under a policy with a seed."""
-HELP = "replay a job log on a platform, under one or several policies"
-EXAMPLE = """\
-example:
-  coalloc simulate --workload KTH-SP2-1996-2.1-cln.swf.gz \\
-      --platform etc/platforms/kth-sp2.toml --policy fcfs,easy -o out
 
-Estimates plan, real run times end jobs; a job is killed at its estimate. Logs carry neither sigma
-nor bandwidth: they are 1 and 0 (no communication known) unless --sigma and --bandwidth say
-otherwise, as a number, uniform:LOW,HIGH or choice:A,B,..., drawn with --seed.
-With -o, each policy leaves POLICY.jobs.csv (Batsim's columns, for evalys), POLICY.summary.json
-and POLICY.gantt.svg there."""
+
+OPTIONS = """
+--workload FILE ! *     job log: SWF, .xswf, or what `sacct -P` printed (docs/accounting.md), packed
+                        or not (gz, bz2, xz); given again, logs are merged
+--platform FILE !       clusters: TOML, JSON or SimGrid XML
+--policy P[,P...] =easy   policies to compare, see `coalloc policies` (default: easy)
+-o --output DIR         write jobs, summaries and pictures
+--report FILE           write one HTML page that compares the policies: figures, waits, slowdown by
+                        width, utilisation, estimates, Gantt charts
+--limit N               replay only the first N jobs
+--sigma S =1            weight of processing, 0..1 (default: 1)
+--bandwidth B =0        of one process: Gbit/s, or with Mbps or Gbps after it (default: 0)
+--moldable SPEC         make jobs moldable that are rigid in the log: amdahl:F, amdahl:LOW,HIGH
+                        (drawn for each job), downey:A,SIGMA, or downey (drawn)
+--moldable-share S =1   share of the jobs that --moldable makes so, 0..1 (default: 1)
+--seed N =0             of every random draw (default: 0)
+--keep-clusters         keep each job on the cluster that the log names for it
+--set NAME=VALUE *      option of the policies; may be given again
+--work N                work limit of each call of a search
+--path =auto            stream: state changed in place, for the simple orders; general: the daemon's
+                        core
+--pieces N =1           cut the log into N pieces, replay each under every policy, and print ratios
+                        to the first policy with intervals of 95 %
+--seeds N =1            the same with N draws from --seed on
+--json                  print the summaries as JSON
+--quiet                 no progress, no notes on the log
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.description = HELP[0].upper() + HELP[1:] + "."
-    parser.epilog = EXAMPLE
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    _add_files(parser)
-    _add_changes(parser)
-    _add_replaying(parser)
-
-
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    """Files that are read and written, and the policies."""
-    add = parser.add_argument
-    add(
-        "--workload",
-        metavar="FILE",
-        action="append",
-        required=True,
-        help="job log: SWF, .xswf, or what `sacct -P` printed (docs/accounting.md), packed or not "
-        "(gz, bz2, xz); given again, logs are merged",
+    add_options(
+        parser,
+        OPTIONS,
+        **dict.fromkeys(("output", "report"), Path),
+        **dict.fromkeys(("limit", "work", "pieces", "seeds"), _positive),
+        moldable_share=float,
+        seed=int,
+        path=("auto", "stream", "general"),
     )
-    add("--platform", metavar="FILE", required=True, help="clusters: TOML, JSON or SimGrid XML")
-    add(
-        "--policy",
-        metavar="P[,P...]",
-        default="easy",
-        help="policies to compare, see `coalloc policies` (default: easy)",
-    )
-    add("-o", "--output", metavar="DIR", type=Path, help="write jobs, summaries and pictures")
-    add(
-        "--report",
-        metavar="FILE",
-        type=Path,
-        help="write one HTML page that compares the policies: figures, waits, slowdown by width, "
-        "utilisation, estimates, Gantt charts",
-    )
-
-
-def _add_changes(parser: argparse.ArgumentParser) -> None:
-    """Differences between the log and the workload that is replayed."""
-    add = parser.add_argument
-    add("--limit", metavar="N", type=_positive, help="replay only the first N jobs")
-    add("--sigma", metavar="S", default="1", help="weight of processing, 0..1 (default: 1)")
-    add(
-        "--bandwidth",
-        metavar="B",
-        default="0",
-        help="of one process: Gbit/s, or with Mbps or Gbps after it (default: 0)",
-    )
-    add(
-        "--moldable",
-        metavar="SPEC",
-        help="make jobs moldable that are rigid in the log: amdahl:F, amdahl:LOW,HIGH (drawn for "
-        "each job), downey:A,SIGMA, or downey (drawn)",
-    )
-    add(
-        "--moldable-share",
-        metavar="S",
-        type=float,
-        default=1.0,
-        help="share of the jobs that --moldable makes so, 0..1 (default: 1)",
-    )
-    add("--seed", metavar="N", type=int, default=0, help="of every random draw (default: 0)")
-    add(
-        "--keep-clusters",
-        action="store_true",
-        help="keep each job on the cluster that the log names for it",
-    )
-
-
-def _add_replaying(parser: argparse.ArgumentParser) -> None:
-    """Options of the replay, and of what is printed."""
-    add = parser.add_argument
-    add(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="option of the policies; may be given again",
-    )
-    add("--work", metavar="N", type=_positive, help="work limit of each call of a search")
-    add(
-        "--path",
-        choices=("auto", "stream", "general"),
-        default="auto",
-        help="stream: state changed in place, for the simple orders; general: the daemon's core",
-    )
-    add(
-        "--pieces",
-        metavar="N",
-        type=_positive,
-        default=1,
-        help="cut the log into N pieces, replay each under every policy, and print ratios to the "
-        "first policy with intervals of 95 %%",
-    )
-    add(
-        "--seeds",
-        metavar="N",
-        type=_positive,
-        default=1,
-        help="the same with N draws from --seed on",
-    )
-    add("--json", action="store_true", help="print the summaries as JSON")
-    add("--quiet", action="store_true", help="no progress, no notes on the log")
 
 
 def _positive(text: str) -> int:
@@ -279,19 +204,16 @@ def _replay_once(
         args.report.write_text(compare_page(results), encoding="utf-8")
 
 
+SETTINGS = (
+    *("sigma", "bandwidth", "seed", "moldable", "moldable_share", "keep_clusters", "limit"),
+    "work",
+)
+
+
 def _settings(args: argparse.Namespace, options: dict[str, Any]) -> dict[str, Any]:
     """Return what the figures depend on besides log and platform."""
-    return {
-        "policy": options,
-        "sigma": args.sigma,
-        "bandwidth": args.bandwidth,
-        "seed": args.seed,
-        "moldable": args.moldable,
-        "moldable_share": None if args.moldable is None else args.moldable_share,
-        "keep_clusters": args.keep_clusters,
-        "limit": args.limit,
-        "work": args.work,
-    }
+    found = {"policy": options, **{name: getattr(args, name) for name in SETTINGS}}
+    return found if args.moldable is not None else found | {"moldable_share": None}
 
 
 def _describe(workload: Workload, platform: Platform) -> None:

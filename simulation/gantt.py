@@ -33,11 +33,7 @@ def can_draw_jobs(traces: Iterable[Trace]) -> bool:
 
 
 def draw_gantt(trace: Trace, until: float | None = None, *, by_job: bool) -> str:
-    """Return the picture as SVG.
-
-    `by_job`: draw each job on its slots, else how many slots are busy.
-    `until`: end of the axis, seconds; default: the last end.
-    """
+    """The picture as SVG: each job on its slots, or how many are busy; until the last end."""
     ran = trace.ran
     begin = float(trace.workload.submit[0])
     last = float(trace.end[ran].max()) if ran.any() else begin + 1.0

@@ -76,6 +76,7 @@ WAKE_UP = 0
 MOST_IDLE_ROUNDS = 1000
 """Rounds in a row that start nothing while nothing runs; then the queue is given up."""
 SET_BY_DAEMON = ("id", "submitted", "earliest")
+LINKS = ("link_gbps", "intra_gbps", "link_latency_s", "intra_latency_s")
 
 Solver = Callable[[Solve], Plan]
 """From what the core asks for to a plan."""
@@ -348,13 +349,7 @@ def _settings(slot_map: SlotMap, policy: str, sharing: Mapping[str, Any]) -> Con
     """Return the settings of a daemon that never waits and trusts its readings for ever."""
     return Config(
         clusters=tuple(
-            ClusterConfig(
-                name=cluster.name,
-                link_gbps=cluster.link_gbps,
-                intra_gbps=cluster.intra_gbps,
-                link_latency_s=cluster.link_latency_s,
-                intra_latency_s=cluster.intra_latency_s,
-            )
+            ClusterConfig(name=cluster.name, **{name: getattr(cluster, name) for name in LINKS})
             for cluster in slot_map.platform.clusters
         ),
         rounds=RoundsConfig(

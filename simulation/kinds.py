@@ -55,9 +55,9 @@ import numpy as np
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.adapters.formats.workflow import read_workflow
 from coalloc.model.errors import InputError
-from coalloc.model.jobs import Edge, MoldableJob, Task, WorkflowJob
+from coalloc.model.jobs import Edge, JobFields, MoldableJob, Task, WorkflowJob
 from coalloc.model.speedup import AmdahlSpeedup, DowneySpeedup, Speedup
-from coalloc.model.values import replace
+from coalloc.model.values import fields_of, replace
 from coalloc.simulation.flow_runs import critical_path
 from coalloc.simulation.workload import Workload
 
@@ -77,10 +77,7 @@ class Shape:
 
 
 def read_shape(text: str, share: float = 1.0) -> Shape:
-    """Read ``amdahl:0.95``, ``amdahl:0.8,1``, ``downey:16,0.5`` or ``downey``.
-
-    Raises `InputError`.
-    """
+    """Read ``amdahl:0.8,1``, ``downey:16,0.5`` or ``downey``. Raises `InputError`."""
     model, colon, rest = text.partition(":")
     if model not in ("amdahl", "downey"):
         raise InputError(SPEC, f"{model!r} is not one of amdahl, downey")
@@ -101,10 +98,7 @@ def read_shape(text: str, share: float = 1.0) -> Shape:
 
 
 def make_moldable(workload: Workload, shape: Shape, slots: int, seed: int = 0) -> Workload:
-    """Make jobs of a workload moldable.
-
-    `slots`: of the platform: the most processes of a job, unless the log has more.
-    """
+    """Make jobs of a workload moldable up to the slots of the platform, or to the log's width."""
     rng = np.random.default_rng([seed, 0x301D])
     draws = rng.random((len(workload.jobs), 3)).tolist()
     jobs = tuple(
@@ -119,14 +113,7 @@ def make_moldable(workload: Workload, shape: Shape, slots: int, seed: int = 0) -
 def _made(logged: LoggedJob, shape: Shape, slots: int, draw: list[float]) -> LoggedJob:
     job = logged.job
     moldable = MoldableJob(
-        id=job.id,
-        weight=job.weight,
-        submitted=job.submitted,
-        earliest=job.earliest,
-        sigma=job.sigma,
-        clusters=job.clusters,
-        memory_mb_per_proc=job.memory_mb_per_proc,
-        shape=job.shape,
+        **fields_of(job, JobFields),
         proc_gbps=job.proc_gbps,
         speedup=_speedup(shape, job.procs, job.base_time, draw),
         min_procs=1,

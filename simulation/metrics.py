@@ -62,18 +62,15 @@ class Metrics(Struct, frozen=True, kw_only=True):
     peak_link_gbps: Mapping[str, float]
 
 
-def measure(trace: Trace, tau: float = TAU_S) -> Metrics:
-    """Compute the figures of a replay.
-
-    `tau`: seconds; see `TAU_S`.
-    """
+def measure(trace: Trace) -> Metrics:
+    """Compute the figures of a replay."""
     ran = trace.ran
     submit, procs = trace.workload.submit[ran], trace.procs[ran]
     start, end = trace.start[ran], trace.end[ran]
     count = {outcome: int((trace.outcome == outcome).sum()) for outcome in Outcome}
     some = len(start) > 0
     wait, turnaround, execution = start - submit, end - submit, end - start
-    slowdown = np.maximum(1.0, turnaround / np.maximum(execution, tau))
+    slowdown = np.maximum(1.0, turnaround / np.maximum(execution, TAU_S))
     first, last = (float(submit.min()), float(end.max())) if some else (0.0, 0.0)
     makespan = last - first
     slots = trace.slot_map.slots

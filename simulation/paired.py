@@ -35,10 +35,7 @@ Table = dict[str, dict[str, dict[str, Any]]]
 
 
 def pieces(workload: Workload, count: int) -> Iterator[Workload]:
-    """Cut a workload into so many consecutive pieces of equally many jobs.
-
-    Raises `InputError` if they would be too small.
-    """
+    """Cut a workload into so many equal pieces. Raises `InputError` if they are too small."""
     size = len(workload.jobs) // count
     if count > 1 and size < LEAST_JOBS:
         what = f"{len(workload.jobs)} jobs in {count} pieces are fewer than {LEAST_JOBS} in each"

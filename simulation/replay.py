@@ -78,9 +78,11 @@ def _solver(policy: str, options: Mapping[str, Any], budget: Budget) -> Solver:
 def _from_stream(
     workload: Workload, slot_map: SlotMap, policy: str, found: StreamResult, elapsed_s: float
 ) -> Trace:
-    count = len(workload.jobs)
+    from coalloc.policies.kernel.profiles.stream_state import DEEPEST, INSTANTS
+
+    count, log, out = len(workload.jobs), found.log, found.out
     start, end = np.full(count, np.nan), np.full(count, np.nan)
-    start[found.index], end[found.index] = found.start, found.end
+    start[found.index], end[found.index] = log.start, log.end
     killed = np.array([logged.killed for logged in workload.jobs], np.bool_)
     outcome = np.where(killed, Outcome.KILLED, Outcome.COMPLETED).astype(np.int8)
     outcome[np.isnan(start)] = Outcome.WAITING
@@ -92,8 +94,8 @@ def _from_stream(
             outcome[i] = Outcome.REFUSED
         reasons[i] = detail
     use_first, use_count = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    use_first[found.index] = found.use_first
-    use_count[found.index] = np.where(np.isnan(found.start), 0, found.use_count)
+    use_first[found.index] = out.use_first
+    use_count[found.index] = np.where(np.isnan(log.start), 0, out.use_count)
     nodes = slot_map.node_first
     classes = [
         np.concatenate([np.arange(nodes[n], nodes[n + 1]) for n in members])
@@ -107,12 +109,12 @@ def _from_stream(
         start=start,
         end=end,
         outcome=outcome,
-        **_slots(start, end, use_first, use_count, found.use_class, found.use_procs, classes),
+        **_slots(start, end, use_first, use_count, out.use_class, out.use_procs, classes),
         reasons=reasons,
         stats={
             "elapsed_s": elapsed_s,
-            "instants": found.instants,
-            "longest_queue": found.deepest,
+            "instants": int(log.counts[INSTANTS]),
+            "longest_queue": int(log.counts[DEEPEST]),
         },
     )
 

@@ -43,28 +43,20 @@ UNDERSTOOD: Mapping[str, tuple[Any, ...]] = {
 """Options that this path knows, with the values it can follow; and any `wait_limit`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StreamResult:
     """Result of the replay."""
 
     index: Ints
-    """Jobs that were replayed; the others cannot run here."""
-    start: Floats
-    """Of those jobs, seconds; NaN where it never started."""
-    end: Floats
-    use_first: Ints
-    """Range of each of those jobs in the next two."""
-    use_count: Ints
-    use_class: Ints
-    """Class of nodes, processes on it."""
-    use_procs: Ints
+    """Jobs that were replayed; the others cannot run here. Those of `log` and `out` are these."""
+    log: Any
+    """`Stream`: start and end, seconds; NaN where a job never started."""
+    out: Any
+    """`Outcome` of the kernel: the classes of nodes that a job uses, with processes on each."""
     class_nodes: list[list[int]]
     """Nodes of each class, by number in snapshot order."""
     reasons: Mapping[int, tuple[Reason, str]]
     """Why a job is not replayed."""
-    instants: int
-    """Instants at which something happened; longest queue."""
-    deepest: int
 
 
 def can_stream(policy: str, options: Mapping[str, Any]) -> bool:
@@ -81,14 +73,11 @@ def replay_streaming(
     options: Mapping[str, Any],
     on_progress: Callable[[int], None] | None = None,
 ) -> StreamResult:
-    """Replay a workload.
+    """Replay a workload under a policy for which `can_stream` holds, with all its options.
 
-    `policy`: one for which `can_stream` holds.
-    `options`: complete, as the policy reads them.
-    `on_progress`: told the number of jobs that have ended or were refused.
+    `on_progress` is told the number of jobs that have ended or were refused.
     """
     # Loaded here: the compiler takes a moment, and help pages do not need it.
-    from coalloc.policies.kernel.profiles.stream_state import DEEPEST, INSTANTS
     from coalloc.policies.orders.simple import laying
 
     sample, item, reasons = _sampled(workload, slot_map, options)
@@ -99,19 +88,7 @@ def replay_streaming(
     for ended in _replayed(sample.base, problem, log, out, laid):
         if on_progress:
             on_progress(ended + len(reasons))
-    return StreamResult(
-        index=index,
-        start=log.start,
-        end=log.end,
-        use_first=out.use_first,
-        use_count=out.use_count,
-        use_class=out.use_class,
-        use_procs=out.use_procs,
-        class_nodes=sample.class_nodes,
-        reasons=reasons,
-        instants=int(log.counts[INSTANTS]),
-        deepest=int(log.counts[DEEPEST]),
-    )
+    return StreamResult(index, log, out, sample.class_nodes, reasons)
 
 
 def _sampled(

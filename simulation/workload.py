@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -90,12 +91,10 @@ def read_workload(
             raise InputError(f"{path}: {error.where}", error.what) from error
         names.append(Path(path).name.partition(".")[0])
         notes.append(f"{Path(path).name}: {log.summary.describe()}")
-    left_out: dict[str, int] = {}
-    adjusted: dict[str, int] = {}
+    left_out, adjusted = Counter[str](), Counter[str]()
     for part in made:
-        for total, counts in ((left_out, part.left_out), (adjusted, part.adjusted)):
-            for reason, count in counts.items():
-                total[reason] = total.get(reason, 0) + count
+        left_out.update(part.left_out)
+        adjusted.update(part.adjusted)
     jobs = made[0].jobs if len(made) == 1 else _merged(names, [part.jobs for part in made])
     if not jobs:
         raise InputError(", ".join(map(str, paths)), "has no job that can be replayed")

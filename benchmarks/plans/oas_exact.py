@@ -18,7 +18,7 @@ from coalloc.policies.bounds import lower_bound
 from coalloc.policies.kernel.instance.decoding import Planner, Schedule
 from coalloc.policies.oas.exact import SECOND, ExactSearch
 from coalloc.policies.orders.simple import SIMPLE, sort_items
-from coalloc.simulation.reproduce.instances import oas_instance
+from coalloc.simulation.reproduce.oas.workloads import oas_instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

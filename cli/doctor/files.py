@@ -18,7 +18,7 @@ from coalloc.runtime.key_files import KeyFileError, parse_key, read_key, user_ke
 from coalloc.runtime.user import user_name
 
 EXECUTORS = Path("/var/lib/coalloc-executor")
-"""State of the executors that systemd runs."""
+"""State of the executors that systemd runs; users pass through it to their jobs."""
 LITTLE_BYTES, NO_BYTES = 1 << 30, 100 << 20
 """A disk with less is soon full; with less than the second, as good as full."""
 FEW_FILES = 1000
@@ -38,7 +38,9 @@ def file_findings(config: Config, path: Path | None) -> Iterator[Finding]:
         yield _configuration_file(path)
     yield state_finding(config)
     if config.daemon.mode == "multi-user" and _is_there(EXECUTORS):
-        yield _executors_folder()
+        modes = _state_modes(EXECUTORS, True, True)
+        unseen = partial(unknown, todo="ask again as root")
+        yield _folder_finding("executors' state folder", EXECUTORS, modes, unseen, "")
     yield _runtime_folder(config)
     yield from _disks(config)
     if config.daemon.mode == "multi-user":
@@ -55,12 +57,13 @@ def _configuration_file(path: Path) -> Finding:
 
 
 class Mode(Struct, frozen=True):
-    """A mode that a folder must not have."""
+    """A mode that a folder must have."""
 
-    is_bad: Callable[[int], bool]
-    """Judges the bits of a mode."""
+    bits: int
+    """Of which it has these."""
+    wanted: int
     text: str
-    """What it means, and the command that mends it."""
+    """What another one means, and the command that mends it."""
     todo: str
     finding: Callable[[str, str, str], Finding] = problem
 
@@ -85,43 +88,25 @@ def state_finding(config: Config) -> Finding:
     return found
 
 
-def _executors_folder() -> Finding:
-    """Judge the folder through which users pass to their jobs, where systemd runs executors."""
-    about = "executors' state folder"
-    unseen = partial(unknown, todo="ask again as root")
-    return _folder_finding(about, EXECUTORS, _state_modes(EXECUTORS, True, True), unseen, "")
-
-
 def _state_modes(folder: Path, is_shared: bool, is_passed: bool) -> list[Mode]:
-    """The modes that a state folder must not have; users pass through it where jobs lie in it."""
+    """The modes that a state folder must have; users pass through it where jobs lie in it."""
     mend = f"chmod {'711' if is_shared else '700'} {folder}"
     seen_into = 0o044 if is_shared else OPEN_TO_OTHERS
+    passed = [Mode(0o011, 0o011, "users cannot pass to their jobs", mend)] if is_passed else []
     return [
-        Mode(lambda mode: bool(mode & WRITTEN_BY_OTHERS), "others may write", mend),
-        Mode(
-            lambda mode: is_passed and mode & 0o011 != 0o011,
-            "users cannot pass to their jobs",
-            mend,
-        ),
-        Mode(lambda mode: bool(mode & seen_into), "others may look in", mend, warning),
-        Mode(lambda mode: mode & 0o700 != 0o700, "its owner cannot write", mend),
+        Mode(WRITTEN_BY_OTHERS, 0, "others may write", mend),
+        *passed,
+        Mode(seen_into, 0, "others may look in", mend, warning),
+        Mode(0o700, 0o700, "its owner cannot write", mend),
     ]
 
 
 def _runtime_folder(config: Config) -> Finding:
     folder, is_shared = Path(config.daemon.runtime_dir), config.daemon.mode == "multi-user"
-    modes = [
-        Mode(
-            lambda mode: bool(mode & WRITTEN_BY_OTHERS),
-            "others may put sockets there",
-            f"chmod go-w {folder}",
-        ),
-        Mode(
-            lambda mode: is_shared and not mode & stat.S_IXOTH,
-            "users cannot reach it",
-            f"chmod 755 {folder}",
-        ),
-    ]
+    go, reach = f"chmod go-w {folder}", f"chmod 755 {folder}"
+    modes = [Mode(WRITTEN_BY_OTHERS, 0, "others may put sockets there", go)]
+    if is_shared:
+        modes.append(Mode(stat.S_IXOTH, stat.S_IXOTH, "users cannot reach it", reach))
     unseen = partial(problem, todo="let users pass to it: chmod o+x")
     return _folder_finding(
         "socket folder", folder, modes, unseen, "the daemon makes it when it starts"
@@ -135,7 +120,7 @@ def _folder_finding(
     unseen: Callable[[str, str], Finding],
     made: str,
 ) -> Finding:
-    """Judge a folder by the first mode that it must not have.
+    """Judge a folder by the first mode that it must have and has not.
 
     `unseen` makes the finding where it cannot be looked at; `made` says what makes it where it is
     not there.
@@ -148,7 +133,7 @@ def _folder_finding(
         return unseen(about, f"{folder}: {error.strerror}")
     bits = stat.S_IMODE(found.st_mode)
     for mode in modes:
-        if mode.is_bad(bits):
+        if bits & mode.bits != mode.wanted:
             return mode.finding(about, f"{folder}: mode {bits:04o}, {mode.text}", mode.todo)
     return ok(about, f"{folder}, mode {bits:04o}, {user_name(found.st_uid)}'s")
 

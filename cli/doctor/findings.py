@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 
 from msgspec import Struct
 
@@ -19,16 +20,16 @@ class Level(StrEnum):
     """Something does not work."""
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Finding(Struct, frozen=True):
     """One thing that was looked at."""
 
     about: str
     """The thing: ``disk``, ``cluster alpha`` …"""
-    level: Level
     text: str
     """What was seen."""
     todo: str = ""
     """What to do; empty: nothing."""
+    level: Level = Level.OK
 
     @property
     def line(self) -> str:
@@ -36,21 +37,7 @@ class Finding(Struct, frozen=True, kw_only=True):
         return f"{self.text}: {self.todo}" if self.todo else self.text
 
 
-def ok(about: str, text: str) -> Finding:
-    """Nothing is wrong with it."""
-    return Finding(about=about, level=Level.OK, text=text)
-
-
-def unknown(about: str, text: str, todo: str = "") -> Finding:
-    """It could not be looked at."""
-    return Finding(about=about, level=Level.UNKNOWN, text=text, todo=todo)
-
-
-def warning(about: str, text: str, todo: str) -> Finding:
-    """It works, and should be seen to."""
-    return Finding(about=about, level=Level.WARNING, text=text, todo=todo)
-
-
-def problem(about: str, text: str, todo: str) -> Finding:
-    """It does not work."""
-    return Finding(about=about, level=Level.PROBLEM, text=text, todo=todo)
+ok = Finding
+unknown, warning, problem = (
+    partial(Finding, level=level) for level in (Level.UNKNOWN, Level.WARNING, Level.PROBLEM)
+)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from coalloc.cli.command import Command, Parser, connect, note
 from coalloc.cli.interactive.terminal import SignalledError, Terminal, told_end
@@ -27,8 +25,6 @@ An interrupt (Ctrl-C) is passed on to the job's processes; a second one within 2
 SIGTERM and SIGHUP end it at once. If this command is killed, its job is cancelled when it was not
 heard of for 60 s. A restart of the daemon is waited for, and nothing of the output is lost."""
 
-UNSAID: Mapping[str, Any] = {"stdout": None, "stderr": None}
-
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.usage = "coalloc run [options] [--] COMMAND [ARG...]"
@@ -36,15 +32,14 @@ def _add(parser: argparse.ArgumentParser) -> None:
     assert isinstance(parser, Parser)
     parser.add_argument("--pty", action="store_true", help="give it a terminal: this one")
     submit.add_shape(parser)
-    order = parser.add_argument_group("when and where")
-    order.add_argument("--one-cluster", action="store_true", help="never split it over several")
-    shared.add_order(order)
-    shared.add_batch(parser.add_argument_group("what batch systems are told"))
-    launch = parser.add_argument_group("how it runs")
-    shared.add(launch, "name", "the command's")
-    shared.add_launched(launch)
+    one_cluster = "--one-cluster   never split it over several"
+    shared.add(parser.add_argument_group("when and where"), one_cluster, shared.ORDER)
+    shared.add(parser.add_argument_group("what batch systems are told"), shared.BATCH)
+    launch = (shared.NAME.format("the command's"), shared.LAUNCHED)
+    shared.add(parser.add_argument_group("how it runs"), *launch)
     add_words(parser)
-    parser.set_defaults(work=None, chunk_s=None, retries=None, keep_going=False, **UNSAID)
+    parser.set_defaults(work=None, chunk_s=None, retries=None, keep_going=False)
+    parser.set_defaults(stdout=None, stderr=None)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND [ARG...]")
 
 
@@ -55,9 +50,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.pty and not os.isatty(1):
         raise shared.usage_error("run", "--pty: the output is no terminal")
     told = Told("run")
-    parser = Parser(prog="coalloc run", add_help=False)
-    _add(parser)
-    options = merged(args, parser, [], told)
+    options = merged(args, _add, [], told)
     judge(options, told)
     judge_marks(options, told, once=options.pty)
     lay_out(options, told, counts=False)

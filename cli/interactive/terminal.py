@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from types import FrameType
 
 from coalloc.cli.command import note
 from coalloc.client.client import Client, RefusedError
@@ -67,7 +66,9 @@ class Terminal:
         self._wake, end = os.pipe()
         for fd in (self._wake, end):
             os.set_blocking(fd, False)
-        before = {number: signal.signal(number, self._note) for number in SEEN}
+        before = {
+            number: signal.signal(number, lambda n, _: self._signals.append(n)) for number in SEEN
+        }
         old = signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         self.session.connection.poller.register(self._wake, select.POLLIN)
         try:
@@ -91,9 +92,6 @@ class Terminal:
             yield
         finally:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        self._signals.append(number)
 
     def _see_signals(self) -> None:
         with contextlib.suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coalloc.cli import arguments as parse
@@ -23,10 +24,6 @@ NUMBERS = frozenset(HEADERS) - {"JOBID", "USER", "PROJECT"}
 LEAD_HEADERS = ("LEVEL", "SHARE", "PROC-HOURS", "AHEAD", "OF")
 NONE = "(none)"
 """Stands for the project of users who have none."""
-
-
-def _add(parser: argparse.ArgumentParser) -> None:
-    parse.add_jobs(parser, "*")
 
 
 def _priority(args: argparse.Namespace) -> int:
@@ -83,7 +80,7 @@ COMMANDS: Mapping[str, Command] = {
         "weight\nas submitted, then an operator's priority, age, size and shares in doublings of "
         "it.\nOf one job also how far its project and its user are ahead of their shares.",
         example="coalloc priority\n  coalloc priority 12",
-        add=_add,
+        add=partial(parse.add_jobs, count="*"),
         run=_priority,
         query=True,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, CommandError, Parser, answer_json, connect
@@ -14,63 +15,44 @@ from coalloc.cli.jobs.queue_columns import CODES, WAITING
 from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.cli.output import is_terminal, printable, show_table
 from coalloc.model.values import replace
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 from coalloc.runtime.user import user_name
 from coalloc.wire.job_rows import QueueRow
+
+OPTIONS = f"""
+-a --all               those that have ended, too
+-u --user NAMES        of these users
+--me                   of mine
+-j --jobs JOBS         only these
+-n --name NAMES        of these names
+-t --states STATES     in these states: {", ".join(CODES)}, or squeue's codes
+-M --clusters NAMES    placed on one of these
+-w --nodelist NODES    that have any of these nodes, such as alpha[1-4]
+-r --array             a line for every waiting member of an array
+-l --long              with state in full, limit, time left, priority
+--start                only jobs that wait, by their expected start
+-o --format FORMAT     columns: names ({", ".join(columns.COLUMNS)}), or squeue's letters: '%.8i
+                       %.10L %R'
+-S --sort COLUMNS      order by these, - for falling: -S -priority,name (default: by arrival)
+--noheader             no headings
+-i --iterate SECONDS   again and again
+"""
 
 
 def _add_queue(parser: argparse.ArgumentParser) -> None:
     if isinstance(parser, Parser):
         parser.signed = ("-S", "--sort")
-    parser.add_argument("-a", "--all", action="store_true", help="those that have ended, too")
-    parser.add_argument("-u", "--user", type=parse.names, metavar="NAMES", help="of these users")
-    parser.add_argument("--me", action="store_true", help="of mine")
-    parser.add_argument("-j", "--jobs", type=parse.jobs, metavar="JOBS", help="only these")
-    parser.add_argument("-n", "--name", type=parse.names, metavar="NAMES", help="of these names")
-    parser.add_argument(
-        "-t",
-        "--states",
-        type=_states,
-        metavar="STATES",
-        help=f"in these states: {', '.join(CODES)}, or squeue's codes",
-    )
-    parser.add_argument(
-        "-M", "--clusters", type=parse.names, metavar="NAMES", help="placed on one of these"
-    )
-    parser.add_argument(
-        "-w",
-        "--nodelist",
-        type=parse.node_set,
-        metavar="NODES",
-        help="that have any of these nodes, such as alpha[1-4]",
-    )
-    parser.add_argument(
-        "-r", "--array", action="store_true", help="a line for every waiting member of an array"
-    )
-    parser.add_argument(
-        "-l", "--long", action="store_true", help="with state in full, limit, time left, priority"
-    )
-    parser.add_argument(
-        "--start", action="store_true", help="only jobs that wait, by their expected start"
-    )
-    parser.add_argument(
-        "-o",
-        "--format",
-        type=columns.read_format,
-        metavar="FORMAT",
-        help=f"columns: names ({', '.join(columns.COLUMNS)}), or squeue's letters: "
-        "'%%.8i %%.10L %%R'",
-    )
-    parser.add_argument(
-        "-S",
-        "--sort",
-        type=columns.read_order,
-        metavar="COLUMNS",
-        help="order by these, - for falling: -S -priority,name (default: by arrival)",
-    )
-    parser.add_argument("--noheader", action="store_true", help="no headings")
-    parser.add_argument(
-        "-i", "--iterate", type=texts.number, metavar="SECONDS", help="again and again"
+    add_options(
+        parser,
+        OPTIONS,
+        **dict.fromkeys(("user", "name", "clusters"), parse.names),
+        jobs=parse.jobs,
+        states=_states,
+        nodelist=parse.node_set,
+        format=columns.read_format,
+        sort=columns.read_order,
+        iterate=texts.number,
     )
 
 
@@ -103,8 +85,7 @@ def _queue(args: argparse.Namespace) -> int:
 
 def show_queue(rows: Sequence[QueueRow], time: float, args: argparse.Namespace) -> None:
     """Print the rows in the columns and the order that were asked for."""
-    is_short = is_terminal() and not args.format
-    now = columns.Now(time=time, brief=is_short, short_names=is_short)
+    now = columns.Now(time=time, brief=is_terminal() and not args.format)
     order = args.sort or ((("start", False),) if args.start else ())
     groups = columns.as_usual(columns.folded(rows, unfold=args.array))
     groups = columns.ordered(groups, order, now)
@@ -127,6 +108,7 @@ def show_queue(rows: Sequence[QueueRow], time: float, args: argparse.Namespace) 
 
 def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
     users = (*(args.user or ()), *((user_name(),) if args.me else ()))
+    placed_on = row.nodes if row.state not in WAITING else {}
     return (
         (not users or row.user in users)
         and (not args.jobs or row.id in args.jobs or row.id.partition("_")[0] in args.jobs)
@@ -134,24 +116,14 @@ def _is_wanted(row: QueueRow, args: argparse.Namespace) -> bool:
         and (not args.states or row.state in args.states)
         and (not args.start or row.state in WAITING)
         and (not args.clusters or bool(set(args.clusters).intersection(row.clusters)))
-        and (not args.nodelist or _has_one_of(row, args.nodelist))
+        and (not args.nodelist or not placed_on.keys().isdisjoint(args.nodelist))
     )
 
 
-def _has_one_of(row: QueueRow, nodes: Collection[str]) -> bool:
-    return row.state not in WAITING and not row.nodes.keys().isdisjoint(nodes)
-
-
-def _add_wait(parser: argparse.ArgumentParser) -> None:
-    parse.add_jobs(parser)
-    parser.add_argument(
-        "--for",
-        dest="limit",
-        type=parse.seconds,
-        metavar="TIME",
-        help="give up after this time (as for submit -t); exit code 1",
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="print only what went wrong")
+WAIT_OPTIONS = f"""
+{parse.JOBS.format("+")}--for TIME @limit   give up after this time (as for submit -t); exit code 1
+-q --quiet          print only what went wrong
+"""
 
 
 def _wait(args: argparse.Namespace) -> int:
@@ -186,7 +158,7 @@ COMMANDS: Mapping[str, Command] = {
         about="Wait until jobs, or all members of arrays, have ended. The exit code is the highest "
         "of theirs;\n1 stands for a job that was cancelled, timed out or lost.",
         example="coalloc wait 12 13 --for 2h",
-        add=_add_wait,
+        add=partial(add_options, text=WAIT_OPTIONS, jobs=parse.jobs, limit=parse.seconds),
         run=_wait,
     ),
 }

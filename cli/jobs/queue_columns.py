@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from argparse import ArgumentTypeError as BadText
 from collections.abc import Callable, Iterable, Sequence
@@ -41,27 +40,40 @@ class Now(Struct, frozen=True, kw_only=True):
     time: float
     """Wall clock, seconds."""
     brief: bool = False
-    """Instants and reasons without what goes without saying: there is little room."""
-    short_names: bool = False
-    """Names are cut to `NAME_WIDTH`."""
+    """There is little room: names are cut to `NAME_WIDTH`, and instants and reasons are without
+    what goes without saying."""
 
     def at(self, value: float | None) -> str:
         """An instant."""
         return clock(value, self.time) if self.brief and value is not None else instant(value)
 
 
-class Column(Struct, frozen=True, kw_only=True):
+class Column(Struct, frozen=True):
     """One column."""
 
     header: str
     letters: str
     """Of it in squeue's formats; empty: it has none there."""
-    cell: Callable[[Group, Now], str]
-    """Its text for a group."""
-    key: Callable[[Group, Now], Any] | None = None
-    """What lines are ordered by; less comes first. None: by the text."""
+    value: Callable[[Group, Now], Any]
+    """What lines are ordered by: less comes first, and None last."""
+    show: Callable[[Any], str] | None = str
+    """The text of a value; None: it is an instant."""
+    cell: Callable[[Group, Now], str] | None = None
+    """The text, where more is shown than the value."""
     is_number: bool = False
     """Set to the right."""
+
+    def text(self, group: Group, now: Now) -> str:
+        """Its text for a group."""
+        if self.cell is not None:
+            return self.cell(group, now)
+        value = self.value(group, now)
+        return now.at(value) if self.show is None else self.show(value)
+
+    def key(self, group: Group, now: Now) -> tuple[bool, Any]:
+        """The value that a group is ordered by."""
+        value = self.value(group, now)
+        return value is None, value
 
 
 def _waits(row: QueueRow) -> bool:
@@ -69,19 +81,21 @@ def _waits(row: QueueRow) -> bool:
     return row.state in WAITING or (row.state == "preparing" and bool(row.reason))
 
 
-def run_time(row: QueueRow, now: float) -> float:
+def run_time(group: Group, now: Now) -> float:
     """Seconds a job has run, or ran."""
+    row = group[0]
     if row.started is None:
         return 0.0
-    return (now if row.ended is None else row.ended) - row.started
+    return (now.time if row.ended is None else row.ended) - row.started
 
 
-def time_left(row: QueueRow, now: float) -> float | None:
+def time_left(group: Group, now: Now) -> float | None:
     """Seconds until its limit; None: it has none."""
-    return None if row.time_limit is None else row.time_limit - run_time(row, now)
+    limit = group[0].time_limit
+    return None if limit is None else limit - run_time(group, now)
 
 
-def start_of(group: Group) -> float | None:
+def start_of(group: Group, now: Now) -> float | None:
     """The start, or the earliest that is expected."""
     row = group[0]
     if not _waits(row):
@@ -91,15 +105,22 @@ def start_of(group: Group) -> float | None:
 
 def _likely(group: Group, now: Now) -> str:
     """The interval of the member that is expected to start first."""
-    row = min(group, key=lambda r: _none_last(r.start_estimate))
+    starts = [r.start_estimate for r in group]
+    first = start_of(group, now)
+    row = group[starts.index(first) if first in starts else 0]
     if not _waits(row) or row.start_early is None or row.start_late is None:
         return "-"
     return f"{clock(row.start_early, now.time)} - {clock(row.start_late, now.time)}"
 
 
-def end_of(group: Group) -> float | None:
+def _latest(group: Group, now: Now) -> float | None:
+    """The earliest end of the members' intervals."""
+    return min((r.start_late for r in group if r.start_late is not None), default=None)
+
+
+def end_of(group: Group, now: Now) -> float | None:
     """The end, or the time limit's where it has not come."""
-    row, start = group[0], start_of(group)
+    row, start = group[0], start_of(group, now)
     if row.ended is not None or start is None or row.time_limit is None:
         return row.ended
     return start + row.time_limit
@@ -136,7 +157,7 @@ def _arrival(group: Group, now: Now | None = None) -> tuple[int, ...]:
 
 def _name(group: Group, now: Now) -> str:
     name = group[0].name
-    is_whole = len(name) <= NAME_WIDTH or not now.short_names
+    is_whole = len(name) <= NAME_WIDTH or not now.brief
     return name if is_whole else name[: NAME_WIDTH - 1] + CUT
 
 
@@ -160,6 +181,10 @@ def _cpus(group: Group, now: Now) -> str:
     return "-".join(str(int(procs) * each) for procs in _procs(group, now).split("-"))
 
 
+def _least_cpus(group: Group, now: Now) -> int:
+    return group[0].procs * (group[0].shape.cpus_per_proc or 1)
+
+
 def _node_count(group: Group, now: Now) -> str:
     """Nodes, or those that a waiting job asks for."""
     row, low, high = group[0], group[0].shape.min_nodes, group[0].shape.max_nodes
@@ -168,20 +193,27 @@ def _node_count(group: Group, now: Now) -> str:
     return str(low) if high in {None, low} else f"{low}-{high}"
 
 
+def _least_nodes(group: Group, now: Now) -> int:
+    return len(group[0].nodes) or group[0].shape.min_nodes
+
+
 def _tres(group: Group, now: Now) -> str:
     """Resources of each node, as squeue has them."""
     counts = group[0].shape.per_node
     return ",".join(f"gres:{name}:{count}" for name, count in counts.items()) or "N/A"
 
 
-def _left(group: Group, now: Now) -> str:
-    left = time_left(group[0], now.time)
-    return "UNLIMITED" if left is None else length(left)
+def _limited(seconds: float | None) -> str:
+    return "UNLIMITED" if seconds is None else length(seconds)
 
 
 def _clusters(group: Group, now: Now) -> str:
     row = group[0]
     return f"{row.origin}:{row.foreign}" if row.origin else "+".join(row.clusters) or "-"
+
+
+def _deadline(group: Group, now: Now) -> str:
+    return "-" if (at := group[0].finish_by) is None else now.at(at)
 
 
 def _nodes(group: Group, now: Now) -> str:
@@ -192,113 +224,37 @@ def _where(group: Group, now: Now) -> str:
     """Nodes or reason; of a workflow or a divisible job, first what has completed of all."""
     row, counts = group[0], group[0].progress
     done = "" if counts is None else f"{counts.completed}/{counts.total} {counts.unit} "
-    if now.brief and row.reason == "planned" and start_of(group) is not None:
+    if now.brief and row.reason == "planned" and start_of(group, now) is not None:
         return f"{done}({reason(row.reason)})"  # where it is planned to start is in no hurry
     return done + (_nodes(group, now) or reason_text(row))
 
 
-def _none_last(value: float | None) -> float:
-    return math.inf if value is None else value
-
-
 COLUMNS: dict[str, Column] = {
-    "jobid": Column(header="JOBID", letters="iA", cell=_id, key=_arrival),
-    "name": Column(header="NAME", letters="j", cell=_name, key=lambda g, now: g[0].name),
-    "user": Column(header="USER", letters="u", cell=lambda g, now: g[0].user),
-    "st": Column(header="ST", letters="t", cell=_code),
-    "state": Column(header="STATE", letters="T", cell=lambda g, now: g[0].state.upper()),
-    "time": Column(
-        header="TIME",
-        letters="M",
-        cell=lambda g, now: length(run_time(g[0], now.time)),
-        key=lambda g, now: run_time(g[0], now.time),
-        is_number=True,
-    ),
-    "limit": Column(
-        header="TIME_LIMIT",
-        letters="l",
-        cell=lambda g, now: "UNLIMITED" if (s := g[0].time_limit) is None else length(s),
-        key=lambda g, now: _none_last(g[0].time_limit),
-        is_number=True,
-    ),
-    "left": Column(
-        header="TIME_LEFT",
-        letters="L",
-        cell=_left,
-        key=lambda g, now: _none_last(time_left(g[0], now.time)),
-        is_number=True,
-    ),
-    "priority": Column(
-        header="PRIORITY",
-        letters="pQ",
-        cell=lambda g, now: f"{g[0].weight:g}",
-        key=lambda g, now: g[0].weight,
-        is_number=True,
-    ),
-    "procs": Column(
-        header="PROCS",
-        letters="",
-        cell=_procs,
-        key=lambda g, now: g[0].procs,
-        is_number=True,
-    ),
-    "cpus": Column(
-        header="CPUS",
-        letters="C",
-        cell=_cpus,
-        key=lambda g, now: g[0].procs * (g[0].shape.cpus_per_proc or 1),
-        is_number=True,
-    ),
-    "min_cpus": Column(
-        header="MIN_CPUS", letters="c", cell=lambda g, now: str(g[0].shape.cpus_per_proc or 1)
-    ),
-    "nodes": Column(
-        header="NODES",
-        letters="D",
-        cell=_node_count,
-        key=lambda g, now: len(g[0].nodes) or g[0].shape.min_nodes,
-        is_number=True,
-    ),
-    "tres": Column(header="TRES_PER_NODE", letters="b", cell=_tres),
-    "submit": Column(
-        header="SUBMIT",
-        letters="V",
-        cell=lambda g, now: now.at(g[0].submitted),
-        key=lambda g, now: g[0].submitted,
-    ),
-    "start": Column(
-        header="START",
-        letters="S",
-        cell=lambda g, now: now.at(start_of(g)),
-        key=lambda g, now: _none_last(start_of(g)),
-    ),
-    "likely": Column(
-        header="LIKELY (90 %)",
-        letters="",
-        cell=_likely,
-        key=lambda g, now: min(_none_last(r.start_late) for r in g),
-    ),
-    "end": Column(
-        header="END",
-        letters="e",
-        cell=lambda g, now: now.at(end_of(g)),
-        key=lambda g, now: _none_last(end_of(g)),
-    ),
-    "deadline": Column(
-        header="DEADLINE",
-        letters="",
-        cell=lambda g, now: "-" if (at := g[0].finish_by) is None else now.at(at),
-        key=lambda g, now: _none_last(g[0].finish_by),
-    ),
-    "clusters": Column(header="CLUSTERS", letters="P", cell=_clusters),
-    "nodelist": Column(header="NODELIST", letters="N", cell=_nodes),
+    "jobid": Column("JOBID", "iA", _arrival, cell=_id),
+    "name": Column("NAME", "j", lambda g, now: g[0].name, cell=_name),
+    "user": Column("USER", "u", lambda g, now: g[0].user),
+    "st": Column("ST", "t", _code),
+    "state": Column("STATE", "T", lambda g, now: g[0].state.upper()),
+    "time": Column("TIME", "M", run_time, length, is_number=True),
+    "limit": Column("TIME_LIMIT", "l", lambda g, now: g[0].time_limit, _limited, is_number=True),
+    "left": Column("TIME_LEFT", "L", time_left, _limited, is_number=True),
+    "priority": Column("PRIORITY", "pQ", lambda g, now: g[0].weight, "{:g}".format, is_number=True),
+    "procs": Column("PROCS", "", lambda g, now: g[0].procs, cell=_procs, is_number=True),
+    "cpus": Column("CPUS", "C", _least_cpus, cell=_cpus, is_number=True),
+    "min_cpus": Column("MIN_CPUS", "c", lambda g, now: str(g[0].shape.cpus_per_proc or 1)),
+    "nodes": Column("NODES", "D", _least_nodes, cell=_node_count, is_number=True),
+    "tres": Column("TRES_PER_NODE", "b", _tres),
+    "submit": Column("SUBMIT", "V", lambda g, now: g[0].submitted, None),
+    "start": Column("START", "S", start_of, None),
+    "likely": Column("LIKELY (90 %)", "", _latest, cell=_likely),
+    "end": Column("END", "e", end_of, None),
+    "deadline": Column("DEADLINE", "", lambda g, now: g[0].finish_by, cell=_deadline),
+    "clusters": Column("CLUSTERS", "P", _clusters),
+    "nodelist": Column("NODELIST", "N", _nodes),
     "reason": Column(
-        header="REASON",
-        letters="r",
-        cell=lambda g, now: reason_text(g[0]).strip("()"),
-        key=lambda g, now: reason_text(g[0]),
+        "REASON", "r", lambda g, now: reason_text(g[0]), lambda text: text.strip("()")
     ),
-    "where": Column(header="NODELIST(REASON)", letters="R", cell=_where),
+    "where": Column("NODELIST(REASON)", "R", _where),
 }
 BY_LETTER = {letter: name for name, column in COLUMNS.items() for letter in column.letters}
 USUAL = ("jobid", "name", "user", "st", "time", "procs", "start", "clusters", "where")
@@ -386,7 +342,7 @@ def ordered(groups: Iterable[Group], order: Sequence[tuple[str, bool]], now: Now
     """The groups in this order; those alike in it stay as they are."""
     out = list(groups)
     for name, falls in reversed(order):
-        key = COLUMNS[name].key or COLUMNS[name].cell
+        key = COLUMNS[name].key
         out.sort(key=lambda group: key(group, now), reverse=falls)
     return out
 
@@ -399,4 +355,4 @@ def as_usual(groups: Iterable[Group]) -> list[Group]:
 def lines_of(groups: Iterable[Group], names: Sequence[str], now: Now) -> list[tuple[str, ...]]:
     """Cells of the groups."""
     columns = [COLUMNS[name] for name in names]
-    return [tuple(column.cell(group, now) for column in columns) for group in groups]
+    return [tuple(column.text(group, now) for column in columns) for group in groups]

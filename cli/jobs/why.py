@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from coalloc.cli import arguments as parse
@@ -28,6 +29,7 @@ from coalloc.cli.output import WALL_CLOCK_S, reason
 from coalloc.client.client import Client
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 from coalloc.runtime.texts import between, clock, instant
 from coalloc.wire.answers import Why, WhyAnswer
@@ -38,22 +40,14 @@ SAME_START_S = 60.0
 """Starts are shown to the minute; the last round's is not repeated within so much."""
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    # of a snapshot: any name
-    parser.add_argument(
-        "jobs", nargs="+", metavar="JOB", help="as the queue prints them: 12, 12_3, 12_[0-9]"
-    )
-    parser.add_argument(
-        "--snapshot", type=Path, metavar="FILE", help="ask this file, not the daemon"
-    )
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="a plan of that snapshot")
-    parser.add_argument("--policy", metavar="NAME", help="without a plan: make one (default: auto)")
-    parser.add_argument(
-        "--time-limit",
-        type=texts.number,
-        metavar="SECONDS",
-        help="with --snapshot: then no further change is tried (default: no limit)",
-    )
+OPTIONS = """
+JOB+ @jobs             as the queue prints them: 12, 12_3, 12_[0-9]
+--snapshot FILE        ask this file, not the daemon
+--plan FILE            a plan of that snapshot
+--policy NAME          without a plan: make one (default: auto)
+--time-limit SECONDS   with --snapshot: then no further change is tried (default: no limit)
+"""
+"""Jobs have any name in a snapshot, so they are read later."""
 
 
 def _why(args: argparse.Namespace) -> int:
@@ -159,19 +153,15 @@ def _off_line(args: argparse.Namespace) -> int:
 
 
 def _plan_of(args: argparse.Namespace, snapshot: Snapshot) -> Plan:
+    from coalloc import solving
     from coalloc.cli.files import load_plan
-    from coalloc.policies.base import Budget
-    from coalloc.policies.checking.check import check
-    from coalloc.policies.options import read_options
-    from coalloc.policies.registry import lookup
 
     if args.plan is None:
-        policy = lookup(args.policy or "auto")
-        return policy.solve(snapshot, read_options({}, policy.options), Budget())
+        return solving.solve(snapshot, args.policy or "auto")
     if args.policy is not None:
         raise CommandError("why: --plan or --policy, not both", BAD_USAGE)
     plan = load_plan(args.plan)
-    violations = check(snapshot, plan).violations
+    violations = solving.check(snapshot, plan).violations
     if violations:
         raise CommandError(
             f"{args.plan}: is no plan of {args.snapshot}: {violations[0]}", BAD_USAGE
@@ -186,7 +176,7 @@ COMMANDS: Mapping[str, Command] = {
         "which it would\nrun earlier. Each change was made and planned again, so what is said of "
         "it holds for this moment's\nqueue. With --snapshot no daemon is needed.",
         example="coalloc why 12\n  coalloc why 12 --snapshot now.json --plan plan.json",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, snapshot=Path, plan=Path, time_limit=texts.number),
         run=_why,
         query=True,
     ),

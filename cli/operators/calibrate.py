@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from coalloc.adapters.runner.command import BatchError
@@ -21,6 +22,7 @@ from coalloc.model.errors import InputError
 from coalloc.model.formats.nodeset import expand
 from coalloc.model.platform import NodeState
 from coalloc.model.settings import Config
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 
 AT_ONCE = 8
@@ -29,20 +31,13 @@ SPARE_S = 15.0
 """For starting and ending a job, seconds."""
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("clusters", nargs="+", metavar="CLUSTER", help="a Slurm cluster")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the daemon's configuration")
-    parser.add_argument("--nodes", metavar="SET", help="only these nodes")
-    parser.add_argument(
-        "--seconds", type=texts.number, default=2.0, help="how long each node is measured"
-    )
-    parser.add_argument(
-        "--wait",
-        type=texts.number,
-        default=60.0,
-        metavar="SECONDS",
-        help="for a node that is busy; then it is left out",
-    )
+OPTIONS = """
+CLUSTER+ @clusters   a Slurm cluster
+--config FILE        the daemon's configuration
+--nodes SET          only these nodes
+--seconds =2         how long each node is measured
+--wait SECONDS =60   for a node that is busy; then it is left out
+"""
 
 
 def _calibrate(args: argparse.Namespace) -> int:
@@ -127,7 +122,9 @@ COMMANDS: Mapping[str, Command] = {
         "which the clusters'\nexecutors use from their next reading on. Run it where the executors "
         "run, as their user.",
         example="coalloc calibrate alpha beta",
-        add=_add,
+        add=partial(
+            add_options, text=OPTIONS, config=Path, seconds=texts.number, wait=texts.number
+        ),
         run=_calibrate,
         asks=False,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coalloc.cli.command import (
     BAD_USAGE,
+    CONFIG,
     DONE,
     Command,
     CommandError,
@@ -22,6 +23,7 @@ from coalloc.cli.command import (
 )
 from coalloc.cli.output import show_table
 from coalloc.model.values import replace
+from coalloc.option_text import add_options
 
 if TYPE_CHECKING:
     from coalloc.model.settings import Config
@@ -30,6 +32,33 @@ if TYPE_CHECKING:
 
 ROLES = ("submit", "operator", "executor")
 
+VERBS = {
+    "new": (
+        "make a key of one's own, and have it enrolled",
+        """
+--file           where it lies (default: $COALLOC_KEY, or the user's)
+--offline        only make it; another has it authorized
+--server KEY     with --offline: the daemon's public key
+--role =submit   default: submit
+--cluster NAME *   whose executor it is; may be repeated
+""",
+    ),
+    "authorize": (
+        "let a public key be used",
+        """
+PUBLIC @key      40 characters, as 'keys new' prints
+-u --user NAME   whose it is (default: one's own)
+--role =submit   default: submit
+--cluster NAME *   whose executor it is; may be repeated
+""",
+    ),
+    "revoke": (
+        "take a key's rights away, at once and for ever",
+        "KEY   its first 8 characters, or more",
+    ),
+    "list": ("one's own keys; for root, all", "--json   print JSON"),
+}
+"""Help and options of each verb."""
 
 _DASHED = re.compile(r"-(?![-hu])[!-~]{7,39}|-[!-~]{39}", re.ASCII)
 """A key, or the beginning of one, that looks like an option; some made by older versions do."""
@@ -59,36 +88,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
         required=True,
         parser_class=_KeyParser,
     )
-    new = verbs.add_parser("new", help="make a key of one's own, and have it enrolled")
-    new.add_argument(
-        "--file", type=Path, help="where it lies (default: $COALLOC_KEY, or the user's)"
-    )
-    new.add_argument(
-        "--offline", action="store_true", help="only make it; another has it authorized"
-    )
-    new.add_argument("--server", metavar="KEY", help="with --offline: the daemon's public key")
-    _add_grant(new)
-    authorize = verbs.add_parser("authorize", help="let a public key be used")
-    authorize.add_argument("key", metavar="PUBLIC", help="40 characters, as 'keys new' prints")
-    authorize.add_argument("-u", "--user", metavar="NAME", help="whose it is (default: one's own)")
-    _add_grant(authorize)
-    revoke = verbs.add_parser("revoke", help="take a key's rights away, at once and for ever")
-    revoke.add_argument("key", metavar="KEY", help="its first 8 characters, or more")
-    listing = verbs.add_parser("list", help="one's own keys; for root, all")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    for verb in (new, authorize, revoke, listing):
-        verb.add_argument("--config", type=Path, metavar="FILE", help="configuration (TOML)")
-
-
-def _add_grant(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--role", choices=ROLES, default="submit", help="default: submit")
-    parser.add_argument(
-        "--cluster",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="whose executor it is; may be repeated",
-    )
+    for verb, (about, options) in VERBS.items():
+        added = verbs.add_parser(verb, help=about)
+        add_options(added, options, file=Path, role=ROLES)
+        add_options(added, CONFIG, config=Path)
 
 
 def _run(args: argparse.Namespace) -> int:

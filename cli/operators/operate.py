@@ -12,25 +12,21 @@ from coalloc.cli import arguments as parse
 from coalloc.cli.command import BAD_USAGE, DONE, Command, CommandError, connect, each, note
 from coalloc.client.client import Client, RefusedError
 from coalloc.model.formats.nodeset import fold
+from coalloc.option_text import add_options
 
 COUNT = re.compile(r"x[0-9]+$")
 COUNTED_SET = re.compile(r"\]x[0-9]+(?=,|$)")
 """Processes on each node, as ``queue`` prints them behind its names."""
 
 
-def _add_cancel(parser: argparse.ArgumentParser) -> None:
-    parse.add_jobs(parser, "*")
-    parser.add_argument("-u", "--user", metavar="NAME", help="all jobs of this user")
-    parser.add_argument("-n", "--name", metavar="NAME", help="all jobs of this name")
-    parser.add_argument(
-        "-t", "--state", choices=("pending", "held", "running"), help="only those in this state"
-    )
-    parser.add_argument(
-        "--reason",
-        default="",
-        metavar="TEXT",
-        help="kept, and shown to those who ask about the job",
-    )
+STATES = ("pending", "held", "running")
+SET_PRIORITY = parse.JOBS.format("") + "N @priority   doublings of its weight, -30..30; 0 is usual"
+CANCEL_OPTIONS = f"""
+{parse.JOBS.format("*")}-u --user NAME    all jobs of this user
+-n --name NAME    all jobs of this name
+-t --state        only those in this state
+--reason TEXT =   kept, and shown to those who ask about the job
+"""
 
 
 def _cancel(args: argparse.Namespace) -> int:
@@ -73,26 +69,14 @@ def _ask_all(
         return each(parse.named_jobs(args) if jobs is None else jobs, ask)
 
 
-def _add_set_priority(parser: argparse.ArgumentParser) -> None:
-    parse.add_jobs(parser, None)
-    parser.add_argument(
-        "priority", type=float, metavar="N", help="doublings of its weight, -30..30; 0 is usual"
-    )
-
-
 def _set_priority(args: argparse.Namespace) -> int:
     with connect(args) as client:
         return each(args.jobs, lambda job: client.set_priority(job, args.priority))
 
 
 def _add_targets(parser: argparse.ArgumentParser, metavar: str) -> None:
-    parser.add_argument(
-        "targets",
-        nargs="+",
-        type=_targets,
-        metavar=metavar,
-        help="nodes may be written as sets: alpha[1-4,7]",
-    )
+    about = "nodes may be written as sets: alpha[1-4,7]"
+    add_options(parser, f"{metavar}+ @targets   {about}", targets=_targets)
 
 
 def _targets(text: str) -> tuple[str, ...]:
@@ -121,15 +105,15 @@ def _do_as_printed(client: Client, name: str, do: Callable[[Client, str], None])
             do(client, one)
 
 
+DRAIN_OPTIONS = """
+--reason TEXT =   for the record
+--by TIME         be empty then, and run until then what ends in time: 18:00, now+2hours
+"""
+
+
 def _add_drain(parser: argparse.ArgumentParser) -> None:
     _add_targets(parser, "CLUSTER|NODES")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
-    parser.add_argument(
-        "--by",
-        type=parse.begin,
-        metavar="TIME",
-        help="be empty then, and run until then what ends in time: 18:00, now+2hours",
-    )
+    add_options(parser, DRAIN_OPTIONS, by=parse.begin)
 
 
 def _drain(args: argparse.Namespace) -> int:
@@ -174,7 +158,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="end jobs, waiting or running",
         example="coalloc cancel 12 13_4 '14_[0-9]'\n  coalloc cancel --user ada --state pending\n"
         "  coalloc cancel 12 --reason 'wrong input file'",
-        add=_add_cancel,
+        add=partial(add_options, text=CANCEL_OPTIONS, jobs=parse.jobs, state=STATES),
         run=_cancel,
     ),
     "hold": Command(
@@ -193,7 +177,7 @@ COMMANDS: Mapping[str, Command] = {
         doc="give a waiting job another place in the queue",
         about="Double the weight of a waiting job N times; below 0 it is halved. Operators only.",
         example="coalloc set-priority 12 3\n  coalloc set-priority 13 -5",
-        add=_add_set_priority,
+        add=partial(add_options, text=SET_PRIORITY, jobs=parse.jobs, priority=float),
         run=_set_priority,
     ),
     "drain": Command(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 
 from coalloc.cli import arguments as parse
 from coalloc.cli.command import DONE, Command, answer_json, connect, each, note
 from coalloc.cli.output import show_table
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.values import replace
+from coalloc.option_text import add_options
 from coalloc.runtime.texts import instant
 from coalloc.wire.node_rows import ReservationRow
 
@@ -24,30 +26,28 @@ reservation in the cluster's own batch system. What those keep from us is listed
 HEADERS = ("NAME", "START", "END", "USERS", "BY", "NODELIST", "REASON")
 
 
+OPTIONS = """
+CLUSTER|NODES* @targets   nodes may be written as sets: alpha[1-4,7]
+-N --nodes N       so many of them, the soonest free
+--start TIME       now+1hour, 16:00, 2030-01-20T12:34 (default: now)
+--duration TIME    90m, 2h, 1-12
+-u --users NAMES   whose jobs may run there
+--name NAME =      default: r1, r2, ...
+--reason TEXT =    for the record
+"""
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.usage = "coalloc reserve [CLUSTER|NODES... [options]]"
-    parser.add_argument(
-        "targets",
-        nargs="*",
-        type=parse.node_set,
-        metavar="CLUSTER|NODES",
-        help="nodes may be written as sets: alpha[1-4,7]",
+    add_options(
+        parser,
+        OPTIONS,
+        targets=parse.node_set,
+        nodes=parse.count,
+        start=parse.begin,
+        duration=parse.seconds,
+        users=parse.names,
     )
-    parser.add_argument(
-        "-N", "--nodes", type=parse.count, metavar="N", help="so many of them, the soonest free"
-    )
-    parser.add_argument(
-        "--start",
-        type=parse.begin,
-        metavar="TIME",
-        help="now+1hour, 16:00, 2030-01-20T12:34 (default: now)",
-    )
-    parser.add_argument("--duration", type=parse.seconds, metavar="TIME", help="90m, 2h, 1-12")
-    parser.add_argument(
-        "-u", "--users", type=parse.names, metavar="NAMES", help="whose jobs may run there"
-    )
-    parser.add_argument("--name", default="", metavar="NAME", help="default: r1, r2, ...")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="for the record")
 
 
 def _reserve(args: argparse.Namespace) -> int:
@@ -89,10 +89,6 @@ def _line(row: ReservationRow) -> tuple[str, ...]:
     )
 
 
-def _add_names(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME", help="as 'coalloc reserve' lists it")
-
-
 def _unreserve(args: argparse.Namespace) -> int:
     with connect(args) as client:
         return each(dict.fromkeys(args.names), client.unreserve)
@@ -111,7 +107,7 @@ COMMANDS: Mapping[str, Command] = {
     "unreserve": Command(
         doc="take reservations back",
         example="coalloc unreserve r1 course",
-        add=_add_names,
+        add=partial(add_options, text="NAME+ @names   as 'coalloc reserve' lists it"),
         run=_unreserve,
     ),
 }

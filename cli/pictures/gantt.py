@@ -98,7 +98,8 @@ def text_gantt(
     labels = [row.label if len(row.label) <= 30 else row.label[:29] + "~" for row in rows]
     size = max(map(len, labels))
     cells = max(20, columns - size - 2)
-    symbols = _symbols(plan)
+    order = sorted(range(len(plan.placements)), key=lambda i: plan.placements[i].start)
+    symbols = {index: SYMBOLS[rank % len(SYMBOLS)] for rank, index in enumerate(order)}
     mark = _mark(picture, low, high, cells)
     lines = [
         f"{label:<{size}} |{_cells(row.spans, symbols, low, (high - low) / cells, cells, mark)}"
@@ -127,16 +128,13 @@ def _axis(picture: Picture, low: float, high: float, cells: int) -> str:
     return f"{left:<{cells - len(right)}}{right}" if len(left) + len(right) < cells else left
 
 
-def _symbols(plan: Plan) -> list[str]:
-    order = sorted(range(len(plan.placements)), key=lambda i: plan.placements[i].start)
-    out = [""] * len(order)
-    for rank, index in enumerate(order):
-        out[index] = SYMBOLS[rank % len(SYMBOLS)]
-    return out
-
-
 def _cells(
-    spans: Sequence[Span], symbols: Sequence[str], low: float, step: float, cells: int, mark: int
+    spans: Sequence[Span],
+    symbols: Mapping[int, str],
+    low: float,
+    step: float,
+    cells: int,
+    mark: int,
 ) -> str:
     """One character for each step of time; `MIXED` where several placements share it.
 
@@ -155,14 +153,14 @@ def _cells(
 
 def _legend(
     picture: Picture,
-    symbols: Sequence[str],
+    symbols: Mapping[int, str],
     low: float,
     columns: int,
     critical: Collection[int],
     node_clusters: Mapping[str, str],
 ) -> list[str]:
     plan, zero = picture.plan, low if picture.now is None else picture.now
-    order = sorted(range(len(symbols)), key=lambda i: plan.placements[i].start)
+    order = list(symbols)
     shown = order[: len(SYMBOLS)]
     items = [
         f"{symbols[i]} {name_of(p)}{MARK if i in critical else ''}"

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coalloc.cli import arguments as parse
 from coalloc.cli.command import Command, Parser, note
 from coalloc.cli.files import LARGEST_SCRIPT, read_script, script_of
 from coalloc.cli.output import node_set
@@ -28,7 +27,6 @@ from coalloc.cli.submit.told import (
     script_options,
 )
 from coalloc.client.submission import JobOptions, submission
-from coalloc.runtime import texts
 from coalloc.runtime.texts import between, instant
 from coalloc.wire.answers import Estimate, Submitted
 
@@ -50,125 +48,81 @@ COALLOC_CHUNK_FIRST and COALLOC_CHUNKS. The job completes when all its chunks ha
 Lengths of time are written as in sbatch (M, M:S, H:M:S, D-H, D-H:M, D-H:M:S), or with a unit:
 90s, 5m, 1.5h, 2d."""
 
+ONCE = """
+--once   start the command once, not once for each process; it holds the slots of all of them, on
+         one cluster (coalloc sbatch reads #SBATCH lines, too)
+"""
+
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.usage = "coalloc submit [options] SCRIPT [ARG...] | -- COMMAND [ARG...]"
     assert isinstance(parser, Parser)
     add_shape(parser)
-    _add_chunks(parser.add_argument_group("work in chunks"))
-    add_order(parser.add_argument_group("when and where"))
-    shared.add_batch(parser.add_argument_group("what batch systems are told"))
-    launch = parser.add_argument_group("how it runs")
-    add_launch(launch)
-    launch.add_argument(
-        "--once",
-        action="store_true",
-        help="start the command once, not once for each process; it holds the slots of all of "
-        "them, on one cluster (coalloc sbatch reads #SBATCH lines, too)",
-    )
-    shared.add_answer(parser.add_argument_group("what is printed"))
+    shared.add(parser.add_argument_group("work in chunks"), CHUNKS)
+    shared.add(parser.add_argument_group("when and where"), *ORDER)
+    shared.add(parser.add_argument_group("what batch systems are told"), shared.BATCH)
+    shared.add(parser.add_argument_group("how it runs"), *LAUNCH, ONCE)
+    shared.add(parser.add_argument_group("what is printed"), shared.ANSWER)
     add_words(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="SCRIPT [ARG...]")
+
+
+NEEDS = f"""
+{shared.TIME_LIMIT.format("it is ended after this run time; with --divisible, each piece is")}
+{shared.BASE_TIME}; with --speedup, on one process
+--sigma 0..1          share of the run time that depends on the nodes' speed; the rest,
+                      communication, does not: 1 is all computing (default: the site's)
+--bandwidth RATE @proc_gbps   peak of one process's communication, such as 75Mbps or 1.5Gbps
+--speedup MODEL       amdahl:FRACTION or downey:A,SIGMA, with --base-time
+--times N:S,...       run times by processes, seconds, such as 1:100,2:55,8:20
+{shared.MEMORY}
+"""
 
 
 def add_shape(parser: Parser) -> None:
     """Options of its size, its times and its communication."""
     group = parser.add_argument_group("what it needs")
-    shared.add(group, "procs", "processes (default 1)")
+    shared.add(group, shared.PROCS.format("processes (default 1)"))
     add_layout(parser, group)
-    shared.add(
-        group, "time_limit", "it is ended after this run time; with --divisible, each piece is"
-    )
-    shared.add(group, "base_time", "; with --speedup, on one process")
-    group.add_argument(
-        "--sigma",
-        type=texts.fraction,
-        metavar="0..1",
-        help="share of the run time that depends on the nodes' speed; the rest, communication, "
-        "does not: 1 is all computing (default: the site's)",
-    )
-    group.add_argument(
-        "--bandwidth",
-        dest="proc_gbps",
-        type=parse.gbps,
-        metavar="RATE",
-        help="peak of one process's communication, such as 75Mbps or 1.5Gbps",
-    )
-    group.add_argument(
-        "--speedup",
-        type=texts.speedup,
-        metavar="MODEL",
-        help="amdahl:FRACTION or downey:A,SIGMA, with --base-time",
-    )
-    group.add_argument(
-        "--times",
-        type=parse.times,
-        metavar="N:S,...",
-        help="run times by processes, seconds, such as 1:100,2:55,8:20",
-    )
-    shared.add(group, "memory_mb_per_proc")
+    shared.add(group, NEEDS)
 
 
-def _add_chunks(group: Any) -> None:
-    group.add_argument(
-        "--divisible",
-        dest="work",
-        type=parse.seconds,
-        metavar="WORK",
-        help="run it in pieces beside other jobs; all its work, on one full-speed slot",
-    )
-    group.add_argument(
-        "--chunk",
-        dest="chunk_s",
-        type=parse.seconds,
-        metavar="TIME",
-        help="length of a chunk of that",
-    )
-    shared.add_failures(group, "piece", "run the other chunks")
+CHUNKS = """
+--divisible WORK @work   run it in pieces beside other jobs; all its work, on one full-speed slot
+--chunk TIME @chunk_s    length of a chunk of that
+""" + shared.FAILURES.format(of="piece", then="run the other chunks")
 
 
-def add_order(group: Any) -> None:
-    """Options of when, where, and how often it runs."""
-    group.add_argument(
-        "--one-cluster", action="store_true", help="never split it over several clusters"
-    )
-    shared.add_order(group)
-    group.add_argument(
-        "-a",
-        "--array",
-        type=parse.array,
-        metavar="INDICES[%N]",
-        help="such as 0-9,12,20-30:2; with %%5 at most five of them run at once",
-    )
-    group.add_argument(
-        "--hold-infeasible",
-        action="store_true",
-        help="queue it, held, even if it can never run; otherwise it is refused",
-    )
-    group.add_argument(
-        "--requeue", action="store_true", help="run it again where a batch system preempts it"
-    )
-
-
-def add_launch(group: Any) -> None:
-    """Options of its name, output and command."""
-    shared.add(group, "name", "the script's")
-    shared.add_output(group, "job")
-    about = "mail at these, where the site sends any: BEGIN,END,FAIL,TIME_LIMIT_80, as in sbatch"
-    group.add_argument("--mail-type", type=parse.mail_types, metavar="TYPES", help=about)
-    about = "to whom (default: the user who submits)"
-    group.add_argument("--mail-user", metavar="ADDRESSES", help=about)
-    group.add_argument("--wrap", metavar="TEXT", help="a shell command instead of a script")
+ORDER = (
+    "--one-cluster   never split it over several clusters",
+    shared.ORDER,
+    """
+-a --array INDICES[%N]   such as 0-9,12,20-30:2; with %5 at most five of them run at once
+--hold-infeasible        queue it, held, even if it can never run; otherwise it is refused
+--requeue                run it again where a batch system preempts it
+""",
+)
+"""When, where, and how often it runs."""
+LAUNCH = (
+    shared.NAME.format("the script's"),
+    shared.OUTPUT.format(of="job"),
+    shared.LAUNCHED,
+    """
+--mail-type TYPES       mail at these, where the site sends any: BEGIN,END,FAIL,TIME_LIMIT_80, as in
+                        sbatch
+--mail-user ADDRESSES   to whom (default: the user who submits)
+--wrap TEXT             a shell command instead of a script
+""",
+)
+"""Its name, output and command."""
 
 
 def _run(args: argparse.Namespace) -> int:
     before_the_script(args, "submit")
     argv, script = asked(args, "submit")
     told = Told("submit")
-    parser = Parser(prog="coalloc submit", add_help=False)
-    _add(parser)
     said = script_options(script, argv[0], (COALLOC,), told)
-    options = merged(args, parser, said, told)
+    options = merged(args, _add, said, told)
     _warn_of_sbatch(script, argv[0])
     judge(options, told)
     judge_marks(options, told, once=options.once)

@@ -13,133 +13,62 @@ from coalloc.cli.command import BAD_USAGE, CommandError, connect, note
 from coalloc.cli.jobs.wait import wait_and_tell
 from coalloc.client.client import NoAnswerError, RefusedError
 from coalloc.client.submission import SubmissionOptions, portable
+from coalloc.option_text import Reader, add_options
 from coalloc.runtime import texts
 
 if TYPE_CHECKING:
     from coalloc.wire.answers import Estimate, Submitted
 
 
-def add_order(group: Any) -> None:
-    """Options of time and place."""
-    group.add_argument(
-        "-M",
-        "--cluster",
-        "--clusters",
-        dest="clusters",
-        type=parse.names,
-        metavar="NAMES",
-        help="clusters that may run it",
-    )
-    group.add_argument(
-        "-C",
-        "--constraint",
-        type=parse.constraint,
-        metavar="FEATURES",
-        help="features every node must have: fast&ib; what else Slurm knows is passed on to it",
-    )
-    group.add_argument(
-        "--weight", "--priority", type=texts.number, metavar="W", help="importance (default 1)"
-    )
-    group.add_argument(
-        "-d",
-        "--dependency",
-        dest="needs",
-        type=parse.needs,
-        metavar="KIND:JOB,...",
-        help="afterok:1:2,afterany:3,afternotok:4,after:5 (has started),aftercorr:6 (the same "
-        "member of an array),singleton (my other jobs of this name)",
-    )
-    add_begin(group, "-b", "--begin")
-    add_deadline(group)
-    group.add_argument("-H", "--hold", action="store_true", help="queue it held")
-
-
-def add_begin(group: Any, *flags: str) -> None:
-    """Options of its earliest start."""
-    group.add_argument(
-        *flags,
-        dest="earliest",
-        type=parse.begin,
-        metavar="TIME",
-        help="no start before: now+1hour, 16:00",
-    )
-
-
-def add_deadline(group: Any, read: Callable[[str], float] = parse.begin) -> None:
-    """Options of its latest end."""
-    group.add_argument(
-        "--deadline",
-        dest="finish_by",
-        type=read,
-        metavar="TIME",
-        help="start it only if it can end by then, and end it once it cannot: now+2hours, 16:00",
-    )
-
-
-def add_batch(group: Any) -> None:
-    """Options that are passed on to batch systems."""
-    group.add_argument(
-        "-A", "--account", metavar="NAME", help="account to charge; sites map it for each cluster"
-    )
-    group.add_argument("-q", "--qos", metavar="NAME", help="quality of service")
-    group.add_argument(
-        "-p", "--partition", metavar="NAMES", help="only on nodes of one of these, as in sbatch"
-    )
-    group.add_argument("--reservation", metavar="NAME", help="use the nodes it keeps")
-    group.add_argument(
-        "-L", "--licenses", metavar="NAME[:N],...", help="of each cluster that runs a part"
-    )
-    group.add_argument(
-        "--gres", type=parse.gres, metavar="NAME[:TYPE][:N],...", help="on each of its nodes"
-    )
-
-
-def add_output(group: Any, of: str) -> None:
-    """Options of output, and those of `add_launched`; ``%j`` stands for `of`."""
-    group.add_argument(
-        "-o",
-        "--output",
-        dest="stdout",
-        metavar="PATTERN",
-        help=f"file for its output: %%j {of}, %%A array, %%a index, %%x name, %%u user, %%r rank "
-        "(default coalloc-%%j.out)",
-    )
-    group.add_argument(
-        "-e",
-        "--error",
-        dest="stderr",
-        metavar="PATTERN",
-        help="file for its errors (default: that of -o)",
-    )
-    add_launched(group)
-
-
-def add_launched(group: Any) -> None:
-    """Options of working folder and environment."""
-    group.add_argument(
-        "-D",
-        "--chdir",
-        dest="cwd",
-        type=_folder,
-        metavar="DIR",
-        help="working folder (default: this one)",
-    )
-    group.add_argument(
-        "--export",
-        metavar="WHAT",
-        help="environment: ALL (default), NONE, or VAR,VAR=value, also after ALL",
-    )
-
-
-def add_failures(group: Any, of: str, then: str) -> None:
-    """Options of retries of a piece or a task, and of what ``--keep-going`` does then."""
-    group.add_argument(
-        "--retries",
-        type=parse.count,
-        metavar="N",
-        help=f"run a failed {of} again so often (default 0)",
-    )
-    group.add_argument("-k", "--keep-going", action="store_true", help=f"after a failure, {then}")
+TIME_LIMIT = "-t --time TIME @time_limit   {}"
+PROCS = "-n --ntasks N|MIN-MAX @procs   {}"
+BASE_TIME = "--base-time TIME   expected run time on dedicated full-speed nodes"
+MEMORY = """\
+--mem-per-proc SIZE @memory_mb_per_proc   memory of one process, in M unless K, G or T is given
+"""
+NAME = "-J --job-name NAME @name   default: {}"
+ORDER = """
+-M --cluster --clusters NAMES @clusters   clusters that may run it
+-C --constraint FEATURES   features every node must have: fast&ib; what else Slurm knows is passed
+                           on to it
+--weight --priority W      importance (default 1)
+-d --dependency KIND:JOB,... @needs   afterok:1:2,afterany:3,afternotok:4,after:5 (has
+                           started),aftercorr:6 (the same member of an array),singleton (my other
+                           jobs of this name)
+-b --begin TIME @earliest  no start before: now+1hour, 16:00
+--deadline TIME @finish_by   start it only if it can end by then, and end it once it cannot:
+                           now+2hours, 16:00
+-H --hold                  queue it held
+"""
+BATCH = """
+-A --account NAME            account to charge; sites map it for each cluster
+-q --qos NAME                quality of service
+-p --partition NAMES         only on nodes of one of these, as in sbatch
+--reservation NAME           use the nodes it keeps
+-L --licenses NAME[:N],...   of each cluster that runs a part
+--gres NAME[:TYPE][:N],...   on each of its nodes
+"""
+OUTPUT = """
+-o --output PATTERN @stdout   file for its output: %j {of}, %A array, %a index, %x name, %u user,
+                              %r rank (default coalloc-%j.out)
+-e --error PATTERN @stderr    file for its errors (default: that of -o)
+"""
+"""``%j`` stands for `of`."""
+LAUNCHED = """
+-D --chdir DIR @cwd   working folder (default: this one)
+--export WHAT         environment: ALL (default), NONE, or VAR,VAR=value, also after ALL
+"""
+FAILURES = """
+--retries N       run a failed {of} again so often (default 0)
+-k --keep-going   after a failure, {then}
+"""
+ANSWER = """
+--test-only    say when it would start; queue nothing
+-W --wait      until it has ended; its exit code is ours
+-Q --quiet     print nothing but warnings
+--parsable     print the job's number only
+--token TEXT   a submit with the token of an earlier one is the same job
+"""
 
 
 def _limit(text: str) -> float:
@@ -148,41 +77,39 @@ def _limit(text: str) -> float:
     return float("inf") if value is None else value
 
 
-SHARED: Mapping[str, tuple[str, Callable[[str], Any], str, str]] = {
-    "name": ("-J --job-name", str, "NAME", "default: "),
-    "procs": ("-n --ntasks", parse.procs, "N|MIN-MAX", ""),
-    "base_time": (
-        *("--base-time", parse.seconds, "TIME"),
-        "expected run time on dedicated full-speed nodes",
-    ),
-    "memory_mb_per_proc": (
-        *("--mem-per-proc", parse.mebibytes, "SIZE"),
-        "memory of one process, in M unless K, G or T is given",
-    ),
-    "time_limit": ("-t --time", _limit, "TIME", ""),
+def _folder(path: str) -> str:
+    """The folder a job is to run in, which must be there."""
+    if not os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{path}: there is no such folder")
+    return path
+
+
+READERS: Mapping[str, Reader] = {
+    **dict.fromkeys(("base_time", "work", "chunk_s"), parse.seconds),
+    **dict.fromkeys(("earliest", "finish_by"), parse.begin),
+    "time_limit": _limit,
+    "procs": parse.procs,
+    "memory_mb_per_proc": parse.mebibytes,
+    "sigma": texts.fraction,
+    "proc_gbps": parse.gbps,
+    "speedup": texts.speedup,
+    "times": parse.times,
+    "clusters": parse.names,
+    "constraint": parse.constraint,
+    "weight": texts.number,
+    "needs": parse.needs,
+    "array": parse.array,
+    "gres": parse.gres,
+    "cwd": _folder,
+    "mail_type": parse.mail_types,
+    "retries": parse.count,
 }
-"""Flags, reader, value and help of options of several commands, by the name of their values."""
+"""Of all these, and of what single commands add, by the names of the values."""
 
 
-def add(group: Any, dest: str, about: str = "") -> None:
-    """Declare one of `SHARED`; what is said of it here ends its help."""
-    flags, read, metavar, text = SHARED[dest]
-    group.add_argument(*flags.split(), dest=dest, type=read, metavar=metavar, help=text + about)
-
-
-def add_answer(group: Any) -> None:
-    """Options of the output, and of the command's end."""
-    group.add_argument(
-        "--test-only", action="store_true", help="say when it would start; queue nothing"
-    )
-    group.add_argument(
-        "-W", "--wait", action="store_true", help="until it has ended; its exit code is ours"
-    )
-    group.add_argument("-Q", "--quiet", action="store_true", help="print nothing but warnings")
-    group.add_argument("--parsable", action="store_true", help="print the job's number only")
-    group.add_argument(
-        "--token", metavar="TEXT", help="a submit with the token of an earlier one is the same job"
-    )
+def add(group: Any, *texts: str, **readers: Reader) -> None:
+    """Declare options of a submission, with other readers where they are given."""
+    add_options(group, "\n".join(texts), **{**READERS, **readers})
 
 
 def given_options(
@@ -199,13 +126,6 @@ def given_options(
     if "export" in args:
         given["env"] = _environment(args.export, command)
     return given
-
-
-def _folder(path: str) -> str:
-    """The folder a job is to run in, which must be there."""
-    if not os.path.isdir(path):
-        raise argparse.ArgumentTypeError(f"{path}: there is no such folder")
-    return path
 
 
 def _environment(export: str | None, command: str) -> dict[str, str]:

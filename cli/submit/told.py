@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -81,16 +81,18 @@ def script_options(script: str, shown: str, prefixes: tuple[str, ...], told: Tol
 
 def merged(
     args: argparse.Namespace,
-    parser: Parser,
+    add: Callable[[Parser], None],
     said: Iterable[Said],
     told: Told,
     *,
     completes: bool = False,
 ) -> argparse.Namespace:
-    """All options: a later place over an earlier one, the command line over all.
+    """All options that `add` declares: a later place over an earlier one, typed words over all.
 
     Where it `completes` them, long options that are unknown are taken for whole ones, as by sbatch.
     """
+    parser = Parser(prog=f"coalloc {told.command}", add_help=False)
+    add(parser)
     defaults = vars(parser.parse_args([]))
     found = argparse.Namespace()
     for where, words in said:
@@ -102,7 +104,7 @@ def merged(
                 parser.parse_args([option], found)
             except CommandError as error:
                 what = str(error).partition(" (see ")[0]
-                told.refuse(where, what.removeprefix(f"{parser.prog.partition(' ')[2]}: "))
+                told.refuse(where, what.removeprefix(f"{told.command}: "))
             else:
                 told.where[parser.dest(option.partition("=")[0])] = where
     typed = {k: v for k, v in vars(args).items() if k not in defaults or v != defaults[k]}

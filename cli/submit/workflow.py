@@ -26,21 +26,18 @@ A task that fails is run again --retries times. Then no further task is started,
 go on, and the workflow has failed; with --keep-going, what does not depend on it is run first."""
 
 
+OPTIONS = (
+    "FILE",
+    "--command-template WORDS @template   such as 'run.sh {task} {procs}'",
+    shared.FAILURES.format(of="task", then="run what can be run"),
+    shared.NAME.format("the file's"),
+    shared.TIME_LIMIT.format("each task is ended after this run time"),
+    *(shared.ORDER, shared.BATCH, shared.OUTPUT.format(of="task"), shared.LAUNCHED, shared.ANSWER),
+)
+
+
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument(
-        "--command-template",
-        dest="template",
-        metavar="WORDS",
-        help="such as 'run.sh {task} {procs}'",
-    )
-    shared.add_failures(parser, "task", "run what can be run")
-    shared.add(parser, "name", "the file's")
-    shared.add(parser, "time_limit", "each task is ended after this run time")
-    shared.add_order(parser)
-    shared.add_batch(parser)
-    shared.add_output(parser, "task")
-    shared.add_answer(parser)
+    shared.add(parser, *OPTIONS, file=Path)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -19,6 +20,7 @@ from coalloc.cli.jobs import queue_columns as columns
 from coalloc.cli.nodes import CLUSTER_HEADERS, cluster_line
 from coalloc.cli.output import is_terminal, printable, show_table
 from coalloc.model.output_names import BATCH_MARKS, DEFAULT_OUTPUT, filled, marks_of, rank_marks
+from coalloc.option_text import add_options
 from coalloc.runtime import texts
 from coalloc.runtime.texts import clock, length
 from coalloc.wire.answers import ServiceStatus
@@ -64,7 +66,7 @@ def job_lines(
 
     The first `MOST_LINES`, each with its id, and the count of all that the filter finds.
     """
-    now = columns.Now(time=look.status.time, brief=True, short_names=True)
+    now = columns.Now(time=look.status.time, brief=True)
     groups = columns.as_usual(columns.folded(look.jobs))
     if order:
         groups = columns.ordered(groups, columns.read_order(order), now)
@@ -144,16 +146,10 @@ LEAST_S = 0.2
 NUMBERS = frozenset({"NODES", "SLOTS", "FREE", "LINK", "USED", "READ", "TIME", "PROCS"})
 
 
-def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-i",
-        "--interval",
-        type=texts.number,
-        default=2.0,
-        metavar="SECONDS",
-        help="between two looks (default 2)",
-    )
-    parser.add_argument("--once", action="store_true", help="print it once, and end")
+OPTIONS = """
+-i --interval SECONDS =2   between two looks (default 2)
+--once                     print it once, and end
+"""
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -194,7 +190,7 @@ COMMANDS: Mapping[str, Command] = {
             "Where there is no terminal, or TERM is dumb, it is printed once."
         ),
         example="coalloc top\n  coalloc top --once",
-        add=_add,
+        add=partial(add_options, text=OPTIONS, interval=texts.number),
         run=_run,
     )
 }

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from coalloc.model.errors import InputError
+from coalloc.option_text import add_options
 from coalloc.simulation.online.bench import ROWS, Bench, carry_out, read_contender
 from coalloc.simulation.online.pieces import (
     BOTH,
@@ -20,7 +21,7 @@ from coalloc.simulation.online.pieces import (
     cut,
     find_data,
 )
-from coalloc.simulation.online.report import write_report
+from coalloc.simulation.online.report import headline, write_report
 from coalloc.simulation.progress import Report
 
 NAME = "online"
@@ -31,30 +32,26 @@ STUDIES = dict.fromkeys(one.study for one in EVERY.values() if one.study)
 QUICK_LOGS, QUICK_PIECES, QUICK_JOBS = ("KTH-SP2", "METACENTRUM"), 2, 300
 
 
+OPTIONS = f"""
+--policies P[,P...]    with options as auto:window=50:patience=10
+--logs LOG[,LOG...]    of those in the data folder (default: all)
+--scenarios S[,S...]   of {", ".join(SCENARIOS)} (default: all); or coallocation: when jobs on
+                       several clusters pay; or moldable: what widths gain; or workflows: how long
+                       they and others wait
+--pieces N             of each log, evenly spread (default: all)
+--half ={BOTH}         pieces to choose by, or those to report on (default: both)
+--jobs N               of each piece, at most {PIECE_JOBS} (the default)
+--work N               work limit of each call of a search
+--data DIR             folder of the logs (../shared/data/swf)
+--afresh               replay what the output folder has already, too
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that only this experiment has."""
     group = parser.add_argument_group("options of online, the bench for waiting on real logs")
-    add = group.add_argument
-    add("--policies", metavar="P[,P...]", help="with options as auto:window=50:patience=10")
-    add("--logs", metavar="LOG[,LOG...]", help="of those in the data folder (default: all)")
-    add(
-        "--scenarios",
-        metavar="S[,S...]",
-        help=f"of {', '.join(SCENARIOS)} (default: all)"
-        "; or coallocation: when jobs on several clusters pay; or moldable: what widths gain"
-        "; or workflows: how long they and others wait",
-    )
-    add("--pieces", metavar="N", type=int, help="of each log, evenly spread (default: all)")
-    add(
-        "--half",
-        choices=(CHOOSE, REPORT, BOTH),
-        default=BOTH,
-        help="pieces to choose by, or those to report on (default: both)",
-    )
-    add("--jobs", metavar="N", type=int, help=f"of each piece, at most {PIECE_JOBS} (the default)")
-    add("--work", metavar="N", type=int, help="work limit of each call of a search")
-    add("--data", metavar="DIR", type=Path, help="folder of the logs (../shared/data/swf)")
-    add("--afresh", action="store_true", help="replay what the output folder has already, too")
+    halves, counts = (CHOOSE, REPORT, BOTH), dict.fromkeys(("pieces", "jobs", "work"), int)
+    add_options(group, OPTIONS, **counts, half=halves, data=Path)
 
 
 def run(args: argparse.Namespace, report: Report) -> int:
@@ -78,12 +75,12 @@ def run(args: argparse.Namespace, report: Report) -> int:
         raise InputError("--half", f"no piece of these logs belongs to {args.half}")
     args.output.mkdir(parents=True, exist_ok=True)
     rows = carry_out(bench, args.output / f"{NAME}.{ROWS}", afresh=args.afresh, on_progress=report)
-    written = write_report(bench, rows, args.output)
-    print(f"{NAME}: {len(rows)} replays, {written.headline}")
+    missing = write_report(bench, rows, args.output)
+    print(f"{NAME}: {len(rows)} replays, {headline(bench, rows)}")
     print(f"report: {args.output / NAME}.md")
-    if written.missing:
-        print(f"coalloc: error: {written.missing}", file=sys.stderr)
-    return 1 if written.missing else 0
+    if missing:
+        print(f"coalloc: error: {missing}", file=sys.stderr)
+    return 1 if missing else 0
 
 
 def _listed(text: str | None) -> list[str]:

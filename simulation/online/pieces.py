@@ -144,10 +144,7 @@ class Piece(Struct, frozen=True, kw_only=True):
 
 
 def find_data(folder: Path | None = None) -> Path:
-    """The folder of the logs: as given, else ../shared/data/swf, or where COALLOC_SHARED says.
-
-    Raises `InputError`.
-    """
+    """The folder of the logs: ../shared/data/swf or COALLOC_SHARED's. Raises `InputError`."""
     found = folder or Path(os.environ.get("COALLOC_SHARED") or "../shared", "data", "swf")
     if not found.is_dir():
         what = "is absent; --data or COALLOC_SHARED names the folder of the logs"

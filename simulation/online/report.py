@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -48,25 +47,19 @@ OF_WORKFLOWS: Mapping[str, str] = {
 """Columns that are compared, and their heads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """Files on disk now; `missing` says why there are no pictures, where there are none."""
+def write_report(bench: Bench, rows: Sequence[Row], folder: Path) -> str:
+    """Write online.md, online.csv and the pictures; returns why there are none, or nothing.
 
-    headline: str
-    missing: str
-
-
-def write_report(bench: Bench, rows: Sequence[Row], folder: Path) -> Written:
-    """Write online.md, online.csv and the pictures. Raises `OSError`."""
+    Raises `OSError`.
+    """
     columns = {**dict.fromkeys((*KNOWN_BY, "log", "half"), ""), **FIGURES}
     (folder / "online.csv").write_text(to_csv(columns, rows), encoding="utf-8")
-    page = to_markdown(bench, rows)
-    (folder / "online.md").write_text(page, encoding="utf-8")
+    (folder / "online.md").write_text(to_markdown(bench, rows), encoding="utf-8")
     missing = ""
     for name, (size, draw) in pictures.PICTURES.items():
         fill = partial(draw, bench, rows)
         missing = missing or plots.write(folder, f"online-{name}", fill, size(bench))
-    return Written(headline=headline(bench, rows), missing=missing)
+    return missing
 
 
 def headline(bench: Bench, rows: Sequence[Row]) -> str:

@@ -16,10 +16,7 @@ SHADES = 7
 
 
 def check_report(path: Path | None) -> None:
-    """Refuse a report that could not be written, before anything is computed for it.
-
-    Raises `InputError`.
-    """
+    """Refuse a report that could not be written, at once. Raises `InputError`."""
     if path is not None and path.is_dir():
         raise InputError("--report", f"{path} is a folder")
     if path is not None and not path.parent.is_dir():
@@ -27,11 +24,7 @@ def check_report(path: Path | None) -> None:
 
 
 def html_page(title: str, subtitle: str, parts: Sequence[str]) -> str:
-    """The page.
-
-    `title`, `subtitle`: plain text.
-    `parts` (sequence of str): HTML, in this order.
-    """
+    """The page of these parts, which are HTML; the titles are plain text."""
     style = (files(__package__) / "data" / "report.css").read_text(encoding="utf-8")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -51,10 +44,7 @@ def section(title: str, *parts: str) -> str:
 def html_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], best: Sequence[frozenset[int]] = ()
 ) -> str:
-    """A table of plain texts.
-
-    `best` (sequence of frozenset of int): for each row, the columns to be marked.
-    """
+    """A table of plain texts; of each row, the columns in `best` are marked."""
     marks = best or [frozenset()] * len(rows)
     body = "".join(
         "<tr>"
@@ -122,10 +112,7 @@ def bar_chart(
     series: Sequence[tuple[str, Sequence[float | None]]],
     name: str,
 ) -> str:
-    """Bars side by side in groups; None draws none.
-
-    `name`: of the groups' axis.
-    """
+    """Bars side by side in groups, whose axis has a name; None draws none."""
     size = 1.0 / max(len(groups), 1)
     middles = [((i + 0.5) * size, group) for i, group in enumerate(groups)]
     x = Axis(name, 0.0, 1.0, middles)

@@ -35,15 +35,13 @@ Results = Sequence[tuple[Trace, Metrics]]
 
 
 def compare_page(results: Results) -> str:
-    """The page.
-
-    `results` (sequence of (Trace, Metrics)): at least one; all of the same workload on the same
-    platform.
-    """
+    """The page of at least one result; all are of the same workload on the same platform."""
     trace = results[0][0]
     platform, jobs = trace.slot_map.platform, len(trace.start)
     names = ", ".join(each.policy for each, _ in results)
-    begin, end = _extent(results)
+    begin = float(trace.workload.submit[0])
+    ends = [float(each.end[each.ran].max()) for each, _ in results if each.ran.any()]
+    end = max([*ends, begin + 1.0])
     title = f"{names} on {platform.name}"
     subtitle = (
         f"{trace.workload.name}: {jobs} jobs, {len(platform.clusters)} clusters, "
@@ -129,13 +127,6 @@ def _slowdown(results: Results) -> str:
     top = max((v for _, values in shown for v in values if v is not None), default=1.0)
     y = linear("mean bounded slowdown", top, "{:g}".format)
     return bar_chart("Mean bounded slowdown by processes", groups, y, shown, "processes")
-
-
-def _extent(results: Results) -> tuple[float, float]:
-    """From the first submit to the last end of all, seconds on the workload's axis."""
-    begin = float(results[0][0].workload.submit[0])
-    ends = [float(trace.end[trace.ran].max()) for trace, _ in results if trace.ran.any()]
-    return begin, max([*ends, begin + 1.0])
 
 
 def _utilisation(results: Results, begin: float, end: float) -> str:

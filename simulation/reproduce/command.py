@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coalloc.model.errors import InputError
+from coalloc.option_text import add_options
 from coalloc.simulation.online import command as online
 from coalloc.simulation.progress import progress_bar
 from coalloc.simulation.report.experiments import experiments_page
@@ -23,37 +24,25 @@ BENCHES = {online: 1, psplib: 2}
 """What is carried out by itself, and so many words of it at most."""
 
 
+OPTIONS = f"""
+NAME* @name                an experiment, or all; or psplib FOLDER
+--list                     list the experiments
+--quick                    reduced versions: a smoke test of some minutes for all, no reproduction
+-o --output DIR ={FOLDER}   for the files, made if need be (default: {FOLDER})
+--report FILE              write all of it as one HTML page, with the pictures inside
+--seed N =0                other instances than the documented ones
+--quiet                    no progress
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    add = parser.add_argument
-    add("name", nargs="*", metavar="NAME", help="an experiment, or all; or psplib FOLDER")
-    add("--list", action="store_true", help="list the experiments")
-    quick = "reduced versions: a smoke test of some minutes for all, no reproduction"
-    add("--quick", action="store_true", help=quick)
-    add(
-        "-o",
-        "--output",
-        metavar="DIR",
-        type=Path,
-        default=FOLDER,
-        help=f"for the files, made if need be (default: {FOLDER})",
-    )
-    add(
-        "--report",
-        metavar="FILE",
-        type=Path,
-        help="write all of it as one HTML page, with the pictures inside",
-    )
-    add("--seed", metavar="N", type=int, default=0, help="other instances than the documented ones")
-    add("--quiet", action="store_true", help="no progress")
+    add_options(parser, OPTIONS, output=Path, report=Path, seed=int)
     online.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out the command: 0 done, 1 something could not be written or drawn.
-
-    Raises `InputError` if an experiment is not known, or none is named, or its data are absent.
-    """
+    """Carry out the command: 0 done, 1 something could not be drawn. Raises `InputError`."""
     if args.list:
         print(listing())
         return DONE

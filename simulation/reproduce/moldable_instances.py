@@ -36,11 +36,11 @@ import numpy as np
 
 from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
-from coalloc.model.jobs import MoldableJob, RigidJob
+from coalloc.model.jobs import JobFields, MoldableJob, RigidJob
 from coalloc.model.platform import Cluster, Node
 from coalloc.model.snapshot import Snapshot
 from coalloc.model.speedup import LADDER, DowneySpeedup, Speedup, TableSpeedup, allotments
-from coalloc.model.values import replace
+from coalloc.model.values import fields_of, replace
 from coalloc.policies.array_types import Floats
 from coalloc.simulation.workload import Workload
 
@@ -108,11 +108,7 @@ def _table(first: float, centre: float, procs: int, rng: np.random.Generator) ->
 def moldable_stream(
     family: str, jobs: int, procs: int, load: float, seed: int
 ) -> tuple[Workload, Platform]:
-    """Draw a stream and the cluster for it.
-
-    `family`: one of `FAMILIES`.
-    `load`: offered load, above 0.
-    """
+    """Draw a stream of this offered load, and the cluster for it."""
     if not load > 0.0:
         raise ValueError(f"a load of {load:g} is not above 0")
     snapshot = moldable_instance(family, jobs, procs, seed)
@@ -151,14 +147,7 @@ def _logged(number: int, job: MoldableJob) -> LoggedJob:
 
 
 def _rigid(job: MoldableJob, procs: int) -> RigidJob:
-    return RigidJob(
-        id=job.id,
-        weight=job.weight,
-        submitted=job.submitted,
-        earliest=job.earliest,
-        procs=procs,
-        base_time=job.speedup.time(procs),
-    )
+    return RigidJob(**fields_of(job, JobFields), procs=procs, base_time=job.speedup.time(procs))
 
 
 def requested(workload: Workload, efficiency: float) -> Workload:

@@ -22,23 +22,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure
 
 T = TypeVar("T")
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
-    *("#000000", "#E69F00", "#56B4E9", "#009E73"),
-    *("#F0E442", "#0072B2", "#D55E00", "#CC79A7"),
-)
-GREY = "#7F7F7F"
 COLOURS = {
-    "black": BLACK,
-    "orange": ORANGE,
-    "sky": SKY,
-    "green": GREEN,
-    "yellow": YELLOW,
-    "blue": BLUE,
-    "vermilion": VERMILION,
-    "purple": PURPLE,
-    "grey": GREY,
+    "black": "#000000",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "yellow": "#F0E442",
+    "blue": "#0072B2",
+    "vermilion": "#D55E00",
+    "purple": "#CC79A7",
+    "grey": "#7F7F7F",
 }
 """By the names that templates have for them."""
+BLACK, ORANGE, SKY, GREEN, _, BLUE, VERMILION, PURPLE, GREY = COLOURS.values()
 COLUMN, PAGE = 3.5, 7.2
 """Widths of a picture in one and in two columns, inches."""
 
@@ -81,10 +77,7 @@ class NoPlotsError(Exception):
 
 
 def render(draw: Callable[[Figure], None], size: tuple[float, float]) -> dict[str, bytes]:
-    """Draw a picture once, of so many inches, and write it in every format.
-
-    Raises `NoPlotsError`.
-    """
+    """Draw a picture once, of so many inches, in every format. Raises `NoPlotsError`."""
     try:
         import matplotlib
         from matplotlib.figure import Figure

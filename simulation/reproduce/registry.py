@@ -1,21 +1,28 @@
-"""The experiments by name, and the files of one that was carried out: data, text and picture."""
+"""The experiments by name, and the files of one that was carried out: data, text and picture.
+
+`RUNS` says what made each NAME.csv beside it, and how long that took.
+"""
 
 from __future__ import annotations
 
+import platform
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 import tomli
 
+import coalloc
 from coalloc.model.errors import InputError
-from coalloc.simulation.reproduce import plots, provenance, words
-from coalloc.simulation.reproduce.rows import Rows, from_csv, table, to_csv
+from coalloc.simulation.reproduce import plots, words
+from coalloc.simulation.reproduce.rows import Row, Rows, from_csv, table, to_csv
 from coalloc.simulation.reproduce.study import Experiment, Facts, Run
-from coalloc.simulation.reproduce.words import Story, Template, fill, read_template
+from coalloc.simulation.reproduce.words import Template, fill, read_template
 
 DECLARED: Mapping[str, Any] = tomli.loads(
     (Path(__file__).parent / "data" / "experiments.toml").read_text(encoding="utf-8")
@@ -26,10 +33,7 @@ MODULES = {key: where for one in DECLARED.values() for key, where in one["experi
 
 
 def find(name: str) -> str:
-    """Return the name, if there is such an experiment.
-
-    Raises `InputError` if there is none; the message lists the names.
-    """
+    """The name, if there is such an experiment. Raises `InputError`."""
     if name not in MODULES:
         names = ", ".join(MODULES)
         raise InputError("reproduce", f"there is no experiment {name!r}; there are all, {names}")
@@ -52,20 +56,18 @@ def load(name: str) -> Experiment:
 
 def carry_out(
     name: str, template: Template, experiment: Experiment, run: Run, folder: Path
-) -> tuple[Story, float, str]:
-    """Measure, and write NAME.csv, NAME.md, NAME.png and NAME.pdf.
+) -> tuple[Template, float, str]:
+    """Measure, and write NAME.csv, NAME.md, NAME.png and NAME.pdf. Raises `OSError`.
 
     What the rows say, the wall time of the measurement in seconds, and why there is no picture,
     where there is none.
-
-    Raises `OSError` with the file that could not be written.
     """
     began = time.monotonic()
     text = to_csv(template.columns, experiment.measure(run))
     elapsed = time.monotonic() - began
     (folder / f"{name}.csv").write_text(text, encoding="utf-8")
     cpu_s = run.spent[experiment.study.name]
-    provenance.note(folder, name, cpu_s=cpu_s, seed=run.seed, quick=run.quick)
+    note(folder, name, cpu_s=cpu_s, seed=run.seed, quick=run.quick)
     rows = from_csv(text)
     story = fill(template, facts_of(experiment, rows, folder))
     page = to_markdown(name, story, quick=run.quick, elapsed_s=elapsed)
@@ -77,10 +79,10 @@ def carry_out(
     return story, elapsed, missing
 
 
-def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> str:
+def to_markdown(name: str, story: Template, *, quick: bool, elapsed_s: float) -> str:
     """The text of an experiment as a page."""
-    about, sections = story.template, story.sections
-    parts = [f"# {name}: {about.title}", f"{PAPERS[about.paper]}, {about.place}."]
+    sections = story.sections
+    parts = [f"# {name}: {story.title}", f"{PAPERS[story.paper]}, {story.place}."]
     if quick:
         reduced = " ".join(sections[words.REDUCED])
         parts.append(f"**Reduced run** (`--quick`), a smoke test and no reproduction: {reduced}")
@@ -93,7 +95,7 @@ def to_markdown(name: str, story: Story, *, quick: bool, elapsed_s: float) -> st
     command = f"coalloc reproduce {name}{' --quick' if quick else ''}"
     parts += [
         "## Data",
-        f"`{command}` measured for {elapsed_s:.1f} s and wrote `{name}.csv`; `{provenance.RUNS}` "
+        f"`{command}` measured for {elapsed_s:.1f} s and wrote `{name}.csv`; `{RUNS}` "
         "says by which versions, and how much processor time that took.",
         *sections[words.COLUMNS],
     ]
@@ -118,3 +120,59 @@ def facts_of(experiment: Experiment, rows: Rows, folder: Path) -> Facts:
 def stored_rows(name: str, folder: Path) -> Rows:
     """The rows of an experiment that was carried out into a folder."""
     return from_csv((folder / f"{name}.csv").read_text(encoding="utf-8"))
+
+
+RUNS = "runs.csv"
+COLUMNS: Mapping[str, str] = {
+    "experiment": "its name",
+    "cpu_s": "processor time of the study it is read from, child processes too, s",
+    "seed": "as given",
+    "quick": "1 where reduced",
+    "made_by": "coalloc, its commit (with + where files were changed), Python, what computes",
+}
+PACKAGES = ("numpy", "numba", "pulp", "highspy")
+
+
+def note(folder: Path, name: str, *, cpu_s: float, seed: int, quick: bool) -> None:
+    """Say of an experiment how its file came about. Raises `OSError`."""
+    runs = origins(folder)
+    mine = {
+        "experiment": name,
+        "cpu_s": cpu_s,
+        "seed": seed,
+        "quick": int(quick),
+        "made_by": _made_by(),
+    }
+    text = to_csv(COLUMNS, (runs | {name: mine}).values())
+    (folder / RUNS).write_text(text, encoding="utf-8")
+
+
+def origins(folder: Path) -> dict[str, Row]:
+    """The lines of `RUNS`, by experiment; none where there is no such file."""
+    path = folder / RUNS
+    rows = from_csv(path.read_text(encoding="utf-8")) if path.exists() else ()
+    return {row["experiment"]: row for row in rows}
+
+
+def _made_by() -> str:
+    commit = _commit()
+    found = [f"coalloc {coalloc.__version__}" + (f" at {commit}" if commit else "")]
+    found.append(f"Python {platform.python_version()}")
+    for package in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found.append(f"{package} {metadata.version(package)}")
+    return ", ".join(found)
+
+
+def _commit() -> str:
+    """The commit of the checkout that this file lies in; empty without one."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).resolve().parent), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""

@@ -26,10 +26,7 @@ DIGITS = 9
 
 
 def to_csv(columns: Mapping[str, str], rows: Iterable[Row]) -> str:
-    """Write these columns of rows as CSV, a header line first; None and NaN are empty cells.
-
-    Raises `KeyError` if a row lacks one.
-    """
+    """These columns of all rows as CSV, a header line first; None and NaN are empty cells."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)

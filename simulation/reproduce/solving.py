@@ -59,10 +59,7 @@ def solve(
     work: int | None = None,
     seed: int = 0,
 ) -> Solved:
-    """Plan a snapshot with a policy of the registry; after so many seconds, as well as it can.
-
-    Raises `NotAllowedError` if the checker finds a violation.
-    """
+    """Plan a snapshot, after so many seconds as well as can be. Raises `NotAllowedError`."""
     row = lookup(policy)
     complete = read_options(options or {}, row.options)
     began, cpu = time.monotonic(), time.process_time()

@@ -10,13 +10,13 @@ text or picture can be computed again from the CSV beside it. The words are in a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from coalloc.simulation.progress import Report, silent
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.provenance import processor_time
 from coalloc.simulation.reproduce.rows import Row, Rows
 
 Looks = Mapping[str, plots.Look]
@@ -49,6 +49,11 @@ class Run:
             self.report(label, number, len(items))
             yield item
         self.report(label, len(items), len(items))
+
+
+def processor_time() -> float:
+    """Of this process and its children that ended, seconds."""
+    return sum(os.times()[:4])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ the rows have nothing of that name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
@@ -62,7 +62,7 @@ def held_on(share: Estimate) -> Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """One template, with what another one adds."""
+    """One template, with what another one adds; or such a one filled in."""
 
     title: str
     """One line."""
@@ -73,6 +73,7 @@ class Template:
     takes: str
     """Processor time of a full run, about; experiments of one study share it."""
     sections: Mapping[str, tuple[str, ...]]
+    """Paragraphs and tables in Markdown."""
 
     @property
     def columns(self) -> dict[str, str]:
@@ -87,6 +88,20 @@ class Template:
             for name, colour, marker, label in self._lines(SERIES)
         }
 
+    @property
+    def headline(self) -> str:
+        """One line for the summary of all experiments."""
+        return " ".join(self.sections[HEADLINE])
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims, judged; without those that a reduced run has no rows for."""
+        return [
+            Claim(held=Held(held), words=words, found=found)
+            for held, words, found in self._lines(CLAIMS)
+            if held != NOTHING
+        ]
+
     def _lines(self, section: str) -> list[list[str]]:
         """Cells of a section's table, without its head."""
         return [line for part in self.sections[section] for line in cells(part)]
@@ -98,29 +113,6 @@ class Claim(NamedTuple):
     words: str
     held: Held
     found: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """A template filled in: paragraphs and tables in Markdown, by section."""
-
-    template: Template
-    sections: Mapping[str, tuple[str, ...]]
-
-    @property
-    def headline(self) -> str:
-        """One line for the summary of all experiments."""
-        return " ".join(self.sections[HEADLINE])
-
-    @property
-    def claims(self) -> list[Claim]:
-        """The claims, judged; without those that a reduced run has no rows for."""
-        lines = [line for part in self.sections[CLAIMS] for line in cells(part)]
-        return [
-            Claim(held=Held(held), words=words, found=found)
-            for held, words, found in lines
-            if held != NOTHING
-        ]
 
 
 def read_template(path: Path) -> Template:
@@ -161,10 +153,10 @@ def cells(table: str) -> list[list[str]]:
     return [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in lines]
 
 
-def fill(template: Template, facts: Facts) -> Story:
+def fill(template: Template, facts: Facts) -> Template:
     """Put what the rows say in the place of the placeholders."""
     sections = {name: filled(parts, facts) for name, parts in template.sections.items()}
-    return Story(template=template, sections=sections)
+    return replace(template, sections=sections)
 
 
 def filled(parts: Sequence[str], facts: Facts) -> tuple[str, ...]:

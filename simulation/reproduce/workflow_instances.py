@@ -8,10 +8,10 @@ each level. What it leaves open is filled in here:
 
 - tasks are dealt to the levels evenly, at random within a third of the mean; each waits for one to
   three tasks of the level before, the heavy one for the heavy one before it;
-- work ~ U(`light`, 100) s at the reference power, that of the heavy task U(92, 100);
+- work ~ U(`LIGHT`, 100) s at the reference power, that of the heavy task U(92, 100);
 - parallel fractions ~ U(pf, 1), communication comm ~ work x U(0, 2 `chatter`) GB;
 - a sequential task has no parallel fraction, a rigid one a fixed number of processes, 2 to 16.
-- sequential tasks are scaled down by `sequential_scale`: as heavy as the others they decide every
+- sequential tasks are scaled down by `SEQUENTIAL_SCALE`: as heavy as the others they decide every
   makespan alone, and all policies look equal.
 
 References
@@ -49,6 +49,9 @@ DAS_3: tuple[tuple[str, int, float], ...] = (
 
 SEQUENTIAL, RIGID, MALLEABLE = "sequential", "rigid", "malleable"
 WIDEST = 272
+SEQUENTIAL_SCALE = 0.2
+LIGHT = 30.0
+"""Least work of a task that is not its level's heavy one, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +66,6 @@ class Shape:
     """Mean communication of a task, GB per second of work."""
     mix: tuple[float, float, float] = (0.0, 0.0, 1.0)
     """Shares of sequential, rigid and malleable tasks."""
-    sequential_scale: float = 0.2
-    """Factor on the work of sequential tasks."""
-    light: float = 30.0
-    """Least work of a task that is not its level's heavy one, seconds."""
     edge_gb: float = 0.0
     """Most data on an edge, GB; the published workflows have none."""
 
@@ -111,14 +110,14 @@ def _deal(shape: Shape, rng: np.random.Generator) -> list[list[int]]:
 
 
 def _task(shape: Shape, rng: np.random.Generator, number: int, *, heavy: bool) -> Task:
-    work = float(rng.uniform(92.0, 100.0) if heavy else rng.uniform(shape.light, 100.0))
+    work = float(rng.uniform(92.0, 100.0) if heavy else rng.uniform(LIGHT, 100.0))
     kind = str(rng.choice([SEQUENTIAL, RIGID, MALLEABLE], p=shape.mix))
     fraction = float(rng.uniform(shape.pf, 1.0))
     comm = work * float(rng.uniform(0.0, 2.0 * shape.chatter))
     procs = int(rng.integers(2, 17))
     name = f"t{number}"
     if kind == SEQUENTIAL:
-        return Task(id=name, work=work * shape.sequential_scale)
+        return Task(id=name, work=work * SEQUENTIAL_SCALE)
     low, high = (procs, procs) if kind == RIGID else (1, WIDEST)
     return Task(
         id=name,

@@ -10,10 +10,16 @@ from zlib import crc32
 
 import pytest
 
-from coalloc.simulation.reproduce.provenance import origins
-from coalloc.simulation.reproduce.registry import MODULES, facts_of, load, stored_rows, template
+from coalloc.simulation.reproduce.registry import (
+    MODULES,
+    facts_of,
+    load,
+    origins,
+    stored_rows,
+    template,
+)
 from coalloc.simulation.reproduce.rows import Rows
-from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, Story, fill
+from coalloc.simulation.reproduce.words import MEASURED, PAPER, Held, Template, fill
 
 DATA = Path(__file__).parents[2] / "docs" / "reproduction"
 YES, PARTLY, NO = Held.YES, Held.PARTLY, Held.NO
@@ -49,7 +55,7 @@ def stored(figure: str) -> Rows:
     return stored_rows(figure, DATA)
 
 
-def told(figure: str, rows: Rows) -> Story:
+def told(figure: str, rows: Rows) -> Template:
     return fill(template(figure), facts_of(load(figure), rows, DATA))
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce.demt.study import PROCS, Instance
-from coalloc.simulation.reproduce.instances import oas_instance
 from coalloc.simulation.reproduce.mbpc.study import (
     ABW,
     AS_PRINTED,
@@ -24,7 +23,7 @@ from coalloc.simulation.reproduce.mca import figures as mca_figures
 from coalloc.simulation.reproduce.mca import study as mca_study
 from coalloc.simulation.reproduce.moldable_instances import FAMILIES, moldable_instance
 from coalloc.simulation.reproduce.oas import fig4 as oas_fig4
-from coalloc.simulation.reproduce.oas.workloads import JOBS, PLAIN
+from coalloc.simulation.reproduce.oas.workloads import JOBS, PLAIN, oas_instance
 from coalloc.simulation.reproduce.registry import template
 from coalloc.simulation.reproduce.rows import Rows
 from coalloc.simulation.reproduce.solving import solve

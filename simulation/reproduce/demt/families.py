@@ -50,13 +50,8 @@ def ratio(rows: Rows, names: tuple[str, str]) -> Estimate | None:
 
 def means(rows: Rows, algorithm: str, names: tuple[str, str]) -> dict[int, float]:
     """The average ratio of an algorithm at each number of jobs."""
-    out = {}
-    mine = rows.where(algorithm=algorithm)
-    for jobs in mine.distinct("jobs"):
-        found = ratio(mine.where(jobs=jobs), names)
-        if found is not None:
-            out[jobs] = found.mean
-    return out
+    groups = rows.where(algorithm=algorithm).grouped("jobs").items()
+    return {jobs: found.mean for (jobs,), group in groups if (found := ratio(group, names))}
 
 
 def ratio_table(rows: Rows, title: str, names: tuple[str, str]) -> str:

@@ -26,7 +26,6 @@ from coalloc.simulation.reproduce.moldable_instances import (
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import NotAllowedError
 from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone
-from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
 
 PROCS, LOADS, SEEDS, JOBS = 200, (0.4, 0.7, 0.9), (1, 2), 500
@@ -64,7 +63,9 @@ def measure(run: Run) -> Iterable[Row]:
         for name, (policy, options, efficiency) in SERIES.items():
             asked = workload if efficiency is None else requested(workload, efficiency)
             trace = replay(asked, platform, policy, options)
-            _refuse_faults(trace)
+            if (faults := verify(trace)) or not trace.ran.all():
+                why = faults[0] if faults else "a job did not run"
+                raise NotAllowedError(f"{policy} on {asked.name}: {why}")
             flow = trace.end - workload.submit
             stretch = flow / shortest
             yield {
@@ -79,13 +80,6 @@ def measure(run: Run) -> Iterable[Row]:
                 "utilisation": measured(trace).utilisation,
                 "rounds": trace.stats.get("rounds"),
             }
-
-
-def _refuse_faults(trace: Trace) -> None:
-    faults = verify(trace)
-    if faults or not trace.ran.all():
-        why = faults[0] if faults else "a job did not run"
-        raise NotAllowedError(f"{trace.policy} on {trace.workload.name}: {why}")
 
 
 def ratios(rows: Rows, series: str) -> dict[str, list[float]]:

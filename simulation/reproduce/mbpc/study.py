@@ -233,10 +233,7 @@ def slowdowns(snapshot: Snapshot, plan: Plan) -> dict[str, Slowdown]:
 
 
 def standalone(snapshot: Snapshot, solve: Callable[[Snapshot], Plan]) -> dict[str, Slowdown]:
-    """The slowdowns of each job with the platform to itself.
-
-    `solve`: called once for each job.
-    """
+    """The slowdowns of each job with the platform to itself."""
     out: dict[str, Slowdown] = {}
     for job in snapshot.queue:
         alone = replace(snapshot, queue=(job,))

@@ -80,23 +80,18 @@ def extremes(
     """The jobs' processing slowdowns in the best and in the worst allocation of these splits."""
     weights = [job.sigma * job.base_time for job in rigid_jobs(snapshot)]
     powers = [sorted(node.power for node in cluster.nodes) for cluster in snapshot.clusters]
-    best: tuple[float, list[float]] = (inf, [])
-    worst: tuple[float, list[float]] = (-inf, [])
-    for split in splits:
-        counts = list(zip(*split, strict=True))
-        for strong, sign in ((True, 1.0), (False, -1.0)):
-            choices = [
-                sorted(set(_weakest(power, count, strong)))
-                for power, count in zip(powers, counts, strict=True)
-            ]
+
+    def slowdowns(strong: bool) -> Iterator[list[float]]:
+        for split in splits:
+            of_cluster = zip(powers, zip(*split, strict=True), strict=True)
+            choices = [sorted(set(_weakest(*one, strong))) for one in of_cluster]
             for chosen in product(*choices):
-                found = [1.0 / min(mine) for mine in zip(*chosen, strict=True)]
-                value = fsum(w * sp for w, sp in zip(weights, found, strict=True))
-                if sign > 0 and value < best[0]:
-                    best = (value, found)
-                if sign < 0 and value > worst[0]:
-                    worst = (value, found)
-    return best[1], worst[1]
+                yield [1.0 / min(mine) for mine in zip(*chosen, strict=True)]
+
+    def cost(found: list[float]) -> float:
+        return fsum(w * sp for w, sp in zip(weights, found, strict=True))
+
+    return min(slowdowns(True), key=cost), max(slowdowns(False), key=cost)
 
 
 def of_one_power(snapshot: Snapshot, splits: Sequence[tuple[Split, ...]]) -> list[list[float]]:

@@ -8,6 +8,7 @@ The paper draws MCA-HEFT, M-HEFT and the critical path. Here stand every form of
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import exp, log
@@ -139,10 +140,7 @@ def correlation(rows: Rows) -> float:
     """Of the gain with the critical path."""
     paths = [row["critical_path_s"] for row in rows.where(policy="mca-heft")]
     won = gains(rows, "mca-heft", "m-heft")
-    a, b = fmean(paths), fmean(won)
-    across = sum((x - a) * (y - b) for x, y in zip(paths, won, strict=True))
-    own = sum((x - a) ** 2 for x in paths) * sum((y - b) ** 2 for y in won)
-    return float(across / own**0.5) if own > 0.0 else 0.0
+    return statistics.correlation(paths, won) if min(len(set(paths)), len(set(won))) > 1 else 0.0
 
 
 def _draw(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
@@ -359,19 +357,17 @@ def _draw_3(rows: Rows, figure: plots.Figure, looks: Looks) -> None:
     sets = rows.distinct("set")
     grid = plots.panels(figure, 1, 1)
     (axes,) = grid[0]
-    for n, (policy, (colour, marker, label)) in enumerate(looks.items()):
-        chosen = [rows.where(set=name, policy=policy) for name in sets]
-        at = [s + 0.08 * (n - len(POLICIES) / 2) for s in range(len(sets))]
-        axes.errorbar(
-            at,
-            [group.mean("comm_s") for group in chosen],
-            yerr=[[0.0] * len(sets), [group.mean("comm_sd_s") for group in chosen]],
-            color=colour,
-            marker=marker,
-            linestyle="none",
-            capsize=2.0,
-            label=label,
-        )
+
+    def point(policy: str, name: str) -> Estimate:
+        """The mean, with the standard deviation above it."""
+        group = rows.where(set=name, policy=policy)
+        mean = group.mean("comm_s")
+        return Estimate(low=mean, mean=mean, high=mean + group.mean("comm_sd_s"))
+
+    def beside(name: str, number: int) -> float:
+        return sets.index(name) + 0.08 * (number - len(POLICIES) / 2)
+
+    plots.curves(axes, looks, sets, point, beside, joined=False)
     axes.set_xticks(range(len(sets)), sets)
     axes.set_xlabel("tasks by level")
     axes.set_ylabel("communication of a task (s)")

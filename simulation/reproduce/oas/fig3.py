@@ -15,9 +15,8 @@ from typing import Any
 
 from coalloc.model.snapshot import Snapshot
 from coalloc.simulation.reproduce import plots
-from coalloc.simulation.reproduce.instances import oas_instance
 from coalloc.simulation.reproduce.oas.fig4 import EXACT, SLOTTED, planned, share_text
-from coalloc.simulation.reproduce.oas.workloads import SHAPES, workloads
+from coalloc.simulation.reproduce.oas.workloads import SHAPES, oas_instance, workloads
 from coalloc.simulation.reproduce.rows import Row, Rows, tabulate
 from coalloc.simulation.reproduce.solving import Solved, solve
 from coalloc.simulation.reproduce.study import Facts, Looks, Run, alone

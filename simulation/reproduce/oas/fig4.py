@@ -19,9 +19,7 @@ from coalloc.simulation.reproduce import plots
 from coalloc.simulation.reproduce.oas.workloads import PLAIN, SHAPES, Workload, workloads
 from coalloc.simulation.reproduce.rows import Estimate, Row, Rows, estimate, table, tabulate
 from coalloc.simulation.reproduce.solving import (
-    NotAllowedError,
     Solved,
-    loads_of,
     rigid_jobs,
     solve,
 )
@@ -126,15 +124,8 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 def _ranks(values: Sequence[float]) -> list[float]:
     # To six digits, or one power reached by two sums would be two ranks.
-    keys = [f"{value:.6e}" for value in values]
-    order = sorted(range(len(keys)), key=lambda i: float(keys[i]))
-    places: dict[str, list[int]] = {}
-    for place, i in enumerate(order):
-        places.setdefault(keys[i], []).append(place)
-    return [fmean(places[key]) for key in keys]
-
-
-Loads = Mapping[str, float]
+    keys = [float(f"{value:.6e}") for value in values]
+    return [(sum(o < key for o in keys) + sum(o <= key for o in keys) - 1) / 2 for key in keys]
 
 
 def carried_out(snapshot: Snapshot, plan: Plan) -> float:
@@ -142,42 +133,18 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> float:
 
     Jobs are taken in the order of their planned starts. Each starts on its planned nodes as soon
     as they are free and the links can carry it; none starts later than planned.
-
-    Raises `NotAllowedError` if the result breaks a rule, which would be a defect of this function.
     """
-    capacity = {cluster.name: cluster.link_gbps for cluster in snapshot.clusters}
-    loads_by_job = loads_of(snapshot, plan)
-    done: list[tuple[Placement, Loads]] = []
+    done: list[Placement] = []
     for placement in sorted(plan.placements, key=lambda p: (p.start, p.end)):
-        loads = loads_by_job[placement.job]
         length = placement.end - placement.start
         ready = max(
-            (p.end for p, _ in done if p.nodes.keys() & placement.nodes.keys()),
+            (p.end for p in done if p.nodes.keys() & placement.nodes.keys()),
             default=snapshot.time,
         )
-        ends = sorted(p.end for p, _ in done if p.end > ready)
-        start = next(
-            time for time in (ready, *ends) if _fits(done, loads, capacity, time, time + length)
-        )
-        done.append((replace(placement, start=start, end=start + length), loads))
-    moved = [placement for placement, _ in done]
-    faults = occupation_violations(snapshot, moved)
-    if faults:
-        raise NotAllowedError(f"a plan carried out without its slots: {faults[0]}")
-    return max(p.end for p in moved) - snapshot.time
-
-
-def _fits(
-    done: list[tuple[Placement, Loads]], loads: Loads, capacity: Loads, start: float, end: float
-) -> bool:
-    """Whether the links carry a job all the time; load only rises where some job starts."""
-    instants = [start, *(p.start for p, _ in done if start < p.start < end)]
-    for name, load in loads.items():
-        for time in instants:
-            there = sum(w.get(name, 0.0) for p, w in done if p.start <= time < p.end)
-            if there + load > capacity[name] * (1.0 + 1e-9):
-                return False
-    return True
+        starts = (ready, *sorted(p.end for p in done if p.end > ready))
+        moved = (replace(placement, start=start, end=start + length) for start in starts)
+        done.append(next(p for p in moved if not occupation_violations(snapshot, [*done, p])))
+    return max(p.end for p in done) - snapshot.time
 
 
 CASE = ("platform", "set", "workload")

@@ -43,7 +43,7 @@ def test_a_waiting_job_is_shown_with_its_interval(site: Site) -> None:
     assert row.start_late is not None
     assert site.now < row.start_early < row.start_late
     assert row.start_late > site.now + 2.5 * HOUR
-    cell = COLUMNS["likely"].cell([row], Now(time=site.now))
+    cell = COLUMNS["likely"].text([row], Now(time=site.now))
     assert cell.count(":") >= 2
     why = job_views.why(site.job("2"), site.state, site.now)
     assert (why.start_early, why.start_late) == (row.start_early, row.start_late)
@@ -67,7 +67,7 @@ def test_why_says_when_a_job_goes_first(site: Site, in_s: float, says: str) -> N
 def test_what_does_not_wait_for_nodes_has_none(site: Site) -> None:
     running = job_views.job_row(site.job("1"), site.state, site.now)
     assert (running.start_early, running.start_late) == (None, None)
-    assert COLUMNS["likely"].cell([running], Now(time=site.now)) == "-"
+    assert COLUMNS["likely"].text([running], Now(time=site.now)) == "-"
     new = Promising({"a": 1})
     new.run(new.submit())
     new.submit()

@@ -11,8 +11,7 @@ import jsonschema
 import pytest
 
 from coalloc.dashboard.access import COOKIE, Settings
-from coalloc.dashboard.api import API, page_files
-from coalloc.dashboard.headers import HEADERS
+from coalloc.dashboard.api import API, HEADERS, page_files
 from tests.support.dashboard_site import Answers, Served, ended_job, fill, served
 
 TOKEN = "f00d" * 8

@@ -38,7 +38,7 @@ from coalloc.simulation.reproduce.registry import template
 from coalloc.simulation.reproduce.rows import Row, Rows
 from coalloc.simulation.reproduce.solving import solve
 from coalloc.simulation.reproduce.study import Run
-from coalloc.simulation.reproduce.words import MEASURED, REASONS, Story, fill, shown
+from coalloc.simulation.reproduce.words import MEASURED, REASONS, Template, fill, shown
 
 REGISTERED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     REACHED: ("demt", {"guess": "reached", "selection": "knapsack"}),
@@ -180,7 +180,7 @@ def test_the_general_claims_count_runs(
         assert claim.found.startswith(start)
 
 
-def told(rows: Rows, name: str = "demt-fig3") -> Story:
+def told(rows: Rows, name: str = "demt-fig3") -> Template:
     return fill(template(name), facts(rows))
 
 

@@ -17,7 +17,7 @@ from coalloc.policies.kernel.instance.decoding import Planner
 from coalloc.policies.oas import exact
 from coalloc.policies.oas.exact import ExactSearch, why_not
 from coalloc.policies.oas.exact_patterns import UnfitError
-from coalloc.simulation.reproduce.instances import oas_instance
+from coalloc.simulation.reproduce.oas.workloads import oas_instance
 from tests.support.oas_cases import random_case
 from tests.unit.policies.kernel.kernel_case import case, cluster, rigid
 
