@@ -10,8 +10,10 @@ from typing import Any
 from msgspec import Struct
 
 from coalloc.adapters.base import Adapter
+from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
+from coalloc.model.values import replace
 
 
 class AdapterKind(Struct, frozen=True):
@@ -31,6 +33,9 @@ class AdapterKind(Struct, frozen=True):
         """Make the adapter of one cluster; `AdapterError` where it cannot be used."""
         settings = self.check(value, cluster, where)
         adapter: Adapter = resolve_name(f"coalloc.adapters.{self.opens}")(settings, state_dir)
+        if isinstance(settings, BatchSettings):
+            files = settings.ssh, settings.ssh_config, settings.copy_mb_s
+            adapter = replace(adapter, files=files)
         return adapter
 
 

@@ -223,6 +223,14 @@ def _unbracketed(text: str) -> str:
     return text if found is None else found[1] + (found[2] or "")
 
 
+def copy(text: str) -> tuple[str, str]:
+    """A path to be copied, and where to."""
+    source, mark, target = text.rpartition(":")
+    if not mark or not source:
+        raise BadText(f"{text!r} is not FROM:TO")
+    return source, target
+
+
 def throttle(text: str) -> int:
     """A throttle, 0 where it is none."""
     if text not in {"", "none"} and not (text.isascii() and text.isdigit() and len(text) <= 9):

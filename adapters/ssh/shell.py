@@ -94,8 +94,10 @@ class Shell:
             except (FileNotFoundError, ConnectionRefusedError) as error:
                 if time.monotonic() >= end:
                     raise SshError(f"ssh: no link; see {self.stem}.link.log") from error
+            except TimeoutError as error:
+                raise SshError(f"ssh: no answer within {limit_s:g} s") from error
             except OSError as error:
-                raise SshError(f"ssh: no answer within {limit_s:g} s ({error})") from error
+                raise SshError(f"ssh: the link: {error.strerror}") from error
             self._start_link()
 
     def _spoken(self, words: dict[str, Any], limit_s: float) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     launch = parser.add_argument_group("how it runs")
     shared.add(launch, "name", "the command's")
     shared.add_launched(launch)
+    shared.add_copies(launch)
     add_words(parser)
     parser.set_defaults(work=None, chunk_s=None, retries=None, keep_going=False, **UNSAID)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND [ARG...]")
@@ -68,7 +69,10 @@ def _run(args: argparse.Namespace) -> int:
         done = client.send_submission(body)
         for warning in done.warnings:
             note(f"warning: {warning}")
-        return _followed(client, done.job, is_tty=options.pty)
+        code = _followed(client, done.job, is_tty=options.pty)
+        if options.stage_out:
+            client.wait(done.job)  # for what it brings back
+        return code
 
 
 def _followed(client: Client, job: str, *, is_tty: bool) -> int:

@@ -154,6 +154,7 @@ def add_launch(group: Any) -> None:
     """Options of its name, output and command."""
     shared.add(group, "name", "the script's")
     shared.add_output(group, "job")
+    shared.add_copies(group)
     about = "mail at these, where the site sends any: BEGIN,END,FAIL,TIME_LIMIT_80, as in sbatch"
     group.add_argument("--mail-type", type=parse.mail_types, metavar="TYPES", help=about)
     about = "to whom (default: the user who submits)"

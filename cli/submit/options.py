@@ -114,6 +114,15 @@ def add_output(group: Any, of: str) -> None:
     add_launched(group)
 
 
+def add_copies(group: Any) -> None:
+    """Options of data that are copied to clusters and back."""
+    kind: Any = {"action": "append", "type": parse.copy, "metavar": "FROM:TO"}
+    about = "copied to its own folder on each cluster that may run it, before it waits there"
+    group.add_argument("--stage-in", **kind, help=f"{about}; paths as rsync's")
+    about = "copied back after its end, as its output; then the folder is removed"
+    group.add_argument("--stage-out", **kind, help=about)
+
+
 def add_launched(group: Any) -> None:
     """Options of working folder and environment."""
     group.add_argument(
