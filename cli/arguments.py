@@ -225,8 +225,8 @@ def _unbracketed(text: str) -> str:
 
 def copy(text: str) -> tuple[str, str]:
     """A path to be copied, and where to."""
-    source, mark, target = text.rpartition(":")
-    if not mark or not source:
+    source, _, target = text.rpartition(":")
+    if not source:
         raise BadText(f"{text!r} is not FROM:TO")
     return source, target
 

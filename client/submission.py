@@ -107,19 +107,8 @@ class JobOptions(SubmissionOptions, total=False):
 _KNOWN = frozenset(JobOptions.__annotations__)
 _JOB_FIELDS = tuple(name for name in RigidJob.__struct_fields__ if name in _KNOWN - {"procs"})
 _LAUNCH_FIELDS = tuple(name for name in Launch.__struct_fields__ if name in _KNOWN - {"env", "cwd"})
-_SEQUENCES = frozenset(
-    (
-        "argv",
-        "clusters",
-        "features",
-        "needs",
-        "array",
-        "passed",
-        "mail_type",
-        "stage_in",
-        "stage_out",
-    )
-)
+_SEQUENCES = frozenset(("argv", "clusters", "features", "needs", "array", "passed", "mail_type"))
+_COPIES = frozenset(("stage_in", "stage_out"))
 _BOUNDS = ("throttle", "finish_by")
 """Options of a request that may be changed, beside the name."""
 _REQUEST_FIELDS = tuple(
@@ -136,14 +125,14 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
     """
     given = known_options(options, JobOptions)
     for key, value in (("argv", argv), *given.items()):
-        if isinstance(value, str) and key in _SEQUENCES:
+        if isinstance(value, str) and key in _SEQUENCES | _COPIES:
             raise TypeError(f"{key}: a sequence is wanted, not a text")
     if not argv:
         raise ValueError("argv: is empty")
     if given.get("once") and "work" not in given:
         # a daemon that does not know `once` refuses this, and does not start it many times
         given["one_cluster"] = True
-    if given.keys() & {"stage_in", "stage_out"}:
+    if given.keys() & _COPIES:
         given |= _copies(given)
     array = given.get("array", ())
     return {

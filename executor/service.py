@@ -104,9 +104,8 @@ class ExecutorService:
         state = ExecutorState(
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
         )
-        self._stager = None
-        if access.security is None or access.owner:  # else it is not the process of a job's user
-            self._stager = Stager(adapter, access.owner, state, self._say, log)
+        is_own = access.security is None or access.owner  # a process of the jobs' user
+        self._stager = Stager(adapter.files, access.owner, state, self._say) if is_own else None
         lacks = {MEMBERS: not adapter.takes_members, STAGES: self._stager is None}
         state.abilities = tuple(word for word in ABILITIES if not lacks.get(word))
         progress = ProgressFile(state_dir / "progress.json", log)

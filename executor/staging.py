@@ -15,9 +15,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from structlog.stdlib import BoundLogger
-
-from coalloc.adapters.base import Adapter, plain_name
+from coalloc.adapters.base import Files, plain_name
 from coalloc.adapters.runner.command import BatchError, Commands
 from coalloc.adapters.ssh.master import BACK_OFF_S, OPEN, SshError, SshMaster
 from coalloc.adapters.ssh.shell import Shell
@@ -31,27 +29,16 @@ LOOK_S, SCRIPT_S = 0.3, 30.0
 RSYNC = ("-abs", "--partial-dir=.~part", "--info=progress2", "--no-inc-recursive", "--timeout=60")
 LASTING = frozenset({1, 2, 3, 4, 6, 11, 21, 22, 23, 25, 127})
 """rsync's exit codes that do not come of a connection."""
-VANISHED = 24
-"""A file was removed meanwhile: no fault of the copy's."""
-
-
-class CopyError(Exception):
-    """A copy will not succeed."""
 
 
 class Stager:
     """Carries out the wishes for one cluster's executor; only its `owner`'s, where it has one."""
 
     def __init__(
-        self,
-        adapter: Adapter,
-        owner: str,
-        state: ExecutorState,
-        say: Callable[[Staged], None],
-        log: BoundLogger,
+        self, files: Files, owner: str, state: ExecutorState, say: Callable[[Staged], None]
     ) -> None:
-        *self._login, self._mb_s = adapter.files
-        self._owner, self._state, self._say, self._log = owner, state, say, log
+        *self._login, self._mb_s = files
+        self._owner, self._state, self._say = owner, state, say
         self._wanted: dict[str, Stage] = {}
         self._told: dict[str, Stage] = {}
         self._cuts, self._is_apart = 0, True
@@ -85,8 +72,7 @@ class Stager:
         try:
             self._tell(stage, folder=self._done(stage, folder), state="done")
             self._cuts = 0
-        except (CopyError, OSError) as error:
-            self._log.warning("copy_failed", job=stage.job, phase=stage.phase, why=str(error))
+        except OSError as error:
             self._tell(stage, folder=f"~/{folder}", detail=str(error), state="failed")
         except (BatchError, SshError) as error:
             self._tell(stage, detail=f"interrupted: {error}")
@@ -104,21 +90,16 @@ class Stager:
     def _done(self, stage: Stage, folder: str) -> str:
         """Do what is wanted; returns the path of the folder there."""
         path, is_back = "", stage.phase == "out"
+        pairs = [[each.replace("%j", stage.job) for each in pair] for pair in stage.copies]
         if stage.phase != "gone":
-            targets = () if is_back else (os.path.dirname(target) for _, target in stage.copies)
-            inner = " ".join(shlex.quote(f"{folder}/{each}") for each in ("", *targets))
+            targets = ("", *(os.path.dirname(target) for _, target in pairs if not is_back))
+            inner = " ".join(shlex.quote(f"{folder}/{each}") for each in targets)
             path = self._there(f"umask 077; mkdir -p {inner} && cd {folder} && pwd -P")
-        for source, target in stage.copies:
-            if is_back:
-                there, here = (each.replace("%j", stage.job) for each in (source, target))
-                os.makedirs(os.path.dirname(here), exist_ok=True)
-                words = self._words(f"{path}/{there}", here, is_back=True)
-            else:
-                words = self._words(source, f"{path}/{target}", is_back=False)
-            self._copy(stage, source, words)
+        for source, target in pairs:
+            there, here = (source, target) if is_back else (target, source)
+            self._copy(stage, source, self._words(f"{path}/{there}", here, is_back=is_back))
         if stage.phase != "in":
-            gone = f"chmod -R u+w {folder} 2>&-; rm -rf {folder} && (rmdir {FOLDER} 2>&-; :)"
-            self._there(gone)
+            self._there(f"chmod -R u+w {folder} 2>&-; rm -rf {folder} && (rmdir {FOLDER} 2>&-; :)")
         return path
 
     def _there(self, script: str) -> str:
@@ -126,25 +107,24 @@ class Stager:
         commands = Commands(ssh=Shell.of(*self._login).stem if self._login[0] else "")
         said = commands.ask("sh", "-c", f"cd && {{ {script}; }}", timeout_s=SCRIPT_S)
         if said.code:
-            raise CopyError(said.err.strip()[:200] or f"exit code {said.code}")
+            raise OSError(said.err.strip()[:200] or f"exit code {said.code}")
         return said.out.removesuffix("\n")
 
-    def _words(self, source: str, target: str, *, is_back: bool) -> list[str]:
-        """The words of a copy to a path there, or back to one here."""
+    def _words(self, there: str, here: str, *, is_back: bool) -> list[str]:
+        """The words of a copy between a path there and one here."""
         words = [*RSYNC, *([f"--bwlimit={self._mb_s:g}m"] if self._mb_s else [])]
-        folder, _, last = source.rpartition("/")
-        if is_back and {"*", "?"} & set(last):
-            words += [f"--include=/{last}", "--exclude=*"]
-            source = f"{folder}/"
+        folder, _, last = there.rpartition("/")
+        if is_back:
+            os.makedirs(os.path.dirname(here), exist_ok=True)
+            if {"*", "?"} & set(last):
+                words, there = [*words, f"--include=/{last}", "--exclude=*"], f"{folder}/"
         if host := self._login[0]:
             master = SshMaster(*self._login)
             if (state := master.state()).state != OPEN:
                 raise SshError(f"{state.state}: {state.why}")
             words += ["-e", shlex.join(master.way(own=self._is_apart and not state.asks))]
-            source, target = (
-                (f"{host}:{source}", target) if is_back else (source, f"{host}:{target}")
-            )
-        return [*words, "--", source, target]
+            there = f"{host}:{there}"
+        return [*words, "--", *((there, here) if is_back else (here, there))]
 
     def _copy(self, stage: Stage, what: str, words: list[str]) -> None:
         """Run a copy, and tell how far it is."""
@@ -161,12 +141,12 @@ class Stager:
                     child.kill()
             log.seek(0)
             said = log.read().decode(errors="replace")
-        if child.code in {0, VANISHED}:
+        if child.code in {0, 24}:  # 24: a file was removed meanwhile
             return
         found = re.search(r"^rsync: (?:\[\w+\] )?(.*)", said, re.MULTILINE)
         why = (found[1] if found else said.strip().rpartition("\n")[2])[:200]
         if child.code in LASTING or "not found" in said:
-            raise CopyError(why)
+            raise OSError(why)
         if "Permission denied (" in said and self._is_apart:
             self._is_apart = False  # its key is with an agent that is not here
         else:

@@ -1,7 +1,7 @@
 """The one connection to a login node: OpenSSH's master, which others' sessions go through.
 
 It is a process of its own and outlives whoever opened it. No client falls back to a connection of
-its own: `SshMaster.client` says ``ProxyCommand=false``. What is known of the connection is in a
+its own: `SshMaster.way` says ``ProxyCommand=false``. What is known of the connection is in a
 file beside the control socket, for all processes of the user. Imports the standard library only.
 """
 
@@ -87,15 +87,10 @@ class SshMaster:
         self.stem = stem_of(target, config)
         self._control = f"{self.stem}.ctl"
 
-    def client(self, command: str) -> list[str]:
-        """Words of a client that runs `command` over the master, or fails."""
-        return [*self.way(own=False), "-T", "--", self.target, command]
-
     def way(self, *, own: bool) -> list[str]:
         """Words before the target, of a client over the master, or with a connection of its own."""
-        if not own:
-            return [*self._ssh(), "-S", self._control, *_options("ProxyCommand=false", *QUIET)]
-        return [*self._ssh(), "-S", "none", *_options("ControlMaster=no", *OPTIONS, *QUIET)]
+        options = ("ControlMaster=no", *OPTIONS) if own else ("ProxyCommand=false",)
+        return [*self._ssh(), "-S", "none" if own else self._control, *_options(*options, *QUIET)]
 
     def check(self) -> int:
         """Pid of the master; 0: there is none that answers."""

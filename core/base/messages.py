@@ -238,7 +238,7 @@ class Started(Struct, frozen=True, kw_only=True):
 
 
 class Staged(Struct, frozen=True, kw_only=True):
-    """How far the data of jobs are, of which the latest ping has spoken."""
+    """Progress with the data of jobs, of which the latest ping has spoken."""
 
     cluster: str
     stages: tuple[Stage, ...] = ()

@@ -171,8 +171,7 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a rigid or moldable job, no array: what its user's executors copy to each cluster that may
     run it, before it waits for nodes there: absolute path here, path below its folder there."""
     stage_out: Copies = ()
-    """The same back, after its end: path below its folder there, absolute path here. ``%j`` is the
-    job, and the last component may be a pattern."""
+    """The same back, after its end. ``%j`` is the job, and there the last name may be a pattern."""
 
     @property
     def is_staged(self) -> bool:

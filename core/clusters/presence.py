@@ -28,7 +28,7 @@ from coalloc.core.base.effects import (
     TurnAway,
 )
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Goodbye, Hello, Read, Report, Staged, Started
+from coalloc.core.base.messages import Goodbye, Hello, Read, Report, Staged, Started, Statement
 from coalloc.core.base.state import State
 from coalloc.core.clusters import readings
 from coalloc.core.jobs import after_restore
@@ -86,12 +86,7 @@ def is_gathering(state: State, now: float) -> bool:
     )
 
 
-def _informed(
-    state: State,
-    cluster: ClusterState,
-    statement: Report | Read | Goodbye | Started | Staged,
-    now: float,
-) -> None:
+def _informed(state: State, cluster: ClusterState, statement: Statement, now: float) -> None:
     match statement:
         case Report():
             if cluster.connected:  # Else it may be another executor's, with numbers of its own.

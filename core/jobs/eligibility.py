@@ -62,9 +62,7 @@ class JobOwner(Struct, frozen=True, kw_only=True):
 UNKNOWN_OWNER = JobOwner()
 OLDER = Verdict(closed="its executor is older than shapes")
 STREAMLESS = Verdict(closed="its executor is older than interactive jobs")
-STAGELESS = Verdict(
-    never="files are copied only by an executor of the user's own: name paths that its nodes have"
-)
+STAGELESS = Verdict(never="only a user's own executor copies files: name paths of its nodes")
 UNSTAGED = Verdict(closed="the job's data are not there yet")
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""

@@ -15,13 +15,12 @@ from coalloc.core.commands.admission import bar
 from coalloc.core.jobs.dependencies import open_needs
 from coalloc.core.jobs.eligibility import is_open_to, owner_of, verdict_of
 from coalloc.model.event_kinds import EventKind
-from coalloc.model.sites.parts import STAGE_FAILED
 from coalloc.model.sites.staging import Phase, Stage
 from coalloc.model.values import replace
 
 MOST_AT_ONCE = 8
 """Wishes for one cluster's executor, which copies for one job at a time, in their order."""
-NOT_BEGUN = Stage(job="", phase="in", detail="not begun")
+NOT_BEGUN = {True: "not begun", False: "its executor is not there"}
 
 
 def wishes(state: State, name: str) -> Iterator[Stage]:
@@ -60,7 +59,7 @@ def taken_in(state: State, cluster: str, said: Stage, now: float) -> None:
         state.put(replace(record, staged={**record.staged, cluster: said.folder}))
         state.rounds.want("data_copied")
     elif said.phase == "in" and record.is_waiting:
-        bar(state, record, now, cluster, STAGE_FAILED, said.detail)
+        bar(state, record, now, cluster, "not_permitted", said.detail)
     elif said.phase != "in":
         left = {name: folder for name, folder in record.staged.items() if name != cluster}
         detail = record.detail
@@ -74,7 +73,7 @@ def taken_in(state: State, cluster: str, said: Stage, now: float) -> None:
 
 
 def _phase(record: JobRecord, name: str) -> Phase | None:
-    """What is still to be done for a job on a cluster; None: nothing."""
+    """Wish of a job on a cluster; None: nothing is to be done."""
     if name not in record.staged:
         return None
     if record.is_ended:
@@ -86,13 +85,12 @@ def _phase(record: JobRecord, name: str) -> Phase | None:
 
 
 def in_words(state: State, record: JobRecord) -> str:
-    """How far the data of a job are where they are not; empty: nothing is to be done."""
+    """Progress of a job's copies, by cluster, in words; empty: nothing is to be done."""
     told = []
     for name in filter(lambda name: _phase(record, name), record.staged):
         cluster = state.clusters.get(name)
-        if cluster is None or not cluster.connected:
-            told.append(f"{name}: its executor is not there")
-        else:
-            told.append(f"{name}: {cluster.stages.get(record.id, NOT_BEGUN).detail}")
+        is_there = cluster is not None and cluster.connected
+        said = cluster.stages.get(record.id) if cluster is not None else None
+        told.append(f"{name}: {said.detail if said and is_there else NOT_BEGUN[is_there]}")
     is_new = record.is_staged and record.is_waiting and not record.staged
-    return "; ".join(told) or (NOT_BEGUN.detail if is_new else "")
+    return "; ".join(told) or (NOT_BEGUN[True] if is_new else "")

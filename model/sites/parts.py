@@ -284,8 +284,7 @@ ENDED_BY_ADMIN, HELD_BY_ADMIN, HELD_BY_OWNER = "ended_by_admin", "held_by_admin"
 """A claim that another than its user has cancelled, or holds, in the batch system; or its user."""
 ADMIN = frozenset({ENDED_BY_ADMIN, HELD_BY_ADMIN})
 """The administrator's will: not on this cluster."""
-STAGE_FAILED = "stage_in_failed"
-LASTING = frozenset({"bad_time_limit", "no_such_nodes", "not_permitted", STAGE_FAILED})
+LASTING = frozenset({"bad_time_limit", "no_such_nodes", "not_permitted"})
 """What another attempt on the same cluster cannot mend; another cluster may take the job."""
 NOT_BEGUN = "not_begun"
 """A member that was taken ahead, and will not begin there: it is placed anew at once."""

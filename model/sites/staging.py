@@ -18,8 +18,7 @@ class Stage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     job: str
     phase: Phase
-    """``in``: they are to be there; ``out``: they are to be brought back and the folder removed;
-    ``gone``: it is to be removed."""
+    """``in``: they are to be there; ``out``: back, and its folder removed; ``gone``: removed."""
     user: str = ""
     """The job's."""
     copies: Copies = ()

@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.base import Adapter
 from coalloc.adapters.ssh.master import SshMaster
 from coalloc.adapters.ssh.shell import Shell
 from coalloc.core.base.messages import Staged
 from coalloc.core.executor.state import ExecutorState
 from coalloc.executor import staging
 from coalloc.model.sites.staging import Stage
-from coalloc.runtime.logs import get_logger
 from tests.support.followed import LIMIT_S, started
 from tests.support.live_site import Running
 from tests.testbeds.ssh import LoginNode, login_nodes, login_user, missing, pids_with
@@ -67,8 +65,7 @@ class Copier:
     def __init__(self, files: tuple[str, str, float], owner: str = "") -> None:
         self.said: list[Staged] = []
         state = ExecutorState(cluster="alpha", identity="", store="5f0c", version="")
-        adapter: Any = Adapter(reader=None, files=files)  # type: ignore[arg-type]
-        self.stager = staging.Stager(adapter, owner, state, self.said.append, get_logger())
+        self.stager = staging.Stager(files, owner, state, self.said.append)
 
     async def until(self, stage: Stage, *, words: str = "", state: str = "") -> Stage:
         """What is said of a wish once it is so."""

@@ -100,7 +100,7 @@ def test_what_could_not_be_copied_back_is_kept_and_said() -> None:
 def test_only_an_executor_of_the_users_own_copies_files() -> None:
     answer = site_of().ask(submitted(stage_in=IN))
     assert isinstance(answer, Refused)
-    assert answer.message.startswith("a: files are copied only by an executor of the user's own")
+    assert answer.message.startswith("a: only a user's own executor copies files")
 
 
 @pytest.mark.parametrize(
