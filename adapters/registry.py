@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 
 from coalloc.adapters.base import Adapter
-from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
 from coalloc.model.values import replace
@@ -33,7 +32,7 @@ class AdapterKind(Struct, frozen=True):
         """Make the adapter of one cluster; `AdapterError` where it cannot be used."""
         settings = self.check(value, cluster, where)
         adapter: Adapter = resolve_name(f"coalloc.adapters.{self.opens}")(settings, state_dir)
-        if isinstance(settings, BatchSettings):
+        if hasattr(settings, "copy_mb_s"):
             files = settings.ssh, settings.ssh_config, settings.copy_mb_s
             adapter = replace(adapter, files=files)
         return adapter

@@ -119,7 +119,7 @@ def test_noise_of_a_login_shell_does_no_harm(login: Made, shell: str) -> None:
 
 @pytest.mark.slow
 def test_one_session_is_enough_and_one_that_ends_is_opened_again(login: Made) -> None:
-    here = login("MaxSessions 1", "ChannelTimeout session:*=1s")
+    here = login("MaxSessions 1", "ChannelTimeout session:*=2s")
     assert here.said("echo first") == "first"
     assert here.shell.relay("/nowhere")[1]
     end = time.monotonic() + 10.0
