@@ -143,13 +143,13 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
 
 def _copies(given: Mapping[str, Any]) -> dict[str, Any]:
     """Pairs with whole paths on this side, and those of the files to which the job prints."""
-    here = os.getcwd()
-    back = [(there, os.path.join(here, to)) for there, to in given.get("stage_out", ())]
+    here, back = os.getcwd(), []
     for pattern in {given.get("stdout") or DEFAULT_OUTPUT, given.get("stderr", "")} - {""}:
         # A pattern, so that it may be missing.
         if not os.path.isabs(pattern):
             to = os.path.join(here, given.get("cwd", ""), os.path.dirname(pattern), "")
             back.append((f"{re.sub('%(?!j)[0-9]*[A-Za-z]', '*', pattern)}*", to))
+    back += [(there, os.path.join(here, to)) for there, to in given.get("stage_out", ())]
     into = [(os.path.join(here, source), to) for source, to in given.get("stage_in", ())]
     return {"stage_in": into, "stage_out": back}
 

@@ -59,6 +59,17 @@ def test_data_are_there_before_the_start_and_back_at_the_end(site: Running) -> N
     assert not list(site.root.glob(".coalloc/*"))
 
 
+def test_what_does_not_come_back_is_said_and_kept(site: Running) -> None:
+    words = ("--wait", "--clusters", "alpha", "--stage-out", "none:x/", "--", "sh", "-c", "echo 1")
+    process = started(site, "submit", *words)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 1, err
+    assert b"completed, exit code 0: alpha: not copied back, link_stat" in err
+    (kept,) = site.root.glob(".coalloc/*")
+    (output,) = kept.iterdir()
+    assert (site.work / output.name).read_text() == "1\n"
+
+
 class Copier:
     """An executor's stager without the rest of it."""
 

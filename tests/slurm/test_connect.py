@@ -54,7 +54,7 @@ def test_from_a_login_to_a_job(root: Path) -> None:
                 assert not Path(ada.home, ".coalloc").exists()
                 assert "alpha" in coalloc("nodes")
                 assert "executor runs already" in coalloc("connect", "alpha")
-                assert nodes[cluster.name].accepted == 4, 'and one for each copy'
+                assert nodes[cluster.name].accepted == 4, "and one for each copy"
             finally:
                 assert "disconnected" in coalloc("disconnect", "alpha"), said
                 assert not pids_with("coalloc.executor.main", str(root))
