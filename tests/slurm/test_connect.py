@@ -43,8 +43,8 @@ def test_from_a_login_to_a_job(root: Path) -> None:
                 assert "shared home: yes; reach the login node: yes" in said
                 assert "executor started in the background" in said
                 (root / "word").write_text("here\n")
-                words = ("submit", "-n", "1", "-t", "1", "--wait", "--stage-in", "word:in/")
-                words += ("--stage-out", "who:back/", "--")
+                copies = ("--stage-in", "word:in/", "--stage-out", "who:back/")
+                words = ("submit", "-n", "1", "-t", "1", "--wait", *copies, "--")
                 told = coalloc(*words, "sh", "-c", "id -un > who; cat in/word; pwd")
                 assert "Submitted job 1" in told
                 assert (root / "back/who").read_text().strip() == ada.name, told

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from coalloc.core.base.effects import AppendEvent
 from coalloc.core.base.events import StatementReceived
 from coalloc.core.base.messages import SHAPES, STAGES, STREAMS, Hello, Prepare, Staged
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Refused, Release, Submit
 from coalloc.core.starts.staging import in_words, wishes
+from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.parts import Launch
 from coalloc.model.sites.staging import Stage
 from tests.support.core_site import Site
@@ -60,7 +62,8 @@ def test_a_job_waits_for_its_data_and_runs_where_they_are() -> None:
     for name, phase in (("a", "gone"), ("b", "out")):
         told(site, name, job, phase, "done")
     assert (site.job(job).staged, site.core.state.marked.staging) == ({}, {})
-    assert [e.kind for e in site.effects if getattr(e, "job", "") == job][-1] == "job_copied"
+    events = [each for each in site.effects if isinstance(each, AppendEvent)]
+    assert [each.job for each in events if each.kind is EventKind.JOB_COPIED] == [job]
 
 
 def test_a_job_whose_data_cannot_be_copied_goes_elsewhere_or_is_held() -> None:
