@@ -44,6 +44,7 @@ def said(site: Running, *words: str) -> str:
     return (out + err).decode()
 
 
+@pytest.mark.slow
 def test_data_are_there_before_the_start_and_back_at_the_end(site: Running) -> None:
     (site.work / "data").mkdir()
     (site.work / "data" / "a b").write_text("41\n")
@@ -59,6 +60,7 @@ def test_data_are_there_before_the_start_and_back_at_the_end(site: Running) -> N
     assert not list(site.root.glob(".coalloc/*"))
 
 
+@pytest.mark.slow
 def test_what_does_not_come_back_is_said_and_kept(site: Running) -> None:
     words = ("--wait", "--clusters", "alpha", "--stage-out", "none:x/", "--", "sh", "-c", "echo 1")
     process = started(site, "submit", *words)
