@@ -34,6 +34,11 @@ __all__ = [
 ]
 
 
+Files = tuple[str, str, float]
+"""How a cluster's files are reached: the login as `ssh.master.SshMaster` takes it (empty: they are
+this machine's), and a copy's bandwidth at most, MB/s (0: any)."""
+
+
 class AdapterError(Exception):
     """The batch system cannot be reached or does not answer; nothing is known of it."""
 
@@ -148,6 +153,7 @@ class Adapter(Struct, frozen=True, kw_only=True):
     streams: tuple[Path, Callable[[PartKey], None]] | None = None
     """Folder of the socket at which runners call the executor, and what orders a part's to call;
     None: parts have no streams."""
+    files: Files = ("", "", 0.0)
     takes_members: bool = False
     """Its launcher runs further members of an array behind a part's own."""
     pause: Callable[[bool], float] = lambda is_idle: 1.0

@@ -12,6 +12,7 @@ from msgspec import Struct
 from coalloc.adapters.base import Adapter
 from coalloc.model.errors import InputError
 from coalloc.model.formats.decoded import shown
+from coalloc.model.values import replace
 
 
 class AdapterKind(Struct, frozen=True):
@@ -31,6 +32,9 @@ class AdapterKind(Struct, frozen=True):
         """Make the adapter of one cluster; `AdapterError` where it cannot be used."""
         settings = self.check(value, cluster, where)
         adapter: Adapter = resolve_name(f"coalloc.adapters.{self.opens}")(settings, state_dir)
+        if hasattr(settings, "copy_mb_s"):
+            files = settings.ssh, settings.ssh_config, settings.copy_mb_s
+            adapter = replace(adapter, files=files)
         return adapter
 
 

@@ -221,6 +221,14 @@ def array(text: str, most: int = MOST_INDICES) -> tuple[Indices, int]:
     return indices(found[1] + (found[3] or ""), most), int(found[2] or 0)
 
 
+def copy(text: str) -> tuple[str, str]:
+    """A path to be copied, and where to."""
+    source, _, target = text.rpartition(":")
+    if not source:
+        raise BadText(f"{text!r} is not FROM:TO")
+    return source, target
+
+
 def throttle(text: str) -> int:
     """A throttle, 0 where it is none."""
     if text not in {"", "none"} and not (text.isascii() and text.isdigit() and len(text) <= 9):

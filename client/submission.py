@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
@@ -14,6 +15,7 @@ from coalloc.core.base.requests import Submit
 from coalloc.model.formats.gres import read_gres
 from coalloc.model.formats.indices import Indices
 from coalloc.model.jobs import RigidJob
+from coalloc.model.output_names import DEFAULT_OUTPUT
 from coalloc.model.shape import Shape
 from coalloc.model.sites.batch_options import NAMES
 from coalloc.model.sites.parts import Launch
@@ -93,6 +95,10 @@ class JobOptions(SubmissionOptions, total=False):
     once: bool
     stream: str
     one_cluster: bool
+    stage_in: Sequence[tuple[str, str]]
+    """From paths here to paths in the job's folder on each cluster, as rsync has them."""
+    stage_out: Sequence[tuple[str, str]]
+    """From paths there to paths here; what it prints to files there comes to `cwd`."""
     script: str
     """Text of a script; the command's first word is its name then. Bytes that are not UTF-8 are
     surrogates, as ``errors="surrogateescape"`` reads them."""
@@ -102,6 +108,7 @@ _KNOWN = frozenset(JobOptions.__annotations__)
 _JOB_FIELDS = tuple(name for name in RigidJob.__struct_fields__ if name in _KNOWN - {"procs"})
 _LAUNCH_FIELDS = tuple(name for name in Launch.__struct_fields__ if name in _KNOWN - {"env", "cwd"})
 _SEQUENCES = frozenset(("argv", "clusters", "features", "needs", "array", "passed", "mail_type"))
+_COPIES = frozenset(("stage_in", "stage_out"))
 _BOUNDS = ("throttle", "finish_by")
 """Options of a request that may be changed, beside the name."""
 _REQUEST_FIELDS = tuple(
@@ -118,18 +125,33 @@ def submission(argv: Sequence[str], **options: Unpack[JobOptions]) -> dict[str, 
     """
     given = known_options(options, JobOptions)
     for key, value in (("argv", argv), *given.items()):
-        if isinstance(value, str) and key in _SEQUENCES:
+        if isinstance(value, str) and key in _SEQUENCES | _COPIES:
             raise TypeError(f"{key}: a sequence is wanted, not a text")
     if not argv:
         raise ValueError("argv: is empty")
     if given.get("once") and "work" not in given:
         # a daemon that does not know `once` refuses this, and does not start it many times
         given["one_cluster"] = True
+    if given.keys() & _COPIES:
+        given |= _copies(given)
     array = given.get("array", ())
     return {
         **request_of("submit", given, _shape(given), argv),
         "array": list(array) if len(array) <= LONG_ARRAY else str(Indices.of(array)),
     }
+
+
+def _copies(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Pairs with whole paths on this side, and those of the files to which the job prints."""
+    here, back = os.getcwd(), []
+    for pattern in {given.get("stdout") or DEFAULT_OUTPUT, given.get("stderr", "")} - {""}:
+        # A pattern, so that it may be missing.
+        if not os.path.isabs(pattern):
+            to = os.path.join(here, given.get("cwd", ""), os.path.dirname(pattern), "")
+            back.append((f"{re.sub('%(?!j)[0-9]*[A-Za-z]', '*', pattern)}*", to))
+    back += [(there, os.path.join(here, to)) for there, to in given.get("stage_out", ())]
+    into = [(os.path.join(here, source), to) for source, to in given.get("stage_in", ())]
+    return {"stage_in": into, "stage_out": back}
 
 
 def change(job: str, **options: Unpack[JobOptions]) -> dict[str, Any]:

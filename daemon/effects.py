@@ -89,7 +89,8 @@ class Effects:
         service.user_mail.recorded(effect, record)
         service.streams.recorded(effect, record)
         service.server.publish(f"event.{effect.kind}.{effect.job}", asdict(effect))
-        if effect.kind is EventKind.JOB_ENDED:
+        is_copying = record is not None and record.staged
+        if effect.kind in {EventKind.JOB_ENDED, EventKind.JOB_COPIED} and not is_copying:
             service.waiters.ended(effect.job)
 
     def costed(self, found: RuleCostsRow) -> None:

@@ -9,6 +9,7 @@ from coalloc.core.base.events import Disconnected, StatementReceived
 from coalloc.core.base.messages import Ping, Statement
 from coalloc.core.base.state import State
 from coalloc.core.starts.queued_claims import wanted_slots
+from coalloc.core.starts.staging import wishes
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.outbox import Delivery
 from coalloc.wire.server import ExecutorPeer
@@ -47,7 +48,8 @@ class Heartbeats:
                 self._loop.offer(Disconnected(cluster=name))
                 continue
             wanted = wanted_slots(self._state, name, time.time())
-            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted))
+            stages = tuple(wishes(self._state, name))
+            self._tell(name, Ping(epoch=self._state.epoch, wanted=wanted, stages=stages))
             if name in self._delivery.waiting():
                 self._delivery.pump(name)
         self._loop.later(PING_EVERY_S, self.tick)

@@ -218,7 +218,8 @@ def spec_of(order: Prepare, cluster: str, epoch: int) -> PartSpec:
     """Specification of a part, for the launcher."""
     shared = {name: getattr(order, name) for name in JobPart.__struct_fields__}
     if order.launch is not None:
-        shared["launch"] = _filled_in(order.launch, order)
+        launch = replace(order.launch, cwd=order.folder or order.launch.cwd)
+        shared["launch"] = _filled_in(launch, order)
         shared["members"] = tuple(
             replace(each, stdout=out, stderr=err)
             for each in order.members

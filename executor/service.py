@@ -23,6 +23,7 @@ from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import (
     ABILITIES,
     MEMBERS,
+    STAGES,
     Goodbye,
     Numbered,
     Ping,
@@ -45,6 +46,7 @@ from coalloc.core.executor.state import ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.executor.access import OPEN_ACCESS, ExecutorAccess
 from coalloc.executor.actions import LauncherActions, ProgressFile, in_words, kept_identity
+from coalloc.executor.staging import Stager
 from coalloc.executor.started import StartedFile
 from coalloc.executor.streams import PartStreams
 from coalloc.model.sites.parts import PartKey, PartReport
@@ -102,8 +104,10 @@ class ExecutorService:
         state = ExecutorState(
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
         )
-        if not adapter.takes_members:
-            state.abilities = tuple(word for word in ABILITIES if word != MEMBERS)
+        is_own = access.security is None or access.owner  # a process of the jobs' user
+        self._stager = Stager(adapter.files, access.owner, state, self._say) if is_own else None
+        lacks = {MEMBERS: not adapter.takes_members, STAGES: self._stager is None}
+        state.abilities = tuple(word for word in ABILITIES if not lacks.get(word))
         progress = ProgressFile(state_dir / "progress.json", log)
         started = StartedFile(state_dir / "started")
         if progress.kept is not None:
@@ -153,6 +157,7 @@ class ExecutorService:
             loop.create_task(self._ticking()),
             loop.create_task(self._looking()),
             *([loop.create_task(self._streams.open())] if self._streams else ()),
+            *([loop.create_task(self._stager.serve())] if self._stager else ()),
         ]
 
     async def close(self) -> None:
@@ -193,6 +198,8 @@ class ExecutorService:
         pings = [each for each in heard if isinstance(each, Ping)]
         if pings:
             self._wanted = pings[-1].wanted
+            if self._stager is not None and pings[-1].epoch == self.core.state.epoch:
+                self._stager.wish(pings[-1].stages)
             if self._on_demand is not None:
                 self._on_demand(self._wanted)
         self._turn(MessageReceived(message=message) for message in heard)

@@ -55,6 +55,8 @@ class EventKind(StrEnum):
     """`user`, and `reason` if one was given: a running job is being ended"""
     JOB_ENDED = "job_ended"
     """`state`, `exit_code`, `detail`"""
+    JOB_COPIED = "job_copied"
+    """`detail`: what it was to bring back is here, and its folders on clusters are removed"""
     DRAINED = "drained"
     """`target`, `user`, `reason`"""
     RESUMED = "resumed"

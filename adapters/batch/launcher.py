@@ -25,7 +25,7 @@ from coalloc.adapters.runner.grant import CLAIM, GRANT, MARKS, kept, ordered
 from coalloc.adapters.runner.spec import BatchSite, BatchTerms
 from coalloc.adapters.runner.status import PAGE, READY, RUN
 from coalloc.adapters.ssh.master import SshError
-from coalloc.adapters.ssh.shell import Relay, Shell
+from coalloc.adapters.ssh.shell import Shell
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState
 from coalloc.model.values import replace
 
@@ -255,7 +255,7 @@ def site_of_part(
     relay = ""
     try:
         if settings.is_relayed:
-            relay = ":".join(map(str, Relay(Shell(login_of(settings))).at(str(root))))
+            relay = ":".join(map(str, Shell(login_of(settings)).relay(str(root))))
     except SshError as error:
         raise AdapterError(str(error)) from error
     return {

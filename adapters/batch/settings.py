@@ -43,6 +43,8 @@ class BatchSettings(Struct, frozen=True, kw_only=True, dict=True):
     alias. Jobs run as that user; nothing is installed there."""
     ssh_config: Folder = ""
     """ssh's configuration file; default the user's own."""
+    copy_mb_s: Annotated[float, Meta(ge=0, le=1e6)] = 50.0
+    """Bandwidth of a copy for ``--stage-in`` and ``--stage-out``, at most, MB/s; 0: no limit."""
     address: str = ""
     """Where the nodes reach the executor's machine; default its full name, and with ``ssh`` by way
     of the login node."""

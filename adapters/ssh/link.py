@@ -129,6 +129,8 @@ class Link(Channel):
             own += [folder for folder in folders if folder not in own]
             if not self._relay["port"]:
                 await self._listen()
+            if not self._relay["port"]:
+                raise SshError("it gives no port on which nodes could call")
             keep(*os.path.split(f"{self._stem}.relay"), self._relay)
             return {"addresses": self._about["addresses"], "port": self._relay["port"]}
         asked = time.monotonic()
@@ -186,7 +188,7 @@ class Link(Channel):
             raise SshError(f"{self._master.target}: {state.why}; {todo} {self._master.target}")
         with open(f"{self._stem}.channel.log", "wb+") as log:
             self._child = await asyncio.create_subprocess_exec(
-                *self._master.client("exec /bin/sh"),
+                *(*self._master.way(own=False), "-T", "--", self._master.target, "exec /bin/sh"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

@@ -1,7 +1,7 @@
 """The one connection to a login node: OpenSSH's master, which others' sessions go through.
 
 It is a process of its own and outlives whoever opened it. No client falls back to a connection of
-its own: `SshMaster.client` says ``ProxyCommand=false``. What is known of the connection is in a
+its own: `SshMaster.way` says ``ProxyCommand=false``. What is known of the connection is in a
 file beside the control socket, for all processes of the user. Imports the standard library only.
 """
 
@@ -31,6 +31,7 @@ OPTIONS = (
     *("ClearAllForwardings=yes", "ExitOnForwardFailure=yes", "ForwardAgent=no", "ForwardX11=no"),
     *("PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no"),
 )
+QUIET = "BatchMode=yes", "StrictHostKeyChecking=yes"
 OUTLIVES = ("/bin/sh", "-c", "trap '' HUP; exec \"$@\"", "sh")
 """The terminal: also what the connection goes through, a jump host's ssh or a proxy command."""
 NOT_ERRORS = ("debug", "OpenSSH", "@")
@@ -86,10 +87,10 @@ class SshMaster:
         self.stem = stem_of(target, config)
         self._control = f"{self.stem}.ctl"
 
-    def client(self, command: str) -> list[str]:
-        """Words of a client that runs `command` over the master, or fails."""
-        own = ("-S", self._control, "-o", "ProxyCommand=false", "-o", "BatchMode=yes", "-T")
-        return [*self._ssh(), *own, "--", self.target, command]
+    def way(self, *, own: bool) -> list[str]:
+        """Words before the target, of a client over the master, or with a connection of its own."""
+        options = ("ControlMaster=no", *OPTIONS) if own else ("ProxyCommand=false",)
+        return [*self._ssh(), "-S", "none" if own else self._control, *_options(*options, *QUIET)]
 
     def check(self) -> int:
         """Pid of the master; 0: there is none that answers."""
@@ -124,7 +125,7 @@ class SshMaster:
             is_shut = known.asks or known.state == CHANGED or time.time() < known.until
             if is_shut and not terminal:
                 return self.state()
-            found = self._try(known, "BatchMode=yes", "StrictHostKeyChecking=yes")
+            found = self._try(known, *QUIET)
             if terminal and found.state != OPEN:
                 is_typed = found.state == REFUSED  # else it was the host's key that was asked about
                 found = self._try(known, "BatchMode=no", "StrictHostKeyChecking=ask")
@@ -151,7 +152,7 @@ class SshMaster:
         self.drop()  # a dead one's socket would keep the new one from listening
         log, is_typed = f"{self.stem}.log", "BatchMode=no" in options
         words = [*self._ssh(), "-M", "-N", "-f", "-S", self._control, "-v", "-E", log]
-        words += [word for option in (*OPTIONS, *options) for word in ("-o", option)]
+        words += _options(*OPTIONS, *options)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(log)
         words = [*(OUTLIVES if is_typed else ()), *words, "--", self.target]
@@ -200,6 +201,10 @@ class SshMaster:
         with open(f"{self.stem}.lock", "w", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _options(*options: str) -> list[str]:
+    return [word for option in options for word in ("-o", option)]
 
 
 def _read(path: str) -> str:

@@ -81,6 +81,14 @@ class Shell:
         """
         return self._say({"about": {}}, MARGIN_S)
 
+    def relay(self, state_dir: str) -> tuple[str, int]:
+        """Addresses there, with commas, and the port by which wrappers reach parts in this folder.
+
+        It holds no key (`runner.talk`), and stays the same. Raises `SshError`.
+        """
+        said = self._say({"relay": [state_dir]}, MARGIN_S)
+        return ",".join(said["addresses"]), int(said["port"])
+
     def end(self) -> None:
         """End the link and its channel, not the master. Nothing where there is none."""
         with contextlib.suppress(SshError, OSError):
@@ -94,8 +102,10 @@ class Shell:
             except (FileNotFoundError, ConnectionRefusedError) as error:
                 if time.monotonic() >= end:
                     raise SshError(f"ssh: no link; see {self.stem}.link.log") from error
+            except TimeoutError as error:
+                raise SshError(f"ssh: no answer within {limit_s:g} s") from error
             except OSError as error:
-                raise SshError(f"ssh: no answer within {limit_s:g} s ({error})") from error
+                raise SshError(f"ssh: the link: {error.strerror}") from error
             self._start_link()
 
     def _spoken(self, words: dict[str, Any], limit_s: float) -> dict[str, Any]:
@@ -120,22 +130,3 @@ class Shell:
         with open(f"{self.stem}.link.log", "ab") as log:
             out = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
             subprocess.run(words, **out, start_new_session=True, check=False)  # type: ignore[call-overload]
-
-
-class Relay:
-    """A port of the login node, from which wrappers of parts reach their runners here.
-
-    It holds no key: what goes over it is authenticated from end to end (`runner.talk`). Only ports
-    on which parts of the named folders, or their gate, listen are reached.
-    """
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    def at(self, state_dir: str) -> tuple[str, int]:
-        """Have it serve parts in this folder; returns the addresses, with commas, and the port.
-
-        The port is the same after each reconnection. Raises `SshError`.
-        """
-        said = self._shell._say({"relay": [state_dir]}, MARGIN_S)
-        return ",".join(said["addresses"]), int(said["port"])

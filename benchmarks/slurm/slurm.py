@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.slurm.test_ssh import site_by_ssh
 from tests.testbeds.slurm import SlurmTestbed, alike, bed, missing
 from tests.testbeds.slurm_launches import SlurmLaunches
 from tests.testbeds.slurm_site import SlurmSite
@@ -114,6 +115,19 @@ def skews(running: SlurmTestbed, trials: int) -> list[tuple[str, str]]:
     return rows
 
 
+def skews_by_ssh(trials: int, trip_s: float) -> list[tuple[str, str]]:
+    """The same over two clusters, each behind an ssh connection with this round trip."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="co-") as folder, bed(*alike(2, 2)) as running:
+        os.chmod(folder, 0o755)
+        with site_by_ssh(Path(folder), running, trip_s=trip_s) as (site, _, ada):
+            for _ in range(trials):
+                ended = site.wait(site.submit(["true"], 4, cwd=ada.home))
+                assert ended["state"] == "completed", ended
+                found.append(ended["skew_ms"])
+    return [(f"start skew over 2 clusters by ssh, {trip_s * 1e3:g} ms away", shown(found))]
+
+
 def shown(values: list[float], unit: str = "ms", scale: float = 1.0) -> str:
     """Median and 95th percentile."""
     ordered = sorted(value * scale for value in values)
@@ -126,16 +140,20 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=TRIALS, help="co-allocated jobs of each kind")
+    parser.add_argument("--ssh", type=float, metavar="MS", help="only by ssh, so far away")
     args = parser.parse_args()
     absent = missing()
     if absent:
         print(f"Slurm is not installed, nothing measured: {absent}")
         return 0
-    rows = bed_times()
-    with bed(*alike(3, 4)) as running:
-        for way in ("salloc", "sbatch"):
-            rows += claim_times(running, way)
-        rows += skews(running, args.trials)
+    if args.ssh is not None:
+        rows = skews_by_ssh(args.trials, args.ssh / 1e3)
+    else:
+        rows = bed_times()
+        with bed(*alike(3, 4)) as running:
+            for way in ("salloc", "sbatch"):
+                rows += claim_times(running, way)
+            rows += skews(running, args.trials)
     for name, value in rows:
         print(f"{name:55} {value}")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from coalloc.adapters.ssh.shell import Relay, Shell
+from coalloc.adapters.ssh.shell import Shell
 from coalloc.cli.command import CommandError
 
 LOOK_S, JOB_S = 15.0, 20
@@ -41,13 +41,14 @@ def lines(shell: Shell, folder: str, factors: str) -> list[str]:
         raise CommandError(f"no Slurm answers there: {' '.join(seen.get('slurm', ()))}")
     ahead_s = float(seen["clock"][0]) - before - took_s
     clocks = "agree" if -took_s <= ahead_s <= 0 else f"differ by {abs(ahead_s) * 1e3:.0f} ms"
-    hosts, port = Relay(shell).at(folder)
+    hosts, port = shell.relay(folder)
     node = _said(shell, NODE.format(limit=JOB_S, hosts=hosts, port=port), JOB_S + LOOK_S)
     nodes = f"not looked at, none was free within {JOB_S} s"
     if "python" in node:
-        reach = "".join(f"yes ({host}:{port})" for host in node.get("reach", ())) or "no"
+        if not node.get("reach"):
+            raise CommandError(f"nodes do not reach the login node ({hosts}:{port}): no job starts")
         nodes = f"Python {node['python'][0]}; shared home: {node['home'][0]}; "
-        nodes += f"reach the login node: {reach}"
+        nodes += f"reach the login node: yes ({node['reach'][0]}:{port}), and by it this machine"
     account, limits = seen["account"][0] or "none", (f"{n}: at most {t} a job" for n, _, t in parts)
     return [
         f"logged in ({factors}), one connection; {seen['slurm'][0]}, account {account}",

@@ -35,7 +35,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     one_cluster = "--one-cluster   never split it over several"
     shared.add(parser.add_argument_group("when and where"), one_cluster, shared.ORDER)
     shared.add(parser.add_argument_group("what batch systems are told"), shared.BATCH)
-    launch = (shared.NAME.format("the command's"), shared.LAUNCHED)
+    launch = (shared.NAME.format("the command's"), shared.LAUNCHED, shared.COPIES)
     shared.add(parser.add_argument_group("how it runs"), *launch)
     add_words(parser)
     parser.set_defaults(work=None, chunk_s=None, retries=None, keep_going=False)
@@ -61,7 +61,10 @@ def _run(args: argparse.Namespace) -> int:
         done = client.send_submission(body)
         for warning in done.warnings:
             note(f"warning: {warning}")
-        return _followed(client, done.job, is_tty=options.pty)
+        code = _followed(client, done.job, is_tty=options.pty)
+        if options.stage_out:
+            client.wait(done.job)  # for what it brings back
+        return code
 
 
 def _followed(client: Client, job: str, *, is_tty: bool) -> int:

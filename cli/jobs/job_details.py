@@ -131,6 +131,8 @@ def _asks(job: JobDetails) -> Iterator[tuple[str, Any]]:
         yield "deadline", instant(job.finish_by)
     if job.throttle:
         yield "at once", f"at most {job.throttle} of its array"
+    for way, copies in (("copied in", job.stage_in), ("copied back", job.stage_out)):
+        yield way, ", ".join(f"{source} to {target or '.'}" for source, target in copies)
     if job.mail_type:
         yield "mail", f"{', '.join(job.mail_type)} to {job.mail_user or job.user}"
     yield "if preempted", "run again from its beginning" if job.requeue else ""

@@ -24,15 +24,10 @@ def wait_and_tell(
     except KeyboardInterrupt:
         note(f"no longer waiting; job {job} goes on")
         raise
-    for one in ended:
-        if quiet and one.state == "completed":
-            continue
-        line = describe(one)
-        if quiet:
-            note(line)
-        else:
-            print(line)
-    codes = (one.exit_code or FAILED for one in ended if one.state != "completed")
+    bad = [one for one in ended if one.state != "completed" or "not copied back" in one.detail]
+    for one in bad if quiet else ended:
+        (note if quiet else print)(describe(one))
+    codes = (one.exit_code or FAILED for one in bad)
     return min(max(codes, default=0), 255)
 
 

@@ -107,6 +107,7 @@ LAUNCH = (
     shared.NAME.format("the script's"),
     shared.OUTPUT.format(of="job"),
     shared.LAUNCHED,
+    shared.COPIES,
     """
 --mail-type TYPES       mail at these, where the site sends any: BEGIN,END,FAIL,TIME_LIMIT_80, as in
                         sbatch

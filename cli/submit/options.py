@@ -58,6 +58,11 @@ LAUNCHED = """
 -D --chdir DIR @cwd   working folder (default: this one)
 --export WHAT         environment: ALL (default), NONE, or VAR,VAR=value, also after ALL
 """
+COPIES = """
+--stage-in FROM:TO *    copied to its own folder on each cluster that may run it, before it waits
+                        there; paths as rsync's
+--stage-out FROM:TO *   copied back after its end, as its output; then the folder is removed
+"""
 FAILURES = """
 --retries N       run a failed {of} again so often (default 0)
 -k --keep-going   after a failure, {then}
@@ -103,6 +108,7 @@ READERS: Mapping[str, Reader] = {
     "cwd": _folder,
     "mail_type": parse.mail_types,
     "retries": parse.count,
+    **dict.fromkeys(("stage_in", "stage_out"), parse.copy),
 }
 """Of all these, and of what single commands add, by the names of the values."""
 
@@ -120,7 +126,7 @@ def given_options(
     `command` is named where an option is refused.
     """
     typed = {name: getattr(args, name, None) for name in kind.__annotations__}
-    given = {k: v for k, v in typed.items() if v is not None and v is not False}
+    given = {k: v for k, v in typed.items() if v is not None and v is not False and v != []}
     if isinstance(given.get("constraint"), tuple):
         given["features"] = given.pop("constraint")
     if "export" in args:

@@ -16,6 +16,7 @@ from coalloc.model.platform import Node
 from coalloc.model.settings import ClusterConfig
 from coalloc.model.sites.reading import ClusterReading, NodeReading
 from coalloc.model.sites.site_rules import Verdict
+from coalloc.model.sites.staging import Stage
 from coalloc.model.snapshot import Running
 
 
@@ -94,6 +95,8 @@ class ClusterState:
     """When jobs that are not ours waited or ran there last, by a reading."""
     run_s: float = 0.0
     """How long jobs that are not ours ran there of late, seconds; 0: none was seen to end."""
+    stages: Mapping[str, Stage] = field(default_factory=dict)
+    """How far its executor is with the data of jobs."""
     full: dict[str, float] = field(default_factory=dict)
     """Users whose claims its batch system refused for a limit on submits, and until when."""
     viewed: ViewedNodes | None = field(default=None, compare=False, repr=False)

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from coalloc.model.sites.parts import JobPart, PartReport
 from coalloc.model.sites.reading import ClusterReading
+from coalloc.model.sites.staging import Stage
 from coalloc.model.sites.streams import StreamChunks, StreamWish
 
 LIMIT = "limit"
@@ -24,7 +25,9 @@ STREAMS = "streams"
 MEMBERS = "members"
 """Ability of an executor: a part of its may run further members of an array; another one is sent
 each by itself."""
-ABILITIES = (LIMIT, SHAPES, STREAMS, MEMBERS)
+STAGES = "stages"
+"""Ability of an executor: it is its user's own, and copies data for jobs with that user's files."""
+ABILITIES = (LIMIT, SHAPES, STREAMS, MEMBERS, STAGES)
 """Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -51,6 +54,8 @@ class Prepare(JobPart, frozen=True, kw_only=True):
     """How many it has, which its processes share, each some in a row; 0: it is no piece."""
     chunks_total: int = 0
     """Chunks of the divisible job."""
+    folder: str = ""
+    """With its data, in place of the launch's working folder; empty: it has none there."""
 
 
 class OfAttempt(Struct, frozen=True, kw_only=True):
@@ -136,6 +141,8 @@ class Ping(Struct, frozen=True, kw_only=True):
     """False to an executor that counts as disconnected: it says hello, and is back."""
     wanted: int = 0
     """Slots of the cluster that waiting jobs could fill, at most those that it has."""
+    stages: tuple[Stage, ...] = ()
+    """The jobs' data that are to be there, or no longer; answered by ``staged``."""
 
 
 class TurnedAway(Struct, frozen=True, kw_only=True):
@@ -180,7 +187,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
     """What it can do that earlier ones could not: ``limit``, ``shapes``, ``streams``,
-    ``members``."""
+    ``members``, ``stages``."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -230,6 +237,13 @@ class Started(Struct, frozen=True, kw_only=True):
     """Nothing follows."""
 
 
+class Staged(Struct, frozen=True, kw_only=True):
+    """Progress with the data of jobs, of which the latest ping has spoken."""
+
+    cluster: str
+    stages: tuple[Stage, ...] = ()
+
+
 class Streamed(StreamChunks, frozen=True, kw_only=True):
     """Answer to a wish of the daemon's."""
 
@@ -240,4 +254,4 @@ class Streamed(StreamChunks, frozen=True, kw_only=True):
     """The part has no streams now: it is about to begin, or to end."""
 
 
-Statement = Hello | Report | Read | Goodbye | Started
+Statement = Hello | Report | Read | Goodbye | Started | Staged

@@ -13,6 +13,7 @@ from coalloc.model.jobs import Job, MoldableJob, RigidJob
 from coalloc.model.mail import Addresses
 from coalloc.model.sites.batch_options import PLAIN, BatchOptions
 from coalloc.model.sites.parts import PartState
+from coalloc.model.sites.staging import Copies
 from coalloc.model.values import replace
 
 
@@ -166,6 +167,16 @@ class SubmitOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     array, its first start and its last end, or with ``ARRAY_TASKS`` each member's."""
     mail_user: Addresses = ""
     """To whom, with commas between them; empty: the user's own."""
+    stage_in: Copies = ()
+    """Of a rigid or moldable job, no array: what its user's executors copy to each cluster that may
+    run it, before it waits for nodes there: absolute path here, path below its folder there."""
+    stage_out: Copies = ()
+    """The same back, after its end. ``%j`` is the job, and there the last name may be a pattern."""
+
+    @property
+    def is_staged(self) -> bool:
+        """It runs in a folder of its own, with data that are copied."""
+        return bool(self.stage_in or self.stage_out)
 
 
 class JobSummary(SubmitOptions, frozen=True, kw_only=True, omit_defaults=True):
@@ -290,6 +301,8 @@ class JobRecord(JobSummary, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """Clusters that will not take it, each with the reason."""
     priority: float = 0.0
     """An operator's, in doublings of its weight."""
+    staged: Mapping[str, str] = field(default_factory=dict)
+    """Clusters on which it may have a folder with its data, and which; empty: not all are there."""
     clock_before_s: float = 0.0
     """By how much the clock had been set, in sum, when it was submitted, seconds."""
     clock_set_s: float = 0.0

@@ -115,6 +115,8 @@ class Marked:
     """Those to which an operator has given a priority."""
     throttled: set[str] = field(default_factory=set)
     """Members of arrays of which only so many run at once."""
+    staging: dict[str, None] = field(default_factory=dict)
+    """Jobs with data on clusters, or that are to have them there, in their order."""
 
     def follow(self, record: JobRecord, *, is_planned: bool) -> None:
         """Mark a job as its record says, or no more."""
@@ -126,11 +128,16 @@ class Marked:
                 marked.add(record.id)
             else:
                 marked.discard(record.id)
+        if record.staged or (record.is_staged and not record.is_ended):
+            self.staging[record.id] = None
+        else:
+            self.staging.pop(record.id, None)
 
     def forget(self, job: str) -> None:
         """Drop a job."""
         for marked in (self.backing_off, self.prioritised, self.throttled):
             marked.discard(job)
+        self.staging.pop(job, None)
 
 
 @dataclass(slots=True)

@@ -28,12 +28,12 @@ from coalloc.core.base.effects import (
     TurnAway,
 )
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import Goodbye, Hello, Read, Report, Started
+from coalloc.core.base.messages import Goodbye, Hello, Read, Report, Staged, Started, Statement
 from coalloc.core.base.state import State
 from coalloc.core.clusters import readings
 from coalloc.core.jobs import after_restore
 from coalloc.core.starts import requeue as requeueing
-from coalloc.core.starts import siblings
+from coalloc.core.starts import siblings, staging
 from coalloc.core.starts import two_phase as starting
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.parts import PartReport
@@ -86,9 +86,7 @@ def is_gathering(state: State, now: float) -> bool:
     )
 
 
-def _informed(
-    state: State, cluster: ClusterState, statement: Report | Read | Goodbye | Started, now: float
-) -> None:
+def _informed(state: State, cluster: ClusterState, statement: Statement, now: float) -> None:
     match statement:
         case Report():
             if cluster.connected:  # Else it may be another executor's, with numbers of its own.
@@ -97,6 +95,7 @@ def _informed(
             for report in statement.parts:
                 starting.reported(state, statement.cluster, report, now)
             requeueing.settle_packs(state, now)
+            staging.begin(state, statement.cluster)
             if cluster.connected and statement.last_seq >= cluster.acked_seq:
                 after_restore.release_claims(state, statement)
         case Read():
@@ -104,6 +103,10 @@ def _informed(
             requeueing.give_way_to_rivals(state, now)
         case Started():
             after_restore.recalled(state, statement, now)
+        case Staged():
+            cluster.stages = {each.job: each for each in statement.stages}
+            for each in statement.stages:
+                staging.taken_in(state, statement.cluster, each, now)
         case Goodbye():
             lost(state, statement.cluster, now, "executor stopped")
 

@@ -44,6 +44,7 @@ from coalloc.model.shape import ONE_SLOT
 from coalloc.model.sites.batch_options import BatchOptions
 from coalloc.model.sites.launch_limits import check_launch
 from coalloc.model.sites.parts import ADMIN, CANCELLED_THERE, ENDED_BY_ADMIN, LASTING
+from coalloc.model.sites.staging import check_copies
 from coalloc.model.sites.streams import PIPES, PTY
 from coalloc.model.split import TOLERANCE, low_side, split, split_task
 from coalloc.model.values import replace
@@ -74,6 +75,10 @@ def check(command: Submit, job: Job, max_tasks: int) -> None:
             raise InputError("stream", "is for rigid and moldable jobs that are no array")
         if command.stream not in {PIPES, PTY} or (command.stream == PTY and not command.once):
             raise InputError("stream", "is neither pipes, nor pty of a command started once")
+    if command.is_staged and (not isinstance(job, RigidJob | MoldableJob) or command.array):
+        raise InputError("stage_in", "is for rigid and moldable jobs that are no array")
+    check_copies("stage_in", command.stage_in, inside=1)
+    check_copies("stage_out", command.stage_out, inside=0)
     if isinstance(job, WorkflowJob):
         _check_workflow(command, job, max_tasks)
     elif isinstance(command, SubmitWorkflow):

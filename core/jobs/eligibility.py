@@ -20,7 +20,7 @@ from math import ceil, inf
 from msgspec import Struct
 
 from coalloc.core.base.clusters import ClusterState
-from coalloc.core.base.messages import SHAPES, STREAMS
+from coalloc.core.base.messages import SHAPES, STAGES, STREAMS
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.base.state_tables import narrowest
@@ -55,11 +55,15 @@ class JobOwner(Struct, frozen=True, kw_only=True):
     batch: BatchOptions = PLAIN
     stream: bool = False
     """Its client has its streams."""
+    data: tuple[str, ...] | None = None
+    """Clusters on which its data are; None: it has none of its own."""
 
 
 UNKNOWN_OWNER = JobOwner()
 OLDER = Verdict(closed="its executor is older than shapes")
 STREAMLESS = Verdict(closed="its executor is older than interactive jobs")
+STAGELESS = Verdict(never="only a user's own executor copies files: name paths of its nodes")
+UNSTAGED = Verdict(closed="the job's data are not there yet")
 MOST_KEPT = 10_000
 """Verdicts of one cluster that are kept."""
 
@@ -74,11 +78,17 @@ def owner_of(record: JobRecord) -> JobOwner:
         gid=record.gid,
         batch=record.batch,
         stream=bool(record.stream),
+        data=tuple(n for n, f in record.staged.items() if f) if record.is_staged else None,
     )
 
 
 def verdict_of(cluster: ClusterState, job: Job, owner: JobOwner) -> Verdict:
     """Verdict of a cluster's batch system on a job; kept until its rules change."""
+    if owner.data is not None:
+        found = verdict_of(cluster, job, replace(owner, data=None))
+        if found.never or cluster.settings.name in owner.data:
+            return found
+        return UNSTAGED if STAGES in (cluster.abilities or (STAGES,)) else STAGELESS
     if owner is not UNKNOWN_OWNER and (why := cluster.closed_to(owner.user)):
         return Verdict(never=why)
     if is_older(cluster, job):

@@ -99,10 +99,11 @@ class Offers:
                 for cluster in self.state.clusters.values()
             )
         is_timed = record.finish_by is not None and record.job.time_limit is None
-        if not (self._are_needed or is_timed) or record.foreign:
+        if not (self._are_needed or is_timed or record.is_staged) or record.foreign:
             return NO_OFFER
         job = record.job
-        who = (record.user, record.uid, record.gid, record.id if is_timed else record.stream)
+        own = record.id if is_timed or record.is_staged else record.stream
+        who = (record.user, record.uid, record.gid, own)
         key = (who, asked_of(record), job.time_limit, widest(job), job.clusters)
         if key not in self._kept:
             self._kept[key] = self._made(record)

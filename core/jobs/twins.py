@@ -61,19 +61,19 @@ def once(state: State, snapshot: Snapshot, plan: Plan) -> Plan:
     home = {node.name: cluster.name for cluster, node in snapshot.nodes() if twins[cluster.name]}
     place = {job.id: index for index, job in enumerate(snapshot.queue)}
     kept: dict[str, list[Placement]] = defaultdict(list)
-    dropped = []
+    dropped: dict[int, Placement] = {}
     order = sorted(plan.placements, key=lambda p: (p.start, place.get(p.job, 0)))
     for one in order:
         mine = [name for name in one.nodes if name in home]
         theirs = (kept[_node_on(twin, name)] for name in mine for twin in twins[home[name]])
         if any(one.start < then.end and then.start < one.end for on in theirs for then in on):
-            dropped.append(one)
-        for name in mine if one not in dropped else ():
+            dropped[id(one)] = one
+        for name in mine if id(one) not in dropped else ():
             kept[name].append(one)
     if not dropped:
         return plan
-    stay = tuple(one for one in plan.placements if one not in dropped)
-    later = [(one.job, one.task) for one in dropped]
+    stay = tuple(one for one in plan.placements if id(one) not in dropped)
+    later = [(one.job, one.task) for one in dropped.values()]
     said = (Deferred(job=j, task=t, reason=Reason.INSUFFICIENT, detail=LATER) for j, t in later)
     return replace(plan, placements=stay, deferred=(*plan.deferred, *said))
 

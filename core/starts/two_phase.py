@@ -122,6 +122,7 @@ def _order(state: State, record: JobRecord, part: PartRecord, now: float) -> Pre
         batch=told(state.clusters[part.cluster].settings, record),
         once=record.once,
         stream=record.stream,
+        folder=record.staged.get(part.cluster, ""),
     )
 
 

@@ -20,6 +20,7 @@ from coalloc.core.rounds import snapshots
 from coalloc.core.sharing import limits
 from coalloc.core.sharing.priority import project_of
 from coalloc.core.starts import negotiation as negotiating
+from coalloc.core.starts import staging
 from coalloc.daemon.queries import workflow_views
 from coalloc.model.cost import shortest_time
 from coalloc.model.formats.nodeset import fold_in_order
@@ -111,7 +112,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
     if (queued := negotiating.in_words(state, record, now)) is not None:
         return queued
     if not record.is_waiting:
-        return None, record.reason, record.detail
+        copies = staging.in_words(state, record) if record.is_ended else ""
+        return None, record.reason, "; ".join(filter(None, (record.detail, copies)))
     if record.task and record.flow in state.jobs:
         return workflow_views.task_expectation(record, state.jobs[record.flow], state)
     if record.state is JobState.HELD:
@@ -124,6 +126,8 @@ def expectation(record: JobRecord, state: State, now: float) -> tuple[float | No
         return None, aside.reason, aside.detail
     if unmet:
         return start, "dependency", f"waits for {unmet}"
+    if start is None and (copies := staging.in_words(state, record)):
+        return None, "staging", copies
     if record.array and record.id not in state.waiting:
         return None, ARRAY_ORDER, "follows the members of its array that are in the queue"
     if record.not_before > now and record.behind:

@@ -25,7 +25,7 @@ class _Wait:
 
 
 class Waiters:
-    """Answers each wait when the last of its jobs has ended.
+    """Answers each wait when the last of its jobs has ended, and its data are back.
 
     Whoever has gone, or has given up and asked again, is not noticed: so the oldest waits of a user
     who has too many are refused. `members` has the records of a job or an array, and refuses an
@@ -47,7 +47,7 @@ class Waiters:
 
     def add(self, origin: Origin, job: str, user: str) -> None:
         """A client of this user waits for a job, or each member of an array; there must be one."""
-        left = {record.id for record in self._members(job) if not record.is_ended}
+        left = {record.id for record in self._members(job) if not record.is_ended or record.staged}
         if not left:
             self._tell(origin, job)
             return

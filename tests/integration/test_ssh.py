@@ -28,7 +28,7 @@ from coalloc.adapters.ssh.master import (
     SshError,
     SshMaster,
 )
-from coalloc.adapters.ssh.shell import Relay, Shell
+from coalloc.adapters.ssh.shell import Shell
 from tests.testbeds.ssh import LoginNode, login_nodes, login_user, missing, pids_with
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"ssh's testbed needs {missing()}")
@@ -119,9 +119,9 @@ def test_noise_of_a_login_shell_does_no_harm(login: Made, shell: str) -> None:
 
 @pytest.mark.slow
 def test_one_session_is_enough_and_one_that_ends_is_opened_again(login: Made) -> None:
-    here = login("MaxSessions 1", "ChannelTimeout session:*=1s")
+    here = login("MaxSessions 1", "ChannelTimeout session:*=2s")
     assert here.said("echo first") == "first"
-    assert Relay(here.shell).at("/nowhere")[1]
+    assert here.shell.relay("/nowhere")[1]
     end = time.monotonic() + 10.0
     while pids_with(f"{here.master.stem}.ctl", "exec /bin/sh") and time.monotonic() < end:
         time.sleep(0.1)
@@ -132,11 +132,11 @@ def test_one_session_is_enough_and_one_that_ends_is_opened_again(login: Made) ->
 @pytest.mark.slow
 def test_a_killed_connection_is_opened_again_and_the_port_is_the_same(login: Made) -> None:
     here = login()
-    where = Relay(here.shell).at("/nowhere")
+    where = here.shell.relay("/nowhere")
     Path(f"{here.master.stem}.ctl.old").write_text("")
     os.kill(here.master.check(), signal.SIGKILL)  # its socket stays
     assert here.said("echo again") == "again"
-    assert Relay(here.shell).at("/nowhere") == where
+    assert here.shell.relay("/nowhere") == where
     assert here.node.accepted == 2
 
 
@@ -217,7 +217,7 @@ def test_the_relay_reaches_runners_of_parts_and_nothing_else(login: Made, root: 
     here = login()
     part = root / "parts" / "part+1+1+0"
     part.mkdir(parents=True)
-    hosts, port = Relay(here.shell).at(str(root / "parts"))
+    hosts, port = here.shell.relay(str(root / "parts"))
     relay = f"203.0.113.1,{hosts}:{port}"  # of several addresses the one that answers
     with socket.create_server(("127.0.0.1", 0)) as runner, contextlib.ExitStack() as stack:
         own = runner.getsockname()[1]

@@ -42,12 +42,19 @@ def test_from_a_login_to_a_job(root: Path) -> None:
                 assert "logged in (key), one connection; slurm" in said
                 assert "shared home: yes; reach the login node: yes" in said
                 assert "executor started in the background" in said
-                words = ("submit", "-n", "1", "-t", "1", "--wait", "--chdir", ada.home, "--")
-                assert "Submitted job 1" in coalloc(*words, "sh", "-c", "id -un > who")
-                assert Path(ada.home, "who").read_text().strip() == ada.name
+                (root / "word").write_text("here\n")
+                copies = ("--stage-in", "word:in/", "--stage-out", "who:back/")
+                words = ("submit", "-n", "1", "-t", "1", "--wait", *copies, "--")
+                told = coalloc(*words, "sh", "-c", "id -un > who; cat in/word; pwd")
+                assert "Submitted job 1" in told
+                assert (root / "back/who").read_text().strip() == ada.name, told
+                said_there, folder = (root / "coalloc-1.out").read_text().split()
+                assert said_there == "here"
+                assert folder.startswith(f"{ada.home}/.coalloc/")
+                assert not Path(ada.home, ".coalloc").exists()
                 assert "alpha" in coalloc("nodes")
                 assert "executor runs already" in coalloc("connect", "alpha")
-                assert nodes[cluster.name].accepted == 1
+                assert nodes[cluster.name].accepted == 4, "and one for each copy"
             finally:
                 assert "disconnected" in coalloc("disconnect", "alpha"), said
                 assert not pids_with("coalloc.executor.main", str(root))

@@ -10,7 +10,7 @@ import pytest
 
 from coalloc.adapters.ssh.master import OPEN, REFUSED, MasterState
 from coalloc.adapters.ssh.shell import Ran
-from coalloc.cli.connect import command, connections, login
+from coalloc.cli.connect import command, connections
 from coalloc.cli.main import main
 from coalloc.model.values import replace
 from coalloc.runtime.config.file import load
@@ -42,7 +42,7 @@ class FakeLogin:
     def run(self, script: str, limit_s: float) -> Ran:
         return Ran(0, self.said["srun" in script] if script != ":" else "", "")
 
-    def at(self, folder: str) -> tuple[str, int]:
+    def relay(self, folder: str) -> tuple[str, int]:
         return "10.1.0.4", 4000
 
     def close(self) -> None: ...
@@ -62,7 +62,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(command, "SshMaster", FakeLogin)
     monkeypatch.setattr(connections, "SshMaster", FakeLogin)
     monkeypatch.setattr("coalloc.adapters.ssh.shell.Shell.of", FakeLogin)
-    monkeypatch.setattr(login, "Relay", lambda shell: shell)
     monkeypatch.setattr(connections, "started", lambda what, *words: f"started {what}")
     nodes = (NodeRow(name="n", state="up", slots=8, free=8, power=1.0, raw_power=1.0, load=0.0),)
     row = ClusterRow(cluster="", stale=False, connected=True, drained=False, nodes=nodes)
@@ -111,7 +110,7 @@ def test_a_connection_is_looked_at_kept_taken_up_again_and_given_up(
         ((SLURM, "srun: immediate"), "nodes: not looked at, none was free within 20 s"),
         (
             (SLURM, "home no\npython none\n"),
-            "Python none; shared home: no; reach the login node: no",
+            "nodes do not reach the login node (10.1.0.4:4000): no job starts",
         ),
         (("slurm sh: sinfo: not found\n", ""), "no Slurm answers there: sh: sinfo: not found"),
     ],
