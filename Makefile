@@ -102,14 +102,14 @@ prometheus:
 	    echo "Prometheus is not installed; as root: apt-get install prometheus" >&2; \
 	  fi
 
-# login nodes of the tests: an sshd of their own; the service is not started
+# Login nodes of the tests: an sshd of their own; the service is not started. rsync copies data.
 ssh:
-	@if [ -x /usr/sbin/sshd ] && command -v ssh >/dev/null 2>&1; then exit 0; fi; \
+	@if [ -x /usr/sbin/sshd ] && command -v ssh >/dev/null 2>&1 && command -v rsync >/dev/null 2>&1; then exit 0; fi; \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
-	    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends openssh-server openssh-client || \
-	      echo "openssh-server could not be installed: tests of ssh skip" >&2; \
+	    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y --no-install-recommends openssh-server openssh-client rsync || \
+	      echo "openssh-server and rsync could not be installed: tests of ssh skip" >&2; \
 	  else \
-	    echo "openssh-server is not installed; as root: apt-get install openssh-server" >&2; \
+	    echo "openssh-server or rsync is not installed; as root: apt-get install openssh-server rsync" >&2; \
 	  fi
 
 # Debian's rpm, for the package of systems like RHEL.
