@@ -20,7 +20,7 @@ from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder
-from coalloc.adapters.runner.barrier import LOOPBACK
+from coalloc.adapters.runner.batch.barrier import LOOPBACK
 from coalloc.adapters.runner.grant import CLAIM, GRANT, MARKS, kept, ordered
 from coalloc.adapters.runner.spec import BatchSite, BatchTerms
 from coalloc.adapters.runner.status import PAGE, READY, RUN

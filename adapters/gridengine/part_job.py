@@ -35,8 +35,8 @@ from coalloc.adapters.gridengine.part_commands import (
     request,
     site_of,
 )
-from coalloc.adapters.runner.batch_job import PartJob, Turn, node_counts
-from coalloc.adapters.runner.batch_part import BatchPart
+from coalloc.adapters.runner.batch.job import PartJob, Turn, node_counts
+from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.command import (
     BatchError,
     CommandRefusedError,

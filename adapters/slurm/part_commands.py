@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 from typing import cast
 
-from coalloc.adapters.runner.batch_job import node_counts
+from coalloc.adapters.runner.batch.job import node_counts
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.grant import is_whole
 from coalloc.adapters.runner.once import OVERLAP, gpus_of

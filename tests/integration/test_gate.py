@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.runner.batch_part import BatchPart
+from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.status import NO_RUNNER
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.parsers.records import QueueEntry

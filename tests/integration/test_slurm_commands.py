@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from coalloc.adapters.base import AdapterError
-from coalloc.adapters.runner.ends import has_started
+from coalloc.adapters.runner.batch.ends import has_started
 from coalloc.adapters.runner.status import READY, StatusFile, boot_id
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.settings import read_settings

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from coalloc.adapters.runner.barrier import NodeWrapper
-from coalloc.adapters.runner.batch_job import PartJob
+from coalloc.adapters.runner.batch.barrier import NodeWrapper
+from coalloc.adapters.runner.batch.job import PartJob
 from coalloc.adapters.runner.status import READY, RUN, START, StatusFile, boot_id
 
 SIGNAL_EXIT, HIGHEST_EXIT = 128, 255

@@ -3,7 +3,7 @@
 Runs as a process of its own on the executor's machine, forked by the fork server
 (`runner.fork_server`), and outlives the executor. A `PartJob` asks the batch system for exactly the
 chosen nodes; one wrapper on each of them (`runner.node`) brings the processes up and connects to
-the barrier (`runner.barrier`), which `runner.supervisor` keeps.
+the barrier (`runner.batch.barrier`), which `runner.batch.supervisor` keeps.
 
 Should this process be killed, a new one takes its folder over: before the start it gives the
 claim up, having found the job by its token; after it, it listens at the same port until the
@@ -24,15 +24,15 @@ import os
 import time
 from typing import Any
 
-from coalloc.adapters.runner.batch_job import PartJob
-from coalloc.adapters.runner.ends import bare_end, has_started
+from coalloc.adapters.runner.batch.ends import bare_end, has_started
+from coalloc.adapters.runner.batch.job import PartJob
+from coalloc.adapters.runner.batch.supervisor import PartSupervisor
 from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, ordered
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError, fault_of
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, StatusFile
-from coalloc.adapters.runner.supervisor import PartSupervisor
 from coalloc.adapters.runner.sweep import RETRY_S
 
 RELEASE_RETRY_S = 1.0

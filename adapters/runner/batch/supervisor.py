@@ -13,9 +13,8 @@ import time
 from typing import Any
 
 from coalloc.adapters.runner import durable
-from coalloc.adapters.runner.barrier import LOOPBACK, Barrier
-from coalloc.adapters.runner.batch_job import PartJob, node_specs
-from coalloc.adapters.runner.ends import (
+from coalloc.adapters.runner.batch.barrier import LOOPBACK, Barrier
+from coalloc.adapters.runner.batch.ends import (
     OWN_ENDS,
     bare_end,
     exit_code,
@@ -23,6 +22,8 @@ from coalloc.adapters.runner.ends import (
     start_times,
     verdict,
 )
+from coalloc.adapters.runner.batch.job import PartJob, node_specs
+from coalloc.adapters.runner.batch.relay import StreamRelay
 from coalloc.adapters.runner.grant import (
     ABORT,
     CLAIM,
@@ -38,7 +39,6 @@ from coalloc.adapters.runner.grant import (
 )
 from coalloc.adapters.runner.orders import OrderLoop
 from coalloc.adapters.runner.rank import FaultError
-from coalloc.adapters.runner.relay import StreamRelay
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, boot_id
 

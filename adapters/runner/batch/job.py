@@ -1,6 +1,6 @@
 """A batch system as the holder of a part sees it: the job by which its nodes are claimed.
 
-A runner (`runner.batch_part`) makes one `PartJob` for its part. An adapter of another batch system
+A runner (`runner.batch.part`) makes one `PartJob` for its part. An adapter of another batch system
 writes one, a launcher (`batch.launcher`), and a reader; barrier, wrapper, orders,
 leases, restarts and ends are the same for all. Imports the standard library only.
 """
