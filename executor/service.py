@@ -21,8 +21,7 @@ import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import (
-    ABILITIES,
-    MEMBERS,
+    SLOW_CLAIMS,
     Goodbye,
     Numbered,
     Ping,
@@ -102,8 +101,8 @@ class ExecutorService:
         state = ExecutorState(
             cluster=cluster, identity=kept_identity(state_dir), version=coalloc.__version__
         )
-        if not adapter.takes_members:
-            state.abilities = tuple(word for word in ABILITIES if word != MEMBERS)
+        if adapter.has_slow_claims:
+            state.abilities += (SLOW_CLAIMS,)
         progress = ProgressFile(state_dir / "progress.json", log)
         started = StartedFile(state_dir / "started")
         if progress.kept is not None:

@@ -24,6 +24,8 @@ STREAMS = "streams"
 MEMBERS = "members"
 """Ability of an executor: a part of its may run further members of an array; another one is sent
 each by itself."""
+SLOW_CLAIMS = "slow_claims"
+"""Said with the abilities: each claim there is a job of a batch system, and costs seconds."""
 ABILITIES = (LIMIT, SHAPES, STREAMS, MEMBERS)
 """Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
@@ -180,7 +182,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
     """What it can do that earlier ones could not: ``limit``, ``shapes``, ``streams``,
-    ``members``."""
+    ``members``; ``slow_claims``: its claims are jobs of a batch system."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.spec import BatchSpec, NodeSpec
 
+BEHIND_S = 60.0
+"""A part with members to run behind its own asks for so much more than the limit of one."""
 UNDO_S = 60.0
 """A submission that was never answered is looked for so long, seconds."""
 
@@ -188,6 +190,11 @@ def node_specs(spec: BatchSpec, folder: str) -> dict[str, NodeSpec]:
         )
         for host in hosts
     }
+
+
+def behind_s(spec: BatchSpec) -> float:
+    """Time for the members that run behind a part's own, seconds."""
+    return BEHIND_S if spec.get("members") else 0.0
 
 
 def _read(path: str) -> str:

@@ -65,7 +65,7 @@ class BatchPart:
             self.uid = spec["uid"]
             self.job = self.job_type(spec, self.folder, claim.get("job", ""))
             self.job.is_parked = claim.get("waits", False)
-            self.job.asked_s = claim.get("asked_s")
+            self.job.asked_s = claim.get("asked_s", self.job.asked_s)
             fds = (self.orders_fd, wake_fd)
             port = 0 if self.job.is_parked else claim.get("port", 0)
             self.supervisor = PartSupervisor(spec, self.folder, self.status, self.job, fds, port)
@@ -90,7 +90,8 @@ class BatchPart:
                 spec: BatchSpec = json.load(file)
             spec["time_limit_s"] = kept(self.folder, LIMIT).get("limit_s", spec["time_limit_s"])
             if not is_resumed:
-                self.status.preallocate(len(spec["ranks"]))
+                members = len(spec.get("members", ()))
+                self.status.preallocate(len(spec["ranks"]), members and members + 1)
             self.status.open()
         except (OSError, ValueError) as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner import supervisor
+from coalloc.adapters.runner.batch import supervisor
 from coalloc.adapters.runner.batch.job import Turn
 from coalloc.adapters.runner.batch.supervisor import PartSupervisor
 from coalloc.adapters.runner.grant import GRANT, kept

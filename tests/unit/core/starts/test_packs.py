@@ -114,7 +114,7 @@ def test_after_the_start_only_a_report_gives_one_back() -> None:
 @pytest.mark.parametrize(
     ("job", "settings"),
     [
-        ({}, {"ran_s": 0.3}),  # not short
+        ({}, {"ran_s": 0.4}),  # not short
         ({"procs": 1, "proc_gbps": 0.1}, {}),  # loads a link
         ({}, {"throttle": 3}),
         ({}, {"members_s": 0.0}),
