@@ -40,6 +40,8 @@ SLOW = 30.0
 """A claim in a batch system costs about so many times what another one does."""
 SHORT = 1.0 / 3.0
 """Members are short of which most took no more than this share of what is taken ahead."""
+WORTH = 1.0 / 15.0
+"""So much of it at least, though free slots be left: about what a claim costs."""
 MOST = 0.9
 """So many of the last runs."""
 
@@ -109,6 +111,7 @@ def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int
         left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
     slots = sum(node.slots for node in cluster.nodes)
     share = -(-len(state.packs.pending.get(record.array, ())) // max(slots, 1))
+    share = max(share, int(WORTH * ahead_s / each_s))
     return min(int(left_s / each_s), share, MOST_MEMBERS) - 1
 
 

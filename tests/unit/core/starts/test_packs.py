@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import ABILITIES, Abort, Forget, Hello, Prepare, Start
+from coalloc.core.base.messages import ABILITIES, SLOW_CLAIMS, Abort, Forget, Hello, Prepare, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Submit
 from coalloc.core.rounds.snapshots import snapshot
+from coalloc.model.plan import Plan
 from coalloc.model.settings import LimitsConfig
 from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartState
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from tests.support.core_site import Site
+from tests.unit.core.starts.test_negotiation import Crowded
 
 SHORT = {"kind": "rigid", "procs": 1, "base_time": 0.02}
 
@@ -132,6 +136,46 @@ def test_nothing_is_taken_ahead_of_what_may_not_be(
 def test_as_many_are_taken_as_make_a_second_of_work() -> None:
     site, _ = array(ran_s=0.24)
     assert len(behind(site)) == 3
+
+
+def test_where_claims_cost_seconds_more_are_taken_and_longer_ones() -> None:
+    slow = (*ABILITIES, SLOW_CLAIMS)
+    site, _ = array({**SHORT, "base_time": 9.0}, slow, ran_s=9.0)
+    assert len(behind(site)) == 2
+    site, _ = array({**SHORT, "base_time": 11.0}, slow, ran_s=11.0)
+    assert not behind(site)
+
+
+def short_ones_later(snapshot: Snapshot) -> Plan:
+    plan = Crowded.plan_of(snapshot)
+    ends = [replace(each, end=each.start + 0.02) for each in plan.placements]
+    return replace(plan, placements=tuple(ends))
+
+
+def test_a_pack_whose_claim_waits_has_one_place_and_follows_its_nodes() -> None:
+    """It has no siblings elsewhere; where it is granted another node, it has one slot there."""
+    site = Crowded({"a": 2, "b": 2})
+    site.plan_of = staticmethod(short_ones_later)
+    for name in "ab":
+        site.do(StatementReceived(statement=Hello(cluster=name, abilities=ABILITIES)))
+    command = Submit(token="t", job=SHORT, launch=Launch(argv=("true",)), array=tuple(range(6)))
+    answer = site.ask(command)
+    assert isinstance(answer, Done)
+    members: list[str] = answer.body["jobs"]
+    ((cluster, order),) = site.orders_for(members[0], Prepare)
+    pack = [members[0], *(member.job for member in order.members)]
+    assert order.queue is not None
+    assert len(pack) > 1
+    site.waits(pack[0], cluster)
+    site.waits(pack[1], cluster)
+    other = next(n for n in (f"{cluster}1", f"{cluster}2") if n not in order.nodes)
+    for job in pack[:2]:
+        site.grants(job, cluster, other)
+    assert slots(site, pack) == [1, *(0 for _ in pack[1:])]
+    assert {site.job(job).siblings for job in pack} == {0}
+    assert dict(site.job(pack[1]).parts[0].nodes) == {other: 1}
+    site.tell(pack[0], cluster, PartState.READY, nodes={other: 1})
+    assert set(states(site, pack)) == {"starting"}
 
 
 def test_a_round_sees_the_slot_of_a_pack_once() -> None:
