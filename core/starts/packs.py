@@ -33,9 +33,7 @@ from coalloc.model.sites.parts import Member, PartState
 from coalloc.model.values import replace
 
 MOST_MEMBERS = 200
-"""Of a pack."""
-LEAST_S = 0.005
-"""No member is expected to take less, seconds."""
+"""Of a pack: no member is expected to take less than that share of what is taken ahead."""
 SLOW = 30.0
 """A claim in a batch system costs about so many times what another one does."""
 SHORT = 1.0 / 3.0
@@ -94,7 +92,7 @@ def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int
     if not is_later and (order is None or record.round != order.round):
         return 0  # A round may know better what comes next there.
     abilities = cluster.abilities or ()
-    if not (is_plain and MEMBERS in abilities) or is_special or is_limited:
+    if not (ahead_s and is_plain and MEMBERS in abilities) or is_special or is_limited:
         return 0
     ahead_s *= SLOW if SLOW_CLAIMS in abilities else 1.0
     runs = best_known(state.learning.history, UserProgram.of(record).history_keys)
@@ -105,14 +103,14 @@ def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int
         return 0
     if is_kept_from(state, record.user, nodes, now, now + ahead_s):
         return 0
-    each_s = max(fmean(runs) * slowdown, LEAST_S)
+    each_s = max(fmean(runs) * slowdown, ahead_s / MOST_MEMBERS)
     left_s = ahead_s
     if not is_later:
         left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
     slots = sum(node.slots for node in cluster.nodes)
     share = -(-len(state.packs.pending.get(record.array, ())) // max(slots, 1))
     share = max(share, int(WORTH * ahead_s / each_s))
-    return min(int(left_s / each_s), share, MOST_MEMBERS) - 1
+    return min(int(left_s / each_s), share) - 1
 
 
 def _until_others(state: State, record: JobRecord, node: str, soon: float) -> float:
