@@ -89,7 +89,9 @@ def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int
     cluster, nodes = state.clusters[part.cluster], part.nodes
     is_plain = job.procs == 1 and job.shape == ONE_SLOT and not (job.proc_gbps or others)
     is_special = record.once or record.stream or record.finish_by or record.throttle
-    if not is_later and (order is None or record.round != order.round):
+    alike = len(state.packs.pending.get(record.array, ()))
+    is_along_order = order is not None and record.round == order.round
+    if not (is_later or is_along_order or len(state.waiting) <= alike):
         return 0  # A round may know better what comes next there.
     abilities = cluster.abilities or ()
     if not (ahead_s and is_plain and MEMBERS in abilities) or is_special or is_limited:
@@ -105,11 +107,10 @@ def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int
         return 0
     each_s = max(fmean(runs) * slowdown, ahead_s / MOST_MEMBERS)
     left_s = ahead_s
-    if not is_later:
+    if is_along_order and not is_later:
         left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
     slots = sum(node.slots for node in cluster.nodes)
-    share = -(-len(state.packs.pending.get(record.array, ())) // max(slots, 1))
-    share = max(share, int(WORTH * ahead_s / each_s))
+    share = max(-(-alike // max(slots, 1)), int(WORTH * ahead_s / each_s))
     return min(int(left_s / each_s), share) - 1
 
 

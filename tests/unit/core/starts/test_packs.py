@@ -19,7 +19,7 @@ from coalloc.model.values import replace
 from tests.support.core_site import Site
 from tests.unit.core.starts.test_negotiation import Crowded
 
-SHORT = {"kind": "rigid", "procs": 1, "base_time": 0.02}
+SHORT = {"kind": "rigid", "procs": 1}
 
 
 def array(
@@ -140,9 +140,9 @@ def test_as_many_are_taken_as_make_a_second_of_work() -> None:
 
 def test_where_claims_cost_seconds_more_are_taken_and_longer_ones() -> None:
     slow = (*ABILITIES, SLOW_CLAIMS)
-    site, _ = array({**SHORT, "base_time": 9.0}, slow, ran_s=9.0)
+    site, _ = array(SHORT, slow, ran_s=9.0)
     assert len(behind(site)) == 2
-    site, _ = array({**SHORT, "base_time": 11.0}, slow, ran_s=11.0)
+    site, _ = array(SHORT, slow, ran_s=11.0)
     assert not behind(site)
 
 
@@ -158,7 +158,8 @@ def test_a_pack_whose_claim_waits_has_one_place_and_follows_its_nodes() -> None:
     site.plan_of = staticmethod(short_ones_later)
     for name in "ab":
         site.do(StatementReceived(statement=Hello(cluster=name, abilities=ABILITIES)))
-    command = Submit(token="t", job=SHORT, launch=Launch(argv=("true",)), array=tuple(range(6)))
+    job = {**SHORT, "base_time": 0.02}
+    command = Submit(token="t", job=job, launch=Launch(argv=("true",)), array=tuple(range(6)))
     answer = site.ask(command)
     assert isinstance(answer, Done)
     members: list[str] = answer.body["jobs"]
