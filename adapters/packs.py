@@ -26,6 +26,8 @@ class Pack:
         """By their places."""
         self._last: float | None = None
         """When the last one has ended."""
+        self._has_ends = False
+        """The end of one was written: they were let go."""
         self.is_over = False
         """The runner has ended."""
 
@@ -36,7 +38,7 @@ class Pack:
         for place, key in tuple(self._living.items()):
             end = over if over.get("place") == place else member_end(raw, place)
             if end is not None:
-                report = ended_report(key, end)
+                report, self._has_ends = ended_report(key, end), True
                 self._last = report.ended if report.started is not None else self._last
             else:
                 report = self._without_end(key, whole, over, is_first=is_first)
@@ -57,7 +59,7 @@ class Pack:
         if not whole.is_ended:
             started = started if is_first else None
             return replace(whole, **structs.asdict(key), started=started)
-        if whole.state is PartState.REFUSED and len(self._living) == len(self.keys):
+        if whole.state is PartState.REFUSED and not self._has_ends:
             return key.report(PartState.REFUSED, **told)
         # What was not written is not known to have been on its way.
         is_known = whole.reason == "runner_died" or over.get("is_sure")  # and not with the machine
