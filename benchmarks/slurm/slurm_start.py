@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -128,10 +129,11 @@ def arrays(root: Path, tasks: int, seconds: float) -> None:
                     text = f"#!/bin/sh\nsleep {seconds:g}\n" if seconds else "#!/bin/sh\ntrue\n"
                     script = root / "task"
                     script.write_text(text)
-                    words = ["--wait", "-Q", "-n1", "-t1", "-o", "/dev/null"]
+                    words = ["-Q", "-n1", "-t1", "-o", "/dev/null"]
                     env = cluster.slurm.environment()
                     command = ["sbatch", *words, f"--array=0-{tasks - 1}", str(script)]
                     subprocess.run(command, env=env, check=True)
+                    running.wait(lambda: not cluster.run("squeue", "-h"), "all have run", LIMIT_S)
                 else:
                     argv = ["sleep", f"{seconds:g}"] if seconds else ["true"]
                     body = site.submission(argv)
@@ -153,7 +155,11 @@ def arrays(root: Path, tasks: int, seconds: float) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    measures = {"start": start_times, "submit": first_lines, "arrays": arrays}
+    measures: dict[str, Callable[..., None]] = {
+        "start": start_times,
+        "submit": first_lines,
+        "arrays": arrays,
+    }
     parser.add_argument("--only", choices=measures, required=True)
     parser.add_argument("--jobs", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.0, help="of a task of an array")
@@ -161,8 +167,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="co-") as folder:
         root = Path(folder)
         root.chmod(0o755)
-        more = {"seconds": args.seconds} if args.only == "arrays" else {}
-        measures[args.only](root, args.jobs, **more)
+        given = (root, args.jobs, *([args.seconds] if args.only == "arrays" else []))
+        measures[args.only](*given)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

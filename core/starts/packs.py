@@ -110,7 +110,8 @@ def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int
     if is_along_order and not is_later:
         left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
     slots = sum(node.slots for node in cluster.nodes)
-    share = max(-(-alike // max(slots, 1)), int(WORTH * ahead_s / each_s))
+    unended = alike + state.packs.placed[record.array]
+    share = max(-(-unended // max(slots, 1)), int(WORTH * ahead_s / each_s))
     return min(int(left_s / each_s), share) - 1
 
 

@@ -23,10 +23,10 @@ START = "prepare_timeout_s = 5.0\nbackoff_first_s = 0.1\nbackoff_max_s = 1.0"
 SHORT = {"base_time": 0.001}
 
 
-@pytest.fixture(params=[LaunchTestbed, FakeSlurm])
+@pytest.fixture(params=["local", "batch"])
 def bed(root: Path, request: pytest.FixtureRequest) -> Iterator[LaunchTestbed]:
     """One runner runs all of them, or the wrapper of one batch job."""
-    bed: LaunchTestbed = request.param(root)
+    bed = LaunchTestbed(root) if request.param == "local" else FakeSlurm(root)
     yield bed
     bed.close()
 

@@ -83,7 +83,7 @@ def test_the_slot_goes_from_one_that_ends_to_one_that_lives() -> None:
     assert states(site, [first, second, third]) == ["completed"] * 3
     together = [o for _, _, o in site.orders if isinstance(o, Forget)][-1]
     assert {job for job, _ in together.others} == {second, third}
-    assert site.restarted().state.packs.living == site.state.packs.living
+    assert site.restarted().state.packs == site.state.packs
 
 
 def test_before_the_start_one_that_is_cancelled_takes_all_out() -> None:
