@@ -38,7 +38,7 @@ SLOW = 30.0
 """A claim in a batch system costs about so many times what another one does."""
 SHORT = 1.0 / 3.0
 """Members are short of which most took no more than this share of what is taken ahead."""
-WORTH = 1.0 / 15.0
+WORTH = 1.0 / 8.0
 """So much of it at least, though free slots be left: about what a claim costs."""
 MOST = 0.9
 """So many of the last runs."""
