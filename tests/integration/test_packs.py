@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from coalloc.adapters.runner.status import children
 from coalloc.model.sites.parts import Member, PartKey, PartReport, PartSpec, PartState
 from tests.support.fake_slurm import FakeSlurm
 from tests.support.launch_bed import LaunchTestbed, Signpost, wait_dead
@@ -116,9 +118,10 @@ def test_what_a_member_leaves_is_ended_before_the_next_begins(bed: LaunchTestbed
 
 
 def started_up_to_one(bed: LaunchTestbed, sign: Signpost, **fields: Any) -> tuple[PartSpec, int]:
-    """A pack whose second member sleeps; and the process that runs it, or its batch job."""
+    """A pack whose second member waits for a line; and what runs it, or its batch job."""
+    os.mkfifo(bed.cwd / "hold")
     told = f"echo $COALLOC_ARRAY_TASK_ID $PPID > {sign.path}"
-    spec = pack(bed, f"{told}; test $COALLOC_ARRAY_TASK_ID != 1 || sleep 60", **fields)
+    spec = pack(bed, f"{told}; test $COALLOC_ARRAY_TASK_ID != 1 || read line < hold", **fields)
     bed.start(spec)
     (first, _), (second, parent) = sign.line().split(), sign.line().split()
     assert (first, second) == ("0", "1")
@@ -154,17 +157,21 @@ def fake(root: Path) -> Iterator[FakeSlurm]:
 def test_in_a_batch_job_none_begins_while_nobody_writes_down_the_ends(
     root: Path, sign: Signpost
 ) -> None:
-    """Who writes them down is killed; what runs goes on, and the next once there is another."""
+    """Who writes them down is killed: what runs goes on, the next begins once there is another."""
     fake = FakeSlurm(root, scontrol="echo 'JobId=12 JobState=RUNNING Reason=None'\n")
-    spec, _ = started_up_to_one(fake, sign)
+    spec, wrapper = started_up_to_one(fake, sign)
     os.kill(fake.runner_pid(spec.key), signal.SIGKILL)
     wait_dead(fake.runner_pid(spec.key))
-    fake.launcher.abort(keys()[1])
+    (fake.cwd / "hold").write_text("go on\n")
+    fake.wait_until(lambda: not children(wrapper))
+    for _ in range(20):
+        assert not children(wrapper)
+        time.sleep(0.01)
     fake.launcher.abort(keys()[3])
     ends = all_ended(fake)
     assert [end.state for end in ends] == ["finished", "finished", "finished", "refused"]
-    assert [end.reason for end in ends] == ["exited", "aborted", "exited", "aborted"]
-    assert sign.line().split()[0] == "2"
+    assert [end.reason for end in ends] == ["exited", "exited", "exited", "aborted"]
+    assert sign.line().split() == ["2", str(wrapper)]
     fake.close()
 
 

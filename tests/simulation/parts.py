@@ -319,7 +319,8 @@ class Batch:
 
     def _begin(self, part: Part, now: float) -> None:
         key = part.key
-        part.nodes = (part.first or part).nodes
+        holder = part.first or part
+        part.nodes, part.arranged = holder.nodes, holder.arranged
         self._look_at_hold(part, now)
         job, attempt, number = key.job, key.attempt, key.part
         seen = self.readied.get((job, attempt), {})
