@@ -154,8 +154,8 @@ class Adapter(Struct, frozen=True, kw_only=True):
     """Folder of the socket at which runners call the executor, and what orders a part's to call;
     None: parts have no streams."""
     files: Files = ("", "", 0.0)
-    takes_members: bool = False
-    """Its launcher runs further members of an array behind a part's own."""
+    has_slow_claims: bool = False
+    """Each of its claims is a job of a batch system, which costs seconds."""
     pause: Callable[[bool], float] = lambda is_idle: 1.0
     """Factor on the usual pause before the next reading. Its argument: nothing of ours waits or
     runs on the cluster, and nothing asks for its slots."""

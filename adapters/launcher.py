@@ -189,8 +189,9 @@ class PartLauncher:
             if key not in self._ended and (key in named or key not in self._live):
                 self._look_at(key, folder)
         for key, pack in tuple(self._packs.items()):
-            whole = self._ended.get(key) or (self._live.get(key) if key in named else None)
-            if whole is not None and not pack.is_over:
+            whole = self._ended.get(key) or self._live.get(key)
+            is_news = key in named or whole is not pack.whole
+            if whole is not None and is_news and not pack.is_over:
                 pack.look(whole)
             if pack.is_over and not pack.reports:
                 with contextlib.suppress(AdapterError):  # tried again

@@ -21,8 +21,7 @@ import coalloc
 from coalloc.adapters.base import Adapter, AdapterError
 from coalloc.adapters.runner import durable
 from coalloc.core.base.messages import (
-    ABILITIES,
-    MEMBERS,
+    SLOW_CLAIMS,
     STAGES,
     Goodbye,
     Numbered,
@@ -106,8 +105,8 @@ class ExecutorService:
         )
         is_own = access.security is None or access.owner  # a process of the jobs' user
         self._stager = Stager(adapter.files, access.owner, state, self._say) if is_own else None
-        lacks = {MEMBERS: not adapter.takes_members, STAGES: self._stager is None}
-        state.abilities = tuple(word for word in ABILITIES if not lacks.get(word))
+        own = {SLOW_CLAIMS: adapter.has_slow_claims, STAGES: self._stager is not None}
+        state.abilities += tuple(word for word, is_so in own.items() if is_so)
         progress = ProgressFile(state_dir / "progress.json", log)
         started = StartedFile(state_dir / "started")
         if progress.kept is not None:

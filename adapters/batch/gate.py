@@ -14,7 +14,7 @@ import select
 import time
 from pathlib import Path
 
-from coalloc.adapters.runner.barrier import MOST_UNAUTHENTICATED, listening
+from coalloc.adapters.runner.batch.barrier import MOST_UNAUTHENTICATED, listening
 from coalloc.adapters.runner.talk import LineConnection, TalkError
 
 CALL_LIMIT_S = 10.0

@@ -20,7 +20,7 @@ from coalloc.adapters.batch.settings import BatchSettings
 from coalloc.adapters.batch.token import Token
 from coalloc.adapters.launcher import PartLauncher
 from coalloc.adapters.part_folder import PartFolder
-from coalloc.adapters.runner.barrier import LOOPBACK
+from coalloc.adapters.runner.batch.barrier import LOOPBACK
 from coalloc.adapters.runner.grant import CLAIM, GRANT, MARKS, kept, ordered
 from coalloc.adapters.runner.spec import BatchSite, BatchTerms
 from coalloc.adapters.runner.status import PAGE, READY, RUN
@@ -87,9 +87,8 @@ class BatchLauncher(PartLauncher):
         """Return a descriptor that is readable when `poll` has news."""
         return super().fileno() if self.gate is None else self.gate.fileno()
 
-    def forget(self, key: PartKey) -> None:
-        """Remove the folder of an ended part; one that has not ended is left alone."""
-        super().forget(key)
+    def _remove(self, key: PartKey) -> None:
+        super()._remove(key)
         if key not in self._parts:
             self._spawned.pop(key, None)
             self._marked.discard(key)
@@ -115,9 +114,9 @@ class BatchLauncher(PartLauncher):
         if self.gate is not None:
             self.gate.listen()
         reports = super().poll()
-        for report in reports:
-            if report.reason == ORPHANED:
-                self._replace_runner(report.key)
+        for key, live in self._live.items():
+            if live.reason == ORPHANED and key not in self._ended:
+                self._replace_runner(key)
         self._answer_calls()
         self._see_to_orders()
         return reports
@@ -155,6 +154,8 @@ class BatchLauncher(PartLauncher):
         folder = self._parts.get(key)
         if folder is None or key in self._ended:
             return
+        if line.startswith("drop ") and self._may_be_parked(key):
+            line = f"abort - {line.split(' ', 2)[2]}"  # all of them: none has been told to start
         word, _, more = line.partition(" ")
         try:
             if self.gate is not None and word in MARKS and self._may_be_parked(key):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from coalloc.adapters.gridengine.parse_xml import CellStatus, JobEntry
+from coalloc.adapters.runner.batch.job import behind_s
 from coalloc.adapters.runner.command import BatchError, UnreachableError
 from coalloc.adapters.runner.payload import BOOT
 from coalloc.adapters.runner.spec import BatchSite, BatchSpec
@@ -93,7 +94,7 @@ def request(
         words += ["-pe", site["pe"], str(slots)]
     if (limit_s := spec["time_limit_s"]) is not None:
         held_s = 0.0 if spec["queue"] is None else spec["queue"]["hold_s"]
-        limit_s += held_s + spec["lease_s"] + spec["grace_s"] + SLACK_S
+        limit_s += held_s + spec["lease_s"] + spec["grace_s"] + SLACK_S + behind_s(spec)
         words += ["-l", f"h_rt={-int(-limit_s // 1)}"]
     return [*words, *site["options"]]
 

@@ -35,8 +35,8 @@ from coalloc.adapters.gridengine.part_commands import (
     request,
     site_of,
 )
-from coalloc.adapters.runner.batch_job import PartJob, Turn, node_counts
-from coalloc.adapters.runner.batch_part import BatchPart
+from coalloc.adapters.runner.batch.job import PartJob, Turn, behind_s, node_counts
+from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.command import (
     BatchError,
     CommandRefusedError,
@@ -66,6 +66,8 @@ class GridEngineJob(PartJob):
             timeout_s=site["limit_s"],
             ssh=site.get("ssh", ""),
         )
+        if spec["time_limit_s"] is not None:
+            self.asked_s = spec["time_limit_s"] + behind_s(spec)  # and more, for what comes around
         self._submitted = time.monotonic()
         self._is_queued = False
 

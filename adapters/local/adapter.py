@@ -28,4 +28,4 @@ def open_local(settings: LocalSettings, state_dir: Path) -> Adapter:
             raise InputError(f"{settings.cluster}.nodes", f"{node.name}: no CPU {missing[0]} here")
     launcher = LocalLauncher(settings, state_dir)
     reader = LocalReader(settings, launcher.kept)
-    return Adapter(reader=reader, launcher=launcher, streams=launcher.streams, takes_members=True)
+    return Adapter(reader=reader, launcher=launcher, streams=launcher.streams)

@@ -25,7 +25,7 @@ from coalloc.model.sites.parts import PartSpec
 class LocalLauncher(PartLauncher):
     """Claims slots of this machine's nodes and starts processes on them."""
 
-    runner = "runner.pack:PackRunner"
+    runner = "runner.spawned:SpawningRunner"
     _places: Mapping[str, Sequence[OwnPlace]]
     """Of the part that was checked last."""
 

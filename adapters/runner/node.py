@@ -4,7 +4,8 @@ It is all that the batch system starts for the part on its node. It connects to 
 on the executor's machine, is told what to run, and does with its processes what `runner.runner`
 does: brings them to the barrier, starts them, ends them, sees their ends. Orders come over the
 connection and records go back over it. A connection that is lost before the start gives the
-claim up; later the processes run on, and the wrapper tries again and again to report.
+claim up; later the processes run on, and the wrapper tries again and again to report. Of members
+of an array (`runner.pack`) none begins before the runner has on record how those before it ended.
 
 Nothing is installed on the node: this module and those it needs come in the environment
 (`runner.payload`). The node needs Python 3.6 or later.
@@ -21,8 +22,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from coalloc.adapters.runner.once import script_environment
-from coalloc.adapters.runner.runner import Runner
-from coalloc.adapters.runner.status import END, NO_RUNNER, RUN, boot_id
+from coalloc.adapters.runner.pack import PackRunner
+from coalloc.adapters.runner.status import END, NO_RUNNER, RUN, boot_id, was_signalled
 from coalloc.adapters.runner.talk import (
     GivenUpError,
     LineConnection,
@@ -45,7 +46,7 @@ PATIENCE_S = 900.0
 """How long an end is kept for a runner that does not come back, seconds."""
 
 
-class NodeRunner(Runner):
+class NodeRunner(PackRunner):
     """The processes of one node."""
 
     def __init__(
@@ -58,6 +59,11 @@ class NodeRunner(Runner):
         self.spec = spec
         self._records: dict[int, dict[str, Any]] = {}
         self._patience_end = float("inf")
+        self._untold: dict[int, dict[str, Any]] = {}
+        """Ends of members that the part's runner may not have on record."""
+        self._last: dict[str, Any] = {}
+        """The end of a member that is told as the part's."""
+        self._until = time.monotonic() + float(spec.get("asked_s") or "inf")
         self.exit_code = 0
         """The wrapper's own, as the part's runner has said."""
 
@@ -89,6 +95,41 @@ class NodeRunner(Runner):
     def _say_stream(self, said: dict[str, Any]) -> None:
         self._tell("stream", said)
 
+    def _obey_one(self, words: list[str]) -> None:
+        if words[0] == "kept":
+            self._untold.pop(int(words[1]), None)
+        else:
+            super()._obey_one(words)
+
+    def _run_behind(self) -> dict[str, Any]:
+        return {**super()._run_behind(), **self._last}
+
+    def _may_begin(self, place: int) -> bool:
+        """Wait until nothing is untold; whether there is time for one more."""
+        end = time.monotonic() + PATIENCE_S
+        while (self._untold or self._connection is None) and not self.is_off:
+            self._wait(self.look_at, end)
+            self._look_at_clock()
+            if time.monotonic() >= end:
+                self.is_off = True
+        if self._until - time.monotonic() < (self.spec["time_limit_s"] or 0.0):
+            self.is_off = True
+        return super()._may_begin(place)
+
+    def _keep(self, place: int, end: dict[str, Any]) -> None:
+        """Tell how a member has ended.
+
+        Where a signal may have ended it, that may be the batch job's end, whose cause the part's
+        runner finds out: no other begins.
+        """
+        self.over.add(place)
+        end = {"ended": time.time(), **end, "place": place}
+        if was_signalled(end):
+            self.is_off, self._last = True, end
+        else:
+            self._untold[place] = end
+            self._tell("member", end)
+
     def _stay(self) -> None:
         """Leave it to the batch system to end the rest, and to keep its node until then."""
 
@@ -107,6 +148,8 @@ class NodeRunner(Runner):
             self.look_at = float("inf") if self._call_again() else time.monotonic() + RETRY_S
 
     def _record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
+        if slot != END and slot in self._records:
+            return True  # of a member that began later
         if slot == RUN:
             record = dict(record, boot=boot_id())
         self._records[slot] = record
@@ -182,8 +225,12 @@ class NodeRunner(Runner):
         self.orders = b""
         with contextlib.suppress(AttributeError, OSError):
             self.poller.register(self.orders_fd, 1)
+        for end in self._untold.values():
+            self._tell("member", end)
         for slot in sorted(self._records):
             self._say(slot)
+        for place, why in spec["dropped"].items():
+            self._obey_one(["drop", place, why])
         return self._connection is not None
 
 

@@ -25,6 +25,7 @@ MODULES = (
     "talk",
     "streams",
     "runner",
+    "pack",
     "node",
 )
 VARIABLE = "COALLOC_WRAPPER"

@@ -98,6 +98,10 @@ class NodeSpec(RunnerSpec, total=False):
     their processes in rank order."""
     is_open: bool
     """The part has been started before."""
+    asked_s: float | None
+    """The time limit that the batch system was asked for; null: none."""
+    dropped: dict[str, str]
+    """Members that are not to run, by their places, and why."""
 
 
 class FarSite(TypedDict, total=False):

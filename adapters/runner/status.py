@@ -25,8 +25,12 @@ PAGE = 4096
 READY, START, RUN, END = range(4)
 MEMBER = 1024
 """Bytes of each member's slot, behind those of the steps."""
+MOST_LETTERS = 100
+"""Of what is written of its end in words: a slot has room for them in any script."""
 NO_RUNNER = 203
 """Exit code of a wrapper that has not reached its part's runner."""
+SIGNAL_EXIT = 128
+"""A shell adds the signal's number."""
 FORK_SERVER_NAME, RUNNER_NAME = "coalloc-nest", "coalloc-part"
 
 
@@ -54,6 +58,17 @@ def member_end(raw: bytes, place: int) -> dict[str, Any] | None:
     """The end of a member, of one process, in the content of a status file."""
     at = status_size(1, place)
     return decoded(raw[at : at + MEMBER]) if raw[at : at + 1] > b"\0" else None
+
+
+def was_signalled(end: dict[str, Any]) -> bool:
+    """Tell if a signal may have ended a node's processes or its wrapper.
+
+    A batch system that ends a job signals the wrapper and the processes alike, and which of them
+    is gone first is chance. A shell whose child was killed exits with 128 or more.
+    """
+    if end["reason"] in {"signalled", "exited"}:
+        return any(code is not None and (code < 0 or code > SIGNAL_EXIT) for code in end["codes"])
+    return bool(end["reason"] == "cancelled")
 
 
 class StatusFile:
@@ -87,6 +102,11 @@ class StatusFile:
         os.pwrite(self.fd, encoded(record), slot * PAGE)
         if durable:
             os.fdatasync(self.fd)
+
+    def write_member(self, place: int, end: dict[str, Any]) -> None:
+        """Write the end of a member. Raises `OSError`."""
+        raw = encoded({**end, "detail": end["detail"][:MOST_LETTERS]})
+        os.pwrite(self.fd, raw[:MEMBER], status_size(1, place))
 
     def record(self, slot: int, record: dict[str, Any], durable: bool = False) -> bool:
         """Write a slot, and tell the launcher, if one listens; whether it was written."""

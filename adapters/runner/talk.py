@@ -11,6 +11,8 @@
     runner  go | renew | limit SECONDS | abort - TEXT | cancel SIGNAL GRACE | over CODE
     runner  stream {...}                        a wish of who reads its streams (`runner.streams`)
     node    stream {...}                        the answer
+    node    member {...}                        the end of a member of an array (`runner.pack`)
+    runner  kept PLACE | drop PLACE TEXT        it is on record; it is to end, or not to begin
 
 Each side proves that it holds the part's key, which travels with the batch job and nowhere else:
 any other at the port learns nothing and starts nothing.

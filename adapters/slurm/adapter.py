@@ -43,6 +43,7 @@ def open_slurm(settings: SlurmSettings, state_dir: Path) -> Adapter:
         due=reader.due,
         pause=reader.pause,
         streams=own.streams,
+        has_slow_claims=True,
     )
 
 

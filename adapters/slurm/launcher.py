@@ -143,10 +143,10 @@ class SlurmLauncher(BatchLauncher):
         """The claims of parts that are over, as tokens name them."""
         return self._ledger.claims
 
-    def forget(self, key: PartKey) -> None:
-        """Remove the folder of an ended part, and keep in mind that its claim is over."""
+    def _remove(self, key: PartKey) -> None:
+        """Also keep in mind that its claim is over."""
         folder = self._parts.get(key)
-        super().forget(key)
+        super()._remove(key)
         if folder is not None and key not in self._parts:
             self._ledger.add(folder.claim)
             self._limited.pop(key, None)

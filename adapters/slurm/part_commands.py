@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping
 from typing import cast
 
-from coalloc.adapters.runner.batch_job import node_counts
+from coalloc.adapters.runner.batch.job import behind_s, node_counts
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError, UnreachableError
 from coalloc.adapters.runner.grant import is_whole
 from coalloc.adapters.runner.once import OVERLAP, gpus_of
@@ -226,7 +226,7 @@ def minutes(spec: BatchSpec, limit_s: float, held_s: float = 0.0) -> int:
     its own is within that.
     """
     most_s = site_of(spec)["max_time_s"]
-    around_s = 0.0 if is_whole(spec) else held_s + HOLD_S + spec["grace_s"]
+    around_s = behind_s(spec) if is_whole(spec) else held_s + HOLD_S + spec["grace_s"]
     wanted = -int(-(limit_s + around_s) // 60)
     if most_s is None or limit_s > most_s:
         return wanted

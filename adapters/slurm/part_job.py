@@ -11,8 +11,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from coalloc.adapters.runner.batch_job import PartJob, Turn
-from coalloc.adapters.runner.batch_part import BatchPart
+from coalloc.adapters.runner.batch.job import PartJob, Turn
+from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.command import (
     BatchError,
     CommandOutput,

@@ -9,7 +9,7 @@ import contextlib
 import time
 from calendar import timegm
 
-from coalloc.adapters.runner.batch_job import Turn
+from coalloc.adapters.runner.batch.job import Turn
 from coalloc.adapters.runner.command import BatchError, CommandRefusedError
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.slurm.commands import Slurm

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from coalloc.adapters.runner.barrier import LOOPBACK
+from coalloc.adapters.runner.batch.barrier import LOOPBACK
 from coalloc.adapters.runner.grant import CLAIM, keep, kept
 from coalloc.adapters.runner.payload import plain
 from coalloc.adapters.ssh import agent

@@ -2,7 +2,9 @@
 
 ``python -m benchmarks slurm_start --only start`` submits jobs that need both of two clusters, one
 after the other, beside two plain ``srun`` at once; ``--only submit``, jobs of one process to one
-cluster, by command, beside plain ``sbatch`` and ``srun``. Ratios of one run are worth more than
+cluster, by command, beside plain ``sbatch`` and ``srun``; ``--only arrays --jobs 400 --seconds 0``,
+arrays of tasks that take so long to one cluster of 48 slots, beside ``sbatch --array`` of the same.
+Ratios of one run are worth more than
 seconds; the load is printed too. Busy clusters are those of `slurm_sites`.
 """
 
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from tests.testbeds.slurm_site import SlurmSite
 NODES = {"a": 4, "b": 1}
 """Of a job that starts on both clusters."""
 LIMIT_S = 600.0
+OPEN = ("waiting", "placed")
 
 
 def start_times(root: Path, trials: int) -> None:
@@ -110,17 +114,61 @@ def _is_told(path: Path) -> bool:
     return path.exists() and path.read_text().endswith("\n")
 
 
+def arrays(root: Path, tasks: int, seconds: float) -> None:
+    """From the submission of an array to its last end; of ours a first one and those after it."""
+    with bed(*alike(1, 6)) as running:
+        (cluster,) = running
+        site = SlurmSite(root, running, given={"slots": "cpus"}, policy="auto", interval_s=5.0)
+        site.start()
+        try:
+            site.until(lambda: bool(site.lines("solver_warmed")), LIMIT_S)
+            took: dict[str, float] = {}
+            for name in ("sbatch", "first", "second", "sbatch again", "third"):
+                began = time.monotonic()
+                if name.startswith("sbatch"):
+                    text = f"#!/bin/sh\nsleep {seconds:g}\n" if seconds else "#!/bin/sh\ntrue\n"
+                    script = root / "task"
+                    script.write_text(text)
+                    words = ["-Q", "-n1", "-t1", "-o", "/dev/null"]
+                    env = cluster.slurm.environment()
+                    command = ["sbatch", *words, f"--array=0-{tasks - 1}", str(script)]
+                    subprocess.run(command, env=env, check=True)
+                    running.wait(lambda: not cluster.run("squeue", "-h"), "all have run", LIMIT_S)
+                else:
+                    argv = ["sleep", f"{seconds:g}"] if seconds else ["true"]
+                    body = site.submission(argv)
+                    body["launch"]["stdout"] = os.devnull
+                    del body["job"]["base_time"]
+                    site.ask("submit", **{**body, "array": list(range(tasks))})
+                    site.until(lambda: not any(map(site.ask("status").get, OPEN)), LIMIT_S)
+                took[name] = time.monotonic() - began
+                running.wait(cluster.is_idle, "all is idle")
+                print(
+                    f"{name:>14} {took[name]:.1f} s, {tasks / took[name]:.1f} tasks/s", flush=True
+                )
+            behind = [line["behind"] for line in site.lines("members_started")]
+        finally:
+            site.stop()
+    print(f"{len(behind)} batch jobs with {sum(behind)} members behind; {os.getloadavg()}")
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    measures = {"start": start_times, "submit": first_lines}
+    measures: dict[str, Callable[..., None]] = {
+        "start": start_times,
+        "submit": first_lines,
+        "arrays": arrays,
+    }
     parser.add_argument("--only", choices=measures, required=True)
     parser.add_argument("--jobs", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=0.0, help="of a task of an array")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="co-") as folder:
         root = Path(folder)
         root.chmod(0o755)
-        measures[args.only](root, args.jobs)
+        given = (root, args.jobs, *([args.seconds] if args.only == "arrays" else []))
+        measures[args.only](*given)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 

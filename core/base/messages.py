@@ -27,7 +27,9 @@ MEMBERS = "members"
 each by itself."""
 STAGES = "stages"
 """Ability of an executor: it is its user's own, and copies data for jobs with that user's files."""
-ABILITIES = (LIMIT, SHAPES, STREAMS, MEMBERS, STAGES)
+SLOW_CLAIMS = "slow_claims"
+"""Said with the abilities: each claim there is a job of a batch system, and costs seconds."""
+ABILITIES = (LIMIT, SHAPES, STREAMS, MEMBERS)
 """Abilities of an executor of this version: what it knows of orders and earlier ones do not."""
 ROOT_REFUSED = "jobs of root are not started here (access.root_jobs)"
 """Said by the daemon at a submission, and by an executor before a start."""
@@ -187,7 +189,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     """Of the executor; empty: not said."""
     abilities: tuple[str, ...] = ()
     """What it can do that earlier ones could not: ``limit``, ``shapes``, ``streams``,
-    ``members``, ``stages``."""
+    ``members``; ``stages``; ``slow_claims``: its claims are jobs of a batch system."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -1,8 +1,10 @@
 """Packs: members of an array that one runner runs one after the other, on the same slot.
 
-A start costs about as much as a task of some milliseconds. So where the members of an array are
-known to be short, the first one takes as many of the next along as make `start.members_s` of work.
-They are jobs like any other, each with its attempt and its part. What is theirs alone:
+A start costs about as much as a task of some milliseconds, and in a batch system of some seconds.
+So where the members of an array are known to be short, the first one takes as many of the next
+along as make `start.members_s` of work, or `SLOW` times that. A claim with members that waits in a
+queue has no siblings in others: they could not be withdrawn one by one. Members are jobs like any
+other, each with its attempt and its part. What is theirs alone:
 
 - They are prepared with the first, by its order, and started with it: in the step that decides its
   start all of them become `starting`. What takes one out before that takes out all.
@@ -18,7 +20,7 @@ from itertools import islice
 from math import inf
 from statistics import fmean
 
-from coalloc.core.base.messages import MEMBERS
+from coalloc.core.base.messages import MEMBERS, SLOW_CLAIMS
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.commands.reservations import is_kept_from
@@ -31,19 +33,26 @@ from coalloc.model.sites.parts import Member, PartState
 from coalloc.model.values import replace
 
 MOST_MEMBERS = 200
-"""Of a pack."""
-LEAST_S = 0.005
-"""No member is expected to take less, seconds."""
-SHORT = 0.25
+"""Of a pack: no member is expected to take less than that share of what is taken ahead."""
+SLOW = 30.0
+"""A claim in a batch system costs about so many times what another one does."""
+SHORT = 1.0 / 3.0
 """Members are short of which most took no more than this share of what is taken ahead."""
+WORTH = 1.0 / 8.0
+"""So much of it at least, though free slots be left: about what a claim costs."""
 MOST = 0.9
 """So many of the last runs."""
 
 
-def with_followers(state: State, first: JobRecord, now: float) -> JobRecord:
-    """A member that is about to be prepared, with those placed behind it that run after it."""
-    room, order = _room(state, first, now), state.schedule.order
-    if room <= 0 or order is None:
+def with_followers(
+    state: State, first: JobRecord, now: float, *, is_later: bool = False
+) -> JobRecord:
+    """A member that is about to be prepared, with those placed behind it that run after it.
+
+    `is_later`: its claim takes its turn in a queue, where nothing else is planned before it.
+    """
+    room, order = _room(state, first, now, is_later=is_later), state.schedule.order
+    if room <= 0:
         return first
     pending = (state.jobs[job] for job in islice(state.packs.pending[first.array], 2 * room + 1))
     behind = islice((each for each in pending if _may_follow(state, each, first, now)), room)
@@ -64,14 +73,15 @@ def with_followers(state: State, first: JobRecord, now: float) -> JobRecord:
             detail="",
         )
         state.put(placed)
-        order.drop((record.id, ""))
+        if order is not None:
+            order.drop((record.id, ""))
     return first if state.packs.lives(first.pack) else replace(first, pack="")
 
 
-def _room(state: State, record: JobRecord, now: float) -> int:
+def _room(state: State, record: JobRecord, now: float, *, is_later: bool) -> int:
     """Members that may run behind one before anything else is to start on its slot."""
     job, order, ahead_s = record.job, state.schedule.order, state.settings.start.members_s
-    if record.array_index is None or not isinstance(job, RigidJob) or order is None:
+    if record.array_index is None or not isinstance(job, RigidJob):
         return 0
     (part, *others), tree = record.parts, state.sharing.tree
     scopes = tree.scopes(project_of(state, record), record.user) if tree.has_limits else ()
@@ -79,10 +89,14 @@ def _room(state: State, record: JobRecord, now: float) -> int:
     cluster, nodes = state.clusters[part.cluster], part.nodes
     is_plain = job.procs == 1 and job.shape == ONE_SLOT and not (job.proc_gbps or others)
     is_special = record.once or record.stream or record.finish_by or record.throttle
-    is_of_round = record.round != order.round  # it may know better what comes next there
-    is_able = MEMBERS in (cluster.abilities or ())
-    if not (is_plain and is_able) or is_special or is_limited or is_of_round:
+    alike = len(state.packs.pending.get(record.array, ()))
+    is_along_order = order is not None and record.round == order.round
+    if not (is_later or is_along_order or len(state.waiting) <= alike):
+        return 0  # A round may know better what comes next there.
+    abilities = cluster.abilities or ()
+    if not (ahead_s and is_plain and MEMBERS in abilities) or is_special or is_limited:
         return 0
+    ahead_s *= SLOW if SLOW_CLAIMS in abilities else 1.0
     runs = best_known(state.learning.history, UserProgram.of(record).history_keys)
     if not runs:
         runs = (job.base_time if record.sources.get("base_time") == "user" else inf,)
@@ -91,11 +105,14 @@ def _room(state: State, record: JobRecord, now: float) -> int:
         return 0
     if is_kept_from(state, record.user, nodes, now, now + ahead_s):
         return 0
-    each_s = max(fmean(runs) * slowdown, LEAST_S)
-    left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
+    each_s = max(fmean(runs) * slowdown, ahead_s / MOST_MEMBERS)
+    left_s = ahead_s
+    if is_along_order and not is_later:
+        left_s = min(ahead_s, *(_until_others(state, record, node, now + each_s) for node in nodes))
     slots = sum(node.slots for node in cluster.nodes)
-    share = -(-len(state.packs.pending.get(record.array, ())) // max(slots, 1))
-    return min(int(left_s / each_s), share, MOST_MEMBERS) - 1
+    unended = alike + state.packs.placed[record.array]
+    share = max(-(-unended // max(slots, 1)), int(WORTH * ahead_s / each_s))
+    return min(int(left_s / each_s), share) - 1
 
 
 def _until_others(state: State, record: JobRecord, node: str, soon: float) -> float:

@@ -76,10 +76,6 @@ def place(
     """
     state, view, now = by.state, by.view, by.now
     parts = parts_of(placement.nodes, record.job, view)
-    is_alone = queued and len(parts) == 1 and may_be_one(record)
-    # Where others wait, it takes its turn behind them, though its nodes are free.
-    takes_turn = placement.start > now + NOW_S or (is_alone and is_crowded(state, parts[0].cluster))
-    later = placement.start if queued and takes_turn else None
     loads = loads_of(placement, record, view)
     if isinstance(record.job, RigidJob) and record.flow:
         procs = sum(placement.nodes.values())
@@ -102,15 +98,21 @@ def place(
         siblings=0,
         dropped={},
     )
+    is_later = placement.start > now + NOW_S
+    chosen = with_followers(state, chosen, now, is_later=is_later)
+    is_alone = queued and len(parts) == 1 and may_be_one(record)
     if queued:
-        chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=later))
-    if is_alone:
+        # Where others wait, it takes its turn behind them, though its nodes are free.
+        takes_turn = is_later or (is_alone and is_crowded(state, parts[0].cluster))
+        expected = placement.start if takes_turn else None
+        chosen = replace(chosen, parts=parts_to_queue(state, chosen, now, expected=expected))
+    if is_alone and not chosen.pack:  # Members that run behind it have one place with it.
         (only,) = chosen.parts
         only = replace(only, planned=chosen.planned, rendezvous=chosen.rendezvous)
         chosen = replace(chosen, parts=(only,), siblings=1, rendezvous="")
     if chosen.flow:
         begin(state, state.jobs[chosen.flow], chosen, now)
-    prepare(state, chosen if queued else with_followers(state, chosen, now), now)
+    prepare(state, chosen, now)
     view.place(chosen)
     if state.schedule.order is not None:
         state.schedule.order.drop((placement.job, placement.task or ""))

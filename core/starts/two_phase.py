@@ -149,14 +149,16 @@ def reported(state: State, cluster: str, report: PartReport, now: float) -> None
         return
     nodes = report.nodes or part.nodes
     nodes = part.nodes if state.clusters[cluster].alien(nodes) else nodes
-    is_other = nodes != part.nodes
+    slots = part.slots
+    if record.pack and report.started is None and slots:
+        slots = dict.fromkeys(nodes, 0)  # Behind one that has them.
+    elif (record.pack and report.started is not None) or nodes != part.nodes:
+        slots = slots_on([state.clusters[cluster]], record.job, nodes)
     changed = replace(
         part,
         state=report.state,
         nodes=nodes,
-        slots=slots_on([state.clusters[cluster]], record.job, nodes)
-        if is_other or (record.pack and report.started is not None)
-        else part.slots,
+        slots=slots,
         granted=now if part.granted is None and step in HOLDS_NODES else part.granted,
         expected=report.expected,
         exit_code=report.exit_code,

@@ -13,7 +13,7 @@ from coalloc.adapters.gridengine import parse_xml
 from coalloc.adapters.gridengine.reading import chosen_queues, measured, running_jobs, waiting_count
 from coalloc.adapters.gridengine.settings import read_settings as gridengine_settings
 from coalloc.adapters.runner import status as part_status
-from coalloc.adapters.runner.barrier import Barrier
+from coalloc.adapters.runner.batch.barrier import Barrier
 from coalloc.adapters.runner.status import READY
 from coalloc.adapters.slurm.parsers.queue import QUEUE_FIELDS, RECORD, parse_queue
 from coalloc.adapters.slurm.parsers.records import ParseError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.runner.command import Account
-from coalloc.model.sites.parts import PartSpec, PartState, QueueTerms
+from coalloc.model.sites.parts import Member, PartSpec, PartState, QueueTerms
 from tests.testbeds.gridengine import GridEngineTestbed
 from tests.testbeds.gridengine_background import background_user
 from tests.testbeds.gridengine_launches import GridEngineLaunches
@@ -51,6 +51,24 @@ def test_a_claim_waits_and_is_granted_when_its_turn_comes(
     assert launch.ended(spec.key).exit_code == 0
     lines = sorted(launch.output("coalloc-1.out").splitlines())
     assert lines == ["0 localhost", "1 localhost"]
+
+
+def test_members_wait_as_one_job_and_run_in_turn(
+    cells: GridEngineTestbed, launch: GridEngineLaunches
+) -> None:
+    cell = cells["p"]
+    local = cell.submit("-pe", "smp", "4", "-l", "h_rt=600")
+    cells.wait(lambda: cell.status().queues[0].used == 4, "it runs")
+    behind = tuple(Member(job=f"1_{n}", attempt=1, array_index=n) for n in (1, 2))
+    text = "echo $COALLOC_GRIDENGINE_JOB_ID"
+    spec = launch.shell(text, job="1_0", members=behind, queue=QueueTerms())
+    launch.launcher.claim(spec)
+    launch.wait(spec.keys, lambda r: r.is_next or r.is_ended)
+    cell.run("qdel", local)
+    launch.wait(spec.keys, lambda r: r.state is PartState.READY or r.is_ended)
+    launch.launcher.go(spec.key)
+    assert {end.exit_code for end in launch.wait(spec.keys, lambda r: r.is_ended)} == {0}
+    assert len({launch.output(f"coalloc-{key.job}.out") for key in spec.keys}) == 1
 
 
 def test_a_part_put_off_is_hastened_and_holds_for_the_others(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.adapters.runner.batch_part import BatchPart
+from coalloc.adapters.runner.batch.part import BatchPart
 from coalloc.adapters.runner.status import NO_RUNNER
 from coalloc.adapters.slurm.launcher import SlurmLauncher
 from coalloc.adapters.slurm.parsers.records import QueueEntry
@@ -21,7 +21,7 @@ from coalloc.adapters.slurm.reading import SlurmFacts
 from coalloc.adapters.slurm.turns import first_submitted, needs_runner, waiting
 from coalloc.model.sites.parts import PartKey, PartReport, PartSpec, PartState, QueueTerms
 from coalloc.model.values import replace
-from tests.integration.test_slurm_commands import FakeSlurm
+from tests.support.fake_slurm import FakeSlurm
 
 KILL = "[ ! -e $0.kills ] || { rm $0.kills; kill -9 $PPID; }\n"
 """The end of a command: once, it kills the process that has called it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -14,17 +15,20 @@ from typing import Any
 
 import pytest
 
+from coalloc.adapters.runner.status import children
 from coalloc.model.sites.parts import Member, PartKey, PartReport, PartSpec, PartState
-from tests.support.launch_bed import LaunchTestbed, Signpost
+from tests.support.fake_slurm import FakeSlurm
+from tests.support.launch_bed import LaunchTestbed, Signpost, wait_dead
 from tests.support.live_site import Running
 
 START = "prepare_timeout_s = 5.0\nbackoff_first_s = 0.1\nbackoff_max_s = 1.0"
 SHORT = {"base_time": 0.001}
 
 
-@pytest.fixture
-def bed(tmp_path: Path) -> Iterator[LaunchTestbed]:
-    bed = LaunchTestbed(tmp_path)
+@pytest.fixture(params=["local", "batch"])
+def bed(root: Path, request: pytest.FixtureRequest) -> Iterator[LaunchTestbed]:
+    """One runner runs all of them, or the wrapper of one batch job."""
+    bed = LaunchTestbed(root) if request.param == "local" else FakeSlurm(root)
     yield bed
     bed.close()
 
@@ -113,35 +117,84 @@ def test_what_a_member_leaves_is_ended_before_the_next_begins(bed: LaunchTestbed
     assert [end.exit_code for end in all_ended(bed)] == [0, 0, 0, 0]
 
 
-def test_with_a_killed_runner_only_what_ran_is_lost(bed: LaunchTestbed, tmp_path: Path) -> None:
-    sign = Signpost(tmp_path / "sign")
-    spec = pack(
-        bed,
-        f"echo $COALLOC_ARRAY_TASK_ID > {sign.path}; test $COALLOC_ARRAY_TASK_ID != 1 || sleep 60",
-    )
+def started_up_to_one(bed: LaunchTestbed, sign: Signpost, **fields: Any) -> tuple[PartSpec, int]:
+    """A pack whose second member waits for a line; and what runs it, or its batch job."""
+    os.mkfifo(bed.cwd / "hold")
+    told = f"echo $COALLOC_ARRAY_TASK_ID $PPID > {sign.path}"
+    spec = pack(bed, f"{told}; test $COALLOC_ARRAY_TASK_ID != 1 || read line < hold", **fields)
     bed.start(spec)
-    assert [sign.line(), sign.line()] == ["0", "1"]
-    os.kill(bed.runner_pid(spec.key), signal.SIGKILL)
+    (first, _), (second, parent) = sign.line().split(), sign.line().split()
+    assert (first, second) == ("0", "1")
+    return spec, int(parent)
+
+
+def test_with_a_killed_runner_only_what_ran_is_lost(bed: LaunchTestbed, sign: Signpost) -> None:
+    _, runner = started_up_to_one(bed, sign)
+    os.kill(runner, signal.SIGKILL)
     ends = all_ended(bed)
     assert [end.state for end in ends] == ["finished", "lost", "refused", "refused"]
     assert {end.reason for end in ends[2:]} == {"not_begun"}
-    sign.close()
 
 
 def test_after_a_reboot_those_without_an_end_on_disk_are_lost(
-    bed: LaunchTestbed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: Signpost
 ) -> None:
-    sign = Signpost(tmp_path / "sign")
-    spec = pack(
-        bed,
-        f"echo $COALLOC_ARRAY_TASK_ID > {sign.path}; test $COALLOC_ARRAY_TASK_ID != 1 || sleep 60",
-    )
-    bed.start(spec)
-    assert [sign.line(), sign.line()] == ["0", "1"]
+    bed = LaunchTestbed(tmp_path)
+    _, runner = started_up_to_one(bed, sign)
     monkeypatch.setattr("coalloc.adapters.part_folder.boot_id", lambda: "another")
-    os.kill(bed.runner_pid(spec.key), signal.SIGKILL)
+    os.kill(runner, signal.SIGKILL)
     assert [end.state for end in all_ended(bed)] == ["finished", "lost", "lost", "lost"]
-    sign.close()
+    bed.close()
+
+
+@pytest.fixture
+def fake(root: Path) -> Iterator[FakeSlurm]:
+    fake = FakeSlurm(root)
+    yield fake
+    fake.close()
+
+
+def test_in_a_batch_job_none_begins_while_nobody_writes_down_the_ends(
+    root: Path, sign: Signpost
+) -> None:
+    """Who writes them down is killed: what runs goes on, the next begins once there is another."""
+    fake = FakeSlurm(root, scontrol="echo 'JobId=12 JobState=RUNNING Reason=None'\n")
+    spec, wrapper = started_up_to_one(fake, sign)
+    os.kill(fake.runner_pid(spec.key), signal.SIGKILL)
+    wait_dead(fake.runner_pid(spec.key))
+    (fake.cwd / "hold").write_text("go on\n")
+    fake.wait_until(lambda: not children(wrapper))
+    for _ in range(20):
+        assert not children(wrapper)
+        time.sleep(0.01)
+    fake.launcher.abort(keys()[3])
+    ends = all_ended(fake)
+    assert [end.state for end in ends] == ["finished", "finished", "finished", "refused"]
+    assert [end.reason for end in ends] == ["exited", "exited", "exited", "aborted"]
+    assert sign.line().split() == ["2", str(wrapper)]
+    fake.close()
+
+
+@pytest.mark.parametrize(("most_s", "begun"), [(None, 4), (60.0, 1)])
+def test_in_a_batch_job_none_begins_that_might_not_end_in_time(
+    fake: FakeSlurm, monkeypatch: pytest.MonkeyPatch, most_s: float | None, begun: int
+) -> None:
+    monkeypatch.setattr(fake.launcher, "_longest_s", lambda part: most_s)
+    fake.start(pack(fake, "true", time_limit=60.0))
+    reasons = [end.reason for end in all_ended(fake)]
+    assert reasons == ["exited"] * begun + ["not_begun"] * (4 - begun)
+    assert f"--time={1 if most_s else 2}" in fake.asked("srun")[0]
+
+
+def test_what_a_signal_ends_may_be_the_batch_jobs_end(root: Path) -> None:
+    """Slurm knows why, and the others run elsewhere."""
+    fake = FakeSlurm(root, scontrol="echo 'JobId=12 JobState=PREEMPTED Reason=None'\n")
+    spec = pack(fake, "test $COALLOC_ARRAY_TASK_ID != 1 || kill -TERM $$")
+    fake.start(spec)
+    ends = all_ended(fake)
+    assert [end.state for end in ends] == ["finished", "finished", "refused", "refused"]
+    assert [end.reason for end in ends] == ["exited", "preempted", "not_begun", "not_begun"]
+    fake.close()
 
 
 @pytest.mark.parametrize(

@@ -75,19 +75,23 @@ class Part:
 
     def report(self, offset: float) -> PartReport:
         """What the launcher says of it, by a clock that is `offset` seconds ahead."""
+        holder = self
+        if self.first is not None and self.state in HELD:
+            holder = self.first
+        waits = holder.state is PartState.WAITING
         return PartReport(
             job=self.order.job,
             attempt=self.order.attempt,
             part=self.order.part,
-            state=PartState.RUNNING if self.is_let_go else self.state,
+            state=PartState.RUNNING if self.is_let_go else holder.state if waits else self.state,
             pack=self.pack,
             exit_code=self.code,
             started=None if self.started is None else self.started + offset,
             ended=self.ends + offset if self.state is PartState.FINISHED else None,
             reason=self.reason,
-            nodes=self.nodes if self.order.queue is not None else {},
-            expected=self.due + offset if self.state is PartState.WAITING else None,
-            is_next=self.state is PartState.WAITING and self.is_next,
+            nodes=holder.nodes if self.order.queue is not None else {},
+            expected=holder.due + offset if waits else None,
+            is_next=waits and holder.is_next,
         )
 
     @property
@@ -188,7 +192,7 @@ class Batch:
             self.claimed.add(own.key)
             self.parts[own.key] = Part(own, nodes=order.nodes, first=part)
         if order.queue is not None and self.waits.random() < self.faults:
-            part.refuse(OVER_LIMIT)
+            self._end_pack(part, OVER_LIMIT)
         elif self.dice.random() < 0.2 * self.faults or (self.is_strict and self._taken(part)):
             self._end_pack(part, "nodes_taken")
         elif order.foreign and not self.guests.bind(order.foreign):
@@ -246,7 +250,8 @@ class Batch:
         if part.due > now:
             return
         if self.waits.random() < self.faults:
-            part.refuse("cancelled_there" if self.waits.random() < 0.2 else "node_unavailable")
+            is_users = self.waits.random() < 0.2
+            self._end_pack(part, "cancelled_there" if is_users else "node_unavailable")
             return
         names = list(self.nodes)
         self.waits.shuffle(names)
@@ -314,6 +319,8 @@ class Batch:
 
     def _begin(self, part: Part, now: float) -> None:
         key = part.key
+        holder = part.first or part
+        part.nodes, part.arranged = holder.nodes, holder.arranged
         self._look_at_hold(part, now)
         job, attempt, number = key.job, key.attempt, key.part
         seen = self.readied.get((job, attempt), {})
@@ -392,15 +399,18 @@ class Batch:
                 elif self._is_preempted(part):
                     self.preempted[part.order.job] = self.preempted.get(part.order.job, 0) + 1
                     part.finish(143, "preempted", now)
+                    for each in self._pack(part):
+                        if each.is_let_go:
+                            each.refuse(NOT_BEGUN)
                 elif part.ends <= now:
                     part.finish(0 if self.dice.random() < 0.9 else 1, "exited", part.ends)
             if part.state is PartState.WAITING and part.is_unwanted and self.waits.random() < 0.3:
-                part.refuse("aborted")
+                self._end_pack(part, "aborted")
             elif part.state is PartState.WAITING:
                 part.is_next = part.begin <= now and part.due - now < NEXT_S
                 self._grant(part, now)
             elif part.state in HELD and part.is_unwanted:
-                part.refuse("aborted")
+                self._end_pack(part, "aborted")
             elif part.is_let_go:
                 before = self._pack(part)
                 if not any(each.state is PartState.RUNNING for each in before):

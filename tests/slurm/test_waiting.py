@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.adapters.runner.command import Account
-from coalloc.model.sites.parts import PartState, QueueTerms
+from coalloc.model.sites.parts import Member, PartState, QueueTerms
 from tests.support.live_site import ENDED
 from tests.testbeds.accounts import accounts
 from tests.testbeds.background import BackgroundUser
@@ -72,6 +72,33 @@ def test_a_claim_waits_and_gets_other_nodes(own: SlurmTestbed, launch: SlurmLaun
         f"{node} slots=1",
         "10.0.0.1:4711",
     ]
+
+
+def test_members_wait_as_one_claim_and_run_where_that_is_granted(
+    own: SlurmTestbed, launch: SlurmLaunches
+) -> None:
+    local = occupy(own["a"], "a1", "a2", "a3")
+    own.wait(lambda: runs(own["a"], local), "the local job runs")
+    for attempt, is_wanted in ((1, False), (2, True)):
+        behind = tuple(Member(job=f"1_{n}", attempt=attempt, array_index=n) for n in (1, 2))
+        more = {"job": "1_0", "attempt": attempt, "members": behind}
+        terms = QueueTerms(avoid=("a1",))
+        spec = launch.shell("echo $COALLOC_NODE", nodes=(("a1", 1),), queue=terms, **more)
+        launch.launcher.claim(spec)
+        launch.wait(spec.keys, lambda r: r.state is PartState.WAITING and bool(r.detail))
+        if not is_wanted:
+            launch.launcher.abort(spec.keys[1])
+            ends = launch.wait(spec.keys, lambda r: r.is_ended)
+            assert {(end.state, end.reason) for end in ends} == {("refused", "aborted")}
+    own["a"].run("scancel", local)
+    granted = launch.wait_one(spec.key, lambda r: bool(r.nodes) or r.is_ended)
+    launch.launcher.arrange(spec.key, granted.nodes, "10.0.0.1:4711")
+    launch.wait(spec.keys, lambda r: r.state is PartState.READY or r.is_ended)
+    launch.launcher.go(spec.key)
+    assert {end.exit_code for end in launch.wait(spec.keys, lambda r: r.is_ended)} == {0}
+    (node,) = granted.nodes
+    assert node != "a1"
+    assert {launch.output(f"coalloc-{key.job}.out") for key in spec.keys} == {f"{node}\n"}
 
 
 def test_a_part_holds_until_it_hears_of_the_others(launch: SlurmLaunches) -> None:

@@ -134,7 +134,7 @@ DEFERRED = {
 PROCESSES = (
     "adapters/fork_server.py",
     "adapters/runner/fork_server.py",
-    "adapters/runner/pack.py",
+    "adapters/runner/spawned.py",
     "adapters/runner/rank.py",
     "adapters/runner/runner.py",
     "adapters/runner/command.py",

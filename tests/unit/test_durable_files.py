@@ -13,8 +13,8 @@ import pytest
 import structlog
 
 from coalloc.adapters.runner import durable
+from coalloc.adapters.runner.batch.supervisor import PartSupervisor
 from coalloc.adapters.runner.status import StatusFile, status_size
-from coalloc.adapters.runner.supervisor import PartSupervisor
 from coalloc.adapters.slurm.native.part import NativePart
 from coalloc.core.executor.effects import SaveProgress
 from coalloc.daemon.access.key_table import Grant, KeyTable

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from coalloc.adapters.batch.token import parse_comment
-from coalloc.adapters.runner.barrier import Barrier
+from coalloc.adapters.runner.batch.barrier import Barrier
 from coalloc.cli import arguments
 from coalloc.core.base.requests import Refused, Submit
 from coalloc.daemon.access.access import Access

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner.barrier import NodeWrapper
+from coalloc.adapters.runner.batch.barrier import NodeWrapper
+from coalloc.adapters.runner.batch.relay import StreamRelay
 from coalloc.adapters.runner.rank import opened_as
-from coalloc.adapters.runner.relay import StreamRelay
 from coalloc.adapters.runner.streams import CHUNK, CREDIT, Buffer, Input, Streams, Tail
 from coalloc.client.streams import Reading
 from coalloc.wire.answers import StreamAnswer

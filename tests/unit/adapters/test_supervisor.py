@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner.ends import verdict
-from coalloc.adapters.runner.supervisor import PartSupervisor
+from coalloc.adapters.runner.batch.ends import verdict
+from coalloc.adapters.runner.batch.supervisor import PartSupervisor
 from coalloc.adapters.slurm.part_commands import ALIVE, explained
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from coalloc.adapters.runner import supervisor
-from coalloc.adapters.runner.batch_job import Turn
+from coalloc.adapters.runner.batch import supervisor
+from coalloc.adapters.runner.batch.job import Turn
+from coalloc.adapters.runner.batch.supervisor import PartSupervisor
 from coalloc.adapters.runner.grant import GRANT, kept
 from coalloc.adapters.runner.status import StatusFile
-from coalloc.adapters.runner.supervisor import PartSupervisor
 
 SPEC: dict[str, Any] = {
     "queue": {"at_once": False, "begin_s": 600.0, "hold_s": 10.0},

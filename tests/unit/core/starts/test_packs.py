@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from coalloc.core.base.events import StatementReceived
-from coalloc.core.base.messages import ABILITIES, Abort, Forget, Hello, Prepare, Start
+from coalloc.core.base.messages import ABILITIES, SLOW_CLAIMS, Abort, Forget, Hello, Prepare, Start
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, Done, Submit
 from coalloc.core.rounds.snapshots import snapshot
+from coalloc.model.plan import Plan
 from coalloc.model.settings import LimitsConfig
 from coalloc.model.sites.parts import Launch, PartKey, PartReport, PartState
+from coalloc.model.snapshot import Snapshot
+from coalloc.model.values import replace
 from tests.support.core_site import Site
+from tests.unit.core.starts.test_negotiation import Crowded
 
-SHORT = {"kind": "rigid", "procs": 1, "base_time": 0.02}
+SHORT = {"kind": "rigid", "procs": 1}
 
 
 def array(
@@ -79,7 +83,7 @@ def test_the_slot_goes_from_one_that_ends_to_one_that_lives() -> None:
     assert states(site, [first, second, third]) == ["completed"] * 3
     together = [o for _, _, o in site.orders if isinstance(o, Forget)][-1]
     assert {job for job, _ in together.others} == {second, third}
-    assert site.restarted().state.packs.living == site.state.packs.living
+    assert site.restarted().state.packs == site.state.packs
 
 
 def test_before_the_start_one_that_is_cancelled_takes_all_out() -> None:
@@ -114,7 +118,7 @@ def test_after_the_start_only_a_report_gives_one_back() -> None:
 @pytest.mark.parametrize(
     ("job", "settings"),
     [
-        ({}, {"ran_s": 0.3}),  # not short
+        ({}, {"ran_s": 0.4}),  # not short
         ({"procs": 1, "proc_gbps": 0.1}, {}),  # loads a link
         ({}, {"throttle": 3}),
         ({}, {"members_s": 0.0}),
@@ -132,6 +136,47 @@ def test_nothing_is_taken_ahead_of_what_may_not_be(
 def test_as_many_are_taken_as_make_a_second_of_work() -> None:
     site, _ = array(ran_s=0.24)
     assert len(behind(site)) == 3
+
+
+def test_where_claims_cost_seconds_more_are_taken_and_longer_ones() -> None:
+    slow = (*ABILITIES, SLOW_CLAIMS)
+    site, _ = array(SHORT, slow, ran_s=9.0)
+    assert len(behind(site)) == 2
+    site, _ = array(SHORT, slow, ran_s=11.0)
+    assert not behind(site)
+
+
+def short_ones_later(snapshot: Snapshot) -> Plan:
+    plan = Crowded.plan_of(snapshot)
+    ends = [replace(each, end=each.start + 0.02) for each in plan.placements]
+    return replace(plan, placements=tuple(ends))
+
+
+def test_a_pack_whose_claim_waits_has_one_place_and_follows_its_nodes() -> None:
+    """It has no siblings elsewhere; where it is granted another node, it has one slot there."""
+    site = Crowded({"a": 2, "b": 2})
+    site.plan_of = staticmethod(short_ones_later)
+    for name in "ab":
+        site.do(StatementReceived(statement=Hello(cluster=name, abilities=ABILITIES)))
+    job = {**SHORT, "base_time": 0.02}
+    command = Submit(token="t", job=job, launch=Launch(argv=("true",)), array=tuple(range(6)))
+    answer = site.ask(command)
+    assert isinstance(answer, Done)
+    members: list[str] = answer.body["jobs"]
+    ((cluster, order),) = site.orders_for(members[0], Prepare)
+    pack = [members[0], *(member.job for member in order.members)]
+    assert order.queue is not None
+    assert len(pack) > 1
+    site.waits(pack[0], cluster)
+    site.waits(pack[1], cluster)
+    other = next(n for n in (f"{cluster}1", f"{cluster}2") if n not in order.nodes)
+    for job in pack[:2]:
+        site.grants(job, cluster, other)
+    assert slots(site, pack) == [1, *(0 for _ in pack[1:])]
+    assert {site.job(job).siblings for job in pack} == {0}
+    assert dict(site.job(pack[1]).parts[0].nodes) == {other: 1}
+    site.tell(pack[0], cluster, PartState.READY, nodes={other: 1})
+    assert set(states(site, pack)) == {"starting"}
 
 
 def test_a_round_sees_the_slot_of_a_pack_once() -> None:

@@ -80,6 +80,10 @@ class Barrier:
         """One of those has gone again."""
         self.on_stream: Callable[[NodeWrapper, str], None] = lambda node, text: None
         """Hears what a node answers to who reads its streams."""
+        self.on_member: Callable[[NodeWrapper, str], None] = lambda node, text: None
+        """Hears how a member of an array has ended."""
+        self.besides: Callable[[], dict[str, Any]] = dict
+        """What a node is told with its spec, whenever it comes."""
         self.is_open = False
         """The processes were let go: a wrapper that comes for the first time comes too late."""
         self._sock = listening(ports, host)
@@ -231,7 +235,7 @@ class Barrier:
             self._lose(node)
         node.connection = connection
         self._names[connection.fileno()] = name
-        spec = node.spec | {"is_open": self.is_open}
+        spec = node.spec | {"is_open": self.is_open} | self.besides()
         self.tell(node, "spec", json.dumps(spec, separators=(",", ":")))
 
     def _hear_early(self, name: str) -> None:
@@ -256,6 +260,8 @@ class Barrier:
                     node.records.setdefault(int(word), json.loads(text))
                 if word == "stream":
                     self.on_stream(node, text)
+                if word == "member":
+                    self.on_member(node, text)
                 if word == str(END) and not self.all_said(END):
                     self._let_go(node, 0)
         except (TalkError, ValueError):

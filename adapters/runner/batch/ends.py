@@ -9,12 +9,19 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from coalloc.adapters.runner.barrier import NodeWrapper
-from coalloc.adapters.runner.batch_job import PartJob
-from coalloc.adapters.runner.status import READY, RUN, START, StatusFile, boot_id
+from coalloc.adapters.runner.batch.barrier import NodeWrapper
+from coalloc.adapters.runner.batch.job import PartJob
+from coalloc.adapters.runner.status import (
+    READY,
+    RUN,
+    SIGNAL_EXIT,
+    START,
+    StatusFile,
+    boot_id,
+    was_signalled,
+)
 
-SIGNAL_EXIT, HIGHEST_EXIT = 128, 255
-"""A shell adds the signal's number to the first."""
+HIGHEST_EXIT = 255
 OWN_ENDS = frozenset({"exited", "signalled"})
 """Reasons of processes that nothing of ours, and no batch system, has ended."""
 
@@ -39,17 +46,6 @@ def verdict(ends: list[dict[str, Any]], job: PartJob) -> tuple[str, str]:
             if known[0] != "step_failed":
                 return known
     return worst["reason"], worst["detail"]
-
-
-def was_signalled(end: dict[str, Any]) -> bool:
-    """Tell if a signal may have ended a node's processes or its wrapper.
-
-    A batch system that ends a job signals the wrapper and the processes alike, and which of them
-    is gone first is chance. A shell whose child was killed exits with 128 or more.
-    """
-    if end["reason"] in {"signalled", "exited"}:
-        return any(code is not None and (code < 0 or code > SIGNAL_EXIT) for code in end["codes"])
-    return bool(end["reason"] == "cancelled")
 
 
 def bare_end(reason: str, detail: str, *, is_started: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A batch system as the holder of a part sees it: the job by which its nodes are claimed.
 
-A runner (`runner.batch_part`) makes one `PartJob` for its part. An adapter of another batch system
+A runner (`runner.batch.part`) makes one `PartJob` for its part. An adapter of another batch system
 writes one, a launcher (`batch.launcher`), and a reader; barrier, wrapper, orders,
 leases, restarts and ends are the same for all. Imports the standard library only.
 """
@@ -26,6 +26,8 @@ from coalloc.adapters.runner.payload import VARIABLE, payload
 from coalloc.adapters.runner.rank import FaultError
 from coalloc.adapters.runner.spec import BatchSpec, NodeSpec
 
+BEHIND_S = 60.0
+"""A part with members to run behind its own asks for so much more than the limit of one."""
 UNDO_S = 60.0
 """A submission that was never answered is looked for so long, seconds."""
 
@@ -192,6 +194,11 @@ def node_specs(spec: BatchSpec, folder: str) -> dict[str, NodeSpec]:
         )
         for host in hosts
     }
+
+
+def behind_s(spec: BatchSpec) -> float:
+    """Time for the members that run behind a part's own, seconds."""
+    return BEHIND_S if spec.get("members") else 0.0
 
 
 def _read(path: str) -> str:

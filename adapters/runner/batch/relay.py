@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from coalloc.adapters.runner.barrier import Barrier, NodeWrapper
+from coalloc.adapters.runner.batch.barrier import Barrier, NodeWrapper
 from coalloc.adapters.runner.status import END
 from coalloc.adapters.runner.stream_link import StreamLink
 

@@ -3,7 +3,7 @@
 Runs as a process of its own on the executor's machine, forked by the fork server
 (`runner.fork_server`), and outlives the executor. A `PartJob` asks the batch system for exactly the
 chosen nodes; one wrapper on each of them (`runner.node`) brings the processes up and connects to
-the barrier (`runner.barrier`), which `runner.supervisor` keeps.
+the barrier (`runner.batch.barrier`), which `runner.batch.supervisor` keeps.
 
 Should this process be killed, a new one takes its folder over: before the start it gives the
 claim up, having found the job by its token; after it, it listens at the same port until the
@@ -24,15 +24,15 @@ import os
 import time
 from typing import Any, cast
 
-from coalloc.adapters.runner.batch_job import PartJob
-from coalloc.adapters.runner.ends import bare_end, has_started
+from coalloc.adapters.runner.batch.ends import bare_end, has_started
+from coalloc.adapters.runner.batch.job import PartJob
+from coalloc.adapters.runner.batch.supervisor import PartSupervisor
 from coalloc.adapters.runner.grant import ABORT, CLAIM, LIMIT, kept, ordered
 from coalloc.adapters.runner.orders import wake_on_signals
 from coalloc.adapters.runner.payload import payload
 from coalloc.adapters.runner.rank import FaultError, fault_of
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, StatusFile
-from coalloc.adapters.runner.supervisor import PartSupervisor
 from coalloc.adapters.runner.sweep import RETRY_S
 
 RELEASE_RETRY_S = 1.0
@@ -65,7 +65,7 @@ class BatchPart:
             self.uid = spec["uid"]
             self.job = self.job_type(spec, self.folder, claim.get("job", ""))
             self.job.is_parked = claim.get("waits", False)
-            self.job.asked_s = claim.get("asked_s")
+            self.job.asked_s = claim.get("asked_s", self.job.asked_s)
             fds = (self.orders_fd, wake_fd)
             port = 0 if self.job.is_parked else claim.get("port", 0)
             self.supervisor = PartSupervisor(spec, self.folder, self.status, self.job, fds, port)
@@ -90,7 +90,8 @@ class BatchPart:
                 spec: BatchSpec = json.load(file)
             spec["time_limit_s"] = kept(self.folder, LIMIT).get("limit_s", spec["time_limit_s"])
             if not is_resumed:
-                self.status.preallocate(len(spec["ranks"]))
+                members = len(spec.get("members", ()))
+                self.status.preallocate(len(spec["ranks"]), members and members + 1)
             self.status.open()
         except (OSError, ValueError) as error:
             raise FaultError("state_unwritable", f"{self.folder}: {error}") from error

@@ -13,9 +13,8 @@ import time
 from typing import Any
 
 from coalloc.adapters.runner import durable
-from coalloc.adapters.runner.barrier import LOOPBACK, Barrier
-from coalloc.adapters.runner.batch_job import PartJob, node_specs
-from coalloc.adapters.runner.ends import (
+from coalloc.adapters.runner.batch.barrier import LOOPBACK, Barrier, NodeWrapper
+from coalloc.adapters.runner.batch.ends import (
     OWN_ENDS,
     bare_end,
     exit_code,
@@ -23,6 +22,8 @@ from coalloc.adapters.runner.ends import (
     start_times,
     verdict,
 )
+from coalloc.adapters.runner.batch.job import PartJob, node_specs
+from coalloc.adapters.runner.batch.relay import StreamRelay
 from coalloc.adapters.runner.grant import (
     ABORT,
     CLAIM,
@@ -37,8 +38,8 @@ from coalloc.adapters.runner.grant import (
     settled,
 )
 from coalloc.adapters.runner.orders import OrderLoop
+from coalloc.adapters.runner.pack import TELL_S
 from coalloc.adapters.runner.rank import FaultError
-from coalloc.adapters.runner.relay import StreamRelay
 from coalloc.adapters.runner.spec import BatchSpec
 from coalloc.adapters.runner.status import END, READY, RUN, START, StatusFile, boot_id
 
@@ -92,11 +93,15 @@ class PartSupervisor(OrderLoop):
         self._after_early_s = 0.0
         self._missing_since = time.monotonic()
         self._renew()
-        self._kill_at = self._give_up_at = self._look_at = float("inf")
+        self._kill_at = self._give_up_at = self._look_at = self._tell_at = float("inf")
+        self._dropped: dict[str, str] = {}
+        """Members that are not to run, by their places, and why."""
         self._poll()
         self._barrier = self._opened(port)
         self._relay = StreamRelay(folder, self._barrier)
         self._barrier.is_open = self.is_started
+        self._barrier.on_member = self._keep_member
+        self._barrier.besides = lambda: {"asked_s": job.asked_s, "dropped": self._dropped}
 
     def carry(self, *, is_resumed: bool) -> None:
         """Claim the nodes, or take over from an earlier runner, and go on to the end."""
@@ -147,12 +152,27 @@ class PartSupervisor(OrderLoop):
         if end["state"] != "refused":
             for node in nodes:
                 end["codes"] += node.records.get(END, {}).get("codes") or [None] * node.count
-        return end | {
+        end |= {
             "ended": max((e["ended"] for e in ends), default=end["ended"]),
             "cpu_s": round(sum(e["cpu_s"] for e in ends), 6),
             "max_rss_mb": max((e["max_rss_mb"] for e in ends), default=0.0),
             **start_times(self._barrier.nodes.values()),
         }
+        if self.spec.get("members"):
+            # After a restart of this machine ends that were told may not be on its disk.
+            begun = self._status.read(START) or {}
+            end["is_sure"] = begun.get("boot") == boot_id()
+            for last in (each for each in ends if "place" in each):
+                end |= {"place": last["place"], "started": last["started"]}
+        return end
+
+    def _keep_member(self, node: NodeWrapper, text: str) -> None:
+        """Put on record how a member has ended, before the next one begins."""
+        end = json.loads(text)
+        with contextlib.suppress(OSError):  # none begins, then
+            self._status.write_member(end["place"], end)
+            self._barrier.tell(node, "kept", str(end["place"]))
+        self._tell_at = min(self._tell_at, time.monotonic() + TELL_S)
 
     # -- up to the barrier
 
@@ -285,7 +305,7 @@ class PartSupervisor(OrderLoop):
     # -- the loop
 
     def _step(self) -> None:
-        self._wait(self._kill_at, self._give_up_at, self._look_at)
+        self._wait(self._kill_at, self._give_up_at, self._look_at, self._tell_at)
         self._see_nodes()
         self._look_at_clock()
 
@@ -298,6 +318,12 @@ class PartSupervisor(OrderLoop):
             self._brief()
         elif words[0] == "stream":
             self._relay.link.dial(self.poller)
+        elif words[0] == "drop":
+            place, why = words[1], " ".join(words[2:])
+            if not self.is_started:
+                self.stop("aborted", why)
+            self._dropped[place] = why
+            self._barrier.say("drop", place, why)
         elif words[0] == "hasten":
             if self._is_waiting:
                 self._is_hastened, self._look_at = True, time.monotonic()
@@ -377,6 +403,9 @@ class PartSupervisor(OrderLoop):
         now = time.monotonic()
         self._barrier.drop_unauthenticated()
         self._look_at_lease(now)
+        if now >= self._tell_at:
+            self._tell_at = float("inf")
+            self._status.tell()
         if now >= self._give_up_at:
             self._is_over = True
         elif now >= self._kill_at:
