@@ -1,4 +1,4 @@
-"""``coalloc simulate`` and ``reproduce``, loaded from where they live when they are called."""
+"""``coalloc simulate``, ``shadow`` and ``reproduce``, loaded from where they live when they are called."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib import import_module
 from coalloc.cli.command import Command
 
 SIMULATE, REPRODUCE = "coalloc.simulation.command", "coalloc.simulation.reproduce.command"
+SHADOW = "coalloc.simulation.shadow.command"
 
 COMMANDS: Mapping[str, Command] = {
     "simulate": Command(
@@ -16,6 +17,14 @@ COMMANDS: Mapping[str, Command] = {
         add=lambda parser: import_module(SIMULATE).add_arguments(parser),
         run=lambda args: import_module(SIMULATE).run(args),
         asks=False,
+    ),
+    "shadow": Command(
+        doc="what a site would have gained, from its own accounts",
+        example="coalloc shadow alpha beta --report shadow.html",
+        add=lambda parser: import_module(SHADOW).add_arguments(parser),
+        run=lambda args: import_module(SHADOW).run(args),
+        asks=False,
+        query=True,
     ),
     "reproduce": Command(
         doc="a paper's figures again: data, picture, text",

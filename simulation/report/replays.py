@@ -34,8 +34,10 @@ WAIT_TICKS = (
 Results = Sequence[tuple[Trace, Metrics]]
 
 
-def compare_page(results: Results) -> str:
-    """The page.
+def compare_page(
+    results: Results, title: str = "", head: Sequence[str] = (), foot: Sequence[str] = ()
+) -> str:
+    """The page, with sections before and after the figures.
 
     `results` (sequence of (Trace, Metrics)): at least one; all of the same workload on the same
     platform.
@@ -44,13 +46,14 @@ def compare_page(results: Results) -> str:
     platform, jobs = trace.slot_map.platform, len(trace.start)
     names = ", ".join(each.policy for each, _ in results)
     begin, end = _extent(results)
-    title = f"{names} on {platform.name}"
+    title = title or f"{names} on {platform.name}"
     subtitle = (
         f"{trace.workload.name}: {jobs} jobs, {len(platform.clusters)} clusters, "
         f"{trace.slot_map.slots} slots"
     )
     by_job = can_draw_jobs(each for each, _ in results)
     parts = [
+        *head,
         section("Figures", table_of(results), *(f"<p>{escape(x)}</p>" for x in refusals(results))),
         '<div class="pair">'
         + section("Waits", _waits(results))
@@ -65,6 +68,7 @@ def compare_page(results: Results) -> str:
             )
             for each, _ in results
         ),
+        *foot,
     ]
     return html_page(title, subtitle, parts)
 

@@ -217,12 +217,13 @@ def test_what_the_platform_has_is_counted(tmp_path: Path, site: Platform) -> Non
 def test_a_replay_counts_what_the_site_has(tmp_path: Path, site: Platform, policy: str) -> None:
     """Slots would do for all at once: GPUs, memory and the licences make them wait."""
     one = {"NCPUS": "2", "Start": ROW["Submit"], "Timelimit": "01:00:00", "ReqMem": "100Mn"}
+    large = {**one, "ReqMem": "60000Mn", "AllocTRES": "cpu=2,mem=60000M,node=1"}
     rows = [
         {**one, "JobID": "1", "AllocTRES": "cpu=2,gres/gpu:a100=4,node=1"},
         {**one, "JobID": "2", "AllocTRES": "cpu=2,gres/gpu:a100=8,node=2"},
-        {**one, "JobID": "3", "ReqMem": "60000Mn"},
-        {**one, "JobID": "4", "ReqMem": "60000Mn"},
-        {**one, "JobID": "5", "ReqMem": "60000Mn"},
+        {**large, "JobID": "3"},
+        {**large, "JobID": "4"},
+        {**large, "JobID": "5"},
         *({**one, "JobID": f"{n}", "AllocTRES": "cpu=2,license/matlab=1"} for n in (6, 7, 8)),
     ]
     path = tmp_path / "jobs.sacct"

@@ -1,0 +1,160 @@
+"""What was, replayed, and what it is worth as a measure.
+
+Notes
+-----
+- The window begins when the accounts of each cluster have a job that ended: of what ended before,
+  rows may be missing. What ran then holds its nodes, what waited comes then, and waits count from
+  then. The window ends with the accounts that end first.
+- Slurm backfills and reserves for all, as `conservative` does: with jobs bound to their clusters,
+  each cluster is by itself. Its order is by arrival, or by priorities as they were when jobs
+  started: that which comes nearer, job by job.
+- Between an end and the next start Slurm takes a moment: the mean one, of jobs that waited, is
+  added to all run times of the cluster.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from math import inf
+from statistics import fmean
+
+import numpy as np
+from msgspec import Struct
+
+from coalloc.adapters.formats.platforms import Platform
+from coalloc.adapters.formats.swf_jobs import LoggedJob
+from coalloc.model.errors import InputError
+from coalloc.model.values import replace
+from coalloc.simulation.progress import Report
+from coalloc.simulation.replay import replay
+from coalloc.simulation.reproduce.rows import Estimate, estimate
+from coalloc.simulation.shadow.site import Site
+from coalloc.simulation.trace import Trace
+from coalloc.simulation.workload import Workload
+
+ALONE = {"coallocation": "forbidden"}
+LONGEST_TURN_S = 60.0
+"""Of an end to the next start; a longer pause has other causes."""
+LONGER_S = 60.0
+"""A job that waits so much longer loses, seconds."""
+BLOCKS = 20
+"""Consecutive pieces of the window that intervals are resampled from."""
+
+
+class ClusterPast(Struct, frozen=True, kw_only=True):
+    """A cluster's past beside its replay."""
+
+    cluster: str
+    jobs: int
+    real_wait_s: float
+    """Means, as the next."""
+    replayed_wait_s: float
+    astray_s: float
+    """Mean difference of single jobs."""
+
+
+class Gain(Struct, frozen=True, kw_only=True):
+    """One case against the replay of the past."""
+
+    saved: Estimate
+    """Share of the mean wait, with its interval of 95 %."""
+    longer: float
+    """Shares of the jobs: those that wait over a minute longer, leave their cluster, use several."""
+    elsewhere: float
+    split: float
+    home_wait_s: tuple[float, ...]
+    """Mean wait of the jobs of each cluster, seconds."""
+
+
+def replay_past(
+    sites: Sequence[Site], report: Report
+) -> tuple[tuple[float, float], Trace, list[ClusterPast]]:
+    """The window, seconds since 1970, its replay, and how near that is. Raises `InputError`."""
+    begin = max(min(one.logged_end for one in site.jobs) for site in sites)
+    end = min(max(one.logged_end - one.run_s for one in site.jobs) for site in sites)
+    jobs = [one for site in sites for one in _within(site, begin, end)]
+    jobs.sort(key=lambda one: (one.job.submitted, one.waited_s > 0.0))
+    known = {name: found for site in sites for name, found in site.priorities.items()}
+    told = [known.get(one.job.id, inf) if one.waited_s else inf for one in jobs]
+    ranks = np.argsort(np.argsort(-np.array(told), kind="stable"))
+    weighed = [
+        replace(one, job=replace(one.job, weight=float(len(jobs) - rank)))
+        for one, rank in zip(jobs, ranks, strict=True)
+    ]
+    platform = Platform(name="the site", clusters=tuple(site.cluster for site in sites))
+    real, best = np.array([one.waited_s for one in jobs]), None
+    for order, ordered in (("arrival", jobs), ("priority", weighed))[: 2 if known else 1]:
+        trace = replay(
+            Workload(name="accounts", jobs=tuple(ordered)),
+            platform,
+            "conservative",
+            ALONE,
+            path="general" if any(one.job.features for one in jobs) else "auto",
+            by_weight=order == "priority",
+            on_progress=lambda done, order=order: report(f"past, by {order}", done, len(jobs)),
+        )
+        waits = trace.start - trace.workload.submit
+        off = float(np.nanmean(np.abs(waits - real)))
+        best = min(best or (off, waits, trace), (off, waits, trace), key=lambda one: one[0])
+    rows = []
+    for site in sites:
+        mine = np.array([one.job.clusters == (site.cluster.name,) for one in jobs]) & best[2].ran
+        if not mine.any():
+            raise InputError(site.cluster.name, "has no job in the time that all accounts have")
+        was, now = real[mine], best[1][mine]
+        rows.append(
+            ClusterPast(
+                cluster=site.cluster.name,
+                jobs=len(was),
+                real_wait_s=float(was.mean()),
+                replayed_wait_s=float(now.mean()),
+                astray_s=float(np.abs(now - was).mean()),
+            )
+        )
+    return (begin, end), best[2], rows
+
+
+def missed(rows: Sequence[ClusterPast]) -> float:
+    """What the replayed mean waits are off, by the real ones; clusters do not cancel."""
+    off = sum(one.jobs * abs(one.replayed_wait_s - one.real_wait_s) for one in rows)
+    return off / max(sum(one.jobs * one.real_wait_s for one in rows), 1.0)
+
+
+def _within(site: Site, begin: float, end: float) -> Iterator[LoggedJob]:
+    """The jobs that lie in the window, on its axis."""
+    ends = sorted(one.logged_end for one in site.jobs)
+    starts = [one.logged_end - one.run_s for one in site.jobs if one.waited_s]
+    gaps = [at - ends[n - 1] for at in starts if (n := bisect_right(ends, at))]
+    turn = fmean([gap for gap in gaps if gap < LONGEST_TURN_S] or [0.0])
+    for logged in site.jobs:
+        job, start = logged.job, logged.logged_end - logged.run_s
+        if logged.logged_end <= begin or job.submitted > end:
+            continue
+        at, left = max(job.submitted, begin) - begin, logged.logged_end - max(start, begin) + turn
+        planned = job.base_time + turn if start >= begin else left
+        yield replace(
+            logged,
+            job=replace(job, submitted=at, earliest=at, base_time=planned),
+            run_s=left,
+            waited_s=max(start - begin - at, 0.0),
+        )
+
+
+def gain_of(past: Trace, trace: Trace) -> Gain:
+    """What a case is worth, by the jobs that ran in both."""
+    ran, submit = past.ran & trace.ran, past.workload.submit
+    before, after = (past.start - submit)[ran], (trace.start - submit)[ran]
+    saved = (before - after) / max(float(before.mean()), 1e-9)
+    was, used = np.zeros((2, len(submit), len(trace.slot_map.cluster_first) - 1), np.bool_)
+    for each, where in ((past, was), (trace, used)):
+        job, cluster, _ = each.cluster_counts()
+        where[job, cluster] = True
+    was, used = was[ran], used[ran]
+    return Gain(
+        saved=estimate([float(one.mean()) for one in np.array_split(saved, BLOCKS) if len(one)]),
+        longer=float((after > before + LONGER_S).mean()),
+        elsewhere=float((~(was & used).any(axis=1)).mean()),
+        split=float((used.sum(axis=1) > 1).mean()),
+        home_wait_s=tuple(float(after[mine].mean()) for mine in was.T),
+    )
