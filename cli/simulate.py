@@ -1,4 +1,4 @@
-"""``coalloc simulate``, ``shadow`` and ``reproduce``, loaded from where they live when they are called."""
+"""``coalloc simulate``, ``shadow`` and ``reproduce``, loaded from where they live when called."""
 
 from __future__ import annotations
 

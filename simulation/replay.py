@@ -42,7 +42,7 @@ def replay(
 
     The path is ``stream``, ``general``, or ``auto``: the first one where it can follow the policy.
     On the general path, `work` and `seed` are of every call of the policy; with shares or limits of
-    users, it is always taken, and where the queue is ordered by weight in place of arrival. Progress
+    users, it is always taken; so it is where the queue goes by weight in place of arrival. Progress
     is the number of jobs that have ended or were refused.
 
     Raises `InputError` if there is no such policy or option, or the chosen path cannot follow them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,12 +12,10 @@ from coalloc.adapters.formats.swf_jobs import LoggedJob, read_bandwidth
 from coalloc.model.values import replace
 from coalloc.simulation.metrics import measure
 from coalloc.simulation.progress import progress_bar
-from coalloc.simulation.replay import replay
 from coalloc.simulation.report.page import check_report
-from coalloc.simulation.shadow.past import ALONE, gain_of, missed, replay_past
+from coalloc.simulation.shadow.past import ALONE, gain_of, missed, replay_past, replayed
 from coalloc.simulation.shadow.report import Shadow, as_page, as_text, unused_lines
 from coalloc.simulation.shadow.site import COMMANDS, read_site
-from coalloc.simulation.verify import verify
 
 DONE, SHUT = 0, 3
 CASES = {"each job on one cluster": ALONE, "some on several": {"coallocation": "sooner"}}
@@ -55,33 +52,21 @@ def run(args: argparse.Namespace) -> int:
     check_report(args.report)
     need, link = read_bandwidth(args.bandwidth), read_bandwidth(args.link, where="--link")
     sites = [read_site(folder, need, link.values[0]) for folder in args.sites]
+    keeps, within = args.keep_clusters or len(sites) == 1, args.within / 100.0
     with progress_bar(quiet=args.quiet) as report:
         window, past, clusters = replay_past(sites, report)
-        off, within = missed(clusters), args.within / 100.0
-        keeps, traces = args.keep_clusters or len(sites) == 1, {"as it was": past}
-        jobs = past.workload.jobs if keeps else map(_free, past.workload.jobs)
-        workload = replace(past.workload, jobs=tuple(jobs))
-        for name in list(CASES)[: 1 if keeps else 2] if off <= within else ():
-            traces[name] = replay(
-                workload,
-                past.slot_map.platform,
-                "auto",
-                CASES[name],
-                on_progress=lambda done, name=name: report(name, done, len(workload.jobs)),
-            )
-    for name, trace in traces.items():
-        if faults := verify(trace):
-            raise AssertionError(f"{name}: {faults[0]}")
-    results = [
-        (dataclasses.replace(trace, policy=name), measure(trace)) for name, trace in traces.items()
-    ]
+        off, platform = missed(clusters), past.slot_map.platform
+        jobs = past.workload.jobs if keeps else tuple(map(_free, past.workload.jobs))
+        cases = list(CASES.items())[: 1 if keeps else 2] if off <= within else []
+        traces = [replayed(jobs, platform, "auto", given, report, name) for name, given in cases]
+    results = [(trace, measure(trace)) for trace in (past, *traces)]
     begin, end = (f"{datetime.fromtimestamp(at, UTC):%d %B %Y, %H:%M}" for at in window)
     told = Shadow(
         window=(begin, end),
         clusters=clusters,
         missed=off,
         within=within,
-        gains={name: gain_of(past, trace) for name, trace in traces.items() if trace is not past},
+        gains={trace.policy: gain_of(past, trace) for trace in traces},
         figures={trace.policy: metrics for trace, metrics in results},
         lists={
             "Assumed": _assumed(args),
@@ -113,5 +98,5 @@ def _assumed(args: argparse.Namespace) -> tuple[str, ...]:
         "users would have submitted the same jobs at the same times, with the same time limits",
         "jobs stay on their clusters" if args.keep_clusters else where,
         "a job that had one node keeps to one; on several clusters a job takes as long as on one",
-        f"links of {args.link} Gbit/s; on several clusters each process needs {args.bandwidth} of it",
+        f"links of {args.link} Gbit/s, of which each process on several needs {args.bandwidth}",
     )

@@ -1,15 +1,13 @@
-"""A few minutes of users on clusters with accounts, and the texts that ``coalloc shadow`` asks for."""
+"""Minutes of users on clusters with accounts, and the texts that ``coalloc shadow`` asks for."""
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import time
 from pathlib import Path
 
 from coalloc.simulation.shadow.site import COMMANDS
-from tests.testbeds.processes import BedError
 from tests.testbeds.slurm import Cluster, ClusterShape, SlurmTestbed, bed
 
 PLANS = "SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1,bf_resolution=1\n"
@@ -57,7 +55,11 @@ def carry_out(running: SlurmTestbed, jobs: int, over_s: float, seed: int = 1) ->
         time.sleep(max(0.0, began + at - time.monotonic()))
         running[name].run("sbatch", *words)
     for cluster in running:
-        running.wait(lambda c=cluster: _ended(c) >= jobs, f"{jobs} accounts of {cluster.name}", 900.0)
+        _wait(running, cluster, jobs)
+
+
+def _wait(running: SlurmTestbed, cluster: Cluster, jobs: int) -> None:
+    running.wait(lambda: _ended(cluster) >= jobs, f"{jobs} accounts of {cluster.name}", 900.0)
 
 
 def _ended(cluster: Cluster) -> int:
@@ -73,7 +75,7 @@ def export(running: SlurmTestbed, folder: Path) -> None:
         here.mkdir(parents=True)
         for file, command in COMMANDS.items():
             words = command.replace("DATE", "now-1hour").split()
-            (here / file).write_text(cluster.run(*words), encoding="utf-8")
+            (here / f"{file}.txt").write_text(cluster.run(*words), encoding="utf-8")
 
 
 if __name__ == "__main__":
