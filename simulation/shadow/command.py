@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from coalloc.adapters.formats.swf_jobs import LoggedJob, read_bandwidth
+from coalloc.model.errors import InputError
 from coalloc.model.values import replace
 from coalloc.simulation.metrics import measure
 from coalloc.simulation.progress import progress_bar
@@ -52,10 +53,13 @@ def run(args: argparse.Namespace) -> int:
     check_report(args.report)
     need, link = read_bandwidth(args.bandwidth), read_bandwidth(args.link, where="--link")
     sites = [read_site(folder, need, link.values[0]) for folder in args.sites]
+    names = [site.cluster.name for site in sites]
+    if len(set(names)) < len(names):
+        raise InputError(names[0], "is the name of two folders; each cluster has a name of its own")
     keeps, within = args.keep_clusters or len(sites) == 1, args.within / 100.0
     with progress_bar(quiet=args.quiet) as report:
         window, past, clusters = replay_past(sites, report)
-        off, platform = missed(clusters), past.slot_map.platform
+        off, platform = missed(past, clusters), past.slot_map.platform
         jobs = past.workload.jobs if keeps else tuple(map(_free, past.workload.jobs))
         cases = list(CASES.items())[: 1 if keeps else 2] if off <= within else []
         traces = [replayed(jobs, platform, "auto", given, report, name) for name, given in cases]

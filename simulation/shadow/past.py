@@ -28,6 +28,7 @@ from coalloc.adapters.formats.platforms import Platform
 from coalloc.adapters.formats.swf_jobs import LoggedJob
 from coalloc.model.errors import InputError
 from coalloc.model.values import replace
+from coalloc.simulation.metrics import mean
 from coalloc.simulation.progress import Report
 from coalloc.simulation.replay import replay
 from coalloc.simulation.reproduce.rows import Estimate, estimate
@@ -63,9 +64,7 @@ class Gain(Struct, frozen=True, kw_only=True):
     saved: Estimate
     """Share of the mean wait, with its interval of 95 %."""
     longer: float
-    """Shares of the jobs: over a minute later, on another cluster, on several."""
-    elsewhere: float
-    split: float
+    """Share of the jobs that wait over a minute longer."""
     home_wait_s: tuple[float, ...]
     """Mean wait of the jobs of each cluster, seconds."""
 
@@ -134,10 +133,14 @@ def replayed(
     return dataclasses.replace(trace, policy=label.partition(",")[0])
 
 
-def missed(rows: Sequence[ClusterPast]) -> float:
-    """What the replayed mean waits are off, by the real ones; clusters do not cancel."""
+def missed(past: Trace, rows: Sequence[ClusterPast]) -> float:
+    """What replayed mean waits are off, by the real ones, or the share of the jobs that do not fit.
+
+    Clusters do not cancel.
+    """
     off = sum(one.jobs * abs(one.replayed_wait_s - one.real_wait_s) for one in rows)
-    return off / max(sum(one.jobs * one.real_wait_s for one in rows), 1.0)
+    waits = sum(one.jobs * one.real_wait_s for one in rows)
+    return max(off / max(waits, 1.0), float(1.0 - past.ran.mean()))
 
 
 def _within(site: Site, begin: float, end: float) -> Iterator[LoggedJob]:
@@ -164,16 +167,11 @@ def gain_of(past: Trace, trace: Trace) -> Gain:
     """What a case is worth, by the jobs that ran in both."""
     ran, submit = past.ran & trace.ran, past.workload.submit
     before, after = (past.start - submit)[ran], (trace.start - submit)[ran]
-    saved = (before - after) / max(float(before.mean()), 1e-9)
-    was, used = np.zeros((2, len(submit), len(trace.slot_map.cluster_first) - 1), np.bool_)
-    for each, where in ((past, was), (trace, used)):
-        job, cluster, _ = each.cluster_counts()
-        where[job, cluster] = True
-    was, used = was[ran], used[ran]
+    saved = (before - after) / max(mean(before), 1e-9)
+    homes = np.array([one.job.clusters for one in past.workload.jobs])[ran, 0]
+    names = [one.name for one in past.slot_map.platform.clusters]
     return Gain(
         saved=estimate([float(one.mean()) for one in np.array_split(saved, BLOCKS) if len(one)]),
         longer=float((after > before + LONGER_S).mean()),
-        elsewhere=float((~(was & used).any(axis=1)).mean()),
-        split=float((used.sum(axis=1) > 1).mean()),
-        home_wait_s=tuple(float(after[mine].mean()) for mine in was.T),
+        home_wait_s=tuple(mean(after[homes == name]) for name in names),
     )

@@ -27,7 +27,7 @@ class Shadow(Struct, frozen=True, kw_only=True):
     window: tuple[str, str]
     clusters: Sequence[ClusterPast]
     missed: float
-    """What the replayed mean waits are off, by the real ones, and the share of it allowed."""
+    """How far the replay is off, and how far it may be."""
     within: float
     gains: Mapping[str, Gain]
     figures: Mapping[str, Metrics]
@@ -57,7 +57,7 @@ def paragraph(told: Shadow) -> str:
             f"{duration(told.figures[name].mean_wait_s)}, {one.mean:.0%} less (95 % interval: "
             f"{one.low:.0%} to {one.high:.0%}"
             f"{'' if one.low > told.missed else '; not clearly more than the replay is off'}): "
-            f"{gain.elsewhere:.0%} of the jobs on another cluster, {gain.split:.0%} on several; "
+            f"{told.figures[name].coallocated_share:.0%} of the jobs on several clusters, and "
             f"{gain.longer:.0%} would have waited over a minute longer."
         )
     return text

@@ -15,14 +15,12 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from coalloc.adapters.formats.files import read_bytes
 from coalloc.adapters.formats.sacct_log import read_log
+from coalloc.adapters.formats.slurm_nodes import read_limits, read_nodes
 from coalloc.adapters.formats.swf import SwfJob
 from coalloc.adapters.formats.swf_jobs import Draw, JobRule, LoggedJob, make_jobs
-from coalloc.adapters.slurm.parsers.records import ParseError, node_state
-from coalloc.adapters.slurm.parsers.text import parse_node_list, read_duration
 from coalloc.model.errors import InputError
-from coalloc.model.platform import Cluster, Node, NodeState
+from coalloc.model.platform import Cluster, NodeState
 from coalloc.model.values import replace
 
 COMMANDS = {
@@ -32,7 +30,6 @@ COMMANDS = {
     "sinfo": "sinfo",
 }
 """The command whose output each file of a cluster has, by the beginning of its name."""
-LARGEST_FILE = 200_000_000
 
 
 class Site(Struct, kw_only=True):
@@ -59,33 +56,15 @@ def read_site(folder: Path, bandwidth: Draw, link_gbps: float) -> Site:
             raise InputError(
                 str(folder), f"lacks what this prints: {COMMANDS[kind]} > {folder}/{kind}"
             )
-    nodes, sinfo = (
-        read_bytes(found[kind][0], LARGEST_FILE).decode("utf-8", "replace")
-        for kind in ("nodes", "sinfo")
-    )
-    try:
-        records = {one.name: one for one in parse_node_list(nodes)}
-        rows = [words for words in map(str.split, sinfo.splitlines()) if len(words) > 5]
-        limits = {words[0].rstrip("*"): read_duration(words[2]) for words in rows[1:]}
-    except ParseError as error:
-        raise InputError(str(folder), str(error)) from error
-    down = [n for n, one in records.items() if node_state(one.states)[0] is NodeState.DOWN]
-    made = tuple(
-        Node(
-            name=f"{name}:{one.name}",
-            slots=one.cpus,
-            memory_mb=one.memory_mb,
-            resources=one.gres,
-            features=one.partitions,
-        )
-        for one in records.values()
-        if one.name not in down
-    )
-    if not made:
+    nodes, limits = read_nodes(found["nodes"][0], name), read_limits(found["sinfo"][0])
+    down = [one.name for one in nodes if one.state is NodeState.DOWN]
+    # one that takes no more work now did its part before
+    up = tuple(replace(one, state=NodeState.UP) for one in nodes if one.name not in down)
+    if not up:
         raise InputError(str(found["nodes"][0]), "has no node that is up")
-    site = Site(cluster=Cluster(name=name, nodes=made, link_gbps=link_gbps))
+    site = Site(cluster=Cluster(name=name, nodes=up, link_gbps=link_gbps))
     if down:
-        site.notes.append(f"{name}: {len(down)} nodes are down now, left out: {', '.join(down)}")
+        site.notes.append(f"{len(down)} nodes are down now, left out: {', '.join(down)}")
     rule = JobRule.on((site.cluster,), bandwidth=bandwidth)
     for path in found["sacct"]:
         _read_accounts(site, path, rule, limits)

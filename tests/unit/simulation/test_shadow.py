@@ -41,7 +41,7 @@ def test_the_replayed_past_is_within_five_per_cent_of_the_real_one() -> None:
     _, trace, clusters = replay_past(sites, silent)
     assert trace.ran.all()
     assert [one.jobs for one in clusters] == [99, 99]
-    assert missed(clusters) <= 0.05
+    assert missed(trace, clusters) <= 0.05
     assert all(one.real_wait_s > 50.0 for one in clusters)
 
 
@@ -75,7 +75,7 @@ def test_figures_page_and_rows_that_are_not_used(
     assert main(words) == 0
     told = json.loads(capsys.readouterr().out)
     assert list(told["gains"]) == ["each job on one cluster", "some on several"]
-    assert told["gains"]["each job on one cluster"]["split"] == 0.0
+    assert told["figures"]["each job on one cluster"]["coallocated_share"] == 0.0
     not_used = "\n".join(told["lists"]["Rows not used"])
     assert f"1 rows: had not started ({folders[0]}/sacct.txt:27)" in not_used
     assert f"fields, not {HEAD.count('|') + 1} ({folders[0]}/sacct.txt:26)" in not_used
