@@ -1,4 +1,4 @@
-"""``coalloc shadow``: what a site would have gained, from its own accounts."""
+"""``coalloc shadow``: gains of a site, from its own accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was, replayed, and what it is worth as a measure.
+"""Replay of the past of several clusters, and its worth as a measure.
 
 Notes
 -----
@@ -31,7 +31,7 @@ from coalloc.model.values import replace
 from coalloc.simulation.metrics import mean
 from coalloc.simulation.progress import Report
 from coalloc.simulation.replay import replay
-from coalloc.simulation.reproduce.rows import Estimate, estimate
+from coalloc.simulation.reproduce.rows import RESAMPLES, Estimate
 from coalloc.simulation.shadow.site import Site
 from coalloc.simulation.trace import Trace
 from coalloc.simulation.verify import verify
@@ -43,7 +43,7 @@ LONGEST_TURN_S = 60.0
 LONGER_S = 60.0
 """A job that waits so much longer loses, seconds."""
 BLOCKS = 20
-"""Consecutive pieces of the window that intervals are resampled from."""
+"""Consecutive pieces of the window, of which intervals resample the ratio of the waits."""
 
 
 class ClusterPast(Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ def replayed(
 
 
 def missed(past: Trace, rows: Sequence[ClusterPast]) -> float:
-    """What replayed mean waits are off, by the real ones, or the share of the jobs that do not fit.
+    """Miss of replayed mean waits, by the real ones, or the share of the jobs that do not fit.
 
     Clusters do not cancel.
     """
@@ -164,14 +164,18 @@ def _within(site: Site, begin: float, end: float) -> Iterator[LoggedJob]:
 
 
 def gain_of(past: Trace, trace: Trace) -> Gain:
-    """What a case is worth, by the jobs that ran in both."""
+    """Worth of a case, by the jobs that ran in both."""
     ran, submit = past.ran & trace.ran, past.workload.submit
     before, after = (past.start - submit)[ran], (trace.start - submit)[ran]
-    saved = (before - after) / max(mean(before), 1e-9)
+    both = np.array_split(np.stack((before, after)), BLOCKS, axis=1)
+    sums = np.array([one.sum(axis=1) for one in both])
+    drawn = sums[np.random.default_rng(0).integers(0, BLOCKS, (RESAMPLES, BLOCKS))].sum(axis=1)
+    low, high = np.percentile(1.0 - drawn[:, 1] / np.maximum(drawn[:, 0], 1e-9), (2.5, 97.5))
+    saved = 1.0 - mean(after) / max(mean(before), 1e-9)
     homes = np.array([one.job.clusters for one in past.workload.jobs])[ran, 0]
     names = [one.name for one in past.slot_map.platform.clusters]
     return Gain(
-        saved=estimate([float(one.mean()) for one in np.array_split(saved, BLOCKS) if len(one)]),
+        saved=Estimate(mean=saved, low=float(low), high=float(high)),
         longer=float((after > before + LONGER_S).mean()),
         home_wait_s=tuple(mean(after[homes == name]) for name in names),
     )

@@ -1,4 +1,4 @@
-"""What a site would have gained: as a paragraph, as figures, as a page."""
+"""Answer of the command: a paragraph, figures, a page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Shadow(Struct, frozen=True, kw_only=True):
 
 
 def paragraph(told: Shadow) -> str:
-    """What can be read to a head of department."""
+    """Words that can be read to a head of department."""
     jobs, past = [one.jobs for one in told.clusters], next(iter(told.figures.values()))
     real = float(np.average([one.real_wait_s for one in told.clusters], weights=jobs))
     text = (
