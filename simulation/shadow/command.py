@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
         lists={
             "Assumed": _assumed(args),
             "Not known": UNKNOWN,
-            "Rows not used": [line for site in sites for line in unused_lines(site.unused)],
-            "Notes": [note for site in sites for note in site.notes],
+            "Rows not used": [x for one in sites for x in unused_lines(one.unused)] or ["none"],
+            "Notes": [note for site in sites for note in site.notes] or ["none"],
         },
     )
     if args.report:

@@ -47,8 +47,8 @@ def paragraph(told: Shadow) -> str:
     )
     if not told.gains:
         return (
-            f"{text} More than {told.within:.0%} is not allowed: what held jobs up is not known "
-            "well enough, and no gain is reported."
+            f"{text} That is more than the {told.within:.0%} allowed: what held jobs up is not "
+            "known well enough, so no gain is reported."
         )
     for name, gain in told.gains.items():
         one = gain.saved
