@@ -1,4 +1,4 @@
-"""``coalloc simulate`` and ``reproduce``, loaded from where they live when they are called."""
+"""``coalloc simulate``, ``shadow`` and ``reproduce``, loaded from where they live when called."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib import import_module
 from coalloc.cli.command import Command
 
 SIMULATE, REPRODUCE = "coalloc.simulation.command", "coalloc.simulation.reproduce.command"
+SHADOW = "coalloc.simulation.shadow.command"
 SIMULATED = """\
 coalloc simulate --workload KTH-SP2-1996-2.1-cln.swf.gz \\
       --platform etc/platforms/kth-sp2.toml --policy fcfs,easy -o out
@@ -26,6 +27,14 @@ COMMANDS: Mapping[str, Command] = {
         add=lambda parser: import_module(SIMULATE).add_arguments(parser),
         run=lambda args: import_module(SIMULATE).run(args),
         asks=False,
+    ),
+    "shadow": Command(
+        doc="what a site would have gained, from its own accounts",
+        example="coalloc shadow alpha beta --report shadow.html",
+        add=lambda parser: import_module(SHADOW).add_arguments(parser),
+        run=lambda args: import_module(SHADOW).run(args),
+        asks=False,
+        query=True,
     ),
     "reproduce": Command(
         doc="a paper's figures again: data, picture, text",

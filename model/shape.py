@@ -98,12 +98,12 @@ def _families(amounts: Mapping[str, int]) -> Counter[str]:
 
 def demands(amounts: Mapping[str, int]) -> dict[str, int]:
     """The amounts asked for, with what they come to in each family."""
-    return dict(Counter(amounts) + _families(amounts))
+    return dict(Counter(amounts) + _families(amounts)) if amounts else {}
 
 
 def supplies(amounts: Mapping[str, int]) -> dict[str, int]:
     """The amounts that are there, with each family as large as its types at least."""
-    return {**amounts, **(Counter(amounts) | _families(amounts))}
+    return {**amounts, **(Counter(amounts) | _families(amounts))} if amounts else {}
 
 
 def room_of(node: Sized) -> Room:

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from coalloc.adapters.formats.platforms import Platform
+from coalloc.core.base.effects import Solve
 from coalloc.model.errors import InputError
-from coalloc.model.plan import Reason
+from coalloc.model.plan import Plan, Reason
 from coalloc.model.values import replace
 from coalloc.policies.base import Budget
 from coalloc.policies.options import read_options
@@ -35,12 +36,14 @@ def replay(
     seed: int = 0,
     on_progress: Callable[[int], None] | None = None,
     sharing: Mapping[str, Any] = NO_SHARES,
+    by_weight: bool = False,
 ) -> Trace:
     """Replay a workload under a policy of the registry; ``stats`` holds the seconds it took.
 
     The path is ``stream``, ``general``, or ``auto``: the first one where it can follow the policy.
     On the general path, `work` and `seed` are of every call of the policy; with shares or limits of
-    users, it is always taken. Progress is the number of jobs that have ended or were refused.
+    users, it is always taken; so it is where the queue goes by weight in place of arrival. Progress
+    is the number of jobs that have ended or were refused.
 
     Raises `InputError` if there is no such policy or option, or the chosen path cannot follow them.
     """
@@ -51,6 +54,7 @@ def replay(
         and workload.is_rigid
         and not workload.needs_counting
         and not sharing
+        and not by_weight
     )
     if path == "stream" and not streamed:
         what = "jobs that need more than slots" if workload.needs_counting else "these options"
@@ -62,17 +66,24 @@ def replay(
     if streamed and path != "general":
         found = replay_streaming(workload, slot_map, policy, complete, on_progress)
         return _from_stream(workload, slot_map, policy, found, time.perf_counter() - began)
-    solve = _solver(policy, complete, Budget(work=work, seed=seed, live=True, bounds=False))
+    budget = Budget(work=work, seed=seed, live=True, bounds=False)
+    solve = _solver(policy, complete, budget, by_weight)
     result = replay_general(workload, slot_map, solve, on_progress, policy, sharing)
     return _from_general(workload, slot_map, policy, result, time.perf_counter() - began)
 
 
-def _solver(policy: str, options: Mapping[str, Any], budget: Budget) -> Solver:
+def _solver(policy: str, options: Mapping[str, Any], budget: Budget, by_weight: bool) -> Solver:
     """The policy as the general path calls it, with what the core asks of each round."""
-    solve = lookup(policy).solve
-    return lambda asked: solve(
-        asked.snapshot, options, replace(budget, notes=asked.notes, history=asked.history)
-    )
+
+    def solve(asked: Solve) -> Plan:
+        snapshot = asked.snapshot
+        if by_weight:
+            queue = sorted(snapshot.queue, key=lambda job: -job.weight)
+            snapshot = replace(snapshot, queue=tuple(queue))
+        told = replace(budget, notes=asked.notes, history=asked.history)
+        return lookup(policy).solve(snapshot, options, told)
+
+    return solve
 
 
 def _from_stream(

@@ -9,7 +9,8 @@ Notes
   it asked for where these are several; one that holds GPUs, or other generic resources, to those
   that it had, an equal share on each. Licences are the job's as a whole.
 - Memory is of each node or CPU where ``ReqMem`` says so (``4Gn``, ``2Gc``: Slurm before 21.08),
-  else the sum of the job, of which each CPU has its share.
+  else the sum of the job, of which each CPU has its share. Where ``AllocTRES`` has none, Slurm
+  does not count it.
 - A job counts as submitted when it became eligible: what it waited for until then is not told.
 - Times without a zone are taken for UTC: only their differences count.
 
@@ -137,6 +138,9 @@ def _job_of(row: Mapping[str, str], line: int) -> SwfJob | None:
         owner=row.get("User", ""),
         program=row.get("JobName", ""),
         cluster=row.get("Cluster", ""),
+        partition_name=row.get("Partition", ""),
+        nodes=_count(held.get("node")) or _count(row.get("NNodes")),
+        priority=_count(row.get("Priority")),
         shape=shape,
         unusable=unusable,
     )
@@ -185,7 +189,9 @@ def _shape(
         gres[name] -= sum(count for key, count in gres.items() if key.startswith(f"{name}:"))
     gres = {name: count for name, count in gres.items() if count > 0}
     nodes = min(had if gres or wanted is None else wanted, cpus)
-    of_node, of_cpu = _memory(row.get("ReqMem", ""), asked.get("mem") or held.get("mem", ""), cpus)
+    counts = not held or "mem" in held
+    total = asked.get("mem") or held.get("mem", "")
+    of_node, of_cpu = _memory(row.get("ReqMem", ""), total, cpus) if counts else (0, 0)
     return Shape(
         min_nodes=nodes,
         max_nodes=nodes if nodes > 1 or gres else None,

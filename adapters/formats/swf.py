@@ -80,6 +80,10 @@ class SwfJob:
     owner: str = ""
     program: str = ""
     cluster: str = ""
+    partition_name: str = ""
+    nodes: int | None = None
+    """That it had."""
+    priority: int | None = None
     shape: Shape = ONE_SLOT
     unusable: str = ""
     """Why it cannot be replayed."""

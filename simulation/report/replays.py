@@ -34,21 +34,28 @@ WAIT_TICKS = (
 Results = Sequence[tuple[Trace, Metrics]]
 
 
-def compare_page(results: Results) -> str:
-    """The page of at least one result; all are of the same workload on the same platform."""
+def compare_page(
+    results: Results, title: str = "", head: Sequence[str] = (), foot: Sequence[str] = ()
+) -> str:
+    """The page, with sections before and after the figures.
+
+    `results` (sequence of (Trace, Metrics)): at least one; all of the same workload on the same
+    platform.
+    """
     trace = results[0][0]
     platform, jobs = trace.slot_map.platform, len(trace.start)
     names = ", ".join(each.policy for each, _ in results)
     begin = float(trace.workload.submit[0])
     ends = [float(each.end[each.ran].max()) for each, _ in results if each.ran.any()]
     end = max([*ends, begin + 1.0])
-    title = f"{names} on {platform.name}"
+    title = title or f"{names} on {platform.name}"
     subtitle = (
         f"{trace.workload.name}: {jobs} jobs, {len(platform.clusters)} clusters, "
         f"{trace.slot_map.slots} slots"
     )
     by_job = can_draw_jobs(each for each, _ in results)
     parts = [
+        *head,
         section("Figures", table_of(results), *(f"<p>{escape(x)}</p>" for x in refusals(results))),
         '<div class="pair">'
         + section("Waits", _waits(results))
@@ -63,6 +70,7 @@ def compare_page(results: Results) -> str:
             )
             for each, _ in results
         ),
+        *foot,
     ]
     return html_page(title, subtitle, parts)
 

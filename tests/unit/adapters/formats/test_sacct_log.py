@@ -217,13 +217,17 @@ def test_what_the_platform_has_is_counted(tmp_path: Path, site: Platform) -> Non
 def test_a_replay_counts_what_the_site_has(tmp_path: Path, site: Platform, policy: str) -> None:
     """Slots would do for all at once: GPUs, memory and the licences make them wait."""
     one = {"NCPUS": "2", "Start": ROW["Submit"], "Timelimit": "01:00:00", "ReqMem": "100Mn"}
+    large = {**one, "ReqMem": "60000Mn", "AllocTRES": "cpu=2,mem=60000M,node=1"}
     rows = [
-        {**one, "JobID": "1", "AllocTRES": "cpu=2,gres/gpu:a100=4,node=1"},
-        {**one, "JobID": "2", "AllocTRES": "cpu=2,gres/gpu:a100=8,node=2"},
-        {**one, "JobID": "3", "ReqMem": "60000Mn"},
-        {**one, "JobID": "4", "ReqMem": "60000Mn"},
-        {**one, "JobID": "5", "ReqMem": "60000Mn"},
-        *({**one, "JobID": f"{n}", "AllocTRES": "cpu=2,license/matlab=1"} for n in (6, 7, 8)),
+        {**one, "JobID": "1", "AllocTRES": "cpu=2,mem=100M,gres/gpu:a100=4,node=1"},
+        {**one, "JobID": "2", "AllocTRES": "cpu=2,mem=200M,gres/gpu:a100=8,node=2"},
+        {**large, "JobID": "3"},
+        {**large, "JobID": "4"},
+        {**large, "JobID": "5"},
+        *(
+            {**one, "JobID": f"{n}", "AllocTRES": "cpu=2,mem=100M,license/matlab=1"}
+            for n in (6, 7, 8)
+        ),
     ]
     path = tmp_path / "jobs.sacct"
     path.write_text(text_of(*rows))
@@ -235,3 +239,13 @@ def test_a_replay_counts_what_the_site_has(tmp_path: Path, site: Platform, polic
     assert {start["1"], start["2"]} == {0.0, 3600.0}
     assert trace.ran.all()
     assert sorted(start[n] for n in "345") == sorted(start[n] for n in "678") == [0.0, 0.0, 3600.0]
+
+
+def test_memory_that_slurm_did_not_give_out_is_not_counted(tmp_path: Path) -> None:
+    """Where memory is no consumable, each job asks for all of a node's."""
+    asked = {"ReqTRES": "cpu=2,mem=16000M,node=1", "ReqMem": "16000M"}
+    given, not_given = (
+        read(tmp_path, {**asked, "AllocTRES": "cpu=2,mem=16000M,node=1"}),
+        read(tmp_path, {**asked, "AllocTRES": "cpu=2,node=1"}),
+    )
+    assert (given[0].requested_kb, not_given[0].requested_kb) == (8000 * 1024.0, None)

@@ -1,0 +1,1 @@
+"""A site replayed from its own accounts: what was, and what would have been."""

@@ -1,0 +1,181 @@
+"""Replay of the past of several clusters, and its worth as a measure.
+
+Notes
+-----
+- The window begins when the accounts of each cluster have a job that ended: of what ended before,
+  rows may be missing. What ran then holds its nodes, what waited comes then, and waits count from
+  then. The window ends with the accounts that end first.
+- Slurm backfills and reserves for all, as `conservative` does: with jobs bound to their clusters,
+  each cluster is by itself. Its order is by arrival, or by priorities as they were when jobs
+  started: that which comes nearer, job by job.
+- Between an end and the next start Slurm takes a moment: the mean one, of jobs that waited, is
+  added to all run times of the cluster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from coalloc.adapters.formats.platforms import Platform
+from coalloc.adapters.formats.swf_jobs import LoggedJob
+from coalloc.model.errors import InputError
+from coalloc.model.values import replace
+from coalloc.simulation.metrics import mean
+from coalloc.simulation.progress import Report
+from coalloc.simulation.replay import replay
+from coalloc.simulation.reproduce.rows import RESAMPLES, Estimate
+from coalloc.simulation.shadow.site import Site
+from coalloc.simulation.trace import Trace
+from coalloc.simulation.verify import verify
+from coalloc.simulation.workload import Workload
+
+ALONE = {"coallocation": "forbidden"}
+LONGEST_TURN_S = 60.0
+"""Of an end to the next start; a longer pause has other causes."""
+LONGER_S = 60.0
+"""A job that waits so much longer loses, seconds."""
+BLOCKS = 20
+"""Consecutive pieces of the window, of which intervals resample the ratio of the waits."""
+
+
+class ClusterPast(Struct, frozen=True, kw_only=True):
+    """A cluster's past beside its replay."""
+
+    cluster: str
+    jobs: int
+    real_wait_s: float
+    """Means, as the next."""
+    replayed_wait_s: float
+    astray_s: float
+    """Mean difference of single jobs."""
+
+
+class Gain(Struct, frozen=True, kw_only=True):
+    """One case against the replay of the past."""
+
+    saved: Estimate
+    """Share of the mean wait, with its interval of 95 %."""
+    longer: float
+    """Share of the jobs that wait over a minute longer."""
+    home_wait_s: tuple[float, ...]
+    """Mean wait of the jobs of each cluster, seconds."""
+
+
+def replay_past(
+    sites: Sequence[Site], report: Report
+) -> tuple[tuple[float, float], Trace, list[ClusterPast]]:
+    """The window, seconds since 1970, its replay, and how near that is. Raises `InputError`."""
+    begin = max(min(one.logged_end for one in site.jobs) for site in sites)
+    end = min(max(one.logged_end - one.run_s for one in site.jobs) for site in sites)
+    jobs = [one for site in sites for one in _within(site, begin, end)]
+    jobs.sort(key=lambda one: (one.job.submitted, one.waited_s > 0.0))
+    platform = Platform(name="the site", clusters=tuple(site.cluster for site in sites))
+    traces = [replayed(jobs, platform, "conservative", ALONE, report, "as it was, by arrival")]
+    known = {name: found for site in sites for name, found in site.priorities.items()}
+    if known:
+        held = [not one.job.submitted and not one.waited_s for one in jobs]
+        told = [-inf if held[n] else -known.get(one.job.id, 0) for n, one in enumerate(jobs)]
+        weighed = list(jobs)
+        for rank, n in enumerate(sorted(range(len(jobs)), key=told.__getitem__)):
+            job = replace(jobs[n].job, weight=float(len(jobs) - rank))
+            weighed[n] = replace(jobs[n], job=job)
+        label = "as it was, by priority"
+        traces.append(replayed(weighed, platform, "conservative", ALONE, report, label, True))
+    real = np.array([one.waited_s for one in jobs])
+    off = [np.abs(one.start - one.workload.submit - real) for one in traces]
+    best = min(range(len(traces)), key=lambda n: float(np.nanmean(off[n])))
+    trace, rows = traces[best], []
+    for site in sites:
+        mine = trace.ran & [one.job.clusters == (site.cluster.name,) for one in jobs]
+        if not mine.any():
+            raise InputError(site.cluster.name, "has no job in the time that all accounts have")
+        rows.append(
+            ClusterPast(
+                cluster=site.cluster.name,
+                jobs=int(mine.sum()),
+                real_wait_s=float(real[mine].mean()),
+                replayed_wait_s=float((trace.start - trace.workload.submit)[mine].mean()),
+                astray_s=float(off[best][mine].mean()),
+            )
+        )
+    return (begin, end), trace, rows
+
+
+def replayed(
+    jobs: Sequence[LoggedJob],
+    platform: Platform,
+    policy: str,
+    options: Mapping[str, Any],
+    report: Report,
+    label: str,
+    by_weight: bool = False,
+) -> Trace:
+    """These jobs under a policy; a fault is one of ours."""
+    trace = replay(
+        Workload(name="accounts", jobs=tuple(jobs)),
+        platform,
+        policy,
+        options,
+        path="general" if any(one.job.features for one in jobs) else "auto",
+        by_weight=by_weight,
+        on_progress=lambda done: report(label, done, len(jobs)),
+    )
+    if faults := verify(trace):
+        raise AssertionError(f"{label}: {faults[0]}")
+    return dataclasses.replace(trace, policy=label.partition(",")[0])
+
+
+def missed(past: Trace, rows: Sequence[ClusterPast]) -> float:
+    """Miss of replayed mean waits, by the real ones, or the share of the jobs that do not fit.
+
+    Clusters do not cancel.
+    """
+    off = sum(one.jobs * abs(one.replayed_wait_s - one.real_wait_s) for one in rows)
+    waits = sum(one.jobs * one.real_wait_s for one in rows)
+    return max(off / max(waits, 1.0), float(1.0 - past.ran.mean()))
+
+
+def _within(site: Site, begin: float, end: float) -> Iterator[LoggedJob]:
+    """The jobs that lie in the window, on its axis."""
+    ends = sorted(one.logged_end for one in site.jobs)
+    starts = [one.logged_end - one.run_s for one in site.jobs if one.waited_s]
+    gaps = [at - ends[n - 1] for at in starts if (n := bisect_right(ends, at))]
+    turn = fmean([gap for gap in gaps if gap < LONGEST_TURN_S] or [0.0])
+    for logged in site.jobs:
+        job, start = logged.job, logged.logged_end - logged.run_s
+        if logged.logged_end <= begin or job.submitted > end:
+            continue
+        at, left = max(job.submitted, begin) - begin, logged.logged_end - max(start, begin) + turn
+        planned = job.base_time + turn if start >= begin else left
+        yield replace(
+            logged,
+            job=replace(job, submitted=at, earliest=at, base_time=planned),
+            run_s=left,
+            waited_s=max(start - begin - at, 0.0),
+        )
+
+
+def gain_of(past: Trace, trace: Trace) -> Gain:
+    """Worth of a case, by the jobs that ran in both."""
+    ran, submit = past.ran & trace.ran, past.workload.submit
+    before, after = (past.start - submit)[ran], (trace.start - submit)[ran]
+    both = np.array_split(np.stack((before, after)), BLOCKS, axis=1)
+    sums = np.array([one.sum(axis=1) for one in both])
+    drawn = sums[np.random.default_rng(0).integers(0, BLOCKS, (RESAMPLES, BLOCKS))].sum(axis=1)
+    low, high = np.percentile(1.0 - drawn[:, 1] / np.maximum(drawn[:, 0], 1e-9), (2.5, 97.5))
+    saved = 1.0 - mean(after) / max(mean(before), 1e-9)
+    homes = np.array([one.job.clusters for one in past.workload.jobs])[ran, 0]
+    names = [one.name for one in past.slot_map.platform.clusters]
+    return Gain(
+        saved=Estimate(mean=saved, low=float(low), high=float(high)),
+        longer=float((after > before + LONGER_S).mean()),
+        home_wait_s=tuple(mean(after[homes == name]) for name in names),
+    )
