@@ -9,7 +9,6 @@ from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.state import RoundState, State, arrival
 from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs.dependencies import open_needs
-from coalloc.core.jobs.occupation import occupation
 from coalloc.core.sharing import limits
 from coalloc.core.starts import further_queues
 from coalloc.core.starts import queued_claims as queueing
@@ -49,7 +48,7 @@ def start_now(state: State, current: RoundState, plan: Plan, now: float) -> None
 
 def queue_up(state: State, current: RoundState, plan: Plan, now: float) -> None:
     """Send what the final plan has later into the queues of clusters where others go first."""
-    queueing.queue_up(state, current, plan, occupation(state, now), now)
+    queueing.queue_up(state, current, plan, now)
     further_queues.send(state, current.snapshot, plan, now)
 
 
@@ -82,13 +81,11 @@ def fill(state: State, current: RoundState, plan: Plan, now: float) -> None:
         if why := rule.obstacle(whole, placement, now):
             _superseded(state, current, pool.id, why)
             continue
-        queued = queueing.may_wait(state, whole, placement, rule.view, rule.claims, now)
-        if not queued and queueing.must_wait(state, placement, rule.view):
+        queued = queueing.may_wait(rule, whole, placement)
+        if not queued and queueing.must_wait(rule, placement):
             continue  # As many claims as may wait there already, and others go first.
         later = [start for node in placement.nodes for start in starts.get(node, ())]
-        placed = place_pieces(rule.by, pool, placement, later, queued=queued)
-        queueing.count_claims(state, rule.claims, placed)
-        current.committed.update(placed)
+        current.committed.update(place_pieces(rule, pool, placement, later, queued=queued))
 
 
 def _starts(snapshot: Snapshot, plan: Plan) -> dict[str, list[float]]:

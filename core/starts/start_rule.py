@@ -13,39 +13,24 @@ from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
 from coalloc.core.commands.reservations import is_kept_from
 from coalloc.core.jobs import deadlines
-from coalloc.core.jobs.occupation import misfit, occupation
+from coalloc.core.jobs.occupation import misfit
 from coalloc.core.sharing import limits
-from coalloc.core.sharing.limit_book import LimitBook
 from coalloc.core.starts import queued_claims as queueing
 from coalloc.core.starts.free_places import FreePlaces, cheaper
-from coalloc.core.starts.placements import Commitment
-from coalloc.core.starts.waits import waiting_claims
+from coalloc.core.starts.placements import Commitment, place
 from coalloc.model.plan import Placement
 
 
-class StartRule:
-    """Starts of one turn along one plan, each beside those before it.
-
-    `nodes`: those that are looked at, in turns whose cost must not depend on the others; None: all.
-    """
+class StartRule(Commitment):
+    """Starts of one turn along one plan, each beside those before it."""
 
     def __init__(
         self, state: State, now: float, policy: str, round: int, nodes: Iterable[str] | None = None
     ) -> None:
-        self.view = occupation(state, now, nodes)
-        self.by = Commitment(state=state, view=self.view, now=now, policy=policy, round=round)
-        self.claims = waiting_claims(state)
+        super().__init__(state, now, policy, round, nodes)
         self.places: FreePlaces | None = None
         """Where a start may move to if that is charged less."""
         self._between = nodes is not None
-        self._book: LimitBook | None = None
-
-    @property
-    def book(self) -> LimitBook:
-        """Use of all limits, with the starts of this turn."""
-        if self._book is None:
-            self._book = LimitBook(self.by.state, self.by.now)
-        return self._book
 
     def obstacle(self, record: JobRecord, placement: Placement, until: float) -> str:
         """Reason why a placement cannot start now and stay until then; empty if it can.
@@ -53,29 +38,29 @@ class StartRule:
         A plan knows of reservations, but its clock may have been set forward since.
         """
         why = misfit(placement, record, self.view)
-        state, now = self.by.state, self.by.now
+        state, now = self.state, self.now
         if not why and is_kept_from(state, record.user, placement.nodes, now, until):
             why = "one of its nodes is reserved for others"
         return why
 
     def start(self, record: JobRecord, placement: Placement) -> JobRecord | None:
         """Start what no obstacle keeps, unless its deadline, a limit or others' turns do."""
-        state, now = self.by.state, self.by.now
-        placement = queueing.gathered(state, record, placement, self.view, now)
+        state, now = self.state, self.now
+        placement = queueing.gathered(self, record, placement)
         self.view.see(placement.nodes)
         if self.places is not None:
             placement = cheaper(state, self.places, record, placement)
         if deadlines.misses(record, now, placement.end - placement.start):
-            deadlines.withhold(state, record.id, self.by.round)
+            deadlines.withhold(state, record.id, self.round)
             return None
         asked = limits.start_of(state, record, placement)
         if self._between and self.book.why_not(record, *asked):
             return None  # A round looks at it again; many of these are looked at between two.
         if limits.holds(state, self.book, record, placement, now):
             return None
-        queued = queueing.may_wait(state, record, placement, self.view, self.claims, now)
-        if not queued and not record.foreign and queueing.must_wait(state, placement, self.view):
+        queued = queueing.may_wait(self, record, placement)
+        if not queued and not record.foreign and queueing.must_wait(self, placement):
             return None  # As many claims as may wait there already, and others go first.
-        chosen = queueing.commit(self.by, self.claims, record, placement, queued=queued)
+        chosen = place(self, record, placement, queued=queued)
         self.book.take(record, *asked)
         return chosen

@@ -118,7 +118,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "idle-nodes-held-for-ever": Mutant(negotiating._deadline, "if held <= 0.0:", "if True:"),
     "claims-that-wait-take-no-link": Mutant(
-        queueing.queue_up, "misfit_of_links(", "bool(view) and not misfit_of_links("
+        queueing.queue_up, "misfit_of_links(", "bool(by) and not misfit_of_links("
     ),
     "put-off-for-ever": Mutant(negotiating.hasten, "    put_off = [", "    put_off = [] and ["),
     "tasks-take-no-turn": Mutant(
