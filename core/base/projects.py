@@ -12,6 +12,7 @@ from math import inf
 
 from msgspec import Struct
 
+from coalloc.model.ranges import WEIGHT
 from coalloc.model.settings import LimitsConfig, ProjectConfig
 
 OTHERS = ""
@@ -50,6 +51,42 @@ class Lead(Struct, frozen=True, kw_only=True):
     """Decayed, processor-seconds."""
     seconds: float
     """Of its entitlement, ahead of the sibling with waiting jobs that is furthest behind."""
+
+
+class Factors(Struct, frozen=True, kw_only=True):
+    """The terms of one job's effective weight; all but the weights in doublings."""
+
+    submitted: float
+    """Its weight as it was submitted."""
+    allowed: float
+    """As much of it as its limits admit."""
+    operator: float
+    """A term, in doublings of ``allowed``, like the next three."""
+    age: float
+    size: float
+    shares: float
+    """Not above 0."""
+    weight: float
+    """The effective one."""
+    leads: tuple[Lead, ...] = ()
+    """Below, from the highest project to the user; empty where shares do not count."""
+    ahead_s: float = 0.0
+    """Entitlement of its project that the project's earlier jobs take, seconds."""
+
+    @property
+    def unshared(self) -> float:
+        """The effective weight if shares did not count."""
+        return within(self.allowed * 2.0 ** (self.operator + self.age + self.size))
+
+    @property
+    def precedence(self) -> float:
+        """Order among those that have waited too long: the operator's word, then the shares."""
+        return self.operator + self.shares
+
+
+def within(weight: float) -> float:
+    """A weight that policies take; one of 0 stays 0."""
+    return min(max(weight, WEIGHT.low), WEIGHT.high) if weight > 0.0 else 0.0
 
 
 class ProjectTree:

@@ -30,10 +30,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from coalloc.core.base.plan_order import Precedence
-from coalloc.core.base.projects import OTHERS, Lead, ProjectTree
+from coalloc.core.base.projects import OTHERS, Factors, Lead, ProjectTree, within
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State, arrival
 from coalloc.core.base.state_tables import procs_of
@@ -41,42 +40,12 @@ from coalloc.core.base.usage import ProjectUser, decayed_proc_s, spans
 from coalloc.core.jobs.suitable_nodes import least_slots
 from coalloc.model.cost import base_time
 from coalloc.model.jobs import DivisibleJob, Job, MoldableJob, RigidJob, WorkflowJob
-from coalloc.model.ranges import WEIGHT
 from coalloc.model.settings import PriorityConfig
 from coalloc.model.values import replace
 
 LONGEST_S = 1e9
 LEAST = 1e-9
 """Slots of a share of nothing."""
-
-
-class Factors(NamedTuple):
-    """The terms of one job's effective weight; all but the weights in doublings."""
-
-    submitted: float
-    """Its weight as it was submitted."""
-    allowed: float
-    """As much of it as its limits admit."""
-    operator: float
-    age: float
-    size: float
-    shares: float
-    """Not above 0."""
-    weight: float
-    """The effective one."""
-    leads: tuple[Lead, ...] = ()
-    ahead_s: float = 0.0
-    """Entitlement of its project that the project's earlier jobs take, seconds."""
-
-    @property
-    def unshared(self) -> float:
-        """The effective weight if shares did not count."""
-        return _within(self.allowed * 2.0 ** (self.operator + self.age + self.size))
-
-    @property
-    def precedence(self) -> float:
-        """Order among those that have waited too long: the operator's word, then the shares."""
-        return self.operator + self.shares
 
 
 def is_on(state: State) -> bool:
@@ -250,7 +219,7 @@ class Turns:
             shares=shares,
             leads=leads or (),
             ahead_s=before_s,
-            weight=_within(allowed * 2.0 ** (record.priority + age + size + shares)),
+            weight=within(allowed * 2.0 ** (record.priority + age + size + shares)),
         )
 
 
@@ -296,8 +265,3 @@ def _age(record: JobRecord, rule: PriorityConfig, now: float) -> float:
 
 def _size(record: JobRecord, rule: PriorityConfig, slots: int) -> float:
     return rule.size * min(procs_of(record) / max(slots, 1), 1.0) if rule.size else 0.0
-
-
-def _within(weight: float) -> float:
-    """A weight that policies take; one of 0 stays 0."""
-    return min(max(weight, WEIGHT.low), WEIGHT.high) if weight > 0.0 else 0.0
