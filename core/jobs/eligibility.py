@@ -296,12 +296,10 @@ def refusal_now(cluster: ClusterState, verdict: Verdict) -> str:
 
 def reserved_text(state: State, record: JobRecord, now: float) -> str:
     """Reservations of operators that a job could run into, in words; empty where there are none."""
-    limit_s = record.job.time_limit
-    kept = [] if limit_s is None else list(_reserved_ahead(state, record, now, limit_s))
-    if not kept or limit_s is None:
-        return ""
+    kept = _reserved_ahead(state, record, now)
     names = " and ".join(f"{each.name} ({fold(each.nodes)})" for each in kept)
-    return f"with its time limit of {span_text(limit_s)} it could run into reservation {names}"
+    limit = span_text(record.job.time_limit or 0.0)
+    return names and f"with its time limit of {limit} it could run into reservation {names}"
 
 
 def reservation_of(cluster: ClusterState, batch: BatchOptions) -> Reservation | None:
@@ -313,15 +311,27 @@ def reservation_of(cluster: ClusterState, batch: BatchOptions) -> Reservation | 
 
 
 def run_into(
-    cluster: ClusterState, job: Job, verdict: Verdict, now: float, own: Reservation | None
+    state: State,
+    name: str,
+    record: JobRecord,
+    verdict: Verdict,
+    now: float,
+    own: Reservation | None = None,
 ) -> dict[str, float]:
-    """Nodes on which a job that began now could run into a reservation, with that one's end.
+    """Nodes of a cluster on which a job that began now could run into a reservation, with its end.
 
-    A batch system goes by the time limit, and not by how long the job is expected to run.
+    Batch systems, and operators' reservations here, go by the time limit, and not by how long the
+    job is expected to run. Where it has none, operators' are planned around by its expected run.
     """
-    reading = cluster.reading
-    if reading is None or reading.rules is None:
+    reading, job = state.clusters[name].reading, record.job
+    if reading is None:
         return {}
+    ends: dict[str, float] = {}
+    for asked in _reserved_ahead(state, record, now):
+        here = {node.name for node in reading.nodes}.intersection(asked.nodes)
+        ends |= {node: max(asked.end, ends.get(node, 0.0)) for node in here}
+    if reading.rules is None:
+        return ends
     length = inf if verdict.limits.time_s is None else verdict.limits.time_s
     if job.time_limit is not None:
         step_s = reading.rules.limit_step_s
@@ -329,7 +339,6 @@ def run_into(
         length = min(length, limit_s)
     elif verdict.default_time_s is not None:
         length = min(length, verdict.default_time_s)
-    ends: dict[str, float] = {}
     for kept in reading.reservations:
         counts = kept.id in reading.rules.reservations and kept is not own
         if counts and now < kept.start < now + length:
@@ -337,26 +346,9 @@ def run_into(
     return ends
 
 
-def run_into_reserved(
-    state: State, cluster: str, record: JobRecord, now: float
-) -> dict[str, float]:
-    """Nodes on which a job that began now could run into an operator's reservation, with its end.
-
-    By its time limit; one without a limit is planned by its expected run time alone.
-    """
-    reading = state.clusters[cluster].reading
-    if reading is None or record.job.time_limit is None:
-        return {}
-    ends: dict[str, float] = {}
-    here = {node.name for node in reading.nodes}
-    for kept in _reserved_ahead(state, record, now, record.job.time_limit):
-        ends |= {n: max(kept.end, ends.get(n, 0.0)) for n in here.intersection(kept.nodes)}
-    return ends
-
-
-def _reserved_ahead(
-    state: State, record: JobRecord, now: float, length_s: float
-) -> Iterator[Reserved]:
+def _reserved_ahead(state: State, record: JobRecord, now: float) -> Iterator[Reserved]:
+    """Reservations of operators that a job which began now could run into, by its time limit."""
+    until = now + (record.job.time_limit or 0.0)
     for kept in state.maintenance.reserved.values():
-        if now < kept.start < now + length_s and record.user not in kept.users:
+        if now < kept.start < until and record.user not in kept.users:
             yield kept

@@ -22,9 +22,8 @@ from coalloc.core.jobs.occupation import occupation
 from coalloc.core.rounds.filling import Filling
 from coalloc.core.rounds.turn import Turn, starts_jobs, waits
 from coalloc.core.sharing.priority import is_on
-from coalloc.core.starts.share_room import has_share
 from coalloc.core.starts.start_rule import StartRule
-from coalloc.core.starts.waits import is_crowded, is_shared
+from coalloc.core.starts.waits import has_share, is_crowded, is_shared
 from coalloc.model.plan import Plan
 
 SHORT_S = 0.1

@@ -23,7 +23,7 @@ from coalloc.core.jobs.eligibility import refused_by_all, reserved_text
 from coalloc.core.learning import promises
 from coalloc.core.learning.estimates import UserProgram, history_for
 from coalloc.core.rounds import commitment as committing
-from coalloc.core.rounds import dispatch, rules, snapshots
+from coalloc.core.rounds import dispatch, snapshots
 from coalloc.core.rounds import isolation as isolating
 from coalloc.core.sharing import limits
 from coalloc.core.starts.placements import NOW_S
@@ -72,7 +72,7 @@ def begin_if_due(state: State, now: float) -> None:
     )
     lifted = NO_SNAPSHOTS
     if state.rounds.costs_wanted and state.waiting:
-        lifted = rules.without_each_rule(state, now)
+        lifted = snapshots.without_each_rule(state, now)
         state.rounds.costs_wanted = not lifted
     state.out.append(_solve(state, snapshot, chain[0], lifted))
 

@@ -1,4 +1,4 @@
-"""The snapshot of a round, from what the daemon knows."""
+"""The snapshot of a round, from what the daemon knows, and those without a rule of the site."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from coalloc.model.snapshot import Reservation, Running, Snapshot
 from coalloc.model.values import replace
 
 SHARES, LIMITS, GUARANTEES = RULES = ("shares", "limits", "guarantees")
-"""What a site lays down that may make a plan worse, see `core.rounds.rules`."""
+"""What a site lays down that may make a plan worse."""
 
 
 def snapshot(
@@ -84,6 +84,35 @@ def snapshot(
         reservations=tuple(reservations),
         overrun_s=state.settings.start.overrun_s,
     )
+
+
+def rules_of(state: State) -> list[str]:
+    """The rules that are in force."""
+    tree = state.sharing.tree
+    is_on = {
+        SHARES: bool(state.settings.priority.shares),
+        LIMITS: tree.has_limits,
+        GUARANTEES: bool(tree.guaranteed),
+    }
+    return [rule for rule in RULES if is_on[rule]]
+
+
+def without_rules(state: State, now: float, *lifted: str) -> Snapshot:
+    """The snapshot of a round that began now, were these rules not in force.
+
+    Jobs that rounds set aside (`core.rounds.isolation`) are left out, and those that limits hold,
+    see `core.sharing.limits.hold_back`.
+    """
+    held = state.findings.limited
+    if LIMITS in lifted:  # The throttle of an array is its user's, not the site's.
+        held = limits.held_back(state, now, of_site=False)
+    out = {*state.findings.aside, *held}
+    return snapshot(state, now, held=False, without=out, lifted=lifted)
+
+
+def without_each_rule(state: State, now: float) -> dict[str, Snapshot]:
+    """For each rule in force, the snapshot without it."""
+    return {rule: without_rules(state, now, rule) for rule in rules_of(state)}
 
 
 def _running(state: State, now: float) -> list[Running]:

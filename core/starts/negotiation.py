@@ -23,9 +23,9 @@ from coalloc.core.jobs.occupation import meeting_place
 from coalloc.core.jobs.suitable_nodes import fit, procs_on
 from coalloc.core.starts import meetings
 from coalloc.core.starts.queue_order import nice
-from coalloc.core.starts.share_room import fits_share
 from coalloc.core.starts.waits import (
     due,
+    fits_share,
     is_crowded,
     jobs_ahead,
     remember,

@@ -31,7 +31,6 @@ from coalloc.core.jobs.eligibility import (
     offered,
     owner_of,
     run_into,
-    run_into_reserved,
     verdict_of,
     widest,
 )
@@ -48,11 +47,12 @@ from coalloc.core.starts.placements import (
     place_pieces,
     startable,
 )
-from coalloc.core.starts.share_room import fits_share, has_share
 from coalloc.core.starts.siblings import may_be_one
 from coalloc.core.starts.waits import (
     expected_wait,
+    fits_share,
     has_room,
+    has_share,
     is_crowded,
     is_shared,
     jobs_ahead,
@@ -323,7 +323,7 @@ def takers(
         return []
     if record.batch.reservation or named_nodes(record.batch.passed, "nodelist"):
         return []
-    ahead = run_into(cluster, job, verdict, now, None) | run_into_reserved(state, name, record, now)
+    ahead = run_into(state, name, record, verdict, now)
     closed = avoided(cluster, record, now).union(ahead)
     return [
         node

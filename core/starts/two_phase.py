@@ -34,9 +34,8 @@ from coalloc.core.jobs.workflows import task_ended, tries_again
 from coalloc.core.sharing.accounting import charge
 from coalloc.core.starts import negotiation as negotiating
 from coalloc.core.starts import packs, siblings
-from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, try_those_behind
+from coalloc.core.starts.requeue import GAVE_WAY, PREEMPTED, give_back, see_hold, try_those_behind
 from coalloc.core.starts.waits import due
-from coalloc.core.starts.will import see_hold
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.formats.nodeset import fold
 from coalloc.model.jobs import DivisibleJob

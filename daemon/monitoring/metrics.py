@@ -16,11 +16,11 @@ from typing import Any
 import prometheus_client as prometheus
 
 import coalloc
+from coalloc.core.base.accuracy import ALL
 from coalloc.core.base.effects import AppendEvent, Effect, RoundFinished, Solve
 from coalloc.core.base.events import CoreEvent, Solved, SolveFailed
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.state import State
-from coalloc.core.learning.accuracy import ALL
 from coalloc.daemon.monitoring.figures import Survey
 from coalloc.daemon.monitoring.metric_families import COUNTERS, GAUGES, HISTOGRAMS, OF_CLUSTER
 from coalloc.model.event_kinds import EventKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coalloc.core.learning.accuracy import start_accuracy
+from coalloc.core.base.accuracy import start_accuracy
 from coalloc.daemon.monitoring.figures import (
     EVERY_S,
     Survey,

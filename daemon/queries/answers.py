@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
+from coalloc.core.base.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.base.composites import flow_of, named
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import RequestError
@@ -17,8 +18,7 @@ from coalloc.core.base.start_intervals import MISSES
 from coalloc.core.base.state import State, whole_id
 from coalloc.core.jobs import arrays
 from coalloc.core.jobs.workflows import first_record
-from coalloc.core.learning.accuracy import run_time_accuracy, start_accuracy
-from coalloc.core.rounds import rules, snapshots
+from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import accounts, job_views, workflow_views
 from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
@@ -227,7 +227,7 @@ def _plan(sources: Sources, asked: Plain, now: float) -> PlanAnswer:
         else workflow_views.edges_of(state.schedule.plan, state),
         running=job_views.running_rows(state, now),
         proc_gbps=job_views.proc_gbps(state),
-        rules=tuple(rules.rules_of(state)),
+        rules=tuple(snapshots.rules_of(state)),
         rule_costs=sources.health().costs,
         time=now,
     )
@@ -259,8 +259,8 @@ def _snapshot(sources: Sources, asked: Plain, now: float) -> SnapshotAnswer:
 
 
 def _rules(sources: Sources, asked: Plain, now: float) -> RulesAnswer:
-    lifted = rules.without_each_rule(sources.state, now).items()
-    without = write_snapshot(rules.without_rules(sources.state, now))
+    lifted = snapshots.without_each_rule(sources.state, now).items()
+    without = write_snapshot(snapshots.without_rules(sources.state, now))
     return RulesAnswer(snapshot=without, lifted={rule: write_snapshot(v) for rule, v in lifted})
 
 

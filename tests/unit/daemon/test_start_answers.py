@@ -11,8 +11,8 @@ from coalloc.cli.jobs.job_details import job_lines
 from coalloc.cli.jobs.queue_columns import COLUMNS, Now
 from coalloc.cli.jobs.why import why_lines
 from coalloc.cli.main import main
+from coalloc.core.base.accuracy import start_accuracy
 from coalloc.core.base.start_intervals import ENOUGH, FIRST
-from coalloc.core.learning.accuracy import start_accuracy
 from coalloc.core.rounds import snapshots
 from coalloc.daemon.monitoring.figures import Survey
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
