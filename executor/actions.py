@@ -31,7 +31,7 @@ from coalloc.core.executor.effects import (
     StartPart,
     TellStarted,
 )
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorState
 from coalloc.executor.access import ExecutorAccess
 from coalloc.executor.parts import spec_of
 from coalloc.executor.started import StartedFile

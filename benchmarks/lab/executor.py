@@ -29,8 +29,7 @@ from coalloc.core.executor.effects import (
     SaveProgress,
     StartPart,
 )
-from coalloc.core.executor.machine import ExecutorCore
-from coalloc.core.executor.state import ExecutorState
+from coalloc.core.executor.machine import ExecutorCore, ExecutorState
 from coalloc.core.executor.turn import carry_out
 from coalloc.model.sites.parts import PART_ENDED, PartKey, PartReport, PartState
 from coalloc.model.sites.reading import ClusterReading, NodeReading
