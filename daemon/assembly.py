@@ -10,6 +10,7 @@ from pathlib import Path
 
 from structlog.stdlib import BoundLogger
 
+from coalloc.core.base.events import Caller
 from coalloc.core.base.messages import Streamed
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
@@ -19,13 +20,11 @@ from coalloc.daemon.clock_steps import ClockSteps
 from coalloc.daemon.core_loop import CoreLoop
 from coalloc.daemon.effects import Effects, tell
 from coalloc.daemon.heartbeats import Heartbeats
-from coalloc.daemon.launches import Launches
 from coalloc.daemon.monitoring.metrics import DaemonMetrics
 from coalloc.daemon.monitoring.notify import Notifier
 from coalloc.daemon.monitoring.user_mail import UserMail
-from coalloc.daemon.outbox import Delivery
+from coalloc.daemon.outbox import Delivery, Launches
 from coalloc.daemon.queries.answers import Sources, find_job, whole_of
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies
@@ -97,11 +96,10 @@ def assembled(
         ),
     )
     told = partial(tell, core.state, server)
-    launches = Launches(store, log)
-    delivery = Delivery(told, launches.of, epoch=core.state.epoch, task_launch_of=launches.of_task)
+    delivery = Delivery(told, Launches(store, log).of, epoch=core.state.epoch)
     delivery.restore(memory.outbox)
     heartbeats = Heartbeats(core.state, told, delivery, loop)
-    owner = Caller(user=user_name(), uid=os.getuid(), gid=os.getgid(), is_operator=True)
+    owner = Caller(user=user_name(), uid=os.getuid(), gid=os.getgid(), operator=True)
     replies = Replies(server, owner, access)
     writer = Writer(
         store,

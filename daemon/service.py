@@ -20,7 +20,7 @@ from structlog.stdlib import BoundLogger
 
 import coalloc
 from coalloc.core.base.effects import Effect, Reply
-from coalloc.core.base.events import ClockSet, CoreEvent, Reconfigured, Requested, Ticked
+from coalloc.core.base.events import Caller, ClockSet, CoreEvent, Reconfigured, Requested, Ticked
 from coalloc.core.base.requests import Refused
 from coalloc.core.coordinator import Coordinator
 from coalloc.daemon.access.access import Access
@@ -33,7 +33,6 @@ from coalloc.daemon.monitoring.notify import Notifier
 from coalloc.daemon.monitoring.user_mail import UserMail
 from coalloc.daemon.outbox import Delivery
 from coalloc.daemon.queries.answers import Health, Sources
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.queries.waiters import Waiters
 from coalloc.daemon.queries.why import Explainer
 from coalloc.daemon.replies import Replies

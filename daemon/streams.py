@@ -15,13 +15,12 @@ from typing import Any
 from msgspec import Struct, structs
 
 from coalloc.core.base.effects import AppendEvent
-from coalloc.core.base.events import Requested
+from coalloc.core.base.events import Caller, Requested
 from coalloc.core.base.messages import STREAMS, Stream, Streamed
 from coalloc.core.base.records import JobRecord, JobState
 from coalloc.core.base.requests import Cancel, Refused, RequestError
 from coalloc.core.base.state import State
 from coalloc.daemon.core_loop import CoreLoop
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.replies import Replies
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.sites.streams import StreamWish

@@ -12,16 +12,23 @@ from coalloc.model.plan import Plan
 from coalloc.model.settings import Config
 
 
-class Requested(Struct, frozen=True, kw_only=True):
-    """A client asks for a change."""
+class Caller(Struct, frozen=True, kw_only=True):
+    """Authenticated caller of a request."""
 
-    origin: Hashable
-    """Handed back with the answer; means nothing to the core."""
     user: str
     uid: int
     gid: int
     operator: bool
-    """May act on other people's jobs and on the service."""
+    """May see and act on other people's jobs, and on the service."""
+    key: str = ""
+    """Public; empty in single-user mode."""
+
+
+class Requested(Caller, frozen=True, kw_only=True):
+    """A client asks for a change."""
+
+    origin: Hashable
+    """Handed back with the answer; means nothing to the core."""
     command: Command
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from structlog.stdlib import BoundLogger
 
+from coalloc.core.base.events import Caller
 from coalloc.core.base.messages import ROOT_REFUSED
 from coalloc.core.base.requests import Refused, RequestError
 from coalloc.daemon.access.key_table import Grant, KeyTable, Role
-from coalloc.daemon.queries.caller import Caller
 from coalloc.model.settings import AccessConfig
 from coalloc.runtime.key_files import fingerprint
 from coalloc.runtime.logs import RateLimit
@@ -56,9 +57,9 @@ BEFORE_A_KEY = {
 class TokenBucket:
     """So many units at once, and so many in a second; one that is overdrawn pays back first."""
 
-    def __init__(self, per_s: float, burst: float, now: float) -> None:
+    def __init__(self, per_s: float, burst: float) -> None:
         self.per_s, self.burst = per_s, burst
-        self._left, self._at = burst, now
+        self._left, self._at = burst, 0.0
 
     def left(self, now: float) -> float:
         """Units that may be taken now."""
@@ -71,18 +72,9 @@ class TokenBucket:
         self._left -= units
 
 
-class UserBuckets:
-    """A token bucket for each user, by number."""
-
-    def __init__(self, per_s: float, burst: float) -> None:
-        self._per_s, self._burst = per_s, burst
-        self._of: dict[int, TokenBucket] = {}
-
-    def of(self, uid: int, now: float) -> TokenBucket:
-        """A user's own, full at first."""
-        if uid not in self._of:
-            self._of[uid] = TokenBucket(self._per_s, self._burst, now)
-        return self._of[uid]
+def user_buckets(per_s: float, burst: float) -> defaultdict[int, TokenBucket]:
+    """A token bucket for each user, by number; full at first."""
+    return defaultdict(lambda: TokenBucket(per_s, burst))
 
 
 class Audit:
@@ -127,9 +119,9 @@ class Access:
         """Use other limits from now on."""
         self.settings = settings
         rate = settings.requests_per_s
-        self._requests = UserBuckets(rate, settings.burst)
-        self._seconds = UserBuckets(TIME_SHARE, TIME_BURST_S)
-        self._refusals = UserBuckets(REFUSALS_PER_REQUEST * rate, REFUSALS_AT_ONCE)
+        self._requests = user_buckets(rate, settings.burst)
+        self._seconds = user_buckets(TIME_SHARE, TIME_BURST_S)
+        self._refusals = user_buckets(REFUSALS_PER_REQUEST * rate, REFUSALS_AT_ONCE)
 
     def admits(self, domain: str, key: str) -> bool:
         """Whether a key may connect to a socket."""
@@ -171,12 +163,12 @@ class Access:
         if not self.settings.requests_per_s:
             return None
         now = self.clock()
-        requests, seconds = self._requests.of(grant.uid, now), self._seconds.of(grant.uid, now)
+        requests, seconds = self._requests[grant.uid], self._seconds[grant.uid]
         if requests.left(now) >= 1.0 and seconds.left(now) > 0.0:
             requests.take(1.0 + size / BYTES_PER_REQUEST)
             return None
         rate = self.settings.requests_per_s
-        told = self._refusals.of(grant.uid, now)
+        told = self._refusals[grant.uid]
         if told.left(now) < 1.0:
             return UNANSWERED
         told.take(1.0)
@@ -188,7 +180,7 @@ class Access:
         """A request of this key has kept the daemon busy for so long."""
         grant = self.table.live(key)
         if grant is not None:
-            self._seconds.of(grant.uid, self.clock()).take(seconds)
+            self._seconds[grant.uid].take(seconds)
 
     def caller(self, key: str) -> Caller:
         """The user of a request whose key was good when it came."""
@@ -199,7 +191,7 @@ class Access:
             user=grant.user,
             uid=grant.uid,
             gid=grant.gid,
-            is_operator=grant.role is Role.OPERATOR,
+            operator=grant.role is Role.OPERATOR,
             key=key,
         )
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from structlog.stdlib import BoundLogger
 
 from coalloc.core.base.requests import RequestError
-from coalloc.daemon.access.access import Access, TokenBucket, UserBuckets
+from coalloc.daemon.access.access import Access, TokenBucket, user_buckets
 from coalloc.daemon.access.key_table import Grant, KeyTable, KeyTableError, Role
 from coalloc.daemon.access.own_clusters import check_own
 from coalloc.model.settings import Config
@@ -74,19 +74,19 @@ class Enrolment:
         self.access, self.on_change, self.clock, self.timer = access, on_change, clock, timer
         self.on_clusters = on_clusters
         self.clusters = {cluster.name for cluster in config.clusters}
-        self._changes = UserBuckets(CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
-        self._lines = UserBuckets(LINES_PER_S, LINES_AT_ONCE)
+        self._changes = user_buckets(CHANGES_PER_MINUTE / 60.0, CHANGES_PER_MINUTE)
+        self._lines = user_buckets(LINES_PER_S, LINES_AT_ONCE)
 
     def check_line(self, peer: Peer) -> None:
         """Refuse a question, unread, of a user who asks too often."""
-        bucket = self._lines.of(peer.uid, self.timer())
+        bucket = self._lines[peer.uid]
         self._check(bucket, peer, "asks too often", f"{LINES_PER_S:g} times in a second")
         bucket.take(1.0)
 
     def check_change(self, peer: Peer) -> None:
         """Refuse a change to a user who has made too many."""
         limit = f"{CHANGES_PER_MINUTE} times in a minute"
-        bucket = self._changes.of(peer.uid, self.timer())
+        bucket = self._changes[peer.uid]
         self._check(bucket, peer, "changes keys too often", limit)
 
     def _check(self, bucket: TokenBucket, peer: Peer, what: str, limit: str) -> None:
@@ -170,7 +170,7 @@ class Enrolment:
         return list(table) if peer.is_admin else table.of_user(peer.uid)
 
     def _changed(self, event: str, grant: Grant, peer: Peer, *, is_less: bool) -> None:
-        self._changes.of(peer.uid, self.timer()).take(1.0)
+        self._changes[peer.uid].take(1.0)
         self.access.audit.done(
             event,
             key=fingerprint(grant.key),

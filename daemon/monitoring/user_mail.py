@@ -110,7 +110,7 @@ class UserMail(Notifier):
     def _send(self, record: JobRecord, now: float, what: str) -> None:
         """Send a mail, if its user has not had too many."""
         most = float(self.config.user_mails_per_h)
-        bucket = self._buckets.setdefault(record.user, TokenBucket(most / HOUR_S, most, now))
+        bucket = self._buckets.setdefault(record.user, TokenBucket(most / HOUR_S, most))
         named = (record.mail_user or record.user).split(",")
         to = tuple(address for address in named if is_address(address))
         notice = notice_of(record, now, "user_mail", what, to)

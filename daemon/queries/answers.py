@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from coalloc.core.base.accuracy import run_time_accuracy, start_accuracy
 from coalloc.core.base.composites import flow_of, named
+from coalloc.core.base.events import Caller
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import RequestError
 from coalloc.core.base.start_intervals import MISSES
@@ -20,7 +21,6 @@ from coalloc.core.jobs import arrays
 from coalloc.core.jobs.workflows import first_record
 from coalloc.core.rounds import snapshots
 from coalloc.daemon.queries import accounts, job_views, workflow_views
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.records_json import read_launch, read_object, read_record
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.formats.plan_json import write_plan
@@ -166,7 +166,7 @@ def _show(sources: Sources, asked: OfJob, now: float) -> ShowAnswer:
     record = find_job(sources, asked.job)
     caller = sources.caller
     # Command, folder and arguments of a job are its owner's business.
-    if record.user != caller.user and not caller.is_operator:
+    if record.user != caller.user and not caller.operator:
         message = f"job {record.id} belongs to {record.user}; the queue has what others may see"
         raise RequestError("not_allowed", message)
     details = job_views.job_details(record, sources.state, now)
@@ -205,7 +205,7 @@ def _nodes(sources: Sources, asked: Plain, now: float) -> NodesAnswer:
         clusters=tuple(
             row
             for row in job_views.cluster_rows(state, now)
-            if sources.caller.is_operator or row.owner in {"", sources.caller.user}
+            if sources.caller.operator or row.owner in {"", sources.caller.user}
         ),
         reservations=job_views.reservation_rows(state),
         time=now,

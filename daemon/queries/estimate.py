@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from coalloc.core.base.events import Requested
+from coalloc.core.base.events import Caller, Requested
 from coalloc.core.base.records import JobRecord
 from coalloc.core.base.requests import RequestError, Submit
 from coalloc.core.base.start_intervals import FIRST, Calibration
@@ -19,7 +19,7 @@ from coalloc.daemon.solver.planner import RoundPlanner
 from coalloc.model.errors import InputError
 from coalloc.model.plan import Plan
 from coalloc.model.snapshot import Snapshot
-from coalloc.model.values import replace
+from coalloc.model.values import fields_of, replace
 from coalloc.runtime.texts import instant
 from coalloc.wire.answers import Estimate
 from coalloc.wire.codec import decode_command
@@ -59,15 +59,7 @@ def what_if(sources: Sources, body: Mapping[str, Any], now: float) -> tuple[Snap
         assert isinstance(command, Submit)
         # What it depends on, and that it is held, says nothing of where it would fit.
         command = replace(command, needs=(), hold=False, hold_infeasible=False)
-        caller = sources.caller
-        asked = Requested(
-            origin=None,
-            user=caller.user,
-            uid=caller.uid,
-            gid=caller.gid,
-            operator=caller.is_operator,
-            command=command,
-        )
+        asked = Requested(origin=None, command=command, **fields_of(sources.caller, Caller))
         record = admitted(sources.state, asked, command, now)
     except (InputError, WireError) as error:
         raise RequestError("bad_request", str(error)) from error

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from coalloc.client.client import Client
+from coalloc.core.base.events import Caller
 from coalloc.core.base.records import JobState
 from coalloc.core.base.requests import Cancel, RequestError
 from coalloc.core.base.state_tables import Outlook
 from coalloc.core.jobs import arrays
 from coalloc.daemon.queries import answers
 from coalloc.daemon.queries.answers import Health, Sources, answered
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.formats.nodeset import fold_in_order
 from coalloc.wire.client import AnswerFrame
 from coalloc.wire.frames import encode_answer
 from tests.support.core_site import Site
 
-ANN = Caller(user="ann", uid=1, gid=1, is_operator=False)
+ANN = Caller(user="ann", uid=1, gid=1, operator=False)
 
 
 class Local(Client):

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from coalloc.core.base import requests
+from coalloc.core.base.events import Caller
 from coalloc.daemon.queries.answers import ANSWERS, Health, Sources, answered
-from coalloc.daemon.queries.caller import Caller
 from coalloc.daemon.store.sqlite import Store
 from coalloc.model.sites.parts import Launch
 from coalloc.wire import (
@@ -44,7 +44,7 @@ def test_every_question_is_answered_as_documented(tmp_path: Path) -> None:
     site.submit_workflow("x y", "x>y")
     store = Store(tmp_path / "coalloc.db")
     store.commit(site.effects)
-    caller = Caller(user="ann", uid=1, gid=1, is_operator=True)
+    caller = Caller(user="ann", uid=1, gid=1, operator=True)
     sources = Sources(state=site.state, store=store, caller=caller, health=Health)
     for kind in ANSWERS:
         answer = answered(sources, {"type": kind, "job": "1"}, site.now)
