@@ -160,7 +160,7 @@ class LauncherActions:
         """Log a failure; returns it in words."""
         why = in_words(error)
         job = effect.order.job if isinstance(effect, ClaimPart) else ""
-        if isinstance(effect, PartEffect) and not isinstance(effect, ClaimPart):
+        if isinstance(effect, PartEffect):
             job = effect.key.job
         self._is_unwritten |= isinstance(effect, SaveProgress)
         if count := self._failures.once_per(f"{type(effect).__name__} {job}"):

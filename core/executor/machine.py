@@ -308,7 +308,7 @@ class ExecutorCore:
         else:
             self.state.undone[removal] = None
 
-    def _failed(self, effect: PartEffect, why: str, now: float) -> None:
+    def _failed(self, effect: ClaimPart | PartEffect, why: str, now: float) -> None:
         """Take in that the launcher has failed at an effect; it may have been carried out."""
         match effect:
             case ClaimPart(order=order):
