@@ -22,7 +22,7 @@ from coalloc.core.base.effects import Wake
 from coalloc.core.base.records import Cancellation, JobRecord, JobState
 from coalloc.core.base.state import State
 from coalloc.core.jobs.dependencies import has_started
-from coalloc.core.jobs.ends import abort_parts, begin_cancelling, release_dependents
+from coalloc.core.jobs.ends import abort_parts, begin_cancelling, end_waiting, release_dependents
 from coalloc.model.event_kinds import EventKind
 from coalloc.model.jobs import RigidJob, WorkflowJob
 from coalloc.model.values import replace
@@ -98,22 +98,9 @@ def tries_again(state: State, record: JobRecord, now: float) -> bool:
     start = state.settings.start
     pause = min(start.backoff_max_s, start.backoff_first_s * 2.0 ** min(failures - 1, 60))
     why = record.detail or record.reason
-    state.put(
-        replace(
-            record,
-            state=JobState.PENDING,
-            failures=failures,
-            not_before=now + pause,
-            parts=(),
-            link_gbps={},
-            started=None,
-            ended=None,
-            exit_code=None,
-            skew_s=None,
-            reason="tried_again",
-            detail=why,
-        )
-    )
+    again = replace(record.unplaced(), failures=failures, not_before=now + pause)
+    again = replace(again, ended=None, exit_code=None, skew_s=None)
+    state.put(replace(again, reason="tried_again", detail=why))
     fields: dict[str, Any] = {**part_fields(record), "failures": failures, "pause_s": pause}
     fields |= {"exit_code": record.exit_code, "detail": why}
     kind = EventKind.PIECE_TRIED_AGAIN if record.chunks else EventKind.TASK_TRIED_AGAIN
@@ -225,12 +212,7 @@ def cancel_task(state: State, record: JobRecord, by: Cancellation, now: float) -
     why = by.words
     abort_parts(state, record, why)
     if record.is_waiting or record.state is JobState.PREPARING:
-        ended = replace(
-            record, state=JobState.CANCELLED, ended=now, reason="cancelled", detail=why, parts=()
-        )
-        state.put(ended)
-        state.emit(now, EventKind.JOB_ENDED, record.id, state=str(ended.state), detail=why)
-        state.log("job_ended", job=record.id, state=str(ended.state), exit_code=None, detail=why)
-        task_ended(state, ended, now)
+        end_waiting(state, record, now, JobState.CANCELLED, why)
+        task_ended(state, state.jobs[record.id], now)
     elif not record.cancelled_by:
         begin_cancelling(state, record, by, now)
